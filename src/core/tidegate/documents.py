@@ -1,0 +1,545 @@
+"""Documents, and the typed filters and updates over them: terms, and what each term means.
+
+A document is an immutable value that keeps the order of its keys, as MongoDB does. Two functions compare values:
+
+    exactly(a) == exactly(b)   identity: the same types all the way down; 1, 1.0 and True are three values
+    equal(a, b)                MongoDB's equality: 1 equals 1.0 and not True; NaN equals NaN; key order counts
+
+Filters and updates are terms, never raw operator dictionaries. `Field[V]` carries the type, so `Eq(VERSION, "3")` is
+rejected by the type checkers and `doc[VERSION]` is an int. Each term has its meaning here (the simulated store uses it)
+and its translation in the MongoDB adapter; a property runs random documents, filters and updates on both. Values are
+always literals: an id such as `{"$gt": ""}` or a string such as `"$price"` is data, so injection has nowhere to enter.
+
+The meaning is MongoDB's, its surprises included:
+    - `Eq`, `In` and `Lt` on a field that holds an array ask whether any element fits;
+    - `Eq(field, None)` holds for a missing field too;
+    - fields that an update adds are appended in the order of their names.
+
+Laws
+    D1  decoding an encoded value gives the same value (`exactly`); checked by the adapters.
+    D2  `equal` is an equivalence, and `exactly(a) == exactly(b)` implies `equal(a, b)`.
+    D3  an update that is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast, final
+
+import attrs
+
+from tidegate.effects import Refused
+from tidegate.errors import Misuse
+from tidegate.instants import MILLISECOND, Duration, Instant, instant
+
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+
+Value: TypeAlias = "bool | int | float | str | bytes | Instant | tuple[Value, ...] | Document | None"
+
+INT64: Final = range(-(2**63), 2**63)
+DEPTH_MAX: Final = 100  # MongoDB's own limit for nested documents
+
+
+@final
+@attrs.frozen
+class Field(Generic[V]):
+    """The name of a field that holds a V.
+
+    Invariants: the name is not empty, holds no dot and no NUL, does not begin with `$` and is no number, for in a path
+    such names mean something else.
+    """
+
+    name: str
+
+    def __attrs_post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not name or name.startswith("$") or "." in name or "\0" in name or name.isdigit():
+            raise Misuse(f"{name!r} cannot name a field", why="it is empty, a number, a path, or an operator")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ID: Final = Field[str]("_id")
+
+
+@final
+@attrs.frozen(repr=False, cache_hash=True)
+class Document:
+    """An immutable document.
+
+    Invariants: keys are distinct strings without NUL; ints fit into 64 bits; instants are whole milliseconds, which is
+    what MongoDB keeps; nothing is nested deeper than DEPTH_MAX. Checked here, once.
+
+    Attributes:
+        items: (key, value) in the order of the keys.
+    """
+
+    items: tuple[tuple[str, Value], ...] = attrs.field(default=(), eq=False)
+    _exact: object = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        keys = [key for key, _ in self.items]
+        if len(set(keys)) != len(keys):
+            raise Misuse(f"a document has a key twice: {keys}")
+        for key, value in self.items:
+            if type(key) is not str or "\0" in key:
+                raise Misuse(f"{key!r} is no key of a document", why="keys are strings without NUL")
+            checked(value, key)
+        object.__setattr__(self, "_exact", tuple((key, exactly(value)) for key, value in self.items))
+
+    @classmethod
+    def of(cls, contents: Mapping[str, object]) -> Document:
+        """A document of plain Python values: dicts, lists and datetimes with a time zone are taken over.
+
+        Raises:
+            Misuse: a value has no counterpart, a datetime is naive, or an invariant is broken.
+        """
+        return cls(tuple((key, frozen(value, key)) for key, value in contents.items()))
+
+    def __getitem__(self, field: Field[V]) -> V:
+        for key, value in self.items:
+            if key == field.name:
+                return cast("V", value)
+        raise KeyError(field.name)
+
+    def get(self, field: Field[V]) -> V | None:
+        """The field's value, or None where there is none."""
+        return cast("V | None", next((value for key, value in self.items if key == field.name), None))
+
+    def held(self, field: Field[Any]) -> object:
+        """Whatever the field holds, whatever its type says; None where there is none."""
+        return self.get(field)
+
+    def has(self, field: Field[Any]) -> bool:
+        """Tell whether the field is there, if only as null."""
+        return any(key == field.name for key, _ in self.items)
+
+    def put(self, field: Field[V], value: V) -> Document:
+        """With the field set, in its place or at the end."""
+        new = (field.name, cast("Value", value))
+        if self.has(field):
+            return Document(tuple(new if item[0] == field.name else item for item in self.items))
+        return Document((*self.items, new))
+
+    def without(self, field: Field[Any]) -> Document:
+        """With the field removed."""
+        return Document(tuple(item for item in self.items if item[0] != field.name))
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+def frozen(value: object, where: str = "value") -> Value:
+    """A plain Python value as a Value.
+
+    Raises:
+        Misuse: it has no counterpart; the message says where.
+    """
+    match value:
+        case Document() | Instant() | None | bool() | int() | float() | str() | bytes():
+            return value
+        case datetime():
+            return instant(value)
+        case Mapping():
+            return Document(tuple((key, frozen(item, f"{where}.{key}")) for key, item in value.items()))
+        case list() | tuple():
+            return tuple(frozen(item, f"{where}[{index}]") for index, item in enumerate(value))
+        case _:
+            raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where)
+
+
+def checked(value: object, where: str, depth: int = 1) -> None:
+    """Raise Misuse unless `value` may stand in a document."""
+    if depth > DEPTH_MAX:
+        raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
+    match value:
+        case None | bool() | float() | bytes():
+            pass
+        case int():
+            if value not in INT64:
+                raise Misuse(f"{value} does not fit into 64 bits", where=where)
+        case str():
+            if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+                raise Misuse("a string holds a lone surrogate", where=where, why="it has no UTF-8 form")
+        case Instant(at):
+            if at % MILLISECOND:
+                raise Misuse(
+                    f"{value} is finer than a millisecond",
+                    where=where,
+                    why="MongoDB keeps milliseconds, so it would compare unequal to itself when read back",
+                )
+        case tuple():
+            for item in value:
+                checked(item, where, depth + 1)
+        case Document(items):
+            for key, item in items:
+                if depth > 1 or isinstance(item, (tuple, Document)):
+                    checked(item, f"{where}.{key}", depth + 1)
+        case _:
+            raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where)
+
+
+# --- filters ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Eq(Generic[V]):
+    """The field equals the value, or is an array that has it."""
+
+    field: Field[V]
+    value: V
+
+    def __str__(self) -> str:
+        return f"{self.field} = {show(self.value)}"
+
+
+@final
+@attrs.frozen
+class Lt:
+    """The field is a number below the value."""
+
+    field: Field[int]
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.field} < {self.value}"
+
+
+@final
+@attrs.frozen
+class In(Generic[V]):
+    """The field equals one of the values."""
+
+    field: Field[V]
+    values: tuple[V, ...]
+
+    def __str__(self) -> str:
+        return f"{self.field} in {show(self.values)}"
+
+
+@final
+@attrs.frozen
+class Exists:
+    """The field is there, if only as null."""
+
+    field: Field[Any]
+
+    def __str__(self) -> str:
+        return f"has {self.field}"
+
+
+@final
+@attrs.frozen
+class Contains(Generic[V]):
+    """The field is an array that has the value."""
+
+    field: Field[tuple[V, ...]]
+    value: V
+
+    def __str__(self) -> str:
+        return f"{self.field} has {show(self.value)}"
+
+
+@final
+@attrs.frozen
+class OlderThan:
+    """`age` has passed since the instant in the field, by the store's clock: instant + age <= now."""
+
+    field: Field[Instant]
+    age: Duration
+
+    def __str__(self) -> str:
+        return f"{self.field} is {self.age} us old"
+
+
+@final
+@attrs.frozen
+class AllOf:
+    """All of the filters hold. Invariant: there is one."""
+
+    parts: tuple[Filter, ...]
+
+    def __attrs_post_init__(self) -> None:
+        if not self.parts:
+            raise Misuse("AllOf needs at least one filter")
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.parts))
+
+
+@final
+@attrs.frozen
+class AnyOf:
+    """One of the filters holds. Invariant: there is one."""
+
+    parts: tuple[Filter, ...]
+
+    def __attrs_post_init__(self) -> None:
+        if not self.parts:
+            raise Misuse("AnyOf needs at least one filter")
+
+    def __str__(self) -> str:
+        return f"({' or '.join(map(str, self.parts))})"
+
+
+Filter: TypeAlias = "Eq[Any] | Lt | In[Any] | Exists | Contains[Any] | OlderThan | AllOf | AnyOf"
+Clock: TypeAlias = Callable[[], Instant]
+
+
+def matches(term: Filter, doc: Document, now: Clock) -> bool:
+    """Tell whether the document matches, by the store's clock."""
+    match term:
+        case Eq(field, value):
+            return equals(doc, field, value)
+        case Lt(field, value):
+            return any(is_number(item) and cast("int", item) < value for item in elements(doc.held(field)))
+        case In(field, values):
+            return any(equals(doc, field, value) for value in values)
+        case Exists(field):
+            return doc.has(field)
+        case Contains(field, value):
+            held = doc.held(field)
+            return isinstance(held, tuple) and any(equal(item, value) for item in held)
+        case OlderThan(field, age):
+            since = doc.held(field)
+            return isinstance(since, Instant) and since.at + age <= now().at
+        case AllOf(parts):
+            return all(matches(part, doc, now) for part in parts)
+        case AnyOf(parts):
+            return any(matches(part, doc, now) for part in parts)
+        case _:
+            assert_never(term)
+
+
+def equals(doc: Document, field: Field[Any], value: object) -> bool:
+    return any(equal(item, value) for item in elements(doc.held(field)))
+
+
+def elements(held: object) -> Iterator[object]:
+    """The value itself, and its elements if it is an array: what MongoDB compares."""
+    yield held
+    if isinstance(held, tuple):
+        yield from held
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# --- updates ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Put(Generic[V]):
+    """The field becomes the value."""
+
+    field: Field[V]
+    value: V
+
+    def __str__(self) -> str:
+        return f"{self.field} := {show(self.value)}"
+
+
+@final
+@attrs.frozen
+class Add:
+    """The amount is added to the field; a missing field counts as 0. Refused where it is no number."""
+
+    field: Field[int]
+    amount: int
+
+    def __str__(self) -> str:
+        return f"{self.field} += {self.amount}"
+
+
+@final
+@attrs.frozen
+class Push(Generic[V]):
+    """The value is appended; only the `last` newest elements are kept. Refused where the field is no array."""
+
+    field: Field[tuple[V, ...]]
+    value: V
+    last: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.last is not None and (type(self.last) is not int or self.last < 1):
+            raise Misuse(f"a push cannot keep the last {self.last!r} elements")
+
+    def __str__(self) -> str:
+        return f"push {show(self.value)} to {self.field}" + (f", keep {self.last}" if self.last else "")
+
+
+@final
+@attrs.frozen
+class Pull(Generic[V]):
+    """Every element equal to the value is removed. Refused where the field is no array. The value is no container."""
+
+    field: Field[tuple[V, ...]]
+    value: V
+
+    def __attrs_post_init__(self) -> None:
+        if isinstance(self.value, (tuple, Document)):
+            raise Misuse("only scalars are pulled", why="MongoDB reads a document there as a condition")
+
+    def __str__(self) -> str:
+        return f"pull {show(self.value)} from {self.field}"
+
+
+@final
+@attrs.frozen
+class AddToSet(Generic[V]):
+    """The value is appended unless an element equals it. Refused where the field is no array."""
+
+    field: Field[tuple[V, ...]]
+    value: V
+
+    def __str__(self) -> str:
+        return f"add {show(self.value)} to {self.field}"
+
+
+@final
+@attrs.frozen
+class Remove:
+    """The field is removed."""
+
+    field: Field[Any]
+
+    def __str__(self) -> str:
+        return f"remove {self.field}"
+
+
+@final
+@attrs.frozen
+class PutServerTime:
+    """The field becomes the time of the store's clock."""
+
+    field: Field[Instant]
+
+    def __str__(self) -> str:
+        return f"{self.field} := now"
+
+
+Update: TypeAlias = "Put[Any] | Add | Push[Any] | Pull[Any] | AddToSet[Any] | Remove | PutServerTime"
+
+
+def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
+    """The document after all updates, which touch different fields; new fields are appended by name.
+
+    Raises:
+        Refused: a field has the wrong type; then nothing has changed.
+    """
+    for update in sorted(updates, key=lambda each: each.field.name):
+        doc = applied(update, doc, now)
+    return doc
+
+
+def applied(term: Update, doc: Document, now: Clock) -> Document:
+    match term:
+        case Put(field, value):
+            return doc.put(field, value)
+        case Add(field, amount):
+            held = doc.held(field) if doc.has(field) else 0
+            if not is_number(held):
+                raise Refused(f"{field} is no number")
+            total: object = cast("int", held) + amount
+            if isinstance(total, int) and total not in INT64:
+                raise Refused(f"{field} would not fit into 64 bits")
+            return doc.put(field, cast("int", total))
+        case Push(field, value, last):
+            pushed = (*array(doc, field), value)
+            return doc.put(field, pushed if last is None else pushed[-last:])
+        case Pull(field, value):
+            kept = tuple(item for item in array(doc, field) if not equal(item, value))
+            return doc.put(field, kept) if doc.has(field) else doc
+        case AddToSet(field, value):
+            there = array(doc, field)
+            return doc if any(equal(item, value) for item in there) else doc.put(field, (*there, value))
+        case Remove(field):
+            return doc.without(field)
+        case PutServerTime(field):
+            return doc.put(field, now())
+        case _:
+            assert_never(term)
+
+
+def array(doc: Document, field: Field[tuple[V, ...]]) -> tuple[V, ...]:
+    held = doc.held(field) if doc.has(field) else ()
+    if not isinstance(held, tuple):
+        raise Refused(f"{field} is no array")
+    return held
+
+
+# --- comparison ---------------------------------------------------------------------------------------------------------
+
+
+def equal(left: object, right: object) -> bool:
+    """MongoDB's equality: numbers by value, NaN equal to itself, documents by key, value and order."""
+    if is_number(left) and is_number(right):
+        return left == right or (is_nan(left) and is_nan(right))
+    if isinstance(left, Document) and isinstance(right, Document):
+        return len(left.items) == len(right.items) and all(
+            key == other and equal(value, against)
+            for (key, value), (other, against) in zip(left.items, right.items, strict=True)
+        )
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(equal, left, right))
+    if isinstance(left, Instant) and isinstance(right, Instant):
+        return left.at == right.at  # a stored date does not say which clock it came from
+    return type(left) is type(right) and left == right
+
+
+def is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def exactly(value: object) -> object:
+    """A hashable stand-in that is equal only for values of the same types all the way down."""
+    kind = type(value)
+    if kind is str or kind is int or kind is Document:
+        return value
+    if kind is float:
+        return (float, struct.pack("<d", value))  # keeps -0.0 from 0.0, and NaN equal to itself
+    if isinstance(value, tuple):
+        return tuple([exactly(item) for item in value])
+    if isinstance(value, frozenset):
+        return frozenset(exactly(item) for item in value)
+    if isinstance(value, BaseException):
+        return (kind, exactly(value.args))
+    fields = getattr(kind, "__attrs_attrs__", None)
+    if fields is not None:
+        return (kind, *[exactly(getattr(value, field.name)) for field in fields])
+    return (kind, value)
+
+
+# --- printing -----------------------------------------------------------------------------------------------------------
+
+
+def show(value: object) -> str:
+    """The one-line form of any value, the same in every run: what a person can paste into an issue."""
+    match value:
+        case Document(items):
+            return "{" + ", ".join(f"{key}: {show(item)}" for key, item in items) + "}"
+        case str():
+            return '"' + "".join(printable(char) for char in value) + '"'
+        case tuple():
+            return "[" + ", ".join(map(show, value)) + "]"
+        case frozenset():
+            return "{" + ", ".join(sorted(map(show, value))) + "}"
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)
+
+
+def printable(char: str) -> str:
+    """Escaped where it could forge a line or a colour."""
+    return {'"': '\\"', "\\": "\\\\", "\n": "\\n"}.get(char) or (char if char.isprintable() else f"\\u{ord(char):04x}")

@@ -1,0 +1,43 @@
+"""What tidegate raises when it is used wrongly: what, where, why, and what to do next.
+
+Expected outcomes are values and never come as exceptions. What the world answers (refused, not applied, ambiguous,
+not durable) is raised into programs and lives in `tidegate.effects`. What is left is misuse: the caller broke a
+contract, and nothing was done.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+
+class TidegateError(Exception):
+    """The root of all errors that tidegate raises of its own.
+
+    Args:
+        what: What is wrong, with the offending value, in one line.
+        where: Which object, file or field it was found in.
+        why: Which rule it breaks.
+        todo: What the reader can do next.
+    """
+
+    def __init__(self, what: str, *, where: str = "", why: str = "", todo: str = "") -> None:
+        super().__init__(what)
+        self.what, self.where, self.why, self.todo = what, where, why, todo
+
+    def __str__(self) -> str:
+        more = (("where", self.where), ("why", self.why), ("help", self.todo))
+        return "\n".join([self.what, *(f"  {name}: {text}" for name, text in more if text)])
+
+
+class Misuse(TidegateError, ValueError):  # noqa: N818  the field's word: what the caller did
+    """The caller broke a contract; nothing was done."""
+
+
+@final
+class UnknownEffect(Misuse):
+    """A program awaited something that is no effect, or an effect that its handlers do not know."""
+
+
+@final
+class Nondeterministic(Misuse):
+    """A program asked for something else when it was run again with the same replies."""
