@@ -80,7 +80,7 @@ class Document:
     """
 
     items: tuple[tuple[str, Value], ...] = attrs.field(default=(), eq=False)
-    _exact: object = attrs.field(init=False, repr=False)
+    _exact: tuple[tuple[str, object], ...] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         keys = [key for key, _ in self.items]
@@ -121,10 +121,13 @@ class Document:
 
     def put(self, field: Field[V], value: V) -> Document:
         """With the field set, in its place or at the end."""
-        new = (field.name, cast("Value", value))
-        if self.has(field):
-            return Document(tuple(new if item[0] == field.name else item for item in self.items))
-        return Document((*self.items, new))
+        checked(value, field.name)
+        name, new, exact = field.name, cast("Value", value), exactly(value)
+        for index, (key, _) in enumerate(self.items):
+            if key == name:
+                items = (*self.items[:index], (name, new), *self.items[index + 1 :])
+                return trusted(items, (*self._exact[:index], (name, exact), *self._exact[index + 1 :]))
+        return trusted((*self.items, (name, new)), (*self._exact, (name, exact)))
 
     def without(self, field: Field[Any]) -> Document:
         """With the field removed."""
@@ -132,6 +135,14 @@ class Document:
 
     def __repr__(self) -> str:
         return show(self)
+
+
+def trusted(items: tuple[tuple[str, Value], ...], exact: tuple[tuple[str, object], ...]) -> Document:
+    """A document whose items were checked already: the gateway of `put`, which checks what is new."""
+    doc = Document()
+    object.__setattr__(doc, "items", items)
+    object.__setattr__(doc, "_exact", exact)
+    return doc
 
 
 def frozen(value: object, where: str = "value") -> Value:

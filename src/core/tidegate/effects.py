@@ -22,7 +22,7 @@ There are four kinds, after what is known of the effect, because the kind alone 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
-from typing import Generic, TypeAlias, TypeVar, cast, final
+from typing import Final, Generic, TypeAlias, TypeVar, cast, final
 
 import attrs
 
@@ -74,6 +74,10 @@ class Failure(Exception):  # noqa: N818  a reply, not an error: it is caught in 
 @final
 class Refused(Failure):
     """The world said no, definitely: duplicate key, not authorised, validation."""
+
+
+DUPLICATE_KEY: Final = "duplicate key"
+"""Why an insert is refused where the id is taken."""
 
 
 @final

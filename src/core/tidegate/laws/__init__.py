@@ -1,0 +1,11 @@
+"""Every law as a named predicate over a state, a step or a history; one module a subject.
+
+Use them in tests of your own: the properties of this project, its simulator and its tests on real servers use the very
+same predicates.
+"""
+
+from __future__ import annotations
+
+from tidegate.laws import transition
+
+__all__ = ["transition"]

@@ -1,0 +1,166 @@
+"""What a program may ask of a document store: each is one atomic command on one document.
+
+    FindOne            a document that matches, or None
+    FindOneAndUpdate   the document as it is after the updates, or None if none matched
+    UpdateOne          how many documents matched: 0 or 1
+    InsertOne          nothing; Refused where the id is taken
+    DeleteOne          how many documents were deleted: 0 or 1
+
+Where several documents match, the first one in natural order is meant; programs that care name an id.
+Their meaning is in `tidegate.sim.world`, their translation in the MongoDB adapter.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.documents import ID, AllOf, Document, Field, Filter, Update
+from tidegate.effects import Effect
+from tidegate.errors import Misuse
+
+COLLECTION_LENGTH_MAX: Final = 200
+
+
+def check_collection(name: object) -> None:
+    """Raise Misuse unless `name` may name a collection."""
+    if not isinstance(name, str) or not name or len(name) > COLLECTION_LENGTH_MAX:
+        raise Misuse(f"{name!r} is no name of a collection", why=f"it takes 1 to {COLLECTION_LENGTH_MAX} characters")
+    if "$" in name or "\0" in name or name.startswith((".", "system.")) or name.endswith(".") or ".." in name:
+        raise Misuse(f"{name!r} is no name of a collection", why="MongoDB gives it a meaning of its own")
+
+
+def check_updates(updates: tuple[Update, ...]) -> None:
+    """Raise Misuse unless the updates touch different fields, and not the id."""
+    names = [update.field.name for update in updates]
+    if not names:
+        raise Misuse("an update that changes nothing", todo="use find_one, or name the fields that change")
+    if len(set(names)) != len(names):
+        raise Misuse(f"two updates of one field: {', '.join(names)}", why="MongoDB refuses conflicting updates")
+    if ID.name in names:
+        raise Misuse("an update of _id", why="the id of a document never changes")
+
+
+def check_inserted(doc: Document) -> None:
+    """Raise Misuse unless the document can be inserted: a scalar id, and names that updates can address."""
+    if not isinstance(doc.held(ID), (str, int)) or isinstance(doc.held(ID), bool):
+        raise Misuse(
+            "a document needs an _id that is a string or an integer",
+            where=f"insert_one of {doc}",
+            why="an id that is a document or an array can be read as a query",
+        )
+    for key, _ in doc.items:
+        Field[object](key)
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class FindOne(Effect["Document | None"]):
+    """Replies a document that matches, or None."""
+
+    collection: str
+    where: Filter
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+
+    def __str__(self) -> str:
+        return f"find {self.collection} where {self.where}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class FindOneAndUpdate(Effect["Document | None"]):
+    """Replies the document as it is after the updates, or None if none matched."""
+
+    collection: str
+    where: Filter
+    updates: tuple[Update, ...]
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_updates(self.updates)
+
+    def __str__(self) -> str:
+        return f"find and update {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class UpdateOne(Effect[int]):
+    """Replies how many documents matched: 0 or 1."""
+
+    collection: str
+    where: Filter
+    updates: tuple[Update, ...]
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_updates(self.updates)
+
+    def __str__(self) -> str:
+        return f"update {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class InsertOne(Effect[None]):
+    """Inserts the document; Refused where its id is taken."""
+
+    collection: str
+    doc: Document
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_inserted(self.doc)
+
+    def __str__(self) -> str:
+        return f"insert into {self.collection}: {self.doc}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class DeleteOne(Effect[int]):
+    """Replies how many documents were deleted: 0 or 1."""
+
+    collection: str
+    where: Filter
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+
+    def __str__(self) -> str:
+        return f"delete {self.collection} where {self.where}"
+
+
+Operation: TypeAlias = FindOne | FindOneAndUpdate | UpdateOne | InsertOne | DeleteOne
+
+
+def find_one(collection: str, *where: Filter) -> FindOne:
+    """Ask for a document that all of the filters match."""
+    return FindOne(collection, together(where))
+
+
+def find_one_and_update(collection: str, where: Filter, *updates: Update) -> FindOneAndUpdate:
+    """Ask to update the document that matches, and for what it is afterwards."""
+    return FindOneAndUpdate(collection, where, updates)
+
+
+def update_one(collection: str, where: Filter, *updates: Update) -> UpdateOne:
+    """Ask to update the document that matches."""
+    return UpdateOne(collection, where, updates)
+
+
+def insert_one(collection: str, doc: Document) -> InsertOne:
+    """Ask to insert the document."""
+    return InsertOne(collection, doc)
+
+
+def delete_one(collection: str, *where: Filter) -> DeleteOne:
+    """Ask to delete the document that all of the filters match."""
+    return DeleteOne(collection, together(where))
+
+
+def together(where: tuple[Filter, ...]) -> Filter:
+    return where[0] if len(where) == 1 else AllOf(where)

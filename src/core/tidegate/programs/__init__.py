@@ -1,0 +1,1 @@
+"""The algorithms themselves: sequences of calls around the decisions, one file each."""

@@ -1,0 +1,260 @@
+"""Move a record from one status to another: read, decide, one compare-and-set.
+
+The decision is `tidegate.status`; this is the way to carry it out so that it happens at most once and the caller is told
+the truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status, owner,
+version). It raises the version and leaves the request id in the record's history, so every write can be recognised:
+
+    the reply is lost        read back: the history tells whether this request made the version that it was to make
+    no match                 somebody else was faster, or an earlier copy of this very request: read back
+    a conflict               decide anew on what is there now, a bounded number of times
+
+Four round trips of the array-push lock become two, and there is nothing to clean up after a crash.
+
+The record is a document:
+
+    {_id, status, owner, version, changed_at, history: [{version, request, status}, ...]}     the last 16 versions
+
+Laws, over the full history of a record as a perfect observer has seen it:
+    TR1  each version is the one before plus one; none is skipped, none made twice.
+    TR2  each change is an edge of the table, by its owner where one is required.
+    TR3  a request makes at most one version.
+    TR4  every answer is the truth: Granted(version) if and only if that version was made by this request; Lost and the
+         denials only if no version ever will be.
+    TR5  Unknown is an answer only beyond the versions that the record remembers, or after the last attempt.
+
+Things that do not work (each is a specimen, and breaks one of the laws): leaving the version out of the filter, not
+raising it, forgetting the request id on a retry, remembering only the last version's, writing again without reading
+again, leaving out the owner, taking ambiguous for refused, pushing the history in a second write.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update
+from tidegate.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.instants import Instant
+from tidegate.operations import find_one, find_one_and_update, insert_one
+from tidegate.status import (
+    HISTORY_MAX,
+    Accepted,
+    Change,
+    Denied,
+    Forgotten,
+    NotYet,
+    StatusRecord,
+    StatusTable,
+    Won,
+    became_of,
+    decide_transition,
+    named,
+    numbered,
+)
+
+ATTEMPTS: Final = 8
+
+STATUS: Final = Field[str]("status")
+OWNER: Final = Field[str | None]("owner")
+VERSION: Final = Field[int]("version")
+CHANGED_AT: Final = Field[Instant]("changed_at")
+HISTORY: Final = Field[tuple[Document, ...]]("history")
+REQUEST: Final = Field[str]("request")
+
+
+@final
+@attrs.frozen
+class Granted:
+    """This request made that version."""
+
+    version: int
+
+
+@final
+@attrs.frozen
+class Lost:
+    """Others were faster at every attempt, or the store was never reached. This request is not, and never will be, done.
+
+    Attributes:
+        attempts: How many there were.
+        expected: The record that the last decision was made on, if one was.
+        actual: The record as it was last read, if it was.
+    """
+
+    attempts: int
+    expected: StatusRecord | None
+    actual: StatusRecord | None
+
+
+@final
+@attrs.frozen
+class Unknown:
+    """This request may have been done, and nobody can tell any more."""
+
+    attempts: int
+    reason: str
+
+
+Answer: TypeAlias = Granted | Denied | Lost | Unknown
+
+
+@attrs.frozen
+class Transition:
+    """One wish: `runner` wants the record `key` to be in the status `target`.
+
+    Invariants: the request id is used for this wish only; 1 <= attempts.
+
+    Attributes:
+        collection: Where the records are.
+        table: The rules.
+        key: The record's id.
+        target: The status to enter.
+        runner: Who asks; None where nobody in particular does.
+        request: The id that tells this wish from all others.
+        attempts: How often to ask before giving up.
+    """
+
+    collection: str
+    table: StatusTable
+    key: str
+    target: str
+    runner: str | None
+    request: str
+    attempts: int = ATTEMPTS
+
+    def __attrs_post_init__(self) -> None:
+        named(self.key, "a record")
+        named(self.request, "a request")
+        numbered(self.attempts, "a number of attempts", 1)
+        self.decided(None)  # refuses a runner or a target that is none
+
+    async def run(self) -> Answer:
+        """The program."""
+        sent: int | None = None  # the version decided on by a request of ours that may have been applied
+        expected: StatusRecord | None = None
+        record: Document | None = None
+        attempt = 0
+        while attempt < self.attempts:
+            attempt += 1
+            try:
+                record = await find_one(self.collection, Eq(ID, self.key))
+            except (Ambiguous, NotApplied):
+                continue  # a read is free to repeat
+            if sent is not None:
+                match self.fate(record, sent):
+                    case Won(version):
+                        return Granted(version)
+                    case Forgotten():
+                        return Unknown(attempt, "the record does not remember that far back")
+                    case NotYet():
+                        pass  # it may still arrive: the same again cannot count twice
+                    case _:
+                        sent = None
+            verdict = self.decided(record)
+            if not isinstance(verdict, Accepted):
+                return verdict
+            expected = viewed(record)
+            try:
+                applied = await self.write(expected, verdict)
+            except (Ambiguous, NotDurable):
+                sent = verdict.version - 1
+                continue
+            except NotApplied:
+                continue
+            if applied:
+                return Granted(verdict.version)
+        if sent is not None:
+            return Unknown(attempt, "no reply to the last attempt")
+        return Lost(attempt, expected, viewed(record))
+
+    def decided(self, record: Document | None) -> Accepted | Denied:
+        """What the rules say."""
+        return decide_transition(self.table, viewed(record), self.target, self.runner)
+
+    def fate(self, record: Document | None, sent: int) -> object:
+        """What became of our request that was decided on the version `sent`."""
+        if record is None:
+            return became_of(0, (), sent, self.request)
+        return became_of(record[VERSION], history(record), sent, self.request)
+
+    async def write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
+        """Carry the decision out; False if the record is no longer as it was read."""
+        if expected is None:
+            try:
+                await insert_one(self.collection, self.new(verdict))
+            except Refused as refused:
+                if refused.reason != DUPLICATE_KEY:
+                    raise
+                return False
+            return True
+        written = await find_one_and_update(self.collection, self.unchanged(expected), *self.changes(verdict))
+        return written is not None
+
+    def new(self, verdict: Accepted) -> Document:
+        record = Document.of({"_id": self.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version})
+        return record.put(HISTORY, (self.entry(verdict),))
+
+    def unchanged(self, expected: StatusRecord) -> Filter:
+        """The record is still as it was read."""
+        return AllOf(
+            (
+                Eq(ID, self.key),
+                Eq(STATUS, expected.status),
+                Eq(OWNER, expected.owner),
+                Eq(VERSION, expected.version),
+            )
+        )
+
+    def changes(self, verdict: Accepted) -> tuple[Update, ...]:
+        return (
+            Put(STATUS, verdict.status),
+            Put(OWNER, verdict.owner),
+            Put(VERSION, verdict.version),
+            PutServerTime(CHANGED_AT),
+            Push(HISTORY, self.entry(verdict), last=HISTORY_MAX),
+        )
+
+    def entry(self, verdict: Accepted) -> Document:
+        return Document.of({"version": verdict.version, "request": self.request, "status": verdict.status})
+
+
+async def transition(  # noqa: D417  the arguments are those of Transition
+    collection: str,
+    table: StatusTable,
+    key: str,
+    target: str,
+    *,
+    runner: str | None,
+    request: str,
+    attempts: int = ATTEMPTS,
+) -> Answer:
+    """Move a record to another status, at most once, and tell the truth about it.
+
+    Args:
+        collection: Where the records are.
+        table: The rules.
+        key: The record's id.
+        target: The status to enter.
+        runner: Who asks; None where nobody in particular does.
+        request: An id used for this wish only.
+        attempts: How often to ask before giving up.
+
+    Returns:
+        `Granted`, a denial with its reason, `Lost` or `Unknown`.
+
+    Raises:
+        Misuse: an argument is empty or of the wrong type.
+        Refused: the store said no, definitely: not authorised, validation.
+    """
+    return await Transition(collection, table, key, target, runner, request, attempts).run()
+
+
+def viewed(record: Document | None) -> StatusRecord | None:
+    """What a decision needs to know of the record."""
+    return None if record is None else StatusRecord(record[STATUS], record[OWNER], record[VERSION])
+
+
+def history(record: Document) -> tuple[Change, ...]:
+    """What the record remembers of its versions, newest last."""
+    return tuple(Change(entry[VERSION], entry[REQUEST], entry[STATUS]) for entry in record.get(HISTORY) or ())

@@ -1,0 +1,106 @@
+"""The array-push lock at its smallest: the protocol that is compared with TLC, state by state.
+
+Each of N processes makes A attempts. It pushes its token into one document, polls up to P times until its token is the
+first one, enters, adds one to a counter, leaves, and pulls its token. F faults may strike: a crash before any effect, or
+the lost reply of a push or a poll. A TLA+ model of the same protocol stands beside the benchmark; both have the same
+number of distinct states.
+
+This is the lock without clearing of stale claims. A crashed holder blocks it for ever, but it excludes:
+
+Laws
+    SL1  at most one process is inside.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.documents import ID, AddToSet, Document, Eq, Field, Pull, Push, Put
+from tidegate.effects import Ambiguous, Effect
+from tidegate.operations import FindOne, FindOneAndUpdate, find_one, find_one_and_update
+from tidegate.sim.actors import Program, born
+from tidegate.sim.scenario import Fault, Faults, Scenario, State, anything
+from tidegate.sim.world import document, seeded
+
+LOCKS: Final = "locks"
+COUNTERS: Final = "counters"
+MONITORS: Final = "monitors"
+HOLDERS: Final = Field[tuple[int, ...]]("holders")
+COUNT: Final = Field[int]("count")
+INSIDE: Final = Field[tuple[int, ...]]("inside")
+LOCK: Final = Eq(ID, "lock")
+COUNTER: Final = Eq(ID, "counter")
+MONITOR: Final = Eq(ID, "monitor")
+
+
+async def contend(me: int, attempts: int, polls: int) -> None:
+    """Push a token; poll until it is first; enter, add one to the counter, leave; pull the token."""
+    for attempt in range(attempts):
+        token = me * 10 + attempt
+        try:
+            lock = await find_one_and_update(LOCKS, LOCK, Push(HOLDERS, token))
+            polled = 0
+            while not is_first(token, lock) and polled < polls:
+                lock = await find_one(LOCKS, LOCK)
+                polled += 1
+            won = is_first(token, lock)
+        except Ambiguous:
+            won = False
+        if won:
+            await count(me)
+        await find_one_and_update(LOCKS, LOCK, Pull(HOLDERS, token))
+
+
+async def count(me: int) -> None:
+    """Do what the lock protects."""
+    await find_one_and_update(MONITORS, MONITOR, AddToSet(INSIDE, me))
+    counter = await find_one(COUNTERS, COUNTER)
+    reached = counter[COUNT] if counter else 0
+    await find_one_and_update(COUNTERS, COUNTER, Put(COUNT, reached + 1))
+    await find_one_and_update(MONITORS, MONITOR, Pull(INSIDE, me))
+
+
+def is_first(token: int, lock: Document | None) -> bool:
+    return lock is not None and lock[HOLDERS][0] == token
+
+
+def at_most_one_is_inside(state: State) -> bool:
+    """Law SL1."""
+    monitor = state.read(document(MONITORS, "monitor"))
+    return monitor is not None and len(monitor[INSIDE]) <= 1
+
+
+def is_push_or_poll(effect: Effect[object]) -> bool:
+    match effect:
+        case FindOne(collection) | FindOneAndUpdate(collection, _, (Push(),)):
+            return collection == LOCKS
+        case _:
+            return False
+
+
+def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenario:
+    """The scope (N, A, P, F).
+
+    Args:
+        processes: How many contend.
+        attempts: How often each of them does.
+        polls: How often each looks again in one attempt.
+        faults: How many faults may strike.
+    """
+    world = seeded(
+        {
+            LOCKS: (Document.of({"_id": "lock", "holders": ()}),),
+            COUNTERS: (Document.of({"_id": "counter", "count": 0}),),
+            MONITORS: (Document.of({"_id": "monitor", "inside": ()}),),
+        }
+    )
+    strikes = Faults({Fault.CRASH_BEFORE: anything, Fault.LOST_REPLY: is_push_or_poll})
+    return Scenario(
+        name="small_lock" if (processes, attempts, polls, faults) == (3, 3, 2, 1) else
+        f"small_lock({processes},{attempts},{polls},{faults})",
+        summary="the array-push lock without stale clearing excludes, state by state as TLC has it",
+        world=world,
+        actors=tuple(Program(f"p{me}", born(contend, me, attempts, polls), strikes) for me in range(processes)),
+        budget=faults,
+        always={"at most one is inside": at_most_one_is_inside},
+    )

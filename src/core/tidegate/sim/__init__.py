@@ -1,0 +1,1 @@
+"""The simulator: explores the interleavings and faults of programs and reducers."""

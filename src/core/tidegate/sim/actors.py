@@ -1,0 +1,196 @@
+"""Programs, the network and the clock, as actors over cells.
+
+A program meets its faults where its effects happen. Per effect, what the caller hears and what the world knows:
+
+    applied      the reply                        done
+    unsent       NotApplied                       not done
+    dropped      Ambiguous                        not done
+    lost reply   Ambiguous                        done
+    late         Ambiguous                        done at any later point
+    crash        nothing; it is dead              not done
+
+A process may crash before any effect and after its last one (double execution hides there). A restart is a new life: the
+program is born again, told which life it is, so that it uses new request ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Final, ParamSpec, cast, final
+
+import attrs
+
+from tidegate.documents import show
+from tidegate.effects import Ambiguous, Effect, NotApplied, Sleep
+from tidegate.instants import Duration, seconds
+from tidegate.sim.behaviour import Asking, Behaviour, Birth, Crashed, Returned, Standing
+from tidegate.sim.scenario import Fault, Faults, Label, Step, Trouble, spent
+from tidegate.sim.world import (
+    CLOCK,
+    FAULTS,
+    FLIGHT,
+    MOVES,
+    Cell,
+    Flying,
+    Meaning,
+    World,
+    life,
+    notes,
+    perform,
+    place,
+    wakes,
+)
+
+
+P = ParamSpec("P")
+
+
+def born(
+    program: Callable[P, Coroutine[Effect[object], object, object]], *arguments: P.args, **named: P.kwargs
+) -> Birth:
+    """A program that is the same in every life."""
+    return lambda _: program(*arguments, **named)
+
+
+@final
+@attrs.frozen(eq=False)
+class Program:
+    """A process that runs a program. Its place holds the node of the program's automaton.
+
+    Attributes:
+        name: Its lane.
+        birth: Which life -> a new run of the program.
+        faults: What may strike it.
+        meaning: What its effects mean.
+    """
+
+    name: str
+    birth: Birth
+    faults: Faults = attrs.field(factory=Faults)
+    meaning: Meaning = perform
+    behaviour: Behaviour = attrs.field(init=False)
+    place: Cell[object] = attrs.field(init=False)
+    blind: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "behaviour", Behaviour(self.birth))
+        object.__setattr__(self, "place", place(self.name))
+
+    def begin(self, world: World) -> World:
+        return self.goes(world, self.behaviour.born(0))
+
+    def standing(self, at: object) -> Standing:
+        return self.behaviour.standing(cast("int", at))
+
+    def later(self, at: object, by: Duration, horizon: Duration) -> object:  # noqa: ARG002  no instant in it moves
+        return self.behaviour.later(cast("int", at))
+
+    @property
+    def unmerged(self) -> tuple[str, ...]:
+        return self.behaviour.unmerged
+
+    def waits(self, at: object) -> bool:
+        return isinstance(self.standing(at), Asking)
+
+    def goes(self, world: World, node: int) -> World:
+        """Stand at the node; to stand before a sleep is to sleep."""
+        world = world.write(self.place, node)
+        match self.behaviour.standing(node):
+            case Asking(Sleep(duration)):
+                return world.write(wakes(self.name), world.read(CLOCK) + duration)
+            case _:
+                return world
+
+    def steps(self, world: World) -> Iterator[Step]:
+        node = cast("int", world.read(self.place))
+        match self.behaviour.standing(node):
+            case Asking(effect):
+                yield from self.asks(world, node, effect)
+                if self.faults.allows(Fault.CRASH_BEFORE) and (after := spent(world)):
+                    awake = after.write(wakes(self.name), None) if isinstance(effect, Sleep) else after
+                    yield self.crash(awake, Label(f"crashes before it could {effect}"), Fault.CRASH_BEFORE)
+            case Returned():
+                if self.faults.allows(Fault.CRASH_AFTER) and (after := spent(world)):
+                    yield self.crash(after, Label("crashes after its last effect"), Fault.CRASH_AFTER)
+            case Crashed():
+                if self.faults.allows(Fault.RESTART) and (after := spent(world)):
+                    which = after.read(life(self.name)) + 1
+                    reborn = self.goes(after.write(life(self.name), which), self.behaviour.born(which))
+                    yield Step(Label("starts again"), reborn, must=False, fault=Fault.RESTART)
+            case _:
+                pass
+
+    def asks(self, world: World, node: int, effect: Effect[object]) -> Iterator[Step]:
+        def hears(after: World, reply: object) -> World:
+            return self.goes(after, self.behaviour.after(node, reply))
+
+        outcomes = tuple(self.meaning(effect, world, self.name))
+        for done, reply in outcomes:
+            yield Step(Label(effect, reply), hears(done, reply))
+        for fault, trouble, after, reply in troubled(effect, outcomes, world, self.name, self.faults):
+            yield Step(Label(effect, trouble), hears(after, reply), must=False, fault=fault)
+
+    def crash(self, world: World, label: Label, fault: Fault) -> Step:
+        dead = world.write(self.place, Behaviour.CRASHED)
+        silent = dead.write(notes(self.name), ()) if self.behaviour.has_noted else dead
+        return Step(label, silent, must=False, fault=fault)
+
+
+NO_REPLY: Final = Ambiguous("no reply")
+
+
+def troubled(
+    effect: Effect[object], outcomes: tuple[tuple[World, object], ...], world: World, who: str, faults: Faults
+) -> Iterator[tuple[Fault, Trouble, World, object]]:
+    """What the network may do to one request, as far as the budget goes: which fault, in words, world after, reply."""
+    kinds = (Fault.UNSENT, Fault.DROPPED, Fault.LATE, Fault.LOST_REPLY)
+    struck = [kind for kind in kinds if faults.strikes(kind, effect)]
+    if not struck or (after := spent(world)) is None:
+        return
+    if Fault.UNSENT in struck:
+        yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
+    if Fault.DROPPED in struck:
+        yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, NO_REPLY
+    if Fault.LATE in struck:
+        flying = tuple(sorted((*after.read(FLIGHT), Flying(who, effect)), key=show))
+        yield Fault.LATE, Trouble("no reply: the request is still under way"), after.write(FLIGHT, flying), NO_REPLY
+    if Fault.LOST_REPLY in struck:
+        for done, _ in outcomes:
+            lost = done.write(FAULTS, after.read(FAULTS))
+            yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), lost, NO_REPLY
+
+
+@final
+@attrs.frozen(eq=False)
+class Network:
+    """Delivers what is under way, in any order, at any time; nobody hears the reply."""
+
+    meaning: Meaning = perform
+    name: str = "network"
+    place: None = None
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[Step]:
+        flying = world.read(FLIGHT)
+        for index, request in enumerate(flying):
+            if request in flying[:index]:
+                continue
+            left = world.write(FLIGHT, flying[:index] + flying[index + 1 :])
+            for done, reply in self.meaning(request.effect, left, request.sender):
+                yield Step(Label(f"delivers {request}", reply), done)
+
+
+@final
+@attrs.frozen(eq=False)
+class Ticks:
+    """The clock in absolute time: one quantum at any point, a bounded number of times."""
+
+    quantum: Duration
+    name: str = "clock"
+    place: None = None
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[Step]:
+        if left := world.read(MOVES):
+            now = world.read(CLOCK) + self.quantum
+            yield Step(Label(f"{seconds(self.quantum)} pass"), world.write(MOVES, left - 1).write(CLOCK, now))

@@ -1,0 +1,227 @@
+"""What a program does, learned lazily: an automaton whose nodes are suspended programs.
+
+`after(node, reply)` really runs the program, once per distinct (node, reply), and answers a node again: an earlier one
+if both are the same value (`tidegate.sim.fingerprint`), else a new one. So the program that is explored is the program
+that runs; nothing is re-implemented. Programs that stand at one node are interchangeable, so they are parked there
+and used again; a program is replayed from its replies only when none is left. A replay that asks for something else than
+before shows state hidden outside of the program, and is an error (`Nondeterministic`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.documents import Document, exactly
+from tidegate.effects import Effect, Failure, Note, Now, Program
+from tidegate.errors import Nondeterministic, TidegateError, UnknownEffect
+from tidegate.instants import Instant
+from tidegate.sim.aging import holds_instant
+from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint, must_be_value
+
+
+@final
+@attrs.frozen
+class Asking:
+    """The program awaits an effect."""
+
+    effect: Effect[object]
+
+    def __str__(self) -> str:
+        return f"about to {self.effect}"
+
+
+@final
+@attrs.frozen
+class Returned:
+    """The program has finished with a result."""
+
+    value: object
+
+    def __str__(self) -> str:
+        return f"finished: {self.value}"
+
+
+@final
+@attrs.frozen
+class Raised:
+    """The program has failed; a Failure that it did not catch, or a bug."""
+
+    error: str
+
+    def __str__(self) -> str:
+        return f"raised {self.error}"
+
+
+@final
+@attrs.frozen
+class Crashed:
+    """The process is dead; what it held in memory is gone."""
+
+    def __str__(self) -> str:
+        return "crashed"
+
+
+Standing: TypeAlias = Asking | Returned | Raised | Crashed
+Birth: TypeAlias = Callable[[int], Program[object]]
+"""Which life (0, then 1 after a restart, ...) -> a new run of the program."""
+
+
+class HoldsInstant(Exception):  # noqa: N818  control flow of the search, never seen outside
+    """Relative time does not fit: a program keeps an instant, or reads its clock. Its argument says where it stands."""
+
+
+@final
+@attrs.define(eq=False)
+class Node:
+    """A suspended program, and how it came there."""
+
+    standing: Standing
+    life: int
+    replies: tuple[object, ...]
+    asked: tuple[Effect[object], ...]
+    is_timed: bool
+    unmerged: str
+    parked: list[Program[object]] = attrs.field(factory=list)
+
+
+@final
+class Behaviour:
+    """The automaton of one program. Node 0 is Crashed."""
+
+    def __init__(self, birth: Birth) -> None:
+        self.birth = birth
+        self.nodes: list[Node] = [Node(Crashed(), 0, (), (), is_timed=False, unmerged="")]
+        self.known: dict[Hashable, int] = {}
+        self.edges: dict[tuple[int, Hashable], int] = {}
+        self.births: dict[int, int] = {}
+        self.canon = Canon()
+        self.has_noted = False  # has any run of it left a note so far?
+
+    CRASHED: Final = 0
+
+    def standing(self, node: int) -> Standing:
+        return self.nodes[node].standing
+
+    def born(self, life: int) -> int:
+        """The node where a new run of the program first stands."""
+        if life not in self.births:
+            program = self.birth(life)
+            self.births[life] = self.park(program, resume(program, None), life, (), ())
+        return self.births[life]
+
+    def after(self, node: int, reply: object) -> int:
+        """The node where the program stands when it has heard the reply."""
+        edge = (node, exactly(reply))
+        if edge not in self.edges:
+            must_be_value(reply, "a reply")
+            self.edges[edge] = self.run(node, reply)
+        return self.edges[edge]
+
+    def later(self, node: int) -> int:
+        """The node when time has moved on: itself, for a program that holds no instant."""
+        if self.nodes[node].is_timed:
+            raise HoldsInstant(str(self.nodes[node].standing))
+        return node
+
+    @property
+    def unmerged(self) -> tuple[str, ...]:
+        """Where the program could not be merged, and why."""
+        return tuple(dict.fromkeys(node.unmerged for node in self.nodes if node.unmerged))
+
+    def run(self, node: int, reply: object) -> int:
+        at = self.nodes[node]
+        program = at.parked.pop() if at.parked else self.replayed(at)
+        standing = at.standing
+        assert isinstance(standing, Asking), standing
+        return self.park(program, resume(program, reply), at.life, (*at.replies, reply), (*at.asked, standing.effect))
+
+    def replayed(self, node: Node) -> Program[object]:
+        program = self.birth(node.life)
+        standing = resume(program, None)
+        for reply, asked in zip(node.replies, node.asked, strict=True):
+            self.compare(standing, asked)
+            standing = resume(program, reply)
+        if exactly(standing) != exactly(node.standing):
+            self.compare(standing, node.standing.effect if isinstance(node.standing, Asking) else None)
+        return program
+
+    def compare(self, standing: Standing, asked: Effect[object] | None) -> None:
+        if not isinstance(standing, Asking) or exactly(standing.effect) != exactly(asked):
+            raise Nondeterministic(
+                f"with the same replies a program first asked to {asked} and then stood at: {standing}",
+                why="it depends on something besides its arguments and replies: a global, a clock, a random number",
+                todo="pass it as an argument, or ask for it with an effect",
+            )
+
+    def park(
+        self,
+        program: Program[object],
+        standing: Standing,
+        life: int,
+        replies: tuple[object, ...],
+        asked: tuple[Effect[object], ...],
+    ) -> int:
+        key: Hashable = exactly(standing)
+        unmerged = ""
+        is_timed = holds_instant(standing)
+        if isinstance(standing, Asking):
+            place = fingerprint(program, self.canon)
+            if isinstance(place, Unmergeable):
+                unmerged = place.reason
+                key = (key, life, exactly(replies))
+                is_timed = is_timed or any(map(holds_instant, replies))
+            else:
+                key = (key, place)
+                is_timed = is_timed or isinstance(standing.effect, Now) or names_instant(place)
+            self.has_noted = self.has_noted or isinstance(standing.effect, Note)
+        number = self.known.setdefault(key, len(self.nodes))
+        if number == len(self.nodes):
+            self.nodes.append(Node(standing, life, replies, asked, is_timed, unmerged))
+        if isinstance(standing, Asking):
+            self.nodes[number].parked.append(program)
+        return number
+
+
+def names_instant(key: object) -> bool:
+    """Is there an instant in what `exactly` made of a program's locals?"""
+    match key:
+        case tuple():
+            return (len(key) > 0 and key[0] is Instant) or any(map(names_instant, key))
+        case Document():
+            return holds_instant(key)
+        case _:
+            return False
+
+
+def resume(program: Program[object], reply: object) -> Standing:
+    """Feed a reply (None to begin) and say where the program stands then.
+
+    Raises:
+        UnknownEffect: the program awaits something that is no effect.
+        TidegateError: the program used tidegate wrongly.
+    """
+    try:
+        asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
+    except StopIteration as stop:
+        must_be_value(stop.value, "the result of a program")
+        return Returned(stop.value)
+    except TidegateError:
+        raise
+    except Exception as error:  # noqa: BLE001  the program failed: an outcome that laws can see
+        return Raised(f"{type(error).__name__}: {error}")
+    return Asking(checked_effect(asked))
+
+
+def checked_effect(asked: object) -> Effect[object]:
+    """What a program awaited, if it is an effect and immutable."""
+    if not isinstance(asked, Effect):
+        raise UnknownEffect(
+            f"a program awaited a {type(asked).__name__}, which is no effect",
+            why="programs await effects and nothing else: no sleep of an event loop, no future, no generator of values",
+            todo="ask the world with an effect, such as find_one(...), Sleep(...) or Call(...)",
+        )
+    must_be_value(asked, "an effect")
+    return asked

@@ -1,0 +1,259 @@
+"""A suspended program as a value: for each frame of its `await` chain, where it stands and its live locals.
+
+Two runs of a deterministic program that agree in this behave alike from here on, so the explorer may merge them. That
+turns polling and retry loops into finite cycles. Liveness comes from the bytecode; without it, locals that are never
+read again would keep states apart (24 to 44 times more states on the array-push lock).
+
+A program is no value (`Unmergeable`, with the reason) where
+    - a frame keeps something unknown on its value stack across the await: an exception in flight, a `with`;
+    - a live local is not known to be immutable: a list, a dict, an object of a class that is not frozen;
+    - the chain ends in something other than a coroutine or a generator, or the code is compiled;
+    - the Python version is not one whose bytecode is known here (3.11 to 3.13).
+The caller then falls back to the history of replies, which is sound for every deterministic program but never merges.
+
+Things that do not work:
+    - hashing all locals: sound, but dead ones keep states apart;
+    - reading the whole value stack: a stale entry trails it, so it is read only up to its static height;
+    - trusting globals: state outside the frames is not seen here; the explorer notices it by comparing the effects
+      of every replay.
+"""
+
+from __future__ import annotations
+
+import dis
+import enum
+import gc
+import sys
+from collections.abc import Coroutine, Hashable
+from functools import cache
+from types import BuiltinFunctionType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
+from typing import Any, Final, NamedTuple, TypeAlias, cast, final
+
+import attrs
+
+from tidegate.documents import Document, exactly
+from tidegate.errors import Misuse
+
+UNBOUND: Final = ("unbound",)
+KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
+ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
+                         "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})  # fmt: skip
+ITERATORS: Final = (type(iter(())), type(iter(range(0))), enumerate, zip)
+ATOMS: Final = (type(None), bool, int, float, str, bytes, type, enum.Enum)
+Key: TypeAlias = Hashable
+
+
+@final
+@attrs.frozen
+class Unmergeable:
+    """Why a suspended program cannot be compared with another one."""
+
+    reason: str
+
+
+class Suspension(NamedTuple):
+    """What a frame holds at one of its awaits."""
+
+    live: tuple[str, ...]
+    hidden: int  # values on the stack besides what is awaited
+    height: int  # values on the stack
+
+
+def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, ...] | Unmergeable:
+    """The value of a suspended program, or why it has none.
+
+    Args:
+        program: A coroutine that awaits an effect.
+        canon: Makes keys of its locals.
+    """
+    if sys.version_info[:2] not in KNOWN_PYTHONS:
+        return Unmergeable(f"the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known")
+    frames: list[Key] = []
+    inner: object = program
+    while inner is not None:
+        match inner:
+            case CoroutineType():
+                frame, awaited = inner.cr_frame, inner.cr_await
+            case GeneratorType():
+                frame, awaited = inner.gi_frame, inner.gi_yieldfrom
+            case _:
+                return Unmergeable(f"it awaits a {type(inner).__name__}")
+        assert frame is not None, "a suspended program has a frame"
+        code = frame.f_code
+        name = f"{code.co_qualname}:{frame.f_lineno}"
+        point = suspensions(code).get(frame.f_lasti)
+        if point is None:
+            return Unmergeable(f"{name}: no known await")
+        held = frame.f_locals
+        stack = stacked(inner, code, awaited, len(held), point) if point.hidden else ()
+        if stack is None:
+            return Unmergeable(f"{name}: something on the value stack is no value (an await inside except or with?)")
+        keys = [canon.key(held.get(local, UNBOUND)) for local in point.live]
+        if None in keys:
+            local = point.live[keys.index(None)]
+            return Unmergeable(f"{name}: local {local} is a {type(held[local]).__name__}, which is not immutable")
+        frames.append((code, frame.f_lasti, *keys, stack))
+        inner = awaited
+    return tuple(frames)
+
+
+def stacked(program: object, code: CodeType, awaited: object, bound: int, point: Suspension) -> tuple[Key, ...] | None:
+    """The value stack: what the collector sees of the frame after its code and its bound locals."""
+    if code.co_cellvars or code.co_freevars:
+        return None
+    seen = gc.get_referents(program)
+    start = max(index for index, item in enumerate(seen) if item is code) + 1 + bound
+    found = [("awaited",) if item is awaited else resting(item) for item in seen[start : start + point.height]]
+    return None if None in found else tuple(found)
+
+
+def resting(item: object) -> Key | None:
+    """An iterator as what it would be rebuilt from; None if it is not known to be a value."""
+    if not isinstance(item, ITERATORS):
+        return ("value", exactly(item)) if is_value(item) else None
+    builder, arguments, *position = cast("tuple[object, tuple[object, ...], object]", item.__reduce__())
+    parts: list[Key | None] = [exactly(builder)]
+    parts += [
+        ("part", exactly(part)) if is_value(part) or isinstance(part, range) else resting(part)
+        for part in (*arguments, *position)
+    ]
+    return None if None in parts else tuple(parts)
+
+
+@final
+class Canon:
+    """Values as keys: equal exactly if the values are, types and all. None for what is not known to be immutable.
+
+    Objects are remembered by identity for as long as this lives, so a table that every frame refers to is looked through
+    once.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[object, Key | None]] = {}
+
+    def key(self, item: object) -> Key | None:
+        if isinstance(item, (str, Document)) or type(item) is int:
+            return item
+        if isinstance(item, tuple):
+            keys = tuple([self.key(each) for each in item])
+            return None if None in keys else keys
+        found = self.known.get(id(item))
+        if found is None:
+            key = exactly(item) if is_value(item) else None
+            found = self.known[id(item)] = (item, key)
+        return found[1]
+
+
+def is_value(item: object) -> bool:
+    """Tell whether the item is known to be immutable all the way down."""
+    if isinstance(item, (*ATOMS, Document)) or item is UNBOUND:
+        return True
+    if isinstance(item, (tuple, frozenset)):
+        return all(map(is_value, item))
+    if isinstance(item, BaseException):
+        return all(map(is_value, item.args))
+    if isinstance(item, FunctionType):
+        return item.__closure__ is None and all(map(is_value, item.__defaults__ or ())) and not item.__kwdefaults__
+    if isinstance(item, MethodType):
+        return is_value(item.__func__) and is_value(item.__self__)
+    if isinstance(item, BuiltinFunctionType):
+        return item.__self__ is None or isinstance(item.__self__, type(sys))
+    fields = getattr(type(item), "__attrs_attrs__", None)
+    is_frozen = type(item).__setattr__ is not object.__setattr__
+    return fields is not None and is_frozen and all(is_value(getattr(item, field.name)) for field in fields)
+
+
+@cache
+def suspensions(code: CodeType) -> dict[int, Suspension]:
+    """For each await of the code: what is live after it, and how much lies on the value stack."""
+    steps = list(dis.get_instructions(code))
+    at = {step.offset: index for index, step in enumerate(steps)}
+    handlers = [
+        (entry.start, entry.end, at[entry.target], entry.depth + entry.lasti + 1)
+        for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]  # noqa: SLF001  there is no public one
+    ]
+    after = [successors(index, steps, at) for index in range(len(steps))]
+    caught = [[(to, depth) for start, end, to, depth in handlers if start <= step.offset < end] for step in steps]
+    live = liveness(steps, [[*near, *(to for to, _ in far)] for near, far in zip(after, caught, strict=True)])
+    depth = depths(steps, after, caught)
+    always = (*code.co_cellvars, *code.co_freevars)  # shared with closures, so never dead
+    found: dict[int, Suspension] = {}
+    for index, step in enumerate(steps):
+        if step.opname != "YIELD_VALUE" or index not in depth:
+            continue
+        resume = steps[index + 1]
+        delegated = (resume.arg or 0) & 3 in (2, 3)  # 2: yield from, 3: await
+        names = set(always).union(*(live[to] for to in [*after[index], *(to for to, _ in caught[index])]))
+        point = Suspension(tuple(sorted(names)), depth[index] - 1 - delegated, depth[index] - 1)
+        found[step.offset] = point
+        found.setdefault(resume.offset, point)  # since 3.13 a suspended frame stands at the RESUME
+    return found
+
+
+def successors(index: int, steps: list[dis.Instruction], at: dict[int, int]) -> list[int]:
+    step = steps[index]
+    near = [index + 1] if step.opname not in ENDS and index + 1 < len(steps) else []
+    jumps = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
+    return [*near, at[step.argval]] if jumps and step.argval in at else near
+
+
+def liveness(steps: list[dis.Instruction], after: list[list[int]]) -> list[frozenset[str]]:
+    """The locals that may be read after each instruction begins, by backward data flow."""
+    live: list[frozenset[str]] = [frozenset()] * len(steps)
+    moved = True
+    while moved:
+        moved = False
+        for index in range(len(steps) - 1, -1, -1):
+            used, defined = uses(steps[index])
+            now = (frozenset[str]().union(*(live[to] for to in after[index])) - defined) | used
+            if now != live[index]:
+                live[index], moved = now, True
+    return live
+
+
+def uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
+    """The locals that an instruction reads, and those that it writes."""
+    none: frozenset[str] = frozenset()
+    match step.opname:
+        case "LOAD_FAST" | "LOAD_FAST_CHECK":
+            return frozenset({step.argval}), none
+        case "STORE_FAST":
+            return none, frozenset({step.argval})
+        case "DELETE_FAST" | "LOAD_FAST_AND_CLEAR":
+            return frozenset({step.argval}), frozenset({step.argval})
+        case "LOAD_FAST_LOAD_FAST":
+            return frozenset(step.argval), none
+        case "STORE_FAST_STORE_FAST":
+            return none, frozenset(step.argval)
+        case "STORE_FAST_LOAD_FAST":
+            stored, loaded = step.argval
+            return frozenset({loaded} - {stored}), frozenset({stored})
+        case _:
+            return none, none
+
+
+def depths(
+    steps: list[dis.Instruction], after: list[list[int]], caught: list[list[tuple[int, int]]]
+) -> dict[int, int]:
+    """The height of the value stack before each instruction that can be reached."""
+    height, todo = {0: 0}, [0]
+    while todo:
+        index = todo.pop()
+        step, here = steps[index], height[index]
+        arg = step.arg if step.opcode >= dis.HAVE_ARGUMENT else None
+        reached = list(caught[index])
+        for to in after[index]:
+            is_jump = to != index + 1
+            effect = 1 if step.opname == "RETURN_GENERATOR" else dis.stack_effect(step.opcode, arg, jump=is_jump)
+            reached.append((to, here + effect))
+        for to, depth in reached:
+            if to not in height:
+                height[to] = depth
+                todo.append(to)
+    return height
+
+
+def must_be_value(item: object, what: str) -> None:
+    """Raise Misuse unless the item is immutable all the way down: replies and events become part of states."""
+    if not is_value(item):
+        raise Misuse(f"{what} is a {type(item).__name__}, which is not known to be immutable", todo="use frozen attrs")

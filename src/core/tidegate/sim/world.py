@@ -1,0 +1,253 @@
+"""The world as a value: named cells that hold immutable values, and what each effect means on them.
+
+A cell is the grain of interference: one document, the ids of one collection, a clock, a budget. A meaning reads and
+writes cells through `World` and nothing else. So whoever hands it the world sees exactly what it looked at, and that is
+all the explorer needs to remember a step (see `tidegate.sim.explore`).
+
+A meaning is `effect x world x who -> (world, reply), ...`: one outcome, several, or none while the effect must wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
+
+import attrs
+
+from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Value, matches, updated
+from tidegate.effects import DUPLICATE_KEY, Call, Effect, Failure, Note, Now, Refused, Sleep
+from tidegate.errors import Misuse, UnknownEffect
+from tidegate.instants import STORE, WALL, Instant
+from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
+
+V = TypeVar("V")
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Cell(Generic[V]):
+    """A named place; `empty` is what it holds before anything is written there."""
+
+    name: tuple[str, ...]
+    empty: V
+
+
+class World(Protocol):
+    """Whatever has cells."""
+
+    def read(self, cell: Cell[V], /) -> V: ...
+    def write(self, cell: Cell[V], value: V, /) -> World: ...
+
+
+Outcomes: TypeAlias = Iterator[tuple[World, object]]
+Meaning: TypeAlias = Callable[[Effect[object], World, str], Outcomes]
+
+CLOCK: Final = Cell[Instant](("clock",), Instant(0, STORE))
+FAULTS: Final = Cell[int](("budget", "faults"), 0)
+MOVES: Final = Cell[int](("budget", "clock moves"), 0)
+
+
+@final
+@attrs.frozen
+class Flying:
+    """A request that was sent and that nobody waits for any more."""
+
+    sender: str
+    effect: Effect[object]
+
+    def __str__(self) -> str:
+        return f"{self.sender}'s late request: {self.effect}"
+
+
+FLIGHT: Final = Cell["tuple[Flying, ...]"](("in flight",), ())
+
+
+def place(process: str) -> Cell[object]:
+    """Where the process stands."""
+    return Cell(("process", process), None)
+
+
+def life(process: str) -> Cell[int]:
+    """How often the process was restarted."""
+    return Cell(("life", process), 0)
+
+
+def wakes(process: str) -> Cell[Instant | None]:
+    """Until when the process sleeps."""
+    return Cell(("wakes", process), None)
+
+
+def notes(process: str) -> Cell[tuple[tuple[str, object], ...]]:
+    """What the process says of itself, by name; it dies with the process."""
+    return Cell(("notes", process), ())
+
+
+def document(collection: str, key: str | int) -> Cell[Document | None]:
+    return Cell(("document", collection, *((key,) if isinstance(key, str) else ("int", str(key)))), None)
+
+
+def ids(collection: str) -> Cell[tuple[str | int, ...]]:
+    """The ids in natural order: whoever scans reads this cell, whoever inserts or deletes writes it."""
+    return Cell(("ids", collection), ())
+
+
+@final
+@attrs.frozen
+class Plain:
+    """The world as a plain value: what scenarios begin with, and what the embedded store runs on."""
+
+    cells: Mapping[tuple[str, ...], tuple[Cell[object], object]] = attrs.field(factory=dict)
+
+    def read(self, cell: Cell[V]) -> V:
+        held = self.cells.get(cell.name)
+        return cell.empty if held is None else cast("V", held[1])
+
+    def write(self, cell: Cell[V], value: V) -> Plain:
+        return Plain({**self.cells, cell.name: (cast("Cell[object]", cell), value)})
+
+
+def seeded(contents: Mapping[str, tuple[Document, ...]]) -> Plain:
+    """A world that holds these documents, by collection."""
+    world = Plain()
+    for collection, docs in contents.items():
+        world = world.write(ids(collection), tuple(doc[ID] for doc in docs))
+        for doc in docs:
+            world = world.write(document(collection, doc[ID]), doc)
+    return world
+
+
+def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """What an effect on documents, clocks and notes means; it has one outcome, or none while it must wait.
+
+    Raises:
+        UnknownEffect: the effect has no meaning here, user code (`Call`) included: a scenario gives it one.
+    """
+    match effect:
+        case FindOne(collection, where):
+            yield world, find(world, collection, where)
+        case FindOneAndUpdate(collection, where, updates):
+            found = find(world, collection, where)
+            try:
+                after = found and updated(found, updates, lambda: world.read(CLOCK))
+            except Refused as refused:
+                yield world, refused
+                return
+            yield (put(world, collection, after) if after else world), after
+        case UpdateOne(collection, where, updates):
+            for after_world, reply in perform(FindOneAndUpdate(collection, where, updates), world, who):
+                yield after_world, reply if isinstance(reply, Failure) else int(reply is not None)
+        case InsertOne(collection, doc):
+            if world.read(document(collection, doc[ID])) is not None:
+                yield world, Refused(DUPLICATE_KEY)
+                return
+            there = ids(collection)
+            yield put(world.write(there, (*world.read(there), doc[ID])), collection, doc), None
+        case DeleteOne(collection, where):
+            found = find(world, collection, where)
+            if found is None:
+                yield world, 0
+                return
+            there = ids(collection)
+            left = tuple(key for key in world.read(there) if key != found[ID])
+            yield world.write(there, left).write(document(collection, found[ID]), None), 1
+        case Now():
+            yield world, Instant(world.read(CLOCK).at, WALL)
+        case Sleep():  # until when was written when the process came to it
+            until = world.read(wakes(who))
+            if until is None or until.at <= world.read(CLOCK).at:
+                yield world.write(wakes(who), None), None
+        case Note(name, value):
+            cell = notes(who)
+            before = world.read(cell)
+            said = dict(before) | {name: value}
+            yield world.write(cell, tuple(sorted(said.items(), key=lambda item: item[0]))), None
+        case _:
+            raise UnknownEffect(
+                f"{effect} has no meaning in this world",
+                todo="give the scenario a meaning for it" + (" (calls=...)" if isinstance(effect, Call) else ""),
+            )
+
+
+def put(world: World, collection: str, doc: Document) -> World:
+    return world.write(document(collection, doc[ID]), doc)
+
+
+def find(world: World, collection: str, where: Filter) -> Document | None:
+    """By id if the filter pins one, else by scanning the collection in natural order."""
+    key = pinned(where)
+    for candidate in world.read(ids(collection)) if key is None else (key,):
+        doc = world.read(document(collection, candidate))
+        if doc is not None and matches(where, doc, lambda: world.read(CLOCK)):
+            return doc
+    return None
+
+
+def pinned(where: Filter) -> str | int | None:
+    match where:
+        case Eq(Field("_id"), str() | int() as value):
+            return None if isinstance(value, bool) else value
+        case AllOf(parts):
+            return next((key for part in parts if (key := pinned(part)) is not None), None)
+        case _:
+            return None
+
+
+def calling(calls: Mapping[str, tuple[object, ...]], otherwise: Meaning = perform) -> Meaning:
+    """A meaning in which user code answers any of the given values; a Failure among them is raised."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(effect, Call):
+            if effect.name not in calls:
+                raise UnknownEffect(f"{effect} has no outcomes", todo=f"name them; known are {sorted(calls)}")
+            for reply in calls[effect.name]:
+                yield world, reply
+        else:
+            yield from otherwise(effect, world, who)
+
+    return meaning
+
+
+def journal(collection: str, key: str) -> Cell[tuple[Document, ...]]:
+    """Every version that the document ever had, projected: what a perfect observer of its changes has seen."""
+    return Cell(("journal", collection, key), ())
+
+
+def journaled(
+    collection: str, key: str, entry: Callable[[Document], Document], otherwise: Meaning = perform
+) -> Meaning:
+    """A meaning that keeps the journal of one document: of each of its versions, what `entry` picks."""
+    watched = document(collection, key)
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        for after, reply in otherwise(effect, world, who):
+            if isinstance(effect, (FindOneAndUpdate, UpdateOne, InsertOne)) and effect.collection == collection:
+                doc = after.read(watched)
+                if doc is not None and doc != world.read(watched):
+                    seen = journal(collection, key)
+                    yield after.write(seen, (*after.read(seen), entry(doc))), reply
+                    continue
+            yield after, reply
+
+    return meaning
+
+
+def tree(value: object) -> Value:
+    """Any value as one that documents can hold: what is no such value is shown as text."""
+    match value:
+        case bool() | int() | float() | str() | bytes() | None | Document():
+            return value
+        case tuple():
+            return tuple(tree(item) for item in value)
+        case _:
+            return str(value)
+
+
+def known(name: str, among: tuple[str, ...], what: str) -> str:
+    """`name`, if it is one of them.
+
+    Raises:
+        Misuse: it is not; the message lists what there is.
+    """
+    if name not in among:
+        raise Misuse(f"there is no {what} {name!r}", todo=f"there are: {', '.join(among)}")
+    return name
