@@ -136,4 +136,4 @@ class Note(Effect[None]):
     value: object
 
     def __str__(self) -> str:
-        return f"note {self.name}: {self.value}"
+        return f"note {self.name}: {str(self.value).lower()}"

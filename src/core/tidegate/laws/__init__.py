@@ -6,6 +6,6 @@ same predicates.
 
 from __future__ import annotations
 
-from tidegate.laws import transition
+from tidegate.laws import array_push_lock, transition
 
-__all__ = ["transition"]
+__all__ = ["array_push_lock", "transition"]

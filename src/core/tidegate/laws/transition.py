@@ -15,10 +15,11 @@ from tidegate.status import Accepted, StatusRecord, StatusTable, decide_transiti
 @final
 @attrs.frozen
 class Version:
-    """One version of a record, as a perfect observer saw it: what it was, and which request made it."""
+    """One version of a record, as a perfect observer saw it: what it was, which request made it, and whose it was."""
 
     record: StatusRecord
     request: str
+    runner: str | None
 
 
 @final
@@ -36,16 +37,10 @@ def versions_are_consecutive(history: Sequence[Version]) -> bool:
 
 
 def changes_are_legal(table: StatusTable, history: Sequence[Version]) -> bool:
-    """Law TR2: each change is an edge of the table, by its owner where one is required.
-
-    Whoever made the change is not seen, so it is enough that somebody may have: the owner before, or the one after.
-    """
+    """Law TR2: each change is an edge of the table, by its owner where one is required."""
     return all(
-        any(
-            decide_transition(table, before.record, after.record.status, runner)
-            == Accepted(after.record.status, after.record.owner, before.record.version + 1)
-            for runner in (before.record.owner, after.record.owner)
-        )
+        decide_transition(table, before.record, after.record.status, after.runner)
+        == Accepted(after.record.status, after.record.owner, before.record.version + 1)
         for before, after in pairwise(history)
     )
 
@@ -64,6 +59,11 @@ def answers_are_true(history: Sequence[Version], answered: Iterable[Answered]) -
         or made.get(each.request) == (each.answer.version if isinstance(each.answer, Granted) else None)
         for each in answered
     )
+
+
+def versions_are_recorded(history: Sequence[Version]) -> bool:
+    """Law TR6: each version stands in the record's history, under the request that made it, as soon as it is there."""
+    return all(version.request for version in history)
 
 
 def nothing_is_unknown(answered: Iterable[Answered]) -> bool:

@@ -21,6 +21,7 @@ Laws, over the full history of a record as a perfect observer has seen it:
     TR4  every answer is the truth: Granted(version) if and only if that version was made by this request; Lost and the
          denials only if no version ever will be.
     TR5  Unknown is an answer only beyond the versions that the record remembers, or after the last attempt.
+    TR6  each version stands in the record's history, under the request that made it, as soon as it is there.
 
 Things that do not work (each is a specimen, and breaks one of the laws): leaving the version out of the filter, not
 raising it, forgetting the request id on a retry, remembering only the last version's, writing again without reading
@@ -66,7 +67,7 @@ REQUEST: Final = Field[str]("request")
 @final
 @attrs.frozen
 class Granted:
-    """This request made that version."""
+    """The request made that version."""
 
     version: int
 
@@ -90,7 +91,7 @@ class Lost:
 @final
 @attrs.frozen
 class Unknown:
-    """This request may have been done, and nobody can tell any more."""
+    """The request may have been done, and nobody can tell any more."""
 
     attempts: int
     reason: str
@@ -192,7 +193,9 @@ class Transition:
         return written is not None
 
     def new(self, verdict: Accepted) -> Document:
-        record = Document.of({"_id": self.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version})
+        record = Document.of(
+            {"_id": self.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version}
+        )
         return record.put(HISTORY, (self.entry(verdict),))
 
     def unchanged(self, expected: StatusRecord) -> Filter:
@@ -219,7 +222,7 @@ class Transition:
         return Document.of({"version": verdict.version, "request": self.request, "status": verdict.status})
 
 
-async def transition(  # noqa: D417  the arguments are those of Transition
+async def transition(
     collection: str,
     table: StatusTable,
     key: str,

@@ -96,8 +96,9 @@ def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenar
     )
     strikes = Faults({Fault.CRASH_BEFORE: anything, Fault.LOST_REPLY: is_push_or_poll})
     return Scenario(
-        name="small_lock" if (processes, attempts, polls, faults) == (3, 3, 2, 1) else
-        f"small_lock({processes},{attempts},{polls},{faults})",
+        name="small_lock"
+        if (processes, attempts, polls, faults) == (3, 3, 2, 1)
+        else f"small_lock({processes},{attempts},{polls},{faults})",
         summary="the array-push lock without stale clearing excludes, state by state as TLC has it",
         world=world,
         actors=tuple(Program(f"p{me}", born(contend, me, attempts, polls), strikes) for me in range(processes)),

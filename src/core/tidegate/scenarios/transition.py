@@ -6,14 +6,13 @@ and routes it again. Every request may meet every fault of the network; processe
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final
 
 from tidegate import invocation as status
 from tidegate import laws
 from tidegate.documents import ID, Document, Eq
-from tidegate.effects import Ambiguous, Call, Effect, NotApplied
+from tidegate.effects import Ambiguous, Call, NotApplied
 from tidegate.invocation import INVOCATION
 from tidegate.laws.transition import Answered, Version
 from tidegate.operations import find_one
@@ -23,7 +22,6 @@ from tidegate.programs.transition import (
     REQUEST,
     STATUS,
     VERSION,
-    Answer,
     Granted,
     Transition,
     viewed,
@@ -35,43 +33,38 @@ from tidegate.sim.world import calling, journal, journaled, seeded
 
 RECORDS: Final = "invocations"
 KEY: Final = "x"
-Wish: TypeAlias = Callable[[str, str | None, str], Transition]
-"""(target, runner, request id) -> the program's value; specimens give a faulty one."""
-
+RECOVERY: Final = {status.PENDING: status.PENDING_RECOVERY, status.RUNNING: status.RUNNING_RECOVERY}
 FAULTS: Final = Faults.of(
     Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE
 )
 
 
-def ours(target: str, runner: str | None, request: str) -> Transition:
-    return Transition(RECORDS, INVOCATION, KEY, target, runner, request)
-
-
-async def work(wish: Wish, runner: str, life: str) -> tuple[Answered, ...]:
+async def work(program: type[Transition], runner: str, life: str) -> tuple[Answered, ...]:
     """Claim the record, run it, and say how it went; stop at the first answer that is no grant."""
     answered: tuple[Answered, ...] = ()
-    for target in (status.PENDING, status.RUNNING):
-        answer = await wish(target, runner, f"{life}.{target}").run()
-        answered = (*answered, Answered(f"{life}.{target}", answer))
+    for step in (status.PENDING, status.RUNNING, ""):
+        target = step or str(await Call("user code"))
+        request = f"{life}.{target}"
+        answer = await program(RECORDS, INVOCATION, KEY, target, runner, request).run()
+        answered = (*answered, Answered(request, answer))
         if not isinstance(answer, Granted):
-            return answered
-    outcome = await Call("user code")
-    answer = await wish(str(outcome), runner, f"{life}.finish").run()
-    return (*answered, Answered(f"{life}.finish", answer))
+            break
+    return answered
 
 
-async def recover(wish: Wish, life: str) -> tuple[Answered, ...]:
+async def recover(program: type[Transition], life: str) -> tuple[Answered, ...]:
     """Take the record from whoever has it, and route it again."""
     stuck = await look()
-    target = {status.PENDING: status.PENDING_RECOVERY, status.RUNNING: status.RUNNING_RECOVERY}.get(stuck)
-    if target is None:
+    if stuck not in RECOVERY:
         return ()
-    answer: Answer = await wish(target, None, f"{life}.recover").run()
-    answered = (Answered(f"{life}.recover", answer),)
-    if not isinstance(answer, Granted):
-        return answered
-    answer = await wish(status.REROUTED, None, f"{life}.reroute").run()
-    return (*answered, Answered(f"{life}.reroute", answer))
+    answered: tuple[Answered, ...] = ()
+    for target in (RECOVERY[stuck], status.REROUTED):
+        request = f"{life}.{target}"
+        answer = await program(RECORDS, INVOCATION, KEY, target, None, request).run()
+        answered = (*answered, Answered(request, answer))
+        if not isinstance(answer, Granted):
+            break
+    return answered
 
 
 async def look() -> str:
@@ -85,7 +78,8 @@ async def look() -> str:
 
 def seen(record: Document) -> Document:
     """What the journal keeps of a version."""
-    made_by = record[HISTORY][-1][REQUEST] if record[HISTORY] else ""
+    newest = record[HISTORY][-1]
+    made_by = newest[REQUEST] if newest[VERSION] == record[VERSION] else ""
     return Document.of(
         {"version": record[VERSION], "status": record[STATUS], "owner": record[OWNER], "request": made_by}
     )
@@ -99,7 +93,12 @@ def history(state: State) -> tuple[Version, ...]:
 @cache
 def versions(entries: tuple[Document, ...]) -> tuple[Version, ...]:
     records = ((viewed(entry), entry[REQUEST]) for entry in entries)
-    return tuple(Version(record, request) for record, request in records if record is not None)
+    return tuple(Version(record, request, runner_of(request)) for record, request in records if record is not None)
+
+
+def runner_of(request: str) -> str | None:
+    """Whose request it is: `<process>:<runner>.<life>.<target>`."""
+    return request.partition(".")[0].partition(":")[2] or None
 
 
 def answers(state: State, process: str) -> tuple[Answered, ...]:
@@ -112,8 +111,8 @@ def answers(state: State, process: str) -> tuple[Answered, ...]:
 
 
 def is_told_the_truth(process: str) -> Law:
-    return lambda state: not answers(state, process) or laws.transition.answers_are_true(
-        history(state), answers(state, process)
+    return lambda state: (
+        not answers(state, process) or laws.transition.answers_are_true(history(state), answers(state, process))
     )
 
 
@@ -121,44 +120,57 @@ def is_told_something(process: str) -> Law:
     return lambda state: laws.transition.nothing_is_unknown(answers(state, process))
 
 
-def worker(wish: Wish, name: str) -> Birth:
-    return lambda life: work(wish, "runner", f"{name}.{life}")
+def worker(program: type[Transition], name: str, runner: str) -> Birth:
+    return lambda life: work(program, runner, f"{name}:{runner}.{life}")
+
+
+def recoverer(program: type[Transition]) -> Birth:
+    return lambda life: recover(program, f"recovery.{life}")
+
+
+GOALS: Final[dict[str, Law]] = {
+    "it succeeds": lambda state: history(state)[-1].record.status == status.SUCCESS,
+    "it is recovered and run again": lambda state: (
+        [version.record.status for version in history(state)].count(status.RUNNING) > 1
+    ),
+}
 
 
 def transition(
-    wish: Wish = ours,
+    program: type[Transition] = Transition,
     *,
     name: str = "transition",
     summary: str = "three runners on one record: at most once, and every answer is the truth",
     budget: int = 2,
     faults: Faults = FAULTS,
     expect: str | None = None,
-    workers: int = 2,
-    recovers: bool = True,
+    runners: tuple[str, str] = ("runner", "runner"),
 ) -> Scenario:
     """The scenario, for our program or a faulty variant of it.
 
     Args:
-        wish: Makes the program's value.
+        program: The program, or a faulty variant of it.
         name: The scenario's name.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which.
         expect: The law that a faulty variant breaks.
-        workers: How many runners work on the record, all under one runner id.
-        recovers: Does another one recover it?
+        runners: The runner ids of the two that work on the record.
     """
     means = journaled(RECORDS, KEY, seen, calling({"user code": (status.SUCCESS, status.RETRY)}))
-    first = Document.of(
-        {"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": ({"version": 1, "request": "made", "status": status.REGISTERED},)}
+    made = {"version": 1, "request": "made", "status": status.REGISTERED}
+    first = Document.of({"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": (made,)})
+    names = ("r1", "r2", "recovery")
+    actors = (
+        Program("r1", worker(program, "r1", runners[0]), faults, means),
+        Program("r2", worker(program, "r2", runners[1]), faults, means),
+        Program("recovery", recoverer(program), faults, means),
+        Network(means),
     )
-    actors = [Program(name_, worker(wish, name_), faults, means) for name_ in ("r1", "r2")[:workers]]
-    if recovers:
-        actors.append(Program("recovery", lambda life: recover(wish, f"recovery.{life}"), faults, means))
-    names = tuple(actor.name for actor in actors)
     world = seeded({RECORDS: (first,)}).write(journal(RECORDS, KEY), (seen(first),))
     always: dict[str, Law | tuple[Law, ...]] = {
         "every answer is the truth": tuple(map(is_told_the_truth, names)),
+        "versions are recorded": lambda state: laws.transition.versions_are_recorded(history(state)),
         "versions are consecutive": lambda state: laws.transition.versions_are_consecutive(history(state)),
         "changes are legal": lambda state: laws.transition.changes_are_legal(INVOCATION, history(state)),
         "requests count once": lambda state: laws.transition.requests_count_once(history(state)),
@@ -168,13 +180,10 @@ def transition(
         name=name,
         summary=summary,
         world=world,
-        actors=(*actors, Network(means)),
+        actors=actors,
         budget=budget,
         always=always,
-        sometimes={} if expect else {
-            "it succeeds": lambda state: history(state)[-1].record.status == status.SUCCESS,
-            "it is recovered and run again": lambda state: [v.record.status for v in history(state)].count(status.RUNNING) > 1,
-        },
+        sometimes=GOALS if expect is None else {},
         expect=expect,
         kind=Kind.SPECIMEN if expect else Kind.PROGRAM,
     )

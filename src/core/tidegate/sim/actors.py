@@ -41,7 +41,6 @@ from tidegate.sim.world import (
     wakes,
 )
 
-
 P = ParamSpec("P")
 
 

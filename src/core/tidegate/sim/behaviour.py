@@ -46,8 +46,19 @@ class Returned:
 
 @final
 @attrs.frozen
+class Failed:
+    """The program passed a failure on: what the world said to it last."""
+
+    failure: Failure
+
+    def __str__(self) -> str:
+        return f"failed: {self.failure}"
+
+
+@final
+@attrs.frozen
 class Raised:
-    """The program has failed; a Failure that it did not catch, or a bug."""
+    """The program raised an error of its own: a bug, and against the law `NO_ERROR` of every scenario."""
 
     error: str
 
@@ -64,7 +75,7 @@ class Crashed:
         return "crashed"
 
 
-Standing: TypeAlias = Asking | Returned | Raised | Crashed
+Standing: TypeAlias = Asking | Returned | Failed | Raised | Crashed
 Birth: TypeAlias = Callable[[int], Program[object]]
 """Which life (0, then 1 after a restart, ...) -> a new run of the program."""
 
@@ -210,7 +221,9 @@ def resume(program: Program[object], reply: object) -> Standing:
         return Returned(stop.value)
     except TidegateError:
         raise
-    except Exception as error:  # noqa: BLE001  the program failed: an outcome that laws can see
+    except Failure as failure:
+        return Failed(failure.fresh())
+    except Exception as error:  # noqa: BLE001  a bug in the program is a finding, not the end of the search
         return Raised(f"{type(error).__name__}: {error}")
     return Asking(checked_effect(asked))
 

@@ -26,17 +26,19 @@ import attrs
 from tidegate.instants import seconds
 from tidegate.sim.actors import Ticks
 from tidegate.sim.aging import aged
-from tidegate.sim.behaviour import HoldsInstant
+from tidegate.sim.behaviour import HoldsInstant, Raised
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing, Slot
 from tidegate.sim.scenario import Actor, Clock, Fault, Label, Law, Process, Scenario, Step, StepLaw
 from tidegate.sim.world import FAULTS, MOVES, Cell, World
 
 V = TypeVar("V")
 Entry: TypeAlias = tuple[int, int, tuple[int, ...]]
-"""How many of the steps must happen; which faults they are, as an index of `Search.fired`; the differences."""
+"""How many of the steps must happen; which faults they are, as an index of `Search.fired` (0: none); the differences."""
 
 WIDTH: Final = 8
+WIDER: Final = 4
 CHUNK: Final = 20_000
+NO_ERROR: Final = "no program raises an error"
 UNAGED: Final = frozenset({"budget", "ids", "life", "clock"})
 
 
@@ -183,7 +185,9 @@ class Aging(dict[int, Entry]):
     def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
         difference = self.later(state)
         if difference:
-            passed = Step(Label(f"{seconds(self.quantum)} pass"), Lens(self.search.packing, state + difference, Looked()))
+            passed = Step(
+                Label(f"{seconds(self.quantum)} pass"), Lens(self.search.packing, state + difference, Looked())
+            )
             yield passed, state + difference
 
 
@@ -304,8 +308,8 @@ class Search:
         self.processes: dict[str, Process] = {
             actor.name: cast("Process", actor) for actor in scenario.actors if hasattr(actor, "standing")
         }
-        self.fired: list[tuple[Fault, ...]] = [()]
-        self.fires: dict[tuple[Fault, ...], int] = {(): 0}
+        self.fired: list[tuple[Fault | None, ...]] = [()]
+        self.fires: dict[tuple[Fault | None, ...], int] = {}
         self.first = self.begin(scenario)
         self.hands: list[Hand] = [
             Overwriting(actor, self) if actor.blind else Remembering(actor, self) for actor in scenario.actors
@@ -321,6 +325,7 @@ class Search:
             for name, holds in scenario.always.items()
             for part in (holds if isinstance(holds, tuple) else (holds,))
         ]
+        self.laws += [Always(NO_ERROR, raises_nothing(name), self) for name in self.processes]
         self.rest_laws = [Always(name, holds, self) for name, holds in scenario.eventually.items()]
         self.goals = [Always(name, negated(holds), self) for name, holds in scenario.sometimes.items()]
         self.layers: list[list[Packed]] = []
@@ -345,8 +350,8 @@ class Search:
             yield step, cast("Lens", step.world).state
 
     def entry(self, state: Packed, found: list[tuple[Step, Packed]]) -> Entry:
-        kinds = tuple(step.fault for step, _ in found if step.fault is not None)
-        fired = self.fires.setdefault(kinds, len(self.fired))
+        kinds = tuple(step.fault for step, _ in found)
+        fired = self.fires.setdefault(kinds, len(self.fired)) if any(kinds) else 0
         if fired == len(self.fired):
             self.fired.append(kinds)
         return sum(step.must for step, _ in found), fired, tuple(after - state for _, after in found)
@@ -357,7 +362,15 @@ class Search:
                 law.judge(before, after, looked)
 
     def run(self, states_max: int, proceed: Proceed) -> Explored:
-        """Explore all states, or up to a bound."""
+        """Explore every interleaving and fault, breadth first.
+
+        Args:
+            states_max: Stop after so many distinct states.
+            proceed: Told of the progress; answers whether to go on.
+
+        Returns:
+            What was found. The way to a broken law is a shortest one.
+        """
         layer, seen, transitions = [self.first], {self.first}, 0
         self.seen = seen
         tally = [0] * 4096
@@ -411,7 +424,8 @@ class Search:
         faults = dict.fromkeys(Fault, 0)
         for count, kinds in zip(tally, self.fired, strict=False):
             for kind in kinds:
-                faults[kind] += count
+                if kind is not None:
+                    faults[kind] += count
         return Explored(
             self, broken, stopped, len(seen), transitions, len(self.layers) - 1, resting, cut_short,
             {kind: count for kind, count in faults.items() if count}, goals,
@@ -455,18 +469,22 @@ class Search:
         return tuple(reversed(found))
 
     def leads(self, before: Packed, after: Packed) -> bool:
-        for hand in self.hands:
-            try:
-                _, _, steps = hand.memo[before & hand.masks[(before >> hand.shift) & hand.low]]
-            except (KeyError, IndexError):
-                _, _, steps = hand.learn(before)
-            if after - before in steps:
-                return True
-        return False
+        return any(after - before in self.known(hand, before)[2] for hand in self.hands)
+
+    def known(self, hand: Hand, state: Packed) -> Entry:
+        """The steps of a hand in a state, learned if need be; what the loop of `run` does in place."""
+        try:
+            return hand.memo[state & hand.masks[(state >> hand.shift) & hand.low]]
+        except (KeyError, IndexError):
+            return hand.learn(state)
 
     def chosen(self, before: Packed, after: Packed) -> tuple[str, Step]:
         """Who leads from one state to the other, and how: the first way in the order of the actors."""
         return next((hand.name, step) for hand in self.hands for step, to in hand.steps(before) if to == after)
+
+
+def raises_nothing(process: str) -> Law:
+    return lambda state: not isinstance(state.standing(process), Raised)
 
 
 def negated(holds: Law) -> Callable[[View], bool]:
@@ -478,20 +496,6 @@ def go_on(progress: Progress) -> bool:  # noqa: ARG001  the caller sets no bound
 
 
 STATES_MAX: Final = 3_000_000
-
-
-def search(scenario: Scenario, *, states_max: int = STATES_MAX, proceed: Proceed = go_on) -> Explored:
-    """Explore every interleaving and fault of the scenario, breadth first.
-
-    Args:
-        scenario: What to explore.
-        states_max: Stop after so many distinct states.
-        proceed: Told of the progress; answers whether to go on.
-
-    Returns:
-        What was found. The way to a broken law is a shortest one.
-    """
-    return attempt(scenario, lambda attempt_: attempt_.run(states_max, proceed))
 
 
 T = TypeVar("T")
@@ -507,22 +511,19 @@ def attempt(scenario: Scenario, run: Callable[[Search], T]) -> T:
             return run(Search(scenario, packing, footprints, relative=relative))
         except Grew:
             pass
-        except Overflow as overflow:
-            (name,) = cast("tuple[tuple[str, ...]]", overflow.args)
-            widths[name] = widths.get(name, WIDTH) + 4
+        except Overflow:
+            widths |= {slot.name: slot.width + WIDER for slot in packing.slots.values() if slot.is_filling}
             packing, footprints = Packing(dict(widths), WIDTH), {}
         except HoldsInstant:
             relative = False
             packing, footprints = Packing(dict(widths), WIDTH), {}
 
 
-def timing(explored: Explored) -> str:
+def timing(search: Search) -> str:
     """Which kind of time the verdict rests on."""
-    clock = explored.search.scenario.clock
+    clock = search.scenario.clock
     if clock is None:
         return "time stands"
-    if explored.search.relative:
+    if search.relative:
         return f"relative time, quantum {seconds(clock.quantum)}"
     return f"absolute time, {clock.moves} moves of {seconds(clock.quantum)}"
-
-

@@ -232,9 +232,7 @@ def uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
             return none, none
 
 
-def depths(
-    steps: list[dis.Instruction], after: list[list[int]], caught: list[list[tuple[int, int]]]
-) -> dict[int, int]:
+def depths(steps: list[dis.Instruction], after: list[list[int]], caught: list[list[tuple[int, int]]]) -> dict[int, int]:
     """The height of the value stack before each instruction that can be reached."""
     height, todo = {0: 0}, [0]
     while todo:

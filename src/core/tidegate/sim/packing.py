@@ -20,7 +20,7 @@ Packed: TypeAlias = int
 
 
 class Overflow(Exception):  # noqa: N818  control flow of the search, never seen outside
-    """A slot is too narrow: start again with a wider one. Its argument is the slot's name."""
+    """A slot is too narrow: start again with a wider one."""
 
 
 @final
@@ -30,9 +30,15 @@ class Slot:
 
     name: Name
     shift: int
+    width: int
     low: int
     values: list[object]
     numbers: dict[object, int]
+
+    @property
+    def is_filling(self) -> bool:
+        """Is it so full that a longer search may need a wider one? Slots tend to overflow one after the other."""
+        return len(self.values) << 3 > self.low
 
     @property
     def mask(self) -> int:
@@ -46,7 +52,7 @@ class Slot:
         if number == len(self.values):
             self.values.append(value)
         if number > self.low:
-            raise Overflow(self.name)
+            raise Overflow
         return state + ((number - ((state >> self.shift) & self.low)) << self.shift)
 
 
@@ -67,7 +73,7 @@ class Packing:
         found = self.slots.get(cell.name)
         if found is None:
             width = self.widths.get(cell.name, self.width)
-            found = Slot(cell.name, self.bits, (1 << width) - 1, [cell.empty], {exactly(cell.empty): 0})
+            found = Slot(cell.name, self.bits, width, (1 << width) - 1, [cell.empty], {exactly(cell.empty): 0})
             self.slots[cell.name] = found
             self.bits += width
         return found

@@ -22,9 +22,10 @@ from typing import Protocol, TypeAlias, TypeVar, final
 import attrs
 
 from tidegate.documents import show
-from tidegate.effects import Effect
+from tidegate.effects import Effect, Note, Sleep
 from tidegate.errors import Misuse
 from tidegate.instants import Duration
+from tidegate.operations import InsertOne
 from tidegate.sim.world import FAULTS, Cell, Plain, World
 
 V = TypeVar("V")
@@ -71,7 +72,7 @@ class Label:
     reply: object = ""
 
     def __str__(self) -> str:
-        if self.reply == "":
+        if self.reply == "" or (self.reply is None and isinstance(self.what, (Sleep, Note, InsertOne))):
             return str(self.what)
         return f"{self.what} -> {self.reply if isinstance(self.reply, Trouble) else show(self.reply)}"
 

@@ -83,7 +83,7 @@ def notes(process: str) -> Cell[tuple[tuple[str, object], ...]]:
 
 
 def document(collection: str, key: str | int) -> Cell[Document | None]:
-    return Cell(("document", collection, *((key,) if isinstance(key, str) else ("int", str(key)))), None)
+    return Cell(("documents", collection, *((key,) if isinstance(key, str) else ("int", str(key)))), None)
 
 
 def ids(collection: str) -> Cell[tuple[str | int, ...]]:

@@ -1,0 +1,343 @@
+"""Whose turn is it? Runners share a cycle of time, one slot each, so that a service runs on one of them at a time.
+
+Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a word: the
+cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that begins
+with slot p and ends one margin before the next. This is time-division multiple access over a membership service (Kopetz
+and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time systems"); the margin is its guard time.
+
+    I = interval, M = spread, N = runners, t = now - cycle start (cycles are counted from the epoch)
+    edge(p)   = floor(p * I / N)
+    slot(p)   = [edge(p), edge(p + 1))                  the p that holds t is assigned
+    window(p) = [edge(p), edge(p + 1) - M)              [0, I) for a single runner, who needs no margin
+
+All in whole microseconds: with floating-point edges (13 runners, 300 s, no margin) two windows overlap, and with 17 there
+are instants between two windows. The assigned p is computed from the same edges: edge(p) <= t holds exactly if
+p * I / N < t + 1, so it is the largest such p, ((t + 1) * N - 1) // I. (t * N // I would be another one at an edge that
+was rounded down.)
+
+The checks and their order are pynenc's `decide_atomic_service_claim`:
+
+    1  no runners                                            NoStableRunners
+    2  the caller is none of them                            NotAssignedSlot
+    3  N > 1, and the shortest slot is not above the margin  SlotWindowInvalid
+    4  the assigned runner is younger than stabilisation     ScheduledRunnerInGrace, whoever asks
+    5  now is outside the caller's window                    NotAssignedSlot
+    6  more than start_fraction of the window is gone        LateStart
+    7  otherwise                                             Assigned
+
+Laws
+    A1  Of one view, at most one runner is cleared at an instant, also when clocks differ by no more than the margin.
+    A2  Windows of one view follow each other with a gap of exactly the margin, from cycle to cycle too.
+    A3  Without grace, every runner is cleared at some instant of each cycle, if the shortest slot is above the margin.
+    A4  Moving now and all creations by whole cycles moves the claim and changes nothing else.
+    A5  Who is cleared is the assigned runner.
+    A6  Nobody is cleared in the slot of a runner that is younger than the stabilisation.
+    A7  Nobody is cleared after more than the start fraction of the window, compared exactly.
+
+Where we differ
+    - Integers: see above. The shortest slot is I // N, so slots that exceed the margin by less than a microsecond are
+      invalid for all, where some windows would be empty.
+    - Fractions are parts per million. A late fraction is rounded up, for a whole number is exceeded by x exactly if it
+      is exceeded by x rounded up: the number told is above the limit exactly when the start is late.
+    - Settings that mean nothing (interval <= 0, spread < 0, spread >= interval, a negative stabilisation, a fraction
+      outside 0 to 1) are refused at construction; 0 and 1 turn the late guard off, 0 turns grace off.
+
+Known not to work
+    - Runners with different views may be cleared together: the decision knows one view. A write that only one of them
+      can make (the overlap gate) is still needed, and a fencing token where work may outlive its window.
+    - Nothing is said about how long the work takes, nor that it happens once a cycle.
+    - The number of runners that a configuration bears is not looked at: with the defaults, from 5 on all are refused.
+    - Two runners of one id are taken for the first of them.
+    - Cycles are counted from the epoch, so a scenario with this decision needs absolute instants.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.errors import Misuse
+from tidegate.instants import MINUTE, Duration, Instant, seconds
+from tidegate.status import named, numbered
+
+PPM: Final = 1_000_000
+"""One, in parts per million."""
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AtomicService:
+    """How runners share the time.
+
+    Invariants: 0 < interval; 0 <= spread < interval; 0 <= stabilisation; 0 <= start_fraction_ppm <= PPM.
+
+    Attributes:
+        interval: One cycle, in microseconds.
+        spread: The margin at the end of each slot, in microseconds.
+        stabilisation: How long the slot of a new runner stays empty, in microseconds; 0 for not at all.
+        start_fraction_ppm: How much of its window may be gone when a run starts; 0 or PPM for any.
+    """
+
+    interval: Duration = 5 * MINUTE
+    spread: Duration = MINUTE
+    stabilisation: Duration = 0
+    start_fraction_ppm: int = PPM // 2
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.interval, "an interval in microseconds", 1)
+        numbered(self.spread, "a spread in microseconds", 0)
+        numbered(self.stabilisation, "a stabilisation in microseconds", 0)
+        numbered(self.start_fraction_ppm, "a fraction in parts per million", 0)
+        if self.spread >= self.interval:
+            raise Misuse(
+                f"the spread, {seconds(self.spread)}, is not below the interval, {seconds(self.interval)}",
+                why="no window would be left in any slot",
+            )
+        if self.start_fraction_ppm > PPM:
+            raise Misuse(f"{self.start_fraction_ppm} parts per million are more than the whole", todo=f"0 to {PPM}")
+
+
+@final
+@attrs.frozen
+class Runner:
+    """A runner that may be cleared, and when it was first seen. Invariant: the id is not empty."""
+
+    id: str
+    created: Instant
+
+    def __attrs_post_init__(self) -> None:
+        named(self.id, "a runner")
+
+
+@final
+@attrs.frozen
+class Window:
+    """From start, included, to end, excluded. Invariant: start < end, on one clock."""
+
+    start: Instant
+    end: Instant
+
+    def __attrs_post_init__(self) -> None:
+        if self.length <= 0:
+            raise Misuse(f"no time from {self.start} to {self.end}", why="a window ends after it starts")
+
+    @property
+    def length(self) -> Duration:
+        return self.end - self.start
+
+    def holds(self, now: Instant) -> bool:
+        return 0 <= now - self.start < self.length
+
+    def gone_ppm(self, now: Instant) -> int:
+        """The part of the window before `now`, in parts per million, rounded up."""
+        return -((self.start - now) * PPM // self.length)
+
+    def __str__(self) -> str:
+        return f"{self.start} to {self.end}"
+
+
+@final
+@attrs.frozen
+class AtomicServiceRun:
+    """One run of the service, named by runner and run id, and the window it was cleared for."""
+
+    runner_id: str
+    run_id: str
+    cycle_start: Instant
+    window: Window
+    started: Instant
+
+
+@final
+@attrs.frozen
+class Assigned:
+    """The caller may start this run now."""
+
+    run: AtomicServiceRun
+
+    def __str__(self) -> str:
+        return f"assigned: run {self.run.run_id!r}"
+
+
+@final
+@attrs.frozen
+class NoStableRunners:
+    """There are no runners."""
+
+    def __str__(self) -> str:
+        return "no_stable_runners: there are none"
+
+
+@final
+@attrs.frozen
+class NotAssignedSlot:
+    """It is not the caller's turn, or the margin after it, or the caller is none of the runners."""
+
+    def __str__(self) -> str:
+        return "not_assigned_slot: it is not its turn"
+
+
+@final
+@attrs.frozen
+class SlotWindowInvalid:
+    """The margin takes up the shortest slot, so nobody has a window."""
+
+    slot: Duration
+    margin: Duration
+
+    def __str__(self) -> str:
+        return f"slot_window_invalid: a slot of {seconds(self.slot)} has no room for a margin of {seconds(self.margin)}"
+
+
+@final
+@attrs.frozen
+class ScheduledRunnerInGrace:
+    """The assigned runner is new; its slot stays empty until then."""
+
+    until: Instant
+
+    def __str__(self) -> str:
+        return f"scheduled_runner_in_grace: the slot stays empty until {self.until}"
+
+
+@final
+@attrs.frozen
+class LateStart:
+    """Too much of the window is gone. Both in parts per million; `gone_ppm` is rounded up, so above the limit."""
+
+    gone_ppm: int
+    limit_ppm: int
+
+    def __str__(self) -> str:
+        return f"late_start: {percent(self.gone_ppm)} of the window is gone, and {percent(self.limit_ppm)} may be"
+
+
+Verdict: TypeAlias = (
+    Assigned | NoStableRunners | NotAssignedSlot | SlotWindowInvalid | ScheduledRunnerInGrace | LateStart
+)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AtomicServiceClaim:
+    """What was decided for one runner, and where it stands in the cycle; its text is the message.
+
+    Attributes:
+        runner_id: Who asked.
+        verdict: Whether it may start, or why not.
+        cycle_start: When the current cycle began.
+        runners: How many share it.
+        assigned: Whose slot it is, margin included; None where there are no runners.
+        position: The caller's place among the runners, from 0; None if it is none of them.
+        window: When the caller may start in this cycle; None if it never may.
+        owner_now: The slot is the caller's, and it has a window. True in the margin after the window too.
+    """
+
+    runner_id: str
+    verdict: Verdict
+    cycle_start: Instant
+    runners: int
+    assigned: str | None
+    position: int | None
+    window: Window | None
+    owner_now: bool
+
+    def __str__(self) -> str:
+        place = "not one" if self.position is None else f"position {self.position}"
+        window = "" if self.window is None else f", window {self.window}"
+        turn = "" if self.assigned is None else f", turn of {self.assigned!r}"
+        return f"{self.runner_id!r} {self.verdict} ({place} of {self.runners} runners{window}{turn})"
+
+
+# --- the decision -----------------------------------------------------------------------------------------------------
+
+
+def decide_atomic_service_claim(
+    *, service: AtomicService, runner_id: str, runners: tuple[Runner, ...], now: Instant, run_id: str
+) -> AtomicServiceClaim:
+    """Whether `runner_id` may run the service now.
+
+    Args:
+        service: How runners share the time; the same for all.
+        runner_id: Who asks.
+        runners: Who is alive and may run it, in the order that all agree on (by creation, then id). Neither sorted nor
+            filtered here.
+        now: The time, on the clock that judges for all; ideally the store's.
+        run_id: The identity of the run, should it be cleared; unique, made by the caller.
+
+    Returns:
+        The claim; `claim.verdict` is `Assigned(run)` if it may.
+
+    Raises:
+        Misuse: An id is empty or no string, or there is a stabilisation, and the assigned runner was created on another
+            clock than `now` was read on.
+    """
+    named(runner_id, "a runner")
+    named(run_id, "a run")
+    interval, count = service.interval, len(runners)
+    cycle_start = now + -(now.at % interval)
+    position = next((place for place, runner in enumerate(runners) if runner.id == runner_id), None)
+    scheduled = runners[assigned_slot(now - cycle_start, interval, count)] if runners else None
+    window = None if position is None else window_of(position, count, service, cycle_start)
+
+    verdict: Verdict
+    if scheduled is None:
+        verdict = NoStableRunners()
+    elif position is None:
+        verdict = NotAssignedSlot()
+    elif window is None:
+        verdict = SlotWindowInvalid(interval // count, service.spread)
+    elif service.stabilisation and now - scheduled.created < service.stabilisation:
+        verdict = ScheduledRunnerInGrace(scheduled.created + service.stabilisation)
+    elif not window.holds(now):
+        verdict = NotAssignedSlot()
+    elif 0 < service.start_fraction_ppm < window.gone_ppm(now):
+        verdict = LateStart(window.gone_ppm(now), service.start_fraction_ppm)
+    else:
+        verdict = Assigned(AtomicServiceRun(runner_id, run_id, cycle_start, window, now))
+
+    assigned = None if scheduled is None else scheduled.id
+    return AtomicServiceClaim(
+        runner_id=runner_id,
+        verdict=verdict,
+        cycle_start=cycle_start,
+        runners=count,
+        assigned=assigned,
+        position=position,
+        window=window,
+        owner_now=window is not None and assigned == runner_id,
+    )
+
+
+# --- slots ------------------------------------------------------------------------------------------------------------
+
+
+def edge(place: int, interval: Duration, count: int) -> Duration:
+    """Where slot `place` begins, in microseconds after the cycle's start."""
+    return place * interval // count
+
+
+def assigned_slot(elapsed: Duration, interval: Duration, count: int) -> int:
+    """The slot that holds the instant: edge(p) <= elapsed < edge(p + 1), for 0 <= elapsed < interval."""
+    return ((elapsed + 1) * count - 1) // interval
+
+
+def window_of(position: int, count: int, service: AtomicService, cycle_start: Instant) -> Window | None:
+    """When the runner at `position` may start in this cycle; None where the margin takes up the shortest slot."""
+    if count == 1:
+        return Window(cycle_start, cycle_start + service.interval)
+    if service.interval // count <= service.spread:
+        return None
+    return Window(
+        cycle_start + edge(position, service.interval, count),
+        cycle_start + (edge(position + 1, service.interval, count) - service.spread),
+    )
+
+
+def percent(ppm: int) -> str:
+    """`75.00%`, or with four digits where two would round."""
+    return f"{ppm // 10_000}.{f'{ppm % 10_000:04d}'.removesuffix('00')}%"

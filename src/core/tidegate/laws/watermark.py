@@ -1,0 +1,106 @@
+"""The laws of `tidegate.watermark` as predicates over ledgers, steps of ledgers, and what was answered about them.
+
+They judge by the contents of a ledger (`floor`, `open_offsets`, `done_offsets`), so they hold for whatever computed the
+step or the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tidegate.watermark import Ledger, Node, Pages, done_offsets, open_offsets
+
+Contents = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+def contents(ledger: Ledger) -> Contents:
+    """Floor, open and done offsets: all that a ledger says."""
+    return ledger.floor, open_offsets(ledger), done_offsets(ledger)
+
+
+def passes_nothing_open(ledger: Ledger, position: int | None) -> bool:
+    """Law W1: the committable position passes no open offset."""
+    return position is None or all(position <= offset for offset in open_offsets(ledger))
+
+
+def is_the_highest(ledger: Ledger, position: int | None) -> bool:
+    """Law W2: it is one more than the highest done offset with nothing open below it; None without one."""
+    return position == ready(ledger)
+
+
+def floor_rises(before: Ledger, after: Ledger) -> bool:
+    """Law W3: over any step the floor never falls, nothing below it is kept, and it passes nothing that was open."""
+    kept = (*open_offsets(before), *open_offsets(after), *done_offsets(after))
+    return before.floor <= after.floor and all(after.floor <= offset for offset in kept)
+
+
+def order_does_not_matter(one: Ledger, other: Ledger) -> bool:
+    """Law W4: the same deliveries in another order or in other batches say the same; so do the same completions."""
+    return contents(one) == contents(other)
+
+
+def delivering_opens_the_new(before: Ledger, offsets: Collection[int], after: Ledger) -> bool:
+    """Law W5: what is below the floor or tracked already stays as it is; whatever else is delivered is open."""
+    floor, opened, done = contents(before)
+    new = {offset for offset in offsets if offset >= floor} - {*opened, *done}
+    return contents(after) == (floor, tuple(sorted({*opened} | new)), done)
+
+
+def completing_finishes_the_open(before: Ledger, offsets: Collection[int], after: Ledger) -> bool:
+    """Law W6: open offsets that are completed are done; those that are not open are ignored."""
+    floor, opened, done = contents(before)
+    finished = {*offsets} & {*opened}
+    return contents(after) == (floor, tuple(sorted({*opened} - finished)), tuple(sorted({*done} | finished)))
+
+
+def acknowledging_keeps_the_rest(before: Ledger, position: int, after: Ledger) -> bool:
+    """Law W7: the floor moves to the position, as far as the work is done; everything from there on is kept."""
+    floor, opened, done = contents(before)
+    floor = max(floor, min(position, ready(before) or floor))
+    return contents(after) == (floor, opened, tuple(offset for offset in done if offset >= floor))
+
+
+def equality_is_of_contents(one: Ledger, other: Ledger, *, equal: bool, hashes: tuple[int, int]) -> bool:
+    """Law W8: two ledgers are equal, with equal hashes, exactly if their contents are."""
+    return equal == (contents(one) == contents(other)) and (not equal or hashes[0] == hashes[1])
+
+
+def readings_are_true(
+    ledger: Ledger, *, pending: int, tracked: int, span: int, head: int | None, highest: int | None
+) -> bool:
+    """Law W9: counts and bounds are those of the contents."""
+    _, opened, done = contents(ledger)
+    first = min(opened, default=None)
+    return (pending, tracked, span, head, highest) == (
+        len(opened),
+        len(opened) + len(done),
+        0 if first is None else sum(first <= offset for offset in (*opened, *done)),
+        first,
+        max((*opened, *done), default=None),
+    )
+
+
+def copies_one_path(before: Ledger, after: Ledger) -> bool:
+    """Law W10: what one offset, or an acknowledgement, changes lies on one path; all other nodes are shared."""
+    shared = {id(node) for node in nodes(before.pages)}
+    return all(
+        sum(id(child) not in shared for child in node[3:]) <= 1
+        for node in nodes(after.pages)
+        if id(node) not in shared and len(node) == 5
+    )
+
+
+def ready(ledger: Ledger) -> int | None:
+    """What may be committed, worked out from the contents."""
+    _, opened, done = contents(ledger)
+    below = [offset for offset in done if not opened or offset < opened[0]]
+    return below[-1] + 1 if below else None
+
+
+def nodes(pages: Pages) -> Iterator[Node]:
+    """The nodes of a tree, from the root down."""
+    if pages:
+        yield pages
+    if len(pages) == 5:
+        yield from nodes(pages[3])
+        yield from nodes(pages[4])

@@ -1,0 +1,205 @@
+"""What an exploration answers: one of three verdicts, never a bare "passed".
+
+complete       every interleaving and fault within the budgets was seen, no law is broken, every goal was reached
+violated       a law is broken; a trace shows how
+inconclusive   anything else, and why: a bound was reached, the runs were sampled, a goal was not reached, or
+nothing came to rest although a law is about that
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum, unique
+from typing import Final, final
+
+import attrs
+
+import tidegate
+from tidegate.patches import Json
+from tidegate.sim.explore import STATES_MAX, Explored, Proceed, attempt, go_on, timing
+from tidegate.sim.sample import Sampled, Seeding, sample
+from tidegate.sim.scenario import Fault, Kind, Scenario
+from tidegate.sim.trace import Trace, recorded
+
+STEPS_MAX: Final = 10_000
+
+
+@final
+@unique
+class Verdict(StrEnum):
+    """See the module."""
+
+    COMPLETE = "complete"
+    VIOLATED = "violated"
+    INCONCLUSIVE = "inconclusive"
+
+
+@final
+@attrs.frozen(eq=False)
+class Report:
+    """The answer to one scenario.
+
+    Attributes:
+        scenario: Its name.
+        kind: A program, or a specimen.
+        expect: The law that it was expected to break, or None for clean.
+        verdict: What came out.
+        reason: Why it is inconclusive; else "".
+        law: The law that is broken, if one is.
+        states: Distinct states seen.
+        transitions: Steps taken, all ways of reaching a state counted.
+        depth: The longest of the shortest ways to a state; of sampled runs the longest run.
+        unmerged: Where programs could not be compared, and why: there the search is sound, and slower.
+        faults: How many transitions were faults, by kind.
+        goals: Which goals were reached.
+        laws: How many laws were judged.
+        time: Which kind of time it ran in.
+        seed: Of the sampled runs; None where nothing was sampled.
+        trace: The counterexample.
+    """
+
+    scenario: str
+    kind: Kind
+    expect: str | None
+    verdict: Verdict
+    reason: str
+    law: str | None
+    states: int
+    transitions: int
+    depth: int
+    unmerged: tuple[str, ...]
+    faults: Mapping[Fault, int]
+    goals: Mapping[str, bool]
+    laws: int
+    time: str
+    seed: str | None
+    trace: Trace | None
+
+    @property
+    def ok(self) -> bool:
+        """Was the expectation met?"""
+        if self.expect is None:
+            return self.verdict is Verdict.COMPLETE
+        return self.verdict is Verdict.VIOLATED and self.law == self.expect
+
+    def to_json(self) -> dict[str, Json]:
+        """As `tidegate explore --json` prints it; the caller adds the seconds and the path of the trace."""
+        goals: dict[str, Json] = {name: reached for name, reached in self.goals.items()}  # noqa: C416  widens the type
+        faults: dict[str, Json] = {kind.value: count for kind, count in self.faults.items()}
+        return {
+            "name": self.scenario,
+            "kind": self.kind.value,
+            "expect": "clean" if self.expect is None else "violated",
+            "verdict": self.verdict.value,
+            "law": self.law,
+            "states": self.states,
+            "transitions": self.transitions,
+            "depth": self.depth,
+            "unmerged": len(self.unmerged),
+            "faults": faults,
+            "goals": goals,
+            "stopped_because": self.reason,
+            "time": self.time,
+        }
+
+
+def explore(
+    scenario: Scenario,
+    *,
+    states_max: int = STATES_MAX,
+    runs: int = 0,
+    steps_max: int = STEPS_MAX,
+    seed: str = "0",
+    seeding: Seeding | None = None,
+    proceed: Proceed = go_on,
+) -> Report:
+    """Explore a scenario: exhaustively, or by random runs where `runs` are asked for.
+
+    Args:
+        scenario: What to explore.
+        states_max: Stop an exhaustive search after so many distinct states.
+        runs: How many random runs to make instead of an exhaustive search; 0 for none.
+        steps_max: The length of the longest random run.
+        seed: Of the random runs.
+        seeding: Makes a generator of a seed, for example `random.Random`; needed for random runs.
+        proceed: Told of the progress; answers whether to go on.
+    """
+    if runs and seeding is not None:
+        return sampled(sample(scenario, seed=seed, runs=runs, steps_max=steps_max, seeding=seeding, proceed=proceed))
+    return attempt(scenario, lambda search: explored(search.run(states_max, proceed)))
+
+
+def explored(found: Explored) -> Report:
+    scenario = found.search.scenario
+    missed = [name for name, reached in found.goals.items() if not reached]
+    if found.broken is not None:
+        verdict, reason = Verdict.VIOLATED, ""
+    elif found.stopped:
+        verdict, reason = Verdict.INCONCLUSIVE, found.stopped
+    elif missed:
+        verdict, reason = Verdict.INCONCLUSIVE, f"never reached: {', '.join(missed)}"
+    elif scenario.eventually and not found.resting:
+        verdict, reason = Verdict.INCONCLUSIVE, "nothing comes to rest, so the laws about rest say nothing"
+    else:
+        verdict, reason = Verdict.COMPLETE, ""
+    return Report(
+        scenario=scenario.name,
+        kind=scenario.kind,
+        expect=scenario.expect,
+        verdict=verdict,
+        reason=reason,
+        law=found.broken and found.broken.law,
+        states=found.states,
+        transitions=found.transitions,
+        depth=found.depth,
+        unmerged=unmerged(found),
+        faults=found.faults,
+        goals=found.goals,
+        laws=count_laws(scenario),
+        time=timing(found.search),
+        seed=None,
+        trace=traced(found, None),
+    )
+
+
+def sampled(found: Sampled) -> Report:
+    scenario = found.search.scenario
+    return Report(
+        scenario=scenario.name,
+        kind=scenario.kind,
+        expect=scenario.expect,
+        verdict=Verdict.VIOLATED if found.broken else Verdict.INCONCLUSIVE,
+        reason="" if found.broken else f"{found.runs:,} random runs are not all that can happen",
+        law=found.broken and found.broken.law,
+        states=found.states,
+        transitions=found.transitions,
+        depth=found.depth,
+        unmerged=unmerged(found),
+        faults=found.faults,
+        goals=found.goals,
+        laws=count_laws(scenario),
+        time=timing(found.search),
+        seed=found.seed,
+        trace=traced(found, found.seed),
+    )
+
+
+def unmerged(found: Explored | Sampled) -> tuple[str, ...]:
+    return tuple(f"{name}: {why}" for name, process in found.search.processes.items() for why in process.unmerged)
+
+
+def count_laws(scenario: Scenario) -> int:
+    return len(scenario.always) + len(scenario.step) + len(scenario.eventually)
+
+
+def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
+    if found.broken is None:
+        return None
+    return recorded(
+        found.search,
+        found.broken.path,
+        law=found.broken.law,
+        version=tidegate.__version__,
+        time=timing(found.search),
+        seed=seed,
+    )

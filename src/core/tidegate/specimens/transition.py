@@ -1,0 +1,155 @@
+"""Eight ways to get a status transition wrong. Each differs from `tidegate.programs.transition` in one place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from tidegate.documents import ID, AllOf, Document, Eq, Filter, Push, Put, Update
+from tidegate.effects import Ambiguous, NotApplied
+from tidegate.operations import find_one, find_one_and_update, update_one
+from tidegate.programs.transition import (
+    HISTORY,
+    OWNER,
+    STATUS,
+    VERSION,
+    Answer,
+    Granted,
+    Lost,
+    Transition,
+    viewed,
+)
+from tidegate.scenarios.transition import FAULTS, transition
+from tidegate.sim.scenario import Faults, Scenario
+from tidegate.status import HISTORY_MAX, Accepted, Denied, NotYet, StatusRecord, decide_transition
+
+TRUTH: Final = "every answer is the truth"
+CONSECUTIVE: Final = "versions are consecutive"
+RECORDED: Final = "versions are recorded"
+LEGAL: Final = "changes are legal"
+
+
+@attrs.frozen
+class NoVersionInFilter(Transition):
+    """The write asks for status and owner only. They can be the same again later: the record went round in between."""
+
+    def unchanged(self, expected: StatusRecord) -> Filter:
+        return AllOf((Eq(ID, self.key), Eq(STATUS, expected.status), Eq(OWNER, expected.owner)))
+
+
+@attrs.frozen
+class VersionNotRaised(Transition):
+    """The version is in the filter, and never grows: it tells nothing."""
+
+    def changes(self, verdict: Accepted) -> tuple[Update, ...]:
+        kept = Put(VERSION, verdict.version - 1)
+        return (kept, *(change for change in super().changes(verdict) if change.field != VERSION))
+
+
+@attrs.frozen
+class RequestIdIgnored(Transition):
+    """A retry does not look for its own request id: after a lost reply it is told that its own success is illegal."""
+
+    def fate(self, record: Document | None, sent: int) -> object:  # noqa: ARG002  that is the bug
+        return NotYet()
+
+
+@attrs.frozen
+class OnlyTheLastRequestId(Transition):
+    """The record keeps the request id of its last version only: once others have written, a success looks lost."""
+
+    def changes(self, verdict: Accepted) -> tuple[Update, ...]:
+        kept = Push(HISTORY, self.entry(verdict), last=1)
+        return (*(change for change in super().changes(verdict) if change.field != HISTORY), kept)
+
+    def fate(self, record: Document | None, sent: int) -> object:
+        last = record[HISTORY][-1] if record else None
+        return super().fate(record, sent) if last and last[VERSION] == sent + 1 else NotYet()
+
+
+@attrs.frozen
+class NotReadAgain(Transition):
+    """A conflict is answered by writing again what was decided on the old record, whatever it is by now."""
+
+    def unchanged(self, expected: StatusRecord) -> Filter:  # noqa: ARG002  that is the bug
+        return Eq(ID, self.key)
+
+    async def write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
+        assert expected is not None
+        first = AllOf((Eq(ID, self.key), Eq(VERSION, expected.version)))
+        if await find_one_and_update(self.collection, first, *self.changes(verdict)) is not None:
+            return True
+        return await super().write(expected, verdict)
+
+
+@attrs.frozen
+class OwnerNotChecked(Transition):
+    """Whoever asks passes for the owner."""
+
+    def decided(self, record: Document | None) -> Accepted | Denied:
+        owner = self.runner if record is None or self.runner is None else record[OWNER] or self.runner
+        return decide_transition(self.table, viewed(record), self.target, owner)
+
+
+@attrs.frozen
+class AmbiguousIsRefused(Transition):
+    """No reply is taken for a no."""
+
+    async def run(self) -> Answer:
+        try:
+            record = await find_one(self.collection, Eq(ID, self.key))
+        except (Ambiguous, NotApplied):
+            return Lost(1, None, None)
+        verdict = self.decided(record)
+        if not isinstance(verdict, Accepted):
+            return verdict
+        try:
+            applied = await self.write(viewed(record), verdict)
+        except (Ambiguous, NotApplied):
+            applied = False
+        return Granted(verdict.version) if applied else Lost(1, viewed(record), None)
+
+
+@attrs.frozen
+class HistoryInASecondWrite(Transition):
+    """The history is pushed after the write that it tells of: who looks in between does not find itself."""
+
+    async def write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
+        assert expected is not None
+        first = tuple(change for change in self.changes(verdict) if change.field != HISTORY)
+        if await find_one_and_update(self.collection, self.unchanged(expected), *first) is None:
+            return False
+        await update_one(self.collection, Eq(ID, self.key), Push(HISTORY, self.entry(verdict), last=HISTORY_MAX))
+        return True
+
+
+@attrs.frozen
+class Specimen:
+    """A bug, the law that it breaks, and the faults that bring it out."""
+
+    bug: type[Transition]
+    law: str
+    faults: Faults = FAULTS
+    runners: tuple[str, str] = ("runner", "runner")
+
+
+SPECIMENS: Final = {
+    "transition.no_version_in_filter": Specimen(NoVersionInFilter, CONSECUTIVE),
+    "transition.version_not_raised": Specimen(VersionNotRaised, CONSECUTIVE),
+    "transition.request_id_ignored": Specimen(RequestIdIgnored, TRUTH),
+    "transition.only_the_last_request_id": Specimen(OnlyTheLastRequestId, TRUTH),
+    "transition.not_read_again": Specimen(NotReadAgain, CONSECUTIVE),
+    "transition.owner_not_checked": Specimen(OwnerNotChecked, LEGAL, runners=("one", "two")),
+    "transition.ambiguous_is_refused": Specimen(AmbiguousIsRefused, TRUTH),
+    "transition.history_in_a_second_write": Specimen(HistoryInASecondWrite, RECORDED),
+}
+
+
+def specimen(name: str) -> Scenario:
+    """The scenario in which the named bug is caught."""
+    found = SPECIMENS[name]
+    summary = (found.bug.__doc__ or "").partition("\n")[0]
+    return transition(
+        found.bug, name=name, summary=summary, faults=found.faults, expect=found.law, runners=found.runners
+    )
