@@ -6,7 +6,7 @@ from itertools import product
 
 import attrs
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate import watermark
@@ -82,8 +82,8 @@ class Twin:
         return attrs.evolve(self, floor=floor, done=frozenset(offset for offset in self.done if offset >= floor))
 
     def committable(self) -> int | None:
-        below = [offset for offset in self.done if all(offset < other for other in self.opened)]
-        return max(below) + 1 if below else None
+        head = min(self.opened, default=OFFSET_MAX + 1)
+        return max((offset + 1 for offset in self.done if offset < head), default=None)
 
     def contents(self) -> laws.Contents:
         return self.floor, tuple(sorted(self.opened)), tuple(sorted(self.done))
@@ -211,7 +211,7 @@ def check_w10(tracker: Tracker) -> None:
         for ledger, at in ((wide, offset), *((case.ledger, at) for at in case.offsets)):
             assert laws.copies_one_path(ledger, tracker.delivered(ledger, (at,)))
             assert laws.copies_one_path(ledger, tracker.completed(ledger, (at,)))
-            prefix = watermark.completed(ledger, range(at))
+            prefix = watermark.completed(ledger, [open_ for open_ in open_offsets(ledger) if open_ < at])
             assert laws.copies_one_path(prefix, tracker.acknowledged(prefix, at))
 
     a_step_copies_one_path()
@@ -308,15 +308,15 @@ def takes_late_ones_for_done(ledger: Ledger, offsets: Collection[int]) -> Ledger
     return watermark.delivered(ledger, [at for at in offsets if at >= (watermark.committable(ledger) or 0)])
 
 
-def in_order_of_arrival(ledger: Ledger, offsets: Collection[int]) -> Ledger:
-    """A tree whose shape depends on the order of deliveries."""
-    for offset in offsets:
-        new, old = watermark.delivered(Ledger(), (offset,)).pages, ledger.pages
-        if offset >= ledger.floor and offset not in (*open_offsets(ledger), *done_offsets(ledger)):
-            pages = (0, watermark.pending(ledger) + 1, watermark.tracked(ledger) + 1, old, new) if old else new
-            ledger = Ledger(ledger.floor)
-            object.__setattr__(ledger, "pages", pages)
-    return ledger
+def with_an_empty_page(ledger: Ledger, offsets: Collection[int]) -> Ledger:
+    """A tree whose shape tells more than its contents."""
+    after = watermark.delivered(ledger, offsets)
+    if len(after.pages) != 3:
+        return after
+    count, last = watermark.tracked(after), OFFSET_MAX // PAGE + 1
+    padded = Ledger(after.floor)
+    object.__setattr__(padded, "pages", (last, watermark.pending(after), count, after.pages, (last, 0, 0)))
+    return padded
 
 
 def as_a_run(ledger: Ledger, offsets: Collection[int]) -> Ledger:
@@ -360,7 +360,7 @@ def distance(ledger: Ledger) -> int:
         ("W6", Tracker(completed=as_a_run)),
         ("W7", Tracker(acknowledged=up_to_the_head)),
         ("W7", Tracker(acknowledged=forgets_beyond_the_head)),
-        ("W8", Tracker(delivered=in_order_of_arrival)),
+        ("W8", Tracker(delivered=with_an_empty_page)),
         ("W8", Tracker(equal=operator.is_)),
         ("W8", Tracker(hashed=id)),
         ("W9", Tracker(span=distance)),
@@ -410,18 +410,19 @@ def happened(event: str, argument: tuple[int, ...] | int | None, ledger: Ledger,
     return watermark.acknowledged(ledger, position), twin.acknowledged(position)
 
 
+@settings(max_examples=30)
 @given(
     first=st.integers(0, OFFSET_MAX - 10**6),
     gap=st.sampled_from((1, 3, 700)),
-    stride=st.sampled_from((1, 7, 101, 599)),
-    size=st.sampled_from((1, 50, 200)),
+    stride=st.sampled_from((1, 7, 101, 299)),
+    size=st.sampled_from((20, 100)),
 )
 def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, stride: int, size: int) -> None:
     """Agreement with a dumb twin on a window that is completed in disorder, and acknowledged as it goes."""
-    offsets = [first + gap * at + at * at % gap for at in range(600)]
+    offsets = [first + gap * at + at * at % gap for at in range(300)]
     ledger, twin = watermark.delivered(Ledger(), offsets), Twin(0).delivered(offsets)
-    disorder = [offsets[at * stride % 600] for at in range(600)]
-    for start in range(0, 600, size):
+    disorder = [offsets[at * stride % 300] for at in range(300)]
+    for start in range(0, 300, size):
         batch = disorder[start : start + size]
         ledger, twin = happened("completed", tuple(batch), ledger, twin)
         ledger, twin = happened("committed", None, ledger, twin)

@@ -170,8 +170,8 @@ def transition(
     world = seeded({RECORDS: (first,)}).write(journal(RECORDS, KEY), (seen(first),))
     always: dict[str, Law | tuple[Law, ...]] = {
         "every answer is the truth": tuple(map(is_told_the_truth, names)),
-        "versions are recorded": lambda state: laws.transition.versions_are_recorded(history(state)),
         "versions are consecutive": lambda state: laws.transition.versions_are_consecutive(history(state)),
+        "versions are recorded": lambda state: laws.transition.versions_are_recorded(history(state)),
         "changes are legal": lambda state: laws.transition.changes_are_legal(INVOCATION, history(state)),
         "requests count once": lambda state: laws.transition.requests_count_once(history(state)),
         "nothing is unknown": tuple(map(is_told_something, names)),
