@@ -117,6 +117,17 @@ class Sleep(Effect[None]):
 
 @final
 @attrs.frozen(cache_hash=True)
+class Cancel(Effect[None]):
+    """Takes back a wish of one's own that has not come true yet: a timer, a call of user code."""
+
+    effect: Effect[object]
+
+    def __str__(self) -> str:
+        return f"no longer {self.effect}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
 class Call(Effect[object]):
     """Calls the user's code that is registered under `name`, with values as arguments; it replies a value."""
 

@@ -165,13 +165,14 @@ def acknowledged(ledger: Ledger, position: int) -> Ledger:
         Misuse: The position is no int, negative, or beyond `OFFSET_MAX` + 1.
     """
     _check_position(position)
-    if position <= ledger.floor:
+    pages = ledger.pages
+    if not pages or position <= ledger.floor:
         return ledger
     ready = committable(ledger)
     if ready is None:
         return ledger
     floor = min(position, ready)
-    return _ledger(floor, _from(ledger.pages, floor)[0])
+    return _ledger(floor, _from(pages, floor)[0])
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------------
@@ -276,9 +277,13 @@ def _paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
         offset = batch[0]
         if type(offset) is int and floor <= offset <= OFFSET_MAX:
             return ((offset >> _BITS, 1 << (offset & _LAST)),)
-    if [*map(type, batch)].count(int) < len(batch):
+    try:
+        total, ordered = sum(batch), sorted(batch)
+    except TypeError:
+        raise _misuse(batch, OFFSET_MAX) from None
+    # A float anywhere makes a float of the sum, and a bool is below 2: this way most batches need no look at each type.
+    if type(total) is not int or (ordered and ordered[0] < 2 and bool in map(type, batch)):
         raise _misuse(next(offset for offset in batch if type(offset) is not int), OFFSET_MAX)
-    ordered = sorted(batch)
     if len({*ordered}) < len(ordered):
         ordered = sorted({*ordered})
     if ordered and not 0 <= ordered[0] <= ordered[-1] <= OFFSET_MAX:
@@ -356,7 +361,7 @@ def _with(pages: Pages, leaf: Leaf) -> Node:
     return _fork(middle, leaf, pages) if page < key else _fork(middle, pages, leaf)
 
 
-def _from(pages: Pages, position: int) -> tuple[Pages, int]:
+def _from(pages: Node, position: int) -> tuple[Pages, int]:
     """The tree without what is below the position, where nothing is open; and how many offsets that was."""
     page = position >> _BITS
     if len(pages) == 5:
@@ -366,8 +371,6 @@ def _from(pages: Pages, position: int) -> tuple[Pages, int]:
             return rest, dropped + _tracked_count(low)
         rest, dropped = _from(low, position)
         return (middle, open_count, tracked_count - dropped, rest, high) if rest else high, dropped
-    if not pages:
-        return (), 0
     key, opened, done = pages
     if key < page:
         return (), done.bit_count()

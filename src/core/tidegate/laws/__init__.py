@@ -6,6 +6,6 @@ same predicates.
 
 from __future__ import annotations
 
-from tidegate.laws import array_push_lock, transition
+from tidegate.laws import array_push_lock, partition, transition
 
-__all__ = ["array_push_lock", "transition"]
+__all__ = ["array_push_lock", "partition", "transition"]

@@ -39,11 +39,9 @@ def no_watched_change_is_lost(before: Document, after: Document, projection: Pro
 
 def a_change_tells_all(before: Document | None, after: Document, verdict: Verdict) -> bool:
     """Law N6: the patch of a change leads from the snapshot before, if there was one, to exactly the one after."""
-    match verdict:
-        case Changed(patch):
-            return is_same(applied(patch, before), after)
-        case Unchanged():
-            return before is not None
+    if isinstance(verdict, Changed):
+        return is_same(applied(verdict.patch, before), after)
+    return before is not None
 
 
 def a_snapshot_is_its_own(taken: Document, again: Document) -> bool:

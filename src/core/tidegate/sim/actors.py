@@ -16,6 +16,7 @@ program is born again, told which life it is, so that it uses new request ids.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
+from functools import cache
 from typing import Final, ParamSpec, cast, final
 
 import attrs
@@ -135,6 +136,9 @@ class Program:
         return Step(label, silent, must=False, fault=fault)
 
 
+shown = cache(show)
+"""Sorting by text is the same in every run; remembered, for the same requests are under way again and again."""
+
 NO_REPLY: Final = Ambiguous("no reply")
 
 
@@ -151,7 +155,7 @@ def troubled(
     if Fault.DROPPED in struck:
         yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, NO_REPLY
     if Fault.LATE in struck:
-        flying = tuple(sorted((*after.read(FLIGHT), Flying(who, effect)), key=show))
+        flying = tuple(sorted((*after.read(FLIGHT), Flying(who, effect)), key=shown))
         yield Fault.LATE, Trouble("no reply: the request is still under way"), after.write(FLIGHT, flying), NO_REPLY
     if Fault.LOST_REPLY in struck:
         for done, _ in outcomes:

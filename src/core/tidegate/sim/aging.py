@@ -39,9 +39,9 @@ def aged(value: object, by: Duration, horizon: Duration) -> object:
 
 
 def with_fields_aged(value: object, by: Duration, horizon: Duration) -> object:
-    fields: tuple[Attribute, ...] | None = getattr(type(value), "__attrs_attrs__", None)
-    if fields is None:
+    if not holds_instant(value):
         return value
+    fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
     kept = {field.alias or field.name: getattr(value, field.name) for field in fields if field.init}
     changed = {name: aged(item, by, horizon) for name, item in kept.items()}
     return type(value)(**changed)

@@ -26,6 +26,7 @@ from tidegate.effects import Effect, Note, Sleep
 from tidegate.errors import Misuse
 from tidegate.instants import Duration
 from tidegate.operations import InsertOne
+from tidegate.partition import Commit, Handle
 from tidegate.sim.world import FAULTS, Cell, Plain, World
 
 V = TypeVar("V")
@@ -72,7 +73,7 @@ class Label:
     reply: object = ""
 
     def __str__(self) -> str:
-        if self.reply == "" or (self.reply is None and isinstance(self.what, (Sleep, Note, InsertOne))):
+        if self.reply == "" or (self.reply is None and isinstance(self.what, (Sleep, Note, InsertOne, Handle, Commit))):
             return str(self.what)
         return f"{self.what} -> {self.reply if isinstance(self.reply, Trouble) else show(self.reply)}"
 
@@ -149,6 +150,10 @@ Which: TypeAlias = Callable[[Effect[object]], bool]
 
 def anything(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of all
     return True
+
+
+def nothing(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of none
+    return False
 
 
 @final

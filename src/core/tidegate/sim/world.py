@@ -36,7 +36,7 @@ class World(Protocol):
     """Whatever has cells."""
 
     def read(self, cell: Cell[V], /) -> V: ...
-    def write(self, cell: Cell[V], value: V, /) -> World: ...
+    def write(self, cell: Cell[V], value: V) -> World: ...
 
 
 Outcomes: TypeAlias = Iterator[tuple[World, object]]
@@ -80,6 +80,11 @@ def wakes(process: str) -> Cell[Instant | None]:
 def notes(process: str) -> Cell[tuple[tuple[str, object], ...]]:
     """What the process says of itself, by name; it dies with the process."""
     return Cell(("notes", process), ())
+
+
+def inbox(process: str) -> Cell[tuple[object, ...]]:
+    """Events that the world has for the process, in order."""
+    return Cell(("inbox", process), ())
 
 
 def document(collection: str, key: str | int) -> Cell[Document | None]:

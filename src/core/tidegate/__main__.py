@@ -1,0 +1,37 @@
+"""The command `tidegate`, and `python -m tidegate`: the adapters' command line, where it and its extra are installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final, cast
+
+from tidegate.exit_codes import ExitCode
+
+NEEDS: Final = ("tidegate_adapters", "click", "rich")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: The arguments after the command's name; None for those of this process.
+
+    Returns:
+        The exit code, see `tidegate.exit_codes`.
+    """
+    if any(find_spec(name) is None for name in NEEDS):
+        sys.stderr.write("error: needs extra: pip install 'tidegate[cli]'\n")
+        return ExitCode.USAGE
+    try:
+        command_line = import_module("tidegate_adapters.cli")
+        return cast("Callable[[Sequence[str] | None], int]", command_line.main)(argv)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return ExitCode.INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

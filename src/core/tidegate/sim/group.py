@@ -1,0 +1,139 @@
+"""A partitioned log and the consumer group that shares it, as cells and one actor.
+
+The group is eager: at a rebalance every partition is revoked, and assigned anew when all living members have released
+what they had. A commit is fenced by the generation: it is refused when the group has moved on. A dead member is evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.effects import Effect, Refused
+from tidegate.partition import Assigned, Commit, Fetch, Handle, Release, Revoked, TopicPartition
+from tidegate.sim.scenario import Label, Step
+from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox
+
+REBALANCES: Final = Cell[int](("budget", "rebalances"), 0)
+
+
+@final
+@attrs.frozen
+class Group:
+    """The consumer group.
+
+    Attributes:
+        generation: Grows with every assignment.
+        members: Who is alive, as far as the group knows.
+        owners: Who owns each partition.
+        rebalancing: Is it waiting for releases?
+        released: Which partitions were released since then.
+    """
+
+    generation: int = 0
+    members: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    rebalancing: bool = False
+    released: tuple[int, ...] = ()
+
+
+GROUP: Final = Cell[Group](("group",), Group())
+
+
+def committed(partition: int) -> Cell[int]:
+    """The group's position."""
+    return Cell(("committed", str(partition)), 0)
+
+
+Offsets: TypeAlias = tuple[int, ...]
+
+
+def processed(partition: int) -> Cell[Offsets]:
+    """The offsets that user code has finished, at least once."""
+    return Cell(("processed", str(partition)), ())
+
+
+def dead(consumer: str) -> Cell[bool]:
+    return Cell(("dead", consumer), empty=False)
+
+
+def lane(consumer: str, partition: int) -> str:
+    """The process that is one partition at one consumer."""
+    return f"{consumer}.{partition}"
+
+
+def broker(records: int) -> Meaning:
+    """What the wishes of a partition mean, over logs of so many records each."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case Fetch(_, _, position):
+                if position < records:
+                    yield world, tuple(range(position, records))
+            case Handle(TopicPartition(_, number), _, offset):
+                done = processed(number)
+                yield world.write(done, tuple(sorted({*world.read(done), offset}))), None
+            case Commit(TopicPartition(_, number), generation, position):
+                if world.read(GROUP).generation != generation:
+                    yield world, Refused("illegal generation")
+                else:
+                    yield world.write(committed(number), position), None
+            case Release(TopicPartition(_, number)):
+                group = world.read(GROUP)
+                released = tuple(sorted({*group.released, number}))
+                yield world.write(GROUP, attrs.evolve(group, released=released)), None
+            case _:
+                raise AssertionError(effect, who)
+
+    return meaning
+
+
+@final
+@attrs.frozen(eq=False)
+class Coordinator:
+    """Begins rebalances as far as their budget goes, evicts the dead, assigns when all have released."""
+
+    topic: str
+    name: str = "coordinator"
+    place: Cell[object] = GROUP  # type: ignore[assignment]
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[Step]:
+        group = world.read(GROUP)
+        owned = {number for number, owner in enumerate(group.owners) if owner in group.members}
+        if group.rebalancing and owned <= set(group.released):
+            yield Step(Label(f"assigns generation {group.generation + 1}"), self.assign(world, group))
+        for member in group.members:
+            if world.read(dead(member)):
+                rest = tuple(other for other in group.members if other != member)
+                yield Step(Label(f"evicts {member}"), self.revoke(world, attrs.evolve(group, members=rest)))
+        if not group.rebalancing and (left := world.read(REBALANCES)):
+            spent = world.write(REBALANCES, left - 1)
+            yield Step(Label("begins a rebalance"), self.revoke(spent, group), must=False)
+
+    def revoke(self, world: World, group: Group) -> World:
+        if group.rebalancing:
+            return world.write(GROUP, group)
+        for number, owner in enumerate(group.owners):
+            if owner in group.members and not world.read(dead(owner)):
+                world = tell(world, lane(owner, number), Revoked(TopicPartition(self.topic, number)))
+        return world.write(GROUP, attrs.evolve(group, rebalancing=True, released=()))
+
+    def assign(self, world: World, group: Group) -> World:
+        generation, count = group.generation + 1, len(group.members)
+        owners = tuple(
+            group.members[(number + generation) % count] if count else "" for number in range(len(group.owners))
+        )
+        for number, owner in enumerate(owners):
+            if owner and not world.read(dead(owner)):
+                position = world.read(committed(number))
+                world = tell(
+                    world, lane(owner, number), Assigned(TopicPartition(self.topic, number), generation, position)
+                )
+        return world.write(GROUP, Group(generation, group.members, owners))
+
+
+def tell(world: World, who: str, event: object) -> World:
+    return world.write(inbox(who), (*world.read(inbox(who)), event))

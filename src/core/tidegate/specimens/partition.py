@@ -1,0 +1,65 @@
+"""Four ways to get a partition wrong. Each differs from `tidegate.partition` in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from tidegate.partition import Event, Owned, Phase, Processor, Release, Step
+from tidegate.scenarios.partition import ALL, FINISHED, ONE_COMMIT, OWNER, partition
+from tidegate.sim.scenario import Scenario
+from tidegate.watermark import committable, done_offsets
+
+
+@attrs.frozen
+class CommitsTheHighest(Processor):
+    """The highest finished offset is committed, whatever is unfinished before it."""
+
+    def to_commit(self, part: Owned) -> int | None:
+        done = done_offsets(part.ledger)
+        return done[-1] + 1 if done and part.committing is None else None
+
+
+@attrs.frozen
+class CountsLateResults(Processor):
+    """What comes of an older generation is taken for news of this one."""
+
+    def is_current(self, part: Owned, event: Event) -> bool:  # noqa: ARG002  that is the bug
+        return True
+
+
+@attrs.frozen
+class TwoCommitsInFlight(Processor):
+    """A commit does not wait for the one before: the lower one may land last."""
+
+    def to_commit(self, part: Owned) -> int | None:
+        position = committable(part.ledger)
+        return None if position is None or position <= (part.committing or 0) else position
+
+
+@attrs.frozen
+class RevokesWithoutDrain(Processor):
+    """The partition is released at once, and what runs goes on."""
+
+    def revoked(self, part: Owned) -> Step:
+        going_on = attrs.evolve(part, phase=Phase.STOPPED, queued=())
+        return Step(going_on, (Release(part.partition),))
+
+
+SPECIMENS: Final[Mapping[str, tuple[type[Processor], str]]] = {
+    "partition.commits_the_highest": (CommitsTheHighest, FINISHED),
+    "partition.counts_late_results": (CountsLateResults, ALL),
+    "partition.two_commits_in_flight": (TwoCommitsInFlight, ONE_COMMIT),
+    "partition.revokes_without_drain": (RevokesWithoutDrain, OWNER),
+}
+
+
+def specimen(name: str) -> Scenario:
+    """The scenario in which the named bug is caught."""
+    bug, law = SPECIMENS[name]
+    summary = (bug.__doc__ or "").partition("\n")[0]
+    return partition(
+        bug(running_max=2, drain=0), name=name, summary=summary, records=2, rebalances=1, gives_up=True, expect=law
+    )
