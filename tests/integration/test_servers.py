@@ -1,0 +1,421 @@
+"""The servers and the proxy do what the other integration tests rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
+from aiokafka.errors import KafkaError
+from pymongo import MongoClient, WriteConcern
+from pymongo.collection import Collection
+from pymongo.errors import AutoReconnect, ConnectionFailure, NetworkTimeout, NotPrimaryError
+from tests.integration.servers import Action, MongoServer, Proxy, Rule, create_topic
+
+Document = dict[str, Any]
+MakeProxy = Callable[..., Proxy]
+
+ROOT = Path(__file__).parents[2]
+MAJORITY = WriteConcern("majority")
+LOSSES_IN_WHICH_THE_UPDATE_IS_APPLIED = {
+    Action.CLOSE: 0,
+    Action.DROP_REQUEST: 0,
+    Action.DROP_REPLY: 1,
+    Action.HANG_REPLY: 1,
+}
+
+
+def client(uri: str, **options: Any) -> MongoClient[Document]:
+    return MongoClient(uri, **options)
+
+
+def counter(client: MongoClient[Document], database: str) -> Collection[Document]:
+    """A collection, acknowledged by a majority, of one document that counts from 0."""
+    collection = client[database].get_collection("counters", write_concern=MAJORITY)
+    collection.insert_one({"_id": 1, "n": 0})
+    return collection
+
+
+def value(collection: Collection[Document]) -> int:
+    document = collection.find_one({"_id": 1})
+    assert document is not None
+    return int(document["n"])
+
+
+def increment(collection: Collection[Document]) -> None:
+    collection.update_one({"_id": 1}, {"$inc": {"n": 1}})
+
+
+# MongoDB
+
+
+def test_a_change_stream_sees_a_majority_write(mongodb: str, database: str) -> None:
+    """The shared server is a replica set: majority writes and change streams work."""
+    with client(mongodb) as mongo:
+        collection = mongo[database].get_collection("things", write_concern=MAJORITY)
+        with collection.watch(max_await_time_ms=500) as stream:
+            collection.insert_one({"_id": 7})
+            event = stream.next()
+
+    assert (event["operationType"], event["documentKey"]) == ("insert", {"_id": 7})
+
+
+def test_an_aborted_transaction_leaves_nothing(mongodb: str, database: str) -> None:
+    """Transactions work: what a committed one wrote stands, what an aborted one wrote does not."""
+    with client(mongodb) as mongo, mongo.start_session() as session:
+        things = mongo[database]["things"]
+        for key, end in (("kept", session.commit_transaction), ("gone", session.abort_transaction)):
+            session.start_transaction()
+            things.insert_one({"_id": key}, session=session)
+            end()
+
+        assert [thing["_id"] for thing in things.find()] == ["kept"]
+
+
+def test_a_fail_point_fires_as_often_as_it_was_told(mongod: MongoServer, database: str) -> None:
+    """`fail` injects an error code into a command, `times` often, and is off after the block."""
+    with client(mongod.uri, retryWrites=False) as mongo:
+        collection = counter(mongo, database)
+        with mongod.fail("update", times=2, errorCode=10107):
+            for _ in range(2):
+                with pytest.raises(NotPrimaryError):
+                    increment(collection)
+            increment(collection)
+        with mongod.fail("update", closeConnection=True), pytest.raises(AutoReconnect):
+            increment(collection)
+        increment(collection)
+
+        assert value(collection) == 2
+
+
+def test_a_killed_node_comes_back_with_its_data(disposable_mongod: MongoServer) -> None:
+    """SIGKILL ends a node, nothing answers then, and a restart brings what a majority had acknowledged."""
+    server = disposable_mongod
+    with client(server.uri, serverSelectionTimeoutMS=10_000) as mongo:
+        collection = counter(mongo, "survives")
+        increment(collection)
+        server.kill()
+
+        assert server.primary() is None
+
+        server.restart()
+
+        assert value(collection) == 1
+
+
+@pytest.mark.mongo
+def test_a_set_of_three_survives_its_primary() -> None:
+    """With three nodes the killed primary is replaced, and comes back as a secondary or by election."""
+    with MongoServer(nodes=3) as server, client(server.uri) as mongo:
+        collection = counter(mongo, "survives")
+        old = server.primary()
+        assert old is not None
+        server.kill(old)
+        increment(collection)  # retried by the driver until the new primary answers
+
+        assert value(collection) == 1
+        assert server.primary() not in {None, old}
+
+        server.restart(old)
+
+        assert value(collection) == 1
+
+
+# The proxy
+
+
+@pytest.mark.parametrize("action", LOSSES_IN_WHICH_THE_UPDATE_IS_APPLIED)
+def test_a_loss_is_an_error_that_does_not_tell_the_effect(
+    mongod: MongoServer, make_proxy: MakeProxy, database: str, action: Action
+) -> None:
+    """Without retryable writes the client sees an error, whether the update was applied or not."""
+    proxy = make_proxy()
+    options = {"retryWrites": False, "socketTimeoutMS": 300}
+    with client(proxy.uri, **options) as mongo, client(mongod.uri) as direct:
+        collection = counter(mongo, database)
+        proxy.obey(Rule("update", action, times=1))
+        with pytest.raises(ConnectionFailure):
+            increment(collection)
+
+        assert value(direct[database]["counters"]) == LOSSES_IN_WHICH_THE_UPDATE_IS_APPLIED[action]
+        assert proxy.count("update", action) == 1
+
+        increment(collection)
+
+        assert value(collection) == LOSSES_IN_WHICH_THE_UPDATE_IS_APPLIED[action] + 1
+        assert proxy.count("update", action) == 1
+
+
+@pytest.mark.parametrize("action", [Action.CLOSE, Action.DROP_REPLY])
+def test_retryable_writes_hide_a_loss(make_proxy: MakeProxy, database: str, action: Action) -> None:
+    """With retryable writes the driver sends the update again, and the server carries it out once."""
+    proxy = make_proxy()
+    with client(proxy.uri) as mongo:
+        collection = counter(mongo, database)
+        proxy.obey(Rule("update", action, times=1))
+        increment(collection)
+
+        assert value(collection) == 1
+        assert proxy.count("update", action) == 1
+        assert proxy.count("update", Action.FORWARD) == 1
+
+
+def test_a_late_request_arrives_after_its_client_gave_up(make_proxy: MakeProxy, database: str) -> None:
+    """A delayed request outlives the connection that it was sent on: it is not applied, and then it is."""
+    proxy = make_proxy()
+    with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
+        collection = counter(mongo, database)
+        proxy.obey(Rule("update", Action.DELAY_REQUEST, times=1, seconds=0.6))
+        with pytest.raises(NetworkTimeout):
+            increment(collection)
+
+        assert value(collection) == 0
+
+        deadline = time.monotonic() + 10
+        while value(collection) == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+        assert value(collection) == 1
+
+
+def test_a_reply_counts_as_lost_after_its_client_gave_up(
+    mongod: MongoServer, make_proxy: MakeProxy, database: str
+) -> None:
+    """The proxy hears the server out when the client has left, so its count is that of the losses, not of the waits."""
+    proxy = make_proxy()
+    with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
+        collection = counter(mongo, database)
+        proxy.obey(Rule("update", Action.HANG_REPLY, times=1))
+        slow = mongod.fail("update", times=1, blockConnection=True, blockTimeMS=600)
+        with slow, pytest.raises(NetworkTimeout):
+            increment(collection)
+        deadline = time.monotonic() + 10
+        while proxy.count("update", Action.HANG_REPLY) == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+        assert proxy.count("update", Action.HANG_REPLY) == 1
+        assert value(collection) == 1
+
+
+def test_a_delayed_reply_is_late(make_proxy: MakeProxy, database: str) -> None:
+    """A delayed reply arrives whole, after the delay."""
+    proxy = make_proxy()
+    with client(proxy.uri) as mongo:
+        collection = counter(mongo, database)
+        proxy.obey(Rule("find", Action.DELAY_REPLY, times=1, seconds=0.3))
+        started = time.monotonic()
+
+        assert value(collection) == 0
+        assert time.monotonic() - started >= 0.3
+
+
+def test_a_predicate_reads_the_whole_body(make_proxy: MakeProxy, database: str) -> None:
+    """A rule may choose by any part of the command, its document sequences included."""
+
+    def second(body: Mapping[str, Any]) -> bool:
+        return bool(body["$db"] == database and body["updates"][0]["q"] == {"_id": 2})
+
+    proxy = make_proxy(Rule("update", Action.CLOSE, where=second))
+    with client(proxy.uri, retryWrites=False) as mongo:
+        collection = mongo[database]["counters"]
+        collection.insert_many([{"_id": 1}, {"_id": 2}])
+        increment(collection)
+        with pytest.raises(AutoReconnect):
+            collection.update_one({"_id": 2}, {"$inc": {"n": 1}})
+
+        assert value(collection) == 1
+
+
+def test_a_broken_predicate_is_told(mongod: MongoServer) -> None:
+    """An error in the proxy's thread is raised in the test, where it would otherwise look like a lost connection."""
+
+    def broken(body: Mapping[str, Any]) -> bool:
+        return bool(body["no such key"])
+
+    with (
+        pytest.raises(KeyError, match="no such key"),
+        Proxy(mongod.ports[0], Rule("ping", Action.CLOSE, where=broken)) as proxy,
+        client(proxy.uri) as mongo,
+        pytest.raises(AutoReconnect),
+    ):
+        mongo.admin.command("ping")
+
+
+def test_a_seed_decides_which_requests_are_lost(make_proxy: MakeProxy, database: str) -> None:
+    """The same seed loses the same requests of one thread; about as many as the probability says."""
+
+    def lost(seed: int) -> list[int]:
+        proxy = make_proxy(Rule("count", Action.HANG_REPLY, probability=0.3), seed=seed)
+        with client(proxy.uri, retryReads=False, socketTimeoutMS=50) as mongo:
+            numbers = [number for number in range(30) if not answers(mongo)]
+
+        assert proxy.count("count", Action.HANG_REPLY) == len(numbers)
+        return numbers
+
+    def answers(mongo: MongoClient[Document]) -> bool:
+        try:
+            _ = mongo[database].command("count", "things")
+        except NetworkTimeout:
+            return False
+        return True
+
+    first = lost(1)
+
+    assert first == lost(1) != lost(2)
+    assert 3 <= len(first) <= 17
+
+
+def test_many_threads_lose_replies_and_the_count_is_exact(
+    mongod: MongoServer, make_proxy: MakeProxy, database: str
+) -> None:
+    """Of 400 increments by 8 threads, those acknowledged and those whose reply was lost are all applied, once."""
+    proxy = make_proxy(Rule("update", Action.HANG_REPLY, probability=0.05), seed=3)
+    errors: list[NetworkTimeout] = []
+
+    def work(collection: Collection[Document]) -> None:
+        for _ in range(50):
+            try:
+                increment(collection)
+            except NetworkTimeout as error:
+                errors.append(error)
+
+    with client(proxy.uri, retryWrites=False, socketTimeoutMS=1_000) as mongo, client(mongod.uri) as direct:
+        collection = counter(direct, database)
+        threads = [threading.Thread(target=work, args=[mongo[database]["counters"]]) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert value(collection) == 400
+        assert proxy.count("update", Action.HANG_REPLY) == len(errors) > 10
+
+
+# Kafka
+
+
+def producer(bootstrap: str) -> Any:
+    return AIOKafkaProducer(bootstrap_servers=bootstrap)
+
+
+def member(bootstrap: str, group: str) -> Any:
+    """A consumer of a group that is missed soon after it stops."""
+    return AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=2_000,
+        heartbeat_interval_ms=200,
+    )
+
+
+async def owns(count: int, *members: Any) -> None:
+    while any(len(each.assignment()) != count for each in members):  # noqa: ASYNC110  aiokafka has no event for it
+        await asyncio.sleep(0.05)
+
+
+def test_a_thousand_records_are_read_back_and_committed(kafka: str, make_topic: Callable[[int], str]) -> None:
+    """What is produced is consumed, and a committed offset is what the next consumer of the group starts from."""
+    topic = make_topic(4)
+
+    async def consume(records: int) -> tuple[list[int], list[int]]:
+        seen: list[int] = []
+        async with member(kafka, topic) as consumer:
+            consumer.subscribe([topic])
+            await owns(4, consumer)
+            while len(seen) < records:
+                batches = await consumer.getmany(timeout_ms=1_000)
+                seen += [int(record.value) for batch in batches.values() for record in batch]
+            if records:
+                await consumer.commit()
+            return seen, [await consumer.committed(partition) for partition in consumer.assignment()]
+
+    async def run() -> None:
+        async with producer(kafka) as sender:
+            await asyncio.gather(*[await sender.send(topic, b"%d" % n, partition=n % 4) for n in range(1_000)])
+        seen, committed = await consume(1_000)
+
+        assert sorted(seen) == list(range(1_000))
+        assert committed == [250] * 4
+
+        assert await consume(0) == ([], [250] * 4)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_two_members_share_a_group(kafka: str, make_topic: Callable[[int], str]) -> None:
+    """The second member takes half of the partitions from the first, and gives them back when it leaves."""
+    topic = make_topic(4)
+
+    async def run() -> None:
+        listener = Listener()
+        async with member(kafka, topic) as first:
+            first.subscribe([topic], listener=listener)
+            await owns(4, first)
+            async with member(kafka, topic) as second:
+                second.subscribe([topic])
+                await owns(2, first, second)
+            await owns(4, first)
+
+        assert listener.heard[:4] == [("revoked", 0), ("assigned", 4), ("revoked", 4), ("assigned", 2)]
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
+    """Writes down what it hears, with the number of partitions."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int]] = []
+
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        self.heard.append(("revoked", len(revoked)))
+
+    async def on_partitions_assigned(self, assigned: set[Any]) -> None:
+        self.heard.append(("assigned", len(assigned)))
+
+
+def test_a_topic_exists_once(kafka: str, make_topic: Callable[[int], str]) -> None:
+    """Creating a topic tells when the broker refuses."""
+    with pytest.raises(KafkaError, match="already exists"):
+        create_topic(kafka, make_topic(1), 1)
+
+
+# Processes
+
+
+@pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
+def test_servers_end_with_the_test_run_however_it_dies(death: signal.Signals) -> None:
+    """After a signal that skips every `finally`, neither the process nor its folder is left."""
+    code = """if True:
+        import json, time
+        from tests.integration.servers.processes import Keeper
+        keeper = Keeper()
+        print(json.dumps([keeper.start(keeper.folder / "log", "sleep", "600"), str(keeper.folder)]), flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        pid, folder = json.loads(run.stdout.readline())
+
+        assert Path(folder, "log").exists()
+        assert Path(f"/proc/{pid}").exists()
+
+        os.kill(run.pid, death)
+    deadline = time.monotonic() + 10
+    while (Path(folder).exists() or Path(f"/proc/{pid}").exists()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    assert not Path(folder).exists()
+    assert not Path(f"/proc/{pid}").exists()
