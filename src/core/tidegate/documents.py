@@ -27,6 +27,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast, final
 
 import attrs
@@ -515,18 +516,25 @@ def exactly(value: object) -> object:
     kind = type(value)
     if kind is str or kind is int or kind is Document:
         return value
+    if kind is tuple:
+        return tuple([exactly(item) for item in cast("tuple[object, ...]", value)])
     if kind is float:
         return (float, struct.pack("<d", value))  # keeps -0.0 from 0.0, and NaN equal to itself
     if isinstance(value, tuple):
-        return tuple([exactly(item) for item in value])
+        return (kind, *[exactly(item) for item in value])
     if isinstance(value, frozenset):
         return frozenset(exactly(item) for item in value)
     if isinstance(value, BaseException):
         return (kind, exactly(value.args))
+    names = field_names(kind)
+    return (kind, value) if names is None else (kind, *[exactly(getattr(value, name)) for name in names])
+
+
+@cache
+def field_names(kind: type) -> tuple[str, ...] | None:
+    """The fields of an attrs class; None for any other."""
     fields = getattr(kind, "__attrs_attrs__", None)
-    if fields is not None:
-        return (kind, *[exactly(getattr(value, field.name)) for field in fields])
-    return (kind, value)
+    return None if fields is None else tuple(field.name for field in fields)
 
 
 # --- printing -----------------------------------------------------------------------------------------------------------

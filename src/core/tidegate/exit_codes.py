@@ -30,5 +30,7 @@ class ExitCode(IntEnum):
     """A bound was reached, the runs were sampled, or a goal was not reached."""
     INTERRUPTED = 130
     """SIGINT; what was found until then was told."""
+    BROKEN_PIPE = 141
+    """Whoever reads the answer has left."""
     TERMINATED = 143
     """SIGTERM; what was found until then was told."""

@@ -12,6 +12,7 @@ Their meaning is in `tidegate.sim.world`, their translation in the MongoDB adapt
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -25,7 +26,15 @@ COLLECTION_LENGTH_MAX: Final = 200
 
 def check_collection(name: object) -> None:
     """Raise Misuse unless `name` may name a collection."""
-    if not isinstance(name, str) or not name or len(name) > COLLECTION_LENGTH_MAX:
+    if not isinstance(name, str):
+        raise Misuse(f"{name!r} is no name of a collection", why="it is no string")
+    check_collection_name(name)
+
+
+@cache
+def check_collection_name(name: str) -> None:
+    """The same for strings; remembered, for every effect is checked and names are few."""
+    if not name or len(name) > COLLECTION_LENGTH_MAX:
         raise Misuse(f"{name!r} is no name of a collection", why=f"it takes 1 to {COLLECTION_LENGTH_MAX} characters")
     if "$" in name or "\0" in name or name.startswith((".", "system.")) or name.endswith(".") or ".." in name:
         raise Misuse(f"{name!r} is no name of a collection", why="MongoDB gives it a meaning of its own")

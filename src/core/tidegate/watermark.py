@@ -65,7 +65,7 @@ _LAST: Final = (1 << _BITS) - 1
 Leaf: TypeAlias = tuple[int, int, int]
 """(page, open, done): bit i stands for offset 1,024 * page + i. Invariants: open & done == 0 != open | done."""
 
-Fork: TypeAlias = "tuple[int, int, int, Node, Node]"
+Fork: TypeAlias = "tuple[int, int, int, Leaf | Fork, Leaf | Fork]"
 """(middle, how many are open, how many are tracked, the pages below the middle, the pages from it on).
 
 Invariant: with b as the lowest bit set in `middle`, the pages lie in [middle - b, middle) and [middle, middle + b).
@@ -120,7 +120,7 @@ def delivered(ledger: Ledger, offsets: Iterable[int]) -> Ledger:
         known = opened | done
         grown = known | bits
         if not known:
-            pages = _with(pages, (page, bits, 0))
+            pages = _inserted(pages, (page, bits, 0), bits.bit_count())
         elif grown != known:
             leaf = (page, grown ^ done, done)
             new = (grown ^ known).bit_count()
@@ -349,16 +349,21 @@ def _replaced(pages: Pages, leaf: Leaf, more_open: int, more_tracked: int) -> No
     return (middle, open_count + more_open, tracked_count + more_tracked, low, high)
 
 
-def _with(pages: Pages, leaf: Leaf) -> Node:
-    """The tree with a leaf more."""
+def _inserted(pages: Pages, leaf: Leaf, count: int) -> Node:
+    """The tree with one more leaf, in which `count` offsets are open and none is done."""
     if not pages:
         return leaf
     page, key = leaf[0], pages[0]
-    if len(pages) == 5 and page ^ key < 2 * (key & -key):
-        _, _, _, low, high = pages
-        return _fork(key, _with(low, leaf), high) if page < key else _fork(key, low, _with(high, leaf))
+    if len(pages) == 5 and page ^ key <= key ^ (key - 1):
+        _, open_count, tracked_count, low, high = pages
+        if page < key:
+            low = _inserted(low, leaf, count)
+        else:
+            high = _inserted(high, leaf, count)
+        return (key, open_count + count, tracked_count + count, low, high)
     middle = max(page, key) & -(1 << (page ^ key).bit_length() - 1)
-    return _fork(middle, leaf, pages) if page < key else _fork(middle, pages, leaf)
+    low, high = (leaf, pages) if page < key else (pages, leaf)
+    return (middle, _open_count(pages) + count, _tracked_count(pages) + count, low, high)
 
 
 def _from(pages: Node, position: int) -> tuple[Pages, int]:
@@ -385,10 +390,6 @@ def _highest(pages: Node) -> int:
         pages = pages[4]
     page, opened, done = pages
     return (page << _BITS) + (opened | done).bit_length() - 1
-
-
-def _fork(middle: int, low: Node, high: Node) -> Fork:
-    return (middle, _open_count(low) + _open_count(high), _tracked_count(low) + _tracked_count(high), low, high)
 
 
 def _open_count(pages: Node) -> int:

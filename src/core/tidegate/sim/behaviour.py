@@ -160,7 +160,7 @@ class Behaviour:
         return program
 
     def compare(self, standing: Standing, asked: Effect[object] | None) -> None:
-        if not isinstance(standing, Asking) or exactly(standing.effect) != exactly(asked):
+        if not isinstance(standing, Asking) or standing.effect != asked:
             raise Nondeterministic(
                 f"with the same replies a program first asked to {asked} and then stood at: {standing}",
                 why="it depends on something besides its arguments and replies: a global, a clock, a random number",
@@ -176,24 +176,26 @@ class Behaviour:
         asked: tuple[Effect[object], ...],
     ) -> int:
         key: Hashable = exactly(standing)
-        unmerged = ""
-        is_timed = holds_instant(standing)
+        place: object = ()
         if isinstance(standing, Asking):
             place = fingerprint(program, self.canon)
-            if isinstance(place, Unmergeable):
-                unmerged = place.reason
-                key = (key, life, exactly(replies))
-                is_timed = is_timed or any(map(holds_instant, replies))
-            else:
-                key = (key, place)
-                is_timed = is_timed or isinstance(standing.effect, Now) or names_instant(place)
+            key = (key, life, exactly(replies)) if isinstance(place, Unmergeable) else (key, place)
             self.has_noted = self.has_noted or isinstance(standing.effect, Note)
         number = self.known.setdefault(key, len(self.nodes))
         if number == len(self.nodes):
+            must_be_value(standing, f"what a program asks or returns ({standing})")
+            unmerged = place.reason if isinstance(place, Unmergeable) else ""
+            is_timed = holds_instant(standing) or self.is_timed(standing, place, replies)
             self.nodes.append(Node(standing, life, replies, asked, is_timed, unmerged))
         if isinstance(standing, Asking):
             self.nodes[number].parked.append(program)
         return number
+
+    def is_timed(self, standing: Standing, place: object, replies: tuple[object, ...]) -> bool:
+        """Does the program hold an instant, or is it about to read its clock? Where its locals are not known, it may."""
+        if isinstance(standing, Asking) and isinstance(standing.effect, Now):
+            return True
+        return any(map(holds_instant, replies)) if isinstance(place, Unmergeable) else names_instant(place)
 
 
 def names_instant(key: object) -> bool:
@@ -217,7 +219,6 @@ def resume(program: Program[object], reply: object) -> Standing:
     try:
         asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
     except StopIteration as stop:
-        must_be_value(stop.value, "the result of a program")
         return Returned(stop.value)
     except TidegateError:
         raise
@@ -229,12 +230,11 @@ def resume(program: Program[object], reply: object) -> Standing:
 
 
 def checked_effect(asked: object) -> Effect[object]:
-    """What a program awaited, if it is an effect and immutable."""
+    """What a program awaited, if it is an effect."""
     if not isinstance(asked, Effect):
         raise UnknownEffect(
             f"a program awaited a {type(asked).__name__}, which is no effect",
             why="programs await effects and nothing else: no sleep of an event loop, no future, no generator of values",
             todo="ask the world with an effect, such as find_one(...), Sleep(...) or Call(...)",
         )
-    must_be_value(asked, "an effect")
     return asked

@@ -32,9 +32,10 @@ from tidegate.sim.scenario import Actor, Clock, Fault, Label, Law, Process, Scen
 from tidegate.sim.world import FAULTS, MOVES, Cell, World
 
 V = TypeVar("V")
-Entry: TypeAlias = tuple[int, int, tuple[int, ...]]
-"""How many of the steps must happen; which faults they are, as an index of `Search.fired` (0: none); the differences."""
+Entry: TypeAlias = tuple[int, tuple[int, ...]]
+"""What kind of steps they are (see `Search.kind`), and the differences that they make."""
 
+IDLE: Final[Entry] = (0, ())
 WIDTH: Final = 8
 WIDER: Final = 4
 CHUNK: Final = 20_000
@@ -153,9 +154,9 @@ class Aging(dict[int, Entry]):
     def __missing__(self, state: Packed) -> Entry:
         difference = self.later(state)
         if not difference:
-            return 0, 0, ()
+            return IDLE
         self.search.judge_steps(state, [state + difference], Looked())
-        return 1, 0, (difference,)
+        return self.search.kind((None,), must=True), (difference,)
 
     def later(self, state: Packed) -> int:
         slots = self.search.packing.slots
@@ -308,8 +309,9 @@ class Search:
         self.processes: dict[str, Process] = {
             actor.name: cast("Process", actor) for actor in scenario.actors if hasattr(actor, "standing")
         }
-        self.fired: list[tuple[Fault | None, ...]] = [()]
-        self.fires: dict[tuple[Fault | None, ...], int] = {}
+        self.kinds: list[tuple[Fault | None, ...]] = [(), ()]
+        self.numbers: dict[tuple[tuple[Fault | None, ...], bool], int] = {((), False): 0}
+        self.tally = [0, 0]
         self.first = self.begin(scenario)
         self.hands: list[Hand] = [
             Overwriting(actor, self) if actor.blind else Remembering(actor, self) for actor in scenario.actors
@@ -350,11 +352,27 @@ class Search:
             yield step, cast("Lens", step.world).state
 
     def entry(self, state: Packed, found: list[tuple[Step, Packed]]) -> Entry:
-        kinds = tuple(step.fault for step, _ in found)
-        fired = self.fires.setdefault(kinds, len(self.fired)) if any(kinds) else 0
-        if fired == len(self.fired):
-            self.fired.append(kinds)
-        return sum(step.must for step, _ in found), fired, tuple(after - state for _, after in found)
+        faults = tuple(step.fault for step, _ in found)
+        must = any(step.must for step, _ in found)
+        return self.kind(faults, must=must), tuple(after - state for _, after in found)
+
+    def kind(self, faults: tuple[Fault | None, ...], *, must: bool) -> int:
+        """The number of a kind of steps: which faults they are; it is odd if one of them must happen."""
+        number = self.numbers.setdefault((faults, must), len(self.kinds) + must)
+        if number >= len(self.kinds):
+            self.kinds += [faults, faults]
+            self.tally += [0, 0]
+        return number
+
+    def counted(self) -> tuple[int, dict[Fault, int]]:
+        """How many transitions were counted so far, and how many of them were faults, by kind."""
+        transitions, faults = 0, dict.fromkeys(Fault, 0)
+        for count, steps in zip(self.tally, self.kinds, strict=True):
+            transitions += count * len(steps)
+            for fault in steps:
+                if fault is not None:
+                    faults[fault] += count
+        return transitions, {fault: count for fault, count in faults.items() if count}
 
     def judge_steps(self, before: Packed, successors: list[Packed], looked: Looked) -> None:
         for law in self.step_laws:
@@ -371,9 +389,9 @@ class Search:
         Returns:
             What was found. The way to a broken law is a shortest one.
         """
-        layer, seen, transitions = [self.first], {self.first}, 0
+        layer, seen = [self.first], {self.first}
         self.seen = seen
-        tally = [0] * 4096
+        tally = self.tally
         resting = cut_short = 0
         goals = {goal.name: False for goal in self.goals}
         hands = [(hand.memo, hand.masks, hand.shift, hand.low, hand.learn) for hand in self.hands]
@@ -393,23 +411,21 @@ class Search:
                         busy = 0
                         for memo, masks, shift, low, learn in hands:
                             try:
-                                must, fired, steps = memo[state & masks[(state >> shift) & low]]
+                                kind, steps = memo[state & masks[(state >> shift) & low]]
                             except (KeyError, IndexError):
-                                must, fired, steps = learn(state)
-                            busy += must
-                            transitions += len(steps)
-                            if fired:
-                                tally[fired] += 1
+                                kind, steps = learn(state)
+                            tally[kind] += 1
+                            busy |= kind
                             for step in steps:
                                 successor = state + step
                                 if successor not in seen:
                                     seen.add(successor)
                                     found.append(successor)
-                        if not busy:
+                        if not busy & 1:
                             quiet.append(state)
                     if len(seen) >= states_max:
                         stopped = f"{states_max:,} states were seen"
-                    elif not proceed(Progress(len(seen), transitions, len(self.layers), len(found))):
+                    elif not proceed(Progress(len(seen), self.counted()[0], len(self.layers), len(found))):
                         stopped = "the caller's bound was reached"
                     if stopped:
                         break
@@ -421,15 +437,10 @@ class Search:
         except BrokenStep as step:
             law, before, after = cast("tuple[str, Packed, Packed]", step.args)
             broken = Broken(law, (*self.path(before), after))
-        faults = dict.fromkeys(Fault, 0)
-        for count, kinds in zip(tally, self.fired, strict=False):
-            for kind in kinds:
-                if kind is not None:
-                    faults[kind] += count
+        transitions, faults = self.counted()
         return Explored(
-            self, broken, stopped, len(seen), transitions, len(self.layers) - 1, resting, cut_short,
-            {kind: count for kind, count in faults.items() if count}, goals,
-        )  # fmt: skip
+            self, broken, stopped, len(seen), transitions, len(self.layers) - 1, resting, cut_short, faults, goals
+        )
 
     def judged(self, layer: list[Packed]) -> Broken | None:
         """Judge the laws over states, and learn what the step laws look at, before any step is taken."""
@@ -469,7 +480,7 @@ class Search:
         return tuple(reversed(found))
 
     def leads(self, before: Packed, after: Packed) -> bool:
-        return any(after - before in self.known(hand, before)[2] for hand in self.hands)
+        return any(after - before in self.known(hand, before)[1] for hand in self.hands)
 
     def known(self, hand: Hand, state: Packed) -> Entry:
         """The steps of a hand in a state, learned if need be; what the loop of `run` does in place."""

@@ -90,7 +90,7 @@ def page(trace: Trace, file: str) -> str:
 def facts_of(trace: Trace) -> tuple[tuple[str, str], ...]:
     """What the head says of the run, by term."""
     struck = Counter(step.fault for step in trace.steps if step.fault)
-    faults = ", ".join(f"{kind} {count}" for kind, count in struck.items())
+    faults = ", ".join(kind if count == 1 else f"{kind}, {count} times" for kind, count in struck.items())
     return (
         ("Scenario", trace.scenario),
         ("Verdict", "violated" if trace.law else "no law is broken"),

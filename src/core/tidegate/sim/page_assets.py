@@ -48,15 +48,15 @@ noscript pre { padding: 1rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 main > p { padding: 0 1rem; color: var(--soft); }
 
 /* The lanes: rails side by side and the texts beside them all; with room enough, each text in its lane. */
-.lanes { --own: var(--text); padding: 0 clamp(.3rem, 2vw, 2rem) 2rem; min-width: 0; }
+.lanes { --mid: 1.05rem; padding: 0 clamp(.3rem, 2vw, 2rem) 2rem; min-width: 0; }
 .names, .step { display: grid; grid-template-columns: 2rem repeat(var(--count), minmax(.5rem, 1.35rem)) minmax(0, 1fr); }
 .names { position: sticky; top: 0; z-index: 2; background: var(--paper); border-bottom: 1px solid var(--line);
   padding: .5rem 0 .35rem; }
 .name { grid-row: 1; min-width: 0; font-weight: 650; writing-mode: vertical-rl; transform: rotate(180deg);
   justify-self: start; max-height: 7rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; line-height: 1; }
 .says { display: none; }
-.step { position: relative; cursor: pointer; border-radius: 8px; content-visibility: auto;
-  contain-intrinsic-size: auto 3.6rem; scroll-margin: 7rem 0 52vh; }
+.step { position: relative; cursor: pointer; border-radius: 8px; scroll-margin: 9rem 0 48vh; }
+.many .step { content-visibility: auto; contain-intrinsic-size: auto 4rem; }
 .step:hover { background: color-mix(in srgb, var(--tint) 45%, transparent); }
 .step[aria-selected=true] { background: var(--tint); box-shadow: inset 4px 0 var(--tide); }
 .number { grid-column: 1; grid-row: 1; padding: .5rem .5rem 0 0; text-align: right; color: var(--soft);
@@ -64,13 +64,13 @@ main > p { padding: 0 1rem; color: var(--soft); }
 .rail { grid-row: 1; position: relative; }
 .rail::before, .rail::after { content: ""; position: absolute; left: .6rem; translate: -50%;
   border-left: 2px solid color-mix(in oklab, var(--tone) 60%, var(--paper)); }
-.rail::before { top: 0; height: 1.05rem; }
-.rail::after { top: 1.05rem; bottom: 0; }
+.rail::before { top: 0; height: var(--mid); }
+.rail::after { top: var(--mid); bottom: 0; }
 .was-loud::before, .is-loud::after { border-left: 8px solid color-mix(in oklab, var(--tone) 80%, var(--paper)); }
 .was-dead::before, .is-dead::after { border-left-style: dotted; border-left-color: var(--soft); }
 .was-over::before, .is-over::after { border-left-width: 1px; border-left-color: var(--line); }
 .begin .rail::before { display: none; }
-.node { position: absolute; z-index: 1; left: .6rem; top: 1.05rem; translate: -50% -50%; width: .8rem; height: .8rem;
+.node { position: absolute; z-index: 1; left: .6rem; top: var(--mid); translate: -50% -50%; width: .8rem; height: .8rem;
   border: 2px solid var(--tone); border-radius: 50%; background: var(--card); }
 .odd .node { width: .95rem; height: .95rem; border-radius: 2px; rotate: 45deg; border-color: var(--odd);
   background: var(--odd); }
@@ -81,14 +81,17 @@ main > p { padding: 0 1rem; color: var(--soft); }
 .card { grid-column: calc(var(--count) + 2); grid-row: 1; min-width: 0; padding: .42rem .6rem .5rem .3rem; font-size: .92rem;
   overflow-wrap: anywhere; unicode-bidi: isolate; }
 .card > * { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden; }
-.who { font-weight: 650; }
+.card > .who { display: inline; float: left; margin-right: .5em; font-weight: 650; }
 .reply, .news { color: var(--soft); font-family: var(--mono); font-size: .78rem; margin-top: .1rem; }
 .card > .reply { -webkit-line-clamp: 2; }
-.news.add, .news.remove, .news.replace { color: var(--new); }
+.news.add, .news.replace { color: var(--new); }
+.news.remove { color: var(--bad); }
 .mark { display: inline-block; width: fit-content; margin-top: .25rem; padding: .05rem .5rem; border-radius: 4px;
   border: 1px solid; font-size: .82rem; font-weight: 650; color: var(--odd); background: var(--odd-tint); }
 .mark.law { color: var(--bad); background: var(--bad-tint); }
-.passing::before { content: ""; position: absolute; left: 2rem; right: .5rem; top: 1.05rem;
+.passing .card { position: relative; width: fit-content; background: var(--paper); }
+.passing[aria-selected=true] .card { background: var(--tint); }
+.passing::before { content: ""; position: absolute; left: 2rem; right: .5rem; top: var(--mid);
   border-top: 1px dashed var(--soft); opacity: .6; }
 @media screen {
   .wide .names, .wide .step { grid-template-columns: 2.4rem var(--columns); }
@@ -97,15 +100,13 @@ main > p { padding: 0 1rem; color: var(--soft); }
   .wide .says { display: block; font-weight: 400; font-size: .8rem; color: var(--soft); white-space: nowrap; overflow: hidden;
     text-overflow: ellipsis; min-height: 1.2em; }
   .wide .says.loud { color: var(--ink); font-weight: 650; }
-  .wide .card { grid-column: var(--lane); margin-left: 1.35rem; position: relative; }
-  .wide .who { display: none; }
-  .wide .passing .card { background: var(--paper); width: fit-content; padding-right: .5rem; }
-  .wide .passing[aria-selected=true] .card { background: var(--tint); }
+  .wide .card { grid-column: var(--lane); margin-left: 1.35rem; }
+  .wide .card > .who { display: none; }
 }
 
 /* The step that is looked at. */
 .detail { border-top: 2px solid var(--tide); background: var(--card); padding: .8rem clamp(.9rem, 2vw, 1.6rem) 1.6rem;
-  position: sticky; bottom: 0; max-height: 48vh; overflow: auto; overflow-wrap: anywhere; z-index: 3; }
+  position: sticky; bottom: 0; max-height: 44vh; overflow: auto; overflow-wrap: anywhere; z-index: 3; }
 .bar { display: flex; gap: .5rem; align-items: baseline; }
 h2 { flex: 1; margin: 0; font-size: 1.05rem; }
 h3 { margin: 1.1rem 0 .3rem; font-size: .86rem; color: var(--soft); font-weight: 650; }
@@ -139,16 +140,18 @@ h3 { margin: 1.1rem 0 .3rem; font-size: .86rem; color: var(--soft); font-weight:
 @media print {
   :root { --paper: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #bbb; --tint: #fff; --tide: #0b6b70; --bad: #a11; --light: 45%;
     --bad-tint: #fff; --odd: #744700; --odd-tint: #fff; --new: #1c6b34; --new-tint: #fff; }
-  body { font-size: 9pt; line-height: 1.3; }
-  header { padding: 0 0 .5rem; }
+  body { font-size: 8pt; line-height: 1.25; }
+  header { padding: 0 0 .4rem; }
+  dl { margin-bottom: .4rem; gap: .2rem 1.5rem; }
   button, .legend { display: none; }
   .names, .detail { position: static; max-height: none; overflow: visible; }
-  .lanes { padding: 0; }
-  .step { break-inside: avoid; content-visibility: visible; }
+  .lanes { padding: 0; --mid: .6rem; }
+  .step { break-inside: avoid; }
+  .many .step { content-visibility: visible; }
   .step[aria-selected=true] { box-shadow: none; }
-  .card { padding-block: .15rem; }
-  .number { padding-top: .2rem; }
+  .card, .number { padding-block: .1rem; font-size: 1em; }
   .card > * { display: block; }
+  .reply, .news { margin: 0; font-size: .9em; }
 }
 """
 
@@ -156,7 +159,9 @@ SCRIPT: Final = r"""
 "use strict";
 // Whatever the trace says reaches the page as text, and what cannot be seen of it is written out.
 
-const SHORT = 160;
+const SHORT = 160;  // in the lanes
+const LONG = 400;  // in the detail
+const LINE = 72;
 const SIGNS = {add: "+", remove: "\u2212", replace: "~"};
 const WORDS = {add: "added", remove: "removed", replace: "replaced"};
 
@@ -216,6 +221,11 @@ function show(value) {
   if (value instanceof Leaf) return value.text;
   if (typeof value !== "string") return String(value);
   return `"${legible(value.replace(/["\\]/g, "\\$&").replace(/\n/g, "\\n"))}"`;
+}
+
+// Where a process stands is a sentence already; quotes around it would only need quotes inside it.
+function spoken(pointer, value) {
+  return pointer.startsWith("/processes/") && typeof value === "string" ? legible(value) : show(value);
 }
 
 function legible(text) {
@@ -303,15 +313,16 @@ function make(tag, classes, ...inner) {
 }
 
 function folded(text) {
-  if (text.length <= SHORT) return make("span", "value", text);
-  const shown = make("span", "", whole(text.slice(0, SHORT * .75)));
+  if (text.length <= LONG) return make("span", "value", text);
+  const start = whole(text.slice(0, SHORT));
+  const shown = make("span", "", start);
   const button = make("button", "fold", `\u2026 all ${sized(text)}`);
   button.type = "button";
   button.setAttribute("aria-expanded", "false");
   button.addEventListener("click", () => {
     const open = button.getAttribute("aria-expanded") === "false";
     button.setAttribute("aria-expanded", String(open));
-    shown.textContent = open ? text : whole(text.slice(0, SHORT * .75));
+    shown.textContent = open ? text : start;
     button.textContent = open ? "fold" : `\u2026 all ${sized(text)}`;
   });
   return make("span", "value", shown, button);
@@ -388,8 +399,8 @@ const tone = lane => `oklch(var(--light) .11 ${(195 + lane * 137.5) % 360})`;
 
 function brief(op) {
   const place = cut(legible(op.steps.slice(-2).join("/")), 60);
-  if (op.kind === "remove") return `\u2212 ${place}: ${cut(show(op.before), 80)}`;
-  return `${SIGNS[op.kind]} ${place}: ${cut(show(op.value), 80)}`;
+  if (op.kind === "remove") return `\u2212\u00a0${place}: ${cut(show(op.before), 80)}`;
+  return `${SIGNS[op.kind]}\u00a0${place}: ${cut(spoken(op.path, op.value), 80)}`;
 }
 
 const listed = make("div", "lanes");
@@ -407,11 +418,12 @@ list.setAttribute("role", "listbox");
 list.setAttribute("aria-label", "Steps");
 list.tabIndex = 0;
 listed.append(names, list);
+listed.classList.toggle("many", run.length > 300);  // then what is out of sight is not laid out
 listed.style.setProperty("--count", lanes.length);
 const longest = lanes.map(name => Math.max(0, ...run.filter(step => step.process === name).map(step => step.what.length)));
 listed.style.setProperty("--columns", longest.map(length =>
-  `minmax(5rem, ${Math.min(Math.max(length / 90, .3), 1)}fr)`).join(" "));
-const room = longest.reduce((sum, length) => sum + (length > 40 ? 190 : 90), 60);
+  `minmax(7.5rem, ${Math.min(Math.max(length / 90, .3), 1)}fr)`).join(" "));
+const room = longest.reduce((sum, length) => sum + (length > 40 ? 240 : 120), 60);
 new ResizeObserver(() => listed.classList.toggle("wide", listed.clientWidth >= room)).observe(listed);
 
 // --- the step that is looked at ----------------------------------------------------------------
@@ -424,11 +436,9 @@ function change(op) {
     path.append(index ? " / " : "", make(index === op.steps.length - 1 ? "b" : "span", "", cut(legible(step), 60)));
   });
   item.append(make("span", "op", `${SIGNS[op.kind]} ${WORDS[op.kind]}`), path, make("br"));
-  if (op.kind === "replace" && quiet) item.append(folded(show(op.value)));
-  else if (op.kind === "replace") item.append(folded(show(op.before)), " \u2192 ", folded(show(op.value)));
-  else if (op.kind === "add") item.append(folded(show(op.value)));
-  else item.append(folded(show(op.before)));
-  if (op.kind === "remove") item.lastChild.classList.add("old");
+  if (op.kind !== "add" && !op.path.startsWith("/processes/")) item.append(make("span", "old", folded(show(op.before))));
+  if (op.kind === "replace") item.append(" \u2192 ");
+  if (op.kind !== "remove") item.append(folded(spoken(op.path, op.value)));
   return item;
 }
 
@@ -441,7 +451,9 @@ function tree(key, value, pointer, ops) {
   const label = [sign && make("span", "sign", sign), make("span", "key", cut(legible(key), 80)), ": "].filter(Boolean);
   const items = value instanceof Map ? [...value] : Array.isArray(value) ? [...value.entries()] : null;
   const gone = ops.filter(op => op.kind === "remove" && op.path.slice(0, op.path.lastIndexOf("/")) === pointer);
-  if (!items || !(items.length || gone.length)) return make("div", `leaf ${own ? own.kind : ""}`, ...label, folded(show(value)));
+  if (!items || !isInner && show(value).length <= LINE) {
+    return make("div", `leaf ${own ? own.kind : ""}`, ...label, folded(spoken(pointer, value)));
+  }
   const hint = make("span", "hint", Array.isArray(value) ? `[${items.length}]` : `{${items.length}}`);
   const branch = make("details", own ? own.kind : "", make("summary", "", ...label, hint));
   let isFilled = false;

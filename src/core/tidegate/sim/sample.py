@@ -106,8 +106,8 @@ class Walks:
                 self.seen.add(state)
                 if law := self.broken(state):
                     return Broken(law, tuple(path))
-                steps, busy = self.enabled(state)
-                if not busy and not self.search.is_cut_short(state):
+                steps, must = self.enabled(state)
+                if not must and not self.search.is_cut_short(state):
                     for law_at_rest in self.search.rest_laws:
                         if law_at_rest.broken_by([state]) is not None:
                             return Broken(law_at_rest.name, tuple(path))
@@ -138,13 +138,13 @@ class Walks:
             self.goals[goal.name] = self.goals[goal.name] or goal.broken_by([state]) is not None
         return ""
 
-    def enabled(self, state: Packed) -> tuple[list[tuple[Fault | None, Packed]], int]:
-        """The faults and successors of all steps that may come next, and how many of them must."""
+    def enabled(self, state: Packed) -> tuple[list[tuple[Fault | None, Packed]], bool]:
+        """The faults and successors of all steps that may come next, and whether one of them must."""
         found: list[tuple[Fault | None, Packed]] = []
-        busy = 0
+        must = False
         for hand in self.search.hands:
-            must, fired, differences = self.search.known(hand, state)
-            busy += must
-            kinds = self.search.fired[fired] or (None,) * len(differences)
-            found += [(kind, state + difference) for kind, difference in zip(kinds, differences, strict=True)]
-        return found, busy
+            kind, differences = self.search.known(hand, state)
+            must = must or bool(kind & 1)
+            faults = self.search.kinds[kind]
+            found += [(fault, state + difference) for fault, difference in zip(faults, differences, strict=True)]
+        return found, must
