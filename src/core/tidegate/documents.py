@@ -526,7 +526,7 @@ def exactly(value: object) -> object:
         return frozenset(exactly(item) for item in value)
     if isinstance(value, BaseException):
         return (kind, exactly(value.args))
-    names = field_names(kind)
+    names = field_names(kind)  # type: ignore[arg-type]  # a class is hashable
     return (kind, value) if names is None else (kind, *[exactly(getattr(value, name)) for name in names])
 
 

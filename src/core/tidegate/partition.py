@@ -412,7 +412,7 @@ DRAIN: Final[Duration] = 30 * SECOND
 class Processor:
     """What one partition may do at once, and what it does next.
 
-    Invariants: 1 <= running_max; 1 <= span_max; 0 <= drain.
+    Invariants: 0 <= running_max; 1 <= span_max; 0 <= drain.
 
     Attributes:
         running_max: How many handlers may run.
@@ -426,7 +426,7 @@ class Processor:
 
     def __attrs_post_init__(self) -> None:
         for name, number, least in (
-            ("running_max", self.running_max, 1),
+            ("running_max", self.running_max, 0),
             ("span_max", self.span_max, 1),
             ("drain", self.drain, 0),
         ):

@@ -1,4 +1,4 @@
-"""Consumers in a group: rebalances, crashes and lost replies, over the reducer of one partition."""
+"""Consumers in a group: rebalances, crashes and lost replies, over the reducer of one partition and of a whole consumer."""
 
 from __future__ import annotations
 
@@ -6,30 +6,41 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+import attrs
+
 from tidegate import laws
+from tidegate.assignment import Assignment, Consumer
+from tidegate.backpressure import Hold, Thresholds
 from tidegate.effects import Effect
-from tidegate.partition import AwaitDrain, Commit, Owned, Processor, Release, Unassigned, heard
-from tidegate.sim.group import (
-    GROUP,
-    REBALANCES,
-    Coordinator,
-    Group,
-    broker,
-    committed,
-    dead,
-    lane,
-    processed,
+from tidegate.partition import (
+    AwaitDrain,
+    Commit,
+    Event,
+    Fetch,
+    Handle,
+    Owned,
+    Phase,
+    Processor,
+    Release,
+    Unassigned,
+    heard,
 )
+from tidegate.partition import State as PartitionState
+from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, processed
 from tidegate.sim.reducers import Crash, Machine, Reducer
-from tidegate.sim.scenario import Actor, Fault, Faults, Kind, Law, Scenario, State, StepLaw
-from tidegate.sim.world import Plain
+from tidegate.sim.scenario import Actor, Fault, Faults, Kind, Law, Scenario, State, Which
+from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 TOPIC: Final = "t"
+CONSUMERS: Final = ("a", "b")
+NUMBERS: Final = (0, 1)
+
 FINISHED: Final = "the committed position never passes unfinished work"
 NEVER_FALLS: Final = "the committed position never falls"
 ONE_COMMIT: Final = "at most one commit is in flight"
 OWNER: Final = "only the owner handles records"
 BOUNDED: Final = "no more handlers run than may"
+LOAD: Final = "the load is bounded"
 ALL: Final = "at rest every record is processed and committed"
 
 
@@ -37,12 +48,20 @@ def is_commit(effect: Effect[object]) -> bool:
     return isinstance(effect, Commit)
 
 
-def is_release(effect: Effect[object]) -> bool:
-    return isinstance(effect, Release)
+def is_handle(effect: Effect[object]) -> bool:
+    return isinstance(effect, Handle)
 
 
 def is_timer(effect: Effect[object]) -> bool:
     return isinstance(effect, AwaitDrain)
+
+
+def is_release(effect: Effect[object]) -> bool:
+    return isinstance(effect, Release)
+
+
+LOST_REPLIES: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit}
+GIVES_UP: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit, Fault.GAVE_UP: is_timer}
 
 
 def partition(
@@ -53,10 +72,10 @@ def partition(
     records: int = 3,
     rebalances: int = 2,
     budget: int = 2,
-    gives_up: bool = False,
+    kinds: Mapping[Fault, Which] = LOST_REPLIES,
     expect: str | None = None,
 ) -> Scenario:
-    """Two consumers of two partitions.
+    """Two consumers of two partitions, a reducer each.
 
     Args:
         processor: The reducer, or a faulty variant of it.
@@ -64,57 +83,145 @@ def partition(
         summary: One line for people.
         records: How many records a partition has.
         rebalances: How often the group may rebalance.
-        budget: How many faults may strike: crashes, lost replies of commits, and drains that give up if they may.
-        gives_up: May a drain give up?
+        budget: How many faults may strike.
+        kinds: Which, besides crashes.
         expect: The law that a faulty variant breaks.
     """
-    kinds = {Fault.LOST_REPLY: is_commit} | ({Fault.GAVE_UP: is_timer} if gives_up else {})
-    consumers, numbers = ("a", "b"), range(2)
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        done = processor.step(state, event)  # type: ignore[arg-type]
+        assert isinstance(state, PartitionState)
+        assert isinstance(event, Event)
+        done = processor.step(state, event)
         return done.state, done.wishes
 
+    def lane(consumer: str, number: int) -> str:
+        return f"{consumer}.{number}"
+
     parts = {
-        (consumer, number): Reducer(
-            lane(consumer, number),
-            Unassigned(),
-            step,
-            heard,
-            Faults(kinds),
-            broker(records),
-            is_commit,
-            is_timer,
-            is_release,
+        consumer: tuple(
+            reducer(lane(consumer, number), Unassigned(), step, broker(records), kinds) for number in NUMBERS
         )
-        for consumer in consumers
-        for number in numbers
+        for consumer in CONSUMERS
     }
-    crashes = tuple(
-        Crash(consumer, tuple(parts[consumer, number] for number in numbers), dead(consumer)) for consumer in consumers
+    names = [lane(consumer, number) for consumer in CONSUMERS for number in NUMBERS]
+    scenario = consumed(name, summary, parts, lane, records=records, rebalances=rebalances, budget=budget)
+    return attrs.evolve(
+        scenario,
+        always={
+            **scenario.always,
+            ONE_COMMIT: tuple(map(has_one_commit, names)),
+            OWNER: tuple(map(is_handled_by_owner, names)),
+            BOUNDED: tuple(is_bounded(name, processor.running_max) for name in names),
+        },
+        eventually={
+            ALL: lambda state: all(
+                is_done(state, number, records) or is_stopped(state, lane(state.read(GROUP).owners[number], number))
+                for number in NUMBERS
+            )
+        },
+        sometimes=scenario.sometimes if expect is None else {},
+        expect=expect,
+        kind=Kind.PROGRAM if expect is None else Kind.SPECIMEN,
     )
-    coordinator = Coordinator(TOPIC)
-    world = coordinator.assign(Plain().write(REBALANCES, rebalances), Group(0, consumers, ("",) * len(numbers)))
+
+
+def assignment(*, records: int = 2, rebalances: int = 1, budget: int = 1) -> Scenario:
+    """Two consumers of two partitions, a reducer each, with two executors and a gate.
+
+    Args:
+        records: How many records a partition has.
+        rebalances: How often the group may rebalance.
+        budget: How many faults may strike: crashes, and lost replies of commits.
+    """
+    consumer = Consumer(executors=1, thresholds=Thresholds(high=2, low=1), drain=0)
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, Assignment)
+        assert isinstance(event, Event)
+        done = consumer.step(state, event)
+        return done.state, done.wishes
+
+    means = gated(consumer, broker(records))
+    whole = {name: (reducer(name, Assignment(), step, means, LOST_REPLIES),) for name in CONSUMERS}
+    scenario = consumed(
+        "assignment",
+        "two whole consumers with executors and a gate: the same, and the load is bounded",
+        whole,
+        lambda name, _: name,
+        records=records,
+        rebalances=rebalances,
+        budget=budget,
+    )
+    return attrs.evolve(
+        scenario,
+        always={
+            **scenario.always,
+            OWNER: tuple(map(is_handled_by_owner, CONSUMERS)),
+            BOUNDED: tuple(is_bounded(name, consumer.executors) for name in CONSUMERS),
+            LOAD: tuple(is_loaded_less(name, consumer.thresholds.high + records) for name in CONSUMERS),
+        },
+        sometimes={**scenario.sometimes, "the gate closes": lambda state: any(is_closed(state, n) for n in CONSUMERS)},
+    )
+
+
+def consumed(
+    name: str,
+    summary: str,
+    reducers: Mapping[str, tuple[Reducer, ...]],
+    lane: Callable[[str, int], str],
+    *,
+    records: int,
+    rebalances: int,
+    budget: int,
+) -> Scenario:
+    """What all scenarios of a group have in common."""
+    coordinator = Coordinator(TOPIC, lane)
+    world = coordinator.assign(Plain().write(REBALANCES, rebalances), Group(0, CONSUMERS, ("",) * len(NUMBERS)))
     assert isinstance(world, Plain)
-    actors: tuple[Actor, ...] = (*parts.values(), coordinator, *crashes)
+    crashes = tuple(
+        Crash(consumer if lane(consumer, 0) != consumer else f"{consumer}'s host", own, dead(consumer))
+        for consumer, own in reducers.items()
+    )
+    actors: tuple[Actor, ...] = (*(each for own in reducers.values() for each in own), coordinator, *crashes)
     return Scenario(
         name=name,
         summary=summary,
         world=world,
         actors=actors,
         budget=budget,
-        always={
-            FINISHED: tuple(map(is_finished, numbers)),
-            ONE_COMMIT: tuple(has_one_commit(part.name) for part in parts.values()),
-            OWNER: tuple(is_handled_by_owner(part.name) for part in parts.values()),
-            BOUNDED: tuple(is_bounded(part.name, processor.running_max) for part in parts.values()),
-        },
-        step={f"{NEVER_FALLS}": never_falls(*numbers)},
-        eventually={ALL: lambda state: all(is_done(state, number, records) for number in numbers)},
-        sometimes={"a partition moves": lambda state: state.read(GROUP).generation > 1} if expect is None else {},
-        expect=expect,
-        kind=Kind.SPECIMEN if expect else Kind.PROGRAM,
+        always={FINISHED: tuple(map(is_finished, NUMBERS))},
+        step={NEVER_FALLS: never_falls},
+        eventually={ALL: lambda state: all(is_done(state, number, records) for number in NUMBERS)},
+        sometimes={"a partition moves": lambda state: state.read(GROUP).generation > 1},
     )
+
+
+def reducer(
+    name: str,
+    first: object,
+    step: Callable[[object, object], tuple[object, tuple[Effect[object], ...]]],
+    means: Meaning,
+    kinds: Mapping[Fault, Which],
+) -> Reducer:
+    return Reducer(name, first, step, heard, Faults(kinds), means, is_commit, is_timer, is_release)
+
+
+def gated(consumer: Consumer, means: Meaning) -> Meaning:
+    """Records come only for partitions that the consumer polls."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(effect, Fetch):
+            machine = world.read(place(who))
+            assert isinstance(machine, Machine)
+            assert isinstance(machine.state, Assignment)
+            if effect.partition not in consumer.polling(machine.state, ()).partitions:
+                return
+        yield from means(effect, world, who)
+
+    return meaning
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------------
 
 
 def is_finished(number: int) -> Law:
@@ -125,10 +232,10 @@ def is_finished(number: int) -> Law:
     return holds
 
 
-def never_falls(*numbers: int) -> StepLaw:
-    return lambda before, after: all(
+def never_falls(before: State, after: State) -> bool:
+    return all(
         laws.partition.committed_never_falls(before.read(committed(number)), after.read(committed(number)))
-        for number in numbers
+        for number in NUMBERS
     )
 
 
@@ -161,10 +268,38 @@ def is_bounded(name: str, running_max: int) -> Law:
     return holds
 
 
+def is_loaded_less(name: str, bound: int) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Machine(Assignment() as all_parts):
+                return all_parts.load < bound
+            case _:
+                return True
+
+    return holds
+
+
+def is_closed(state: State, name: str) -> bool:
+    match state.standing(name):
+        case Machine(Assignment(_, Hold())):
+            return True
+        case _:
+            return False
+
+
 def is_done(state: State, number: int, records: int) -> bool:
     done = state.read(processed(number))
     position = state.read(committed(number))
     return not state.read(GROUP).members or laws.partition.all_is_processed(position, done, records)
+
+
+def is_stopped(state: State, name: str) -> bool:
+    """A handler of it has failed, so it rightly stands still."""
+    match state.standing(name):
+        case Machine(Owned(_, _, Phase.STOPPED)):
+            return True
+        case _:
+            return False
 
 
 SCENARIOS: Final[Mapping[str, Callable[[], Scenario]]] = {
@@ -175,6 +310,16 @@ SCENARIOS: Final[Mapping[str, Callable[[], Scenario]]] = {
         summary="the same where a drain may give up, on fewer records",
         records=2,
         rebalances=1,
-        gives_up=True,
+        kinds=GIVES_UP,
     ),
+    "partition.handler_fails": partial(
+        partition,
+        name="partition.handler_fails",
+        summary="a handler fails: its partition stops uncommitted, and is taken up again when it is assigned anew",
+        records=2,
+        rebalances=1,
+        budget=1,
+        kinds={Fault.FAILED: is_handle},
+    ),
+    "assignment": assignment,
 }

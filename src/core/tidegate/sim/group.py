@@ -6,7 +6,7 @@ what they had. A commit is fenced by the generation: it is refused when the grou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -59,11 +59,6 @@ def dead(consumer: str) -> Cell[bool]:
     return Cell(("dead", consumer), empty=False)
 
 
-def lane(consumer: str, partition: int) -> str:
-    """The process that is one partition at one consumer."""
-    return f"{consumer}.{partition}"
-
-
 def broker(records: int) -> Meaning:
     """What the wishes of a partition mean, over logs of so many records each."""
 
@@ -93,9 +88,15 @@ def broker(records: int) -> Meaning:
 @final
 @attrs.frozen(eq=False)
 class Coordinator:
-    """Begins rebalances as far as their budget goes, evicts the dead, assigns when all have released."""
+    """Begins rebalances as far as their budget goes, evicts the dead, assigns when all have released.
+
+    Attributes:
+        topic: Whose partitions they are.
+        lane: Which process hears of a consumer's partition.
+    """
 
     topic: str
+    lane: Callable[[str, int], str]
     name: str = "coordinator"
     place: Cell[object] = GROUP  # type: ignore[assignment]
     blind: bool = False
@@ -118,7 +119,7 @@ class Coordinator:
             return world.write(GROUP, group)
         for number, owner in enumerate(group.owners):
             if owner in group.members and not world.read(dead(owner)):
-                world = tell(world, lane(owner, number), Revoked(TopicPartition(self.topic, number)))
+                world = tell(world, self.lane(owner, number), Revoked(TopicPartition(self.topic, number)))
         return world.write(GROUP, attrs.evolve(group, rebalancing=True, released=()))
 
     def assign(self, world: World, group: Group) -> World:
@@ -130,7 +131,7 @@ class Coordinator:
             if owner and not world.read(dead(owner)):
                 position = world.read(committed(number))
                 world = tell(
-                    world, lane(owner, number), Assigned(TopicPartition(self.topic, number), generation, position)
+                    world, self.lane(owner, number), Assigned(TopicPartition(self.topic, number), generation, position)
                 )
         return world.write(GROUP, Group(generation, group.members, owners))
 

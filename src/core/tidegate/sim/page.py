@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file that explains it, from any disk, offline, for as long as there are browsers.
+r"""The page of a run: one HTML file that explains it, from any disk, offline, for as long as there are browsers.
 
 It has a head (the law as a sentence, the facts, the command that replays the run), a lane a process, and for the step
 that is looked at what it changed and the whole state. The states are not stored: the page carries the encoded trace and
@@ -9,7 +9,7 @@ recorded run met. So it takes three ways into the page and no other: as text tha
 character can end the element that holds it, and from there through the script, which sets text and never markup. If all
 that failed, the policy in the head would still let nothing run and nothing load but the style and the script of this
 module, named by their hashes. Characters that cannot be seen, or that turn the direction of what follows them, are
-written out as `\\u202e`, as `tidegate.documents.show` does.
+written out as `\u202e`, as `tidegate.documents.show` does.
 
 Laws
     G1  the page carries the trace: its one JSON element, decoded, is exactly the trace.
@@ -108,8 +108,8 @@ def carried(trace: Trace) -> str:
 
 
 def told(text: str) -> str:
-    """One line of text, as HTML."""
-    return escape("".join(char if char.isprintable() else printable(char) for char in text))
+    """A text on one line, as HTML."""
+    return escape(legible(text).replace("\n", "\\n"))
 
 
 def legible(text: str) -> str:

@@ -132,20 +132,25 @@ h3 { margin: 1.1rem 0 .3rem; font-size: .86rem; color: var(--soft); font-weight:
 .tree .add, .tree .replace { background: var(--new-tint); border-radius: 4px; }
 .tree .remove { background: var(--bad-tint); border-radius: 4px; }
 .key { color: var(--tide); }
+@media print, screen and (min-width: 60rem) {
+  main.drawn { display: grid; grid-template-columns: minmax(0, 1fr) minmax(min(22rem, 34%), 32%); align-items: start; }
+  .detail { bottom: auto; top: 0; border-top: 0; border-left: 1px solid var(--line); }
+}
 @media screen and (min-width: 60rem) {
-  main.drawn { display: grid; grid-template-columns: minmax(0, 1fr) minmax(22rem, 32%); align-items: start; }
-  .detail { bottom: auto; top: 0; max-height: 100vh; min-height: 100vh; border-top: 0; border-left: 1px solid var(--line); }
+  .detail { max-height: 100vh; min-height: 100vh; }
   .step { scroll-margin: 5rem 0 2rem; }
 }
 @media print {
-  :root { --paper: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #bbb; --tint: #fff; --tide: #0b6b70; --bad: #a11; --light: 45%;
-    --bad-tint: #fff; --odd: #744700; --odd-tint: #fff; --new: #1c6b34; --new-tint: #fff; }
-  body { font-size: 8pt; line-height: 1.25; }
+  :root { --paper: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #bbb; --tint: #fff;
+    --tide: #0b6b70; --bad: #a11; --bad-tint: #fff; --odd: #744700; --odd-tint: #fff;
+    --new: #1c6b34; --new-tint: #fff; --light: 45%; }
+  html { font-size: 8.5pt; }
+  body { font-size: 1rem; line-height: 1.25; }
   header { padding: 0 0 .4rem; }
   dl { margin-bottom: .4rem; gap: .2rem 1.5rem; }
   button, .legend { display: none; }
   .names, .detail { position: static; max-height: none; overflow: visible; }
-  .lanes { padding: 0; --mid: .6rem; }
+  .lanes { padding: 0; --mid: .7rem; }
   .step { break-inside: avoid; }
   .many .step { content-visibility: visible; }
   .step[aria-selected=true] { box-shadow: none; }
@@ -357,6 +362,7 @@ function row(number) {
   const item = make("div", "step", make("span", "number", number ? String(number) : ""));
   item.id = `step-${number}`;
   item.setAttribute("role", "option");
+  item.setAttribute("aria-selected", "false");
   const own = step ? lanes.indexOf(step.process) : -1;
   lanes.forEach((name, lane) => {
     const before = manner(states[Math.max(number - 1, 0)], name).is;
@@ -444,32 +450,36 @@ function change(op) {
 
 const unfolded = new Map();  // pointer -> did the reader open it?
 
+// What a value holds: each part, then each that the step removed from it.
+function branches(value, pointer, ops) {
+  const items = value instanceof Map ? [...value] : Array.isArray(value) ? [...value.entries()] : [];
+  const gone = ops.filter(op => op.kind === "remove" && op.path.slice(0, op.path.lastIndexOf("/")) === pointer);
+  return [
+    ...items.map(([key, item]) =>
+      tree(String(key), item, `${pointer}/${String(key).replace(/~/g, "~0").replace(/\//g, "~1")}`, ops)),
+    ...gone.map(op => make("div", "leaf remove", make("span", "sign", SIGNS.remove),
+      make("span", "key", cut(legible(op.steps.at(-1)), 80)), ": ", make("span", "old", folded(show(op.before))))),
+  ];
+}
+
 function tree(key, value, pointer, ops) {
   const own = ops.find(op => op.path === pointer && op.kind !== "remove");
   const isInner = !own && ops.some(op => op.path.startsWith(`${pointer}/`));
   const sign = own ? SIGNS[own.kind] : isInner ? "\u2022" : "";
   const label = [sign && make("span", "sign", sign), make("span", "key", cut(legible(key), 80)), ": "].filter(Boolean);
-  const items = value instanceof Map ? [...value] : Array.isArray(value) ? [...value.entries()] : null;
-  const gone = ops.filter(op => op.kind === "remove" && op.path.slice(0, op.path.lastIndexOf("/")) === pointer);
-  if (!items || !isInner && show(value).length <= LINE) {
+  const size = value instanceof Map ? value.size : Array.isArray(value) ? value.length : 0;
+  if (!isInner && (!size || show(value).length <= LINE)) {
     return make("div", `leaf ${own ? own.kind : ""}`, ...label, folded(spoken(pointer, value)));
   }
-  const hint = make("span", "hint", Array.isArray(value) ? `[${items.length}]` : `{${items.length}}`);
+  const hint = make("span", "hint", Array.isArray(value) ? `[${size}]` : `{${size}}`);
   const branch = make("details", own ? own.kind : "", make("summary", "", ...label, hint));
   let isFilled = false;
   function fill() {
     if (isFilled) return;
     isFilled = true;
-    for (const [name, item] of items) {
-      const step = String(name);
-      branch.append(tree(step, item, `${pointer}/${step.replace(/~/g, "~0").replace(/\//g, "~1")}`, ops));
-    }
-    for (const op of gone) {
-      branch.append(make("div", "leaf remove", make("span", "sign", SIGNS.remove), make("span", "key", cut(legible(op.steps.at(-1)), 80)),
-        ": ", make("span", "old", folded(show(op.before)))));
-    }
+    branch.append(...branches(value, pointer, ops));
   }
-  branch.open = unfolded.get(pointer) ?? (isInner || items.length <= 12);
+  branch.open = unfolded.get(pointer) ?? (isInner || size <= 12);
   if (branch.open) fill();
   branch.addEventListener("toggle", () => {
     if (branch.open) fill();
@@ -507,8 +517,7 @@ function looked(number) {
   parts.push(make("h3", "", step ? "The state after this step" : "The first state"));
   if (misfit && number >= misfit) parts.push(make("p", "mark law", `The patch of step ${misfit} does not fit; the state is not known.`));
   const state = states[number];
-  parts.push(make("div", "tree", ...[...state].map(([key, value]) =>
-    tree(key, value, `/${key.replace(/~/g, "~0").replace(/\//g, "~1")}`, ops))));
+  parts.push(make("div", "tree", ...branches(state, "", ops)));
   detail.replaceChildren(...parts);
 }
 

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from tidegate.partition import Event, Owned, Phase, Processor, Release, Step
-from tidegate.scenarios.partition import ALL, FINISHED, ONE_COMMIT, OWNER, partition
+from tidegate.scenarios.partition import ALL, FINISHED, GIVES_UP, ONE_COMMIT, OWNER, partition
 from tidegate.sim.scenario import Scenario
 from tidegate.watermark import committable, done_offsets
 
@@ -61,5 +61,5 @@ def specimen(name: str) -> Scenario:
     bug, law = SPECIMENS[name]
     summary = (bug.__doc__ or "").partition("\n")[0]
     return partition(
-        bug(running_max=2, drain=0), name=name, summary=summary, records=2, rebalances=1, gives_up=True, expect=law
+        bug(running_max=2, drain=0), name=name, summary=summary, records=2, rebalances=1, kinds=GIVES_UP, expect=law
     )
