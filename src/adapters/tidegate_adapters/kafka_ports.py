@@ -1,0 +1,98 @@
+"""The calls of aiokafka that are used here, typed: aiokafka ships no types, so this is the one module that knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol, cast
+
+from tidegate.errors import TidegateError
+from tidegate.partition import TopicPartition
+
+try:
+    import aiokafka
+    from aiokafka import errors
+except ImportError as error:  # pragma: no cover  seen by the test of missing extras, in a process of its own
+    raise TidegateError("Kafka needs an extra", todo="pip install 'tidegate[kafka]'") from error
+
+
+class Record(Protocol):
+    """A record as user code gets it."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes]]: ...
+
+
+class Listener(Protocol):
+    """Told of rebalances; the client waits for it."""
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None: ...
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None: ...
+
+
+class Client(Protocol):
+    """A consumer of aiokafka."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def subscribe(self, topics: Sequence[str], *, listener: object) -> None: ...
+    def assignment(self) -> Collection[TopicPartition]: ...
+    def paused(self) -> Collection[TopicPartition]: ...
+    def pause(self, *partitions: object) -> None: ...
+    def resume(self, *partitions: object) -> None: ...
+    async def getmany(self, *partitions: object, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Record]]: ...
+    async def commit(self, offsets: Mapping[object, object]) -> None: ...
+    async def committed(self, partition: object) -> int | None: ...
+
+
+def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
+    """A consumer that commits nothing by itself.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+        group: The consumer group.
+        options: More options of aiokafka's consumer.
+    """
+    kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
+    return cast("Client", aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **kept))
+
+
+def listener(told: Listener) -> object:
+    """`told` as aiokafka wants it."""
+
+    class Told(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+        async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+            await told.on_partitions_revoked(tuple(map(ours, revoked)))
+
+        async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            await told.on_partitions_assigned(tuple(map(ours, assigned)))
+
+    return Told()
+
+
+def ours(partition: object) -> TopicPartition:
+    """Aiokafka's name of a partition as ours."""
+    theirs_ = cast("TopicPartition", partition)
+    return TopicPartition(theirs_.topic, theirs_.partition)
+
+
+def theirs(partition: TopicPartition) -> object:
+    """Our name of a partition as aiokafka's."""
+    return aiokafka.TopicPartition(partition.topic, partition.partition)
+
+
+REFUSED = (errors.CommitFailedError, errors.IllegalStateError, errors.GroupAuthorizationFailedError, errors.TopicAuthorizationFailedError, errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)  # fmt: skip
+"""What a commit is answered when this generation may not commit, or never may."""
+KAFKA_ERROR = errors.KafkaError
+CONNECTION_ERROR = errors.KafkaConnectionError

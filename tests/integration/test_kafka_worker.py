@@ -1,0 +1,206 @@
+"""Two workers consume a real topic, one is killed half way, another joins: at least once, and nothing is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from tidegate.errors import Misuse, TidegateError
+from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka_ports import Record
+
+RECORDS, PARTITIONS = 20_000, 8
+MEMBER = Path(__file__).with_name("kafka_member.py")
+LIMIT = 120.0
+
+
+async def produce(bootstrap: str, topic: str) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=20)
+    await producer.start()
+    try:
+        sent = [await producer.send(topic, b"%d" % n, partition=n % PARTITIONS) for n in range(RECORDS)]
+        await asyncio.gather(*sent)
+    finally:
+        await producer.stop()
+
+
+class Facts:
+    """What the members wrote, read anew at each look."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def lines(self, kind: str) -> Iterator[tuple[str, list[int]]]:
+        for log in sorted(self.folder.glob("*.log")):
+            text = log.read_text()
+            for line in text[: text.rfind("\n") + 1].splitlines():
+                word, *numbers = line.split()
+                if word == kind:
+                    yield log.stem, list(map(int, numbers))
+
+    def processed(self) -> Counter[tuple[int, int]]:
+        return Counter((partition, offset) for _, (partition, offset) in self.lines("processed"))
+
+
+@contextmanager
+def member(bootstrap: str, topic: str, name: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, str(MEMBER), bootstrap, topic, f"group-{topic}", name, str(folder / f"{name}.log")]
+    process = subprocess.Popen(command)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Watcher:
+    """Looks at the committed positions, and holds each look against what was processed by then."""
+
+    def __init__(self, bootstrap: str, topic: str, facts: Facts) -> None:
+        self.bootstrap, self.topic, self.facts = bootstrap, topic, facts
+        self.committed = [0] * PARTITIONS
+        self.looks = 0
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await admin.start()
+        try:
+            limit = time.monotonic() + LIMIT
+            while not done():
+                assert time.monotonic() < limit, f"committed {self.committed} after {LIMIT} s"
+                await self.look(admin)
+                await asyncio.sleep(0.2)
+            await self.look(admin)
+        finally:
+            await admin.close()
+
+    async def look(self, admin: AIOKafkaAdminClient) -> None:
+        found = await admin.list_consumer_group_offsets(f"group-{self.topic}")
+        processed = self.facts.processed()  # read AFTER the positions: what is below them must be there
+        for partition in range(PARTITIONS):
+            told = found.get(TopicPartition(self.topic, partition))
+            position = 0 if told is None else max(0, told.offset)
+            assert position >= self.committed[partition], f"partition {partition} fell from {self.committed[partition]}"
+            missing = [
+                offset for offset in range(self.committed[partition], position) if not processed[partition, offset]
+            ]
+            assert not missing, f"partition {partition} is committed to {position}, unfinished: {missing[:5]}"
+            self.committed[partition] = position
+        self.looks += 1
+
+
+def test_every_record_is_processed_though_a_member_is_killed(
+    kafka: str, make_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    """At least once, in order of commits: laws P1 and AS2 on a real broker, with a SIGKILL and two rebalances."""
+    topic = make_topic(PARTITIONS)
+    facts = Facts(tmp_path)
+    watcher = Watcher(kafka, topic, facts)
+    asyncio.run(produce(kafka, topic))
+    with member(kafka, topic, "first", tmp_path) as first, member(kafka, topic, "second", tmp_path) as second:
+        asyncio.run(watcher.until(lambda: sum(facts.processed().values()) >= RECORDS // 2))
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        with member(kafka, topic, "third", tmp_path) as third:
+            asyncio.run(watcher.until(lambda: sum(watcher.committed) >= RECORDS))
+            for process in (second, third):
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(timeout=30) == 0
+
+    processed = facts.processed()
+    assert set(processed) == {(n % PARTITIONS, n // PARTITIONS) for n in range(RECORDS)}
+    assert watcher.committed == [RECORDS // PARTITIONS] * PARTITIONS
+    duplicates = sum(processed.values()) - RECORDS
+    assert duplicates <= uncommitted_at_assignments(facts), f"{duplicates} duplicates"
+    assert any(True for _ in facts.lines("closed")), "the gate never closed"
+    assert watcher.looks > 10
+    assert {name for name, _ in facts.lines("processed")} == {"first", "second", "third"}
+    print(f"{duplicates} duplicates of at most {uncommitted_at_assignments(facts)}, {watcher.looks} looks")
+
+
+def uncommitted_at_assignments(facts: Facts) -> int:
+    """How many deliveries were not committed when their partition was assigned anew: what may come twice.
+
+    A record that was delivered n times was uncommitted at n - 1 assignments, so the surplus of deliveries is the bound.
+    """
+    delivered = Counter((numbers[0], offset) for _, numbers in facts.lines("delivered") for offset in numbers[1:])
+    floors: dict[int, list[int]] = {}
+    for _, (partition, _, committed) in facts.lines("assigned"):
+        floors.setdefault(partition, []).append(committed)
+    for (partition, offset), times in delivered.items():
+        assert times <= sum(floor <= offset for floor in floors[partition]), f"{partition} @{offset} came {times} times"
+    return sum(delivered.values()) - len(delivered)
+
+
+def test_a_failing_handler_stops_its_partition_uncommitted(kafka: str, make_topic: Callable[[int], str]) -> None:
+    """Law P4 on a real broker: what fails is not committed, nor is what is behind it; other partitions go on."""
+    topic = make_topic(2)
+    seen: list[tuple[int, int]] = []
+
+    async def scenario() -> tuple[int | None, int | None]:
+        producer = AIOKafkaProducer(bootstrap_servers=kafka)
+        await producer.start()
+        for n in range(40):
+            await producer.send_and_wait(topic, b"%d" % n, partition=n % 2)
+        await producer.stop()
+
+        async def handle(record: Record) -> None:
+            seen.append((record.partition, record.offset))
+            if seen[-1] == (0, 5):
+                raise RuntimeError("poison")
+
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}")
+        run = asyncio.create_task(worker.run())
+        limit = time.monotonic() + 30
+        while (1, 19) not in seen or (0, 5) not in seen:
+            assert time.monotonic() < limit
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        worker.stop()
+        await run
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+        await admin.start()
+        found = await admin.list_consumer_group_offsets(f"group-{topic}")
+        await admin.close()
+        return found[TopicPartition(topic, 0)].offset, found[TopicPartition(topic, 1)].offset
+
+    assert asyncio.run(scenario()) == (5, 20)
+
+
+def test_an_unreachable_broker_is_a_clear_error() -> None:
+    """Bad input: the address is told, nothing hangs."""
+
+    async def handle(record: object) -> None:
+        raise AssertionError(record)
+
+    async def scenario() -> None:
+        await Worker(["topic"], handle, bootstrap="127.0.0.1:1", group="group").run()
+
+    with pytest.raises(TidegateError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
+        asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("topics", ["topic", [], [""]])
+def test_topics_that_are_none_are_refused(topics: list[str]) -> None:
+    """Bad input: a string is no list of topics."""
+
+    async def handle(record: object) -> None:
+        raise AssertionError(record)
+
+    async def scenario() -> None:
+        Worker(topics, handle, bootstrap="127.0.0.1:1", group="group")
+
+    with pytest.raises(Misuse, match="topics"):
+        asyncio.run(scenario())
