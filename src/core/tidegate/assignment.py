@@ -16,6 +16,7 @@ Laws
     AS2  The load is below `high` before anything is polled; so it never exceeds `high` by more than one batch.
     AS3  A free executor does not wait: while fewer than `executors` handlers run, no flowing partition has one queued.
     AS4  Partitions do not see each other's events, generations or failures.
+    AS5  Either some partitions are polled and none of them stays paused, or all are held.
 """
 
 from __future__ import annotations
@@ -101,7 +102,6 @@ class Poll:
     release: tuple[TopicPartition, ...] = ()
 
 
-@final
 @attrs.frozen
 class Consumer:
     """What one consumer may do at once, and what it does next.

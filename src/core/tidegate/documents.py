@@ -58,7 +58,14 @@ class Field(Generic[V]):
 
     def __attrs_post_init__(self) -> None:
         name: object = self.name
-        if not isinstance(name, str) or not name or name.startswith("$") or "." in name or "\0" in name or name.isdigit():
+        if (
+            not isinstance(name, str)
+            or not name
+            or name.startswith("$")
+            or "." in name
+            or "\0" in name
+            or name.isdigit()
+        ):
             raise Misuse(f"{name!r} cannot name a field", why="it is empty, a number, a path, or an operator")
 
     def __str__(self) -> str:

@@ -181,4 +181,4 @@ def _way(path: object) -> Way:
 
 
 def _dotted(way: Way) -> str:
-    return ".".join(map(str, way))
+    return ".".join(field.name for field in way)

@@ -4,8 +4,26 @@ Use them in tests of your own: the properties of this project, its simulator and
 same predicates.
 """
 
-from __future__ import annotations
+from tidegate.laws import (
+    array_push_lock,
+    assignment,
+    atomic_service,
+    backpressure,
+    partition,
+    snapshot,
+    status,
+    transition,
+    watermark,
+)
 
-from tidegate.laws import array_push_lock, partition, transition
-
-__all__ = ["array_push_lock", "partition", "transition"]
+__all__ = [
+    "array_push_lock",
+    "assignment",
+    "atomic_service",
+    "backpressure",
+    "partition",
+    "snapshot",
+    "status",
+    "transition",
+    "watermark",
+]

@@ -17,7 +17,7 @@ from tidegate.instants import MILLISECOND, SECOND
 from tidegate.invocation import INVOCATION
 from tidegate.operations import UpdateOne
 from tidegate.programs.array_push_lock import HOLDS, STATUS, TRANSITION_LOCK, ArrayPushLock
-from tidegate.sim.actors import Network, Program, born
+from tidegate.sim.actors import Network, Process, born
 from tidegate.sim.scenario import Clock, Fault, Faults, Law, Scenario, State, StepLaw
 from tidegate.sim.world import document, notes, seeded
 
@@ -103,7 +103,7 @@ def array_push_lock(
         name=name,
         summary=summary,
         world=seeded({RECORDS: (first,)}),
-        actors=(*(Program(who, born(program.run), faults) for who, program in programs.items()), Network()),
+        actors=(*(Process(who, born(program.run), faults) for who, program in programs.items()), Network()),
         budget=1 if faults.kinds else 0,
         clock=clock,
         always={law: holds for law, holds in always.items() if judged(law)},

@@ -226,8 +226,8 @@ def gated(consumer: Consumer, means: Meaning) -> Meaning:
 
 def is_finished(number: int) -> Law:
     def holds(state: State) -> bool:
-        done = state.read(processed(number))
-        return laws.partition.committed_is_finished(state.read(committed(number)), done)
+        position, done = state.read(committed(number)), state.read(processed(number))
+        return laws.partition.committed_is_finished(position, range(position), done)
 
     return holds
 

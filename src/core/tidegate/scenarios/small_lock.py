@@ -18,7 +18,7 @@ from typing import Final
 from tidegate.documents import ID, AddToSet, Document, Eq, Field, Pull, Push, Put
 from tidegate.effects import Ambiguous, Effect
 from tidegate.operations import FindOne, FindOneAndUpdate, find_one, find_one_and_update
-from tidegate.sim.actors import Program, born
+from tidegate.sim.actors import Process, born
 from tidegate.sim.scenario import Fault, Faults, Scenario, State, anything
 from tidegate.sim.world import document, seeded
 
@@ -101,7 +101,7 @@ def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenar
         else f"small_lock({processes},{attempts},{polls},{faults})",
         summary="the array-push lock without stale clearing excludes, state by state as TLC has it",
         world=world,
-        actors=tuple(Program(f"p{me}", born(contend, me, attempts, polls), strikes) for me in range(processes)),
+        actors=tuple(Process(f"p{me}", born(contend, me, attempts, polls), strikes) for me in range(processes)),
         budget=faults,
         always={"at most one is inside": at_most_one_is_inside},
     )

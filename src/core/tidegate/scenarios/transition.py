@@ -26,7 +26,7 @@ from tidegate.programs.transition import (
     Transition,
     viewed,
 )
-from tidegate.sim.actors import Network, Program
+from tidegate.sim.actors import Network, Process
 from tidegate.sim.behaviour import Birth, Returned
 from tidegate.sim.scenario import Fault, Faults, Kind, Law, Scenario, State
 from tidegate.sim.world import calling, journal, journaled, seeded
@@ -162,9 +162,9 @@ def transition(
     first = Document.of({"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": (made,)})
     names = ("r1", "r2", "recovery")
     actors = (
-        Program("r1", worker(program, "r1", runners[0]), faults, means),
-        Program("r2", worker(program, "r2", runners[1]), faults, means),
-        Program("recovery", recoverer(program), faults, means),
+        Process("r1", worker(program, "r1", runners[0]), faults, means),
+        Process("r2", worker(program, "r2", runners[1]), faults, means),
+        Process("recovery", recoverer(program), faults, means),
         Network(means),
     )
     world = seeded({RECORDS: (first,)}).write(journal(RECORDS, KEY), (seen(first),))

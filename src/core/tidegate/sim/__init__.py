@@ -1,1 +1,57 @@
-"""The simulator: explores the interleavings and faults of programs and reducers."""
+"""The simulator: explores the interleavings and faults of programs and reducers, and says what it has seen.
+
+scenario = Scenario(name=..., summary=..., world=seeded({...}), actors=(Process("a", born(program, "a")), ...),
+                    always={"a law": predicate})
+report = explore(scenario)          # complete, violated (with a shortest counterexample), or inconclusive
+"""
+
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.behaviour import Asking, Crashed, Failed, Raised, Returned
+from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.scenario import Actor, Clock, Fault, Faults, Kind, Label, Scenario, State, Step, anything
+from tidegate.sim.trace import Diverged, Reproduced, Trace, decoded, encoded, replay, story
+from tidegate.sim.world import Cell, World, calling, document, journal, journaled, notes, perform, seeded
+
+__all__ = [
+    "Actor",
+    "Asking",
+    "Cell",
+    "Clock",
+    "Crash",
+    "Crashed",
+    "Diverged",
+    "Failed",
+    "Fault",
+    "Faults",
+    "Kind",
+    "Label",
+    "Machine",
+    "Network",
+    "Process",
+    "Raised",
+    "Reducer",
+    "Report",
+    "Reproduced",
+    "Returned",
+    "Scenario",
+    "State",
+    "Step",
+    "Trace",
+    "Verdict",
+    "World",
+    "anything",
+    "born",
+    "calling",
+    "decoded",
+    "document",
+    "encoded",
+    "explore",
+    "journal",
+    "journaled",
+    "notes",
+    "perform",
+    "replay",
+    "seeded",
+    "story",
+]

@@ -54,7 +54,7 @@ def born(
 
 @final
 @attrs.frozen(eq=False)
-class Program:
+class Process:
     """A process that runs a program. Its place holds the node of the program's automaton.
 
     Attributes:
@@ -197,3 +197,6 @@ class Ticks:
         if left := world.read(MOVES):
             now = world.read(CLOCK) + self.quantum
             yield Step(Label(f"{seconds(self.quantum)} pass"), world.write(MOVES, left - 1).write(CLOCK, now))
+
+
+Program = Process

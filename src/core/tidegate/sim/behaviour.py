@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import Document, exactly
+from tidegate.documents import Document, exactly, show
 from tidegate.effects import Effect, Failure, Note, Now, Program
 from tidegate.errors import Nondeterministic, TidegateError, UnknownEffect
 from tidegate.instants import Instant
@@ -41,7 +41,7 @@ class Returned:
     value: object
 
     def __str__(self) -> str:
-        return f"finished: {self.value}"
+        return f"finished: {show(self.value)}"
 
 
 @final

@@ -28,7 +28,7 @@ from tidegate.sim.actors import Ticks
 from tidegate.sim.aging import aged
 from tidegate.sim.behaviour import HoldsInstant, Raised
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing, Slot
-from tidegate.sim.scenario import Actor, Clock, Fault, Label, Law, Process, Scenario, Step, StepLaw
+from tidegate.sim.scenario import Actor, Clock, Fault, Label, Law, Scenario, Stands, Step, StepLaw
 from tidegate.sim.world import FAULTS, MOVES, Cell, World
 
 V = TypeVar("V")
@@ -63,7 +63,7 @@ class View:
     """What a law sees: the cells, and where processes stand."""
 
     lens: Lens
-    processes: Mapping[str, Process]
+    processes: Mapping[str, Stands]
 
     def read(self, cell: Cell[V]) -> V:
         return self.lens.read(cell)
@@ -306,8 +306,8 @@ class Search:
 
     def __init__(self, scenario: Scenario, packing: Packing, footprints: dict[str, Looked], *, relative: bool) -> None:
         self.scenario, self.packing, self.relative = scenario, packing, relative
-        self.processes: dict[str, Process] = {
-            actor.name: cast("Process", actor) for actor in scenario.actors if hasattr(actor, "standing")
+        self.processes: dict[str, Stands] = {
+            actor.name: cast("Stands", actor) for actor in scenario.actors if hasattr(actor, "standing")
         }
         self.kinds: list[tuple[Fault | None, ...]] = [(), ()]
         self.numbers: dict[tuple[tuple[Fault | None, ...], bool], int] = {((), False): 0}

@@ -426,10 +426,18 @@ list.tabIndex = 0;
 listed.append(names, list);
 listed.classList.toggle("many", run.length > 300);  // then what is out of sight is not laid out
 listed.style.setProperty("--count", lanes.length);
-const longest = lanes.map(name => Math.max(0, ...run.filter(step => step.process === name).map(step => step.what.length)));
-listed.style.setProperty("--columns", longest.map(length =>
-  `minmax(7.5rem, ${Math.min(Math.max(length / 90, .3), 1)}fr)`).join(" "));
-const room = longest.reduce((sum, length) => sum + (length > 40 ? 240 : 120), 60);
+
+// Each lane is as wide as its texts ask for; where that is more than there is, the texts stand beside the rails.
+const widest = lanes.map(() => 0);
+run.forEach((step, index) => {
+  const lane = lanes.indexOf(step.process);
+  for (const line of list.children[index + 1].lastChild.children) {
+    if (line.className !== "who") widest[lane] = Math.max(widest[lane], line.textContent.length);
+  }
+});
+listed.style.setProperty("--columns", widest.map(length =>
+  `minmax(8.5rem, ${Math.min(Math.max(length / 90, .3), 1)}fr)`).join(" "));
+const room = widest.reduce((sum, length) => sum + (length > 24 ? 240 : 140), 60);
 new ResizeObserver(() => listed.classList.toggle("wide", listed.clientWidth >= room)).observe(listed);
 
 // --- the step that is looked at ----------------------------------------------------------------

@@ -22,11 +22,10 @@ from typing import Protocol, TypeAlias, TypeVar, final
 import attrs
 
 from tidegate.documents import show
-from tidegate.effects import Effect, Note, Sleep
+from tidegate.effects import Effect
 from tidegate.errors import Misuse
 from tidegate.instants import Duration
-from tidegate.operations import InsertOne
-from tidegate.partition import Commit, Handle
+from tidegate.operations import FindOne, FindOneAndUpdate
 from tidegate.sim.world import FAULTS, Cell, Plain, World
 
 V = TypeVar("V")
@@ -73,7 +72,8 @@ class Label:
     reply: object = ""
 
     def __str__(self) -> str:
-        if self.reply == "" or (self.reply is None and isinstance(self.what, (Sleep, Note, InsertOne, Handle, Commit))):
+        finds = isinstance(self.what, (FindOne, FindOneAndUpdate))  # only there is None an answer
+        if self.reply == "" or (self.reply is None and not finds):
             return str(self.what)
         return f"{self.what} -> {self.reply if isinstance(self.reply, Trouble) else show(self.reply)}"
 
@@ -125,8 +125,8 @@ class Actor(Protocol):
     def steps(self, world: World, /) -> Iterator[Step]: ...
 
 
-class Process(Actor, Protocol):
-    """An actor that laws can ask where it stands, and that begins."""
+class Stands(Actor, Protocol):
+    """A process: an actor that begins, and that laws can ask where it stands."""
 
     def begin(self, world: World, /) -> World: ...
     def standing(self, place: object, /) -> object: ...

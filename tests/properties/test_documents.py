@@ -1,0 +1,909 @@
+"""Documents, their terms, and the small modules they stand on: instants, effects, errors; and the strategies."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pickle
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import attrs
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tidegate import strategies
+from tidegate.documents import (
+    DEPTH_MAX,
+    INT64,
+    Add,
+    AddToSet,
+    AllOf,
+    AnyOf,
+    Contains,
+    Document,
+    Eq,
+    Exists,
+    Field,
+    Filter,
+    In,
+    Lt,
+    OlderThan,
+    Pull,
+    Push,
+    Put,
+    PutServerTime,
+    Remove,
+    Update,
+    Value,
+    equal,
+    exactly,
+    frozen,
+    matches,
+    show,
+    updated,
+)
+from tidegate.effects import Ambiguous, Call, Cancel, Effect, Failure, Note, NotApplied, NotDurable, Now, Refused, Sleep
+from tidegate.errors import Misuse, TidegateError
+from tidegate.instants import (
+    MILLISECOND,
+    MINUTE,
+    SECOND,
+    STORE,
+    WALL,
+    ClockName,
+    Duration,
+    Instant,
+    duration,
+    instant,
+    moment,
+    seconds,
+)
+
+Equal: TypeAlias = Callable[[object, object], bool]
+Updated: TypeAlias = Callable[[Document, tuple[Update, ...], Callable[[], Instant]], Document]
+
+A, B, C = Field[Any]("a"), Field[Any]("b"), Field[Any]("c")
+
+
+def doc(**items: object) -> Document:
+    return Document.of(items)
+
+
+def at_ten() -> Instant:
+    return Instant(10 * MILLISECOND)
+
+
+def unread() -> Instant:
+    raise AssertionError("the clock was read")
+
+
+def fields() -> SearchStrategy[Field[Any]]:
+    return strategies.field_names().map(Field[Any])
+
+
+# --- equality -----------------------------------------------------------------------------------------------------------
+
+
+def check_d2(equal: Equal) -> None:
+    @given(strategies.pairs(), strategies.pairs())
+    @example((math.nan, math.nan), (1, 1))
+    @example((0, 1), (1, 2))
+    @example((0, 1), (1, 0))
+    def law(one: tuple[Value, Value], other: tuple[Value, Value]) -> None:
+        left, middle, right = *one, other[1]
+        assert equal(left, left)
+        assert equal(left, middle) == equal(middle, left)
+        assert equal(left, right) or not (equal(left, middle) and equal(middle, right))
+        assert equal(left, middle) or exactly(left) != exactly(middle)
+
+    law()
+
+
+def test_equality_is_an_equivalence_that_identity_implies() -> None:
+    """Law D2."""
+    check_d2(equal)
+
+
+def by_python(left: object, right: object) -> bool:
+    """Planted bug: NaN differs from itself."""
+    return left == right
+
+
+def nearly(left: object, right: object) -> bool:
+    """Planted bug: what is nearly equal is equal, step by step."""
+    if isinstance(left, int) and isinstance(right, int):
+        return abs(left - right) <= 1
+    return equal(left, right)
+
+
+def at_most(left: object, right: object) -> bool:
+    """Planted bug: the left one may be less."""
+    return left <= right if isinstance(left, int) and isinstance(right, int) else equal(left, right)
+
+
+def forgetful(left: object, right: object) -> bool:
+    """Planted bug: an empty document equals nothing, itself included."""
+    return left != Document() and equal(left, right)
+
+
+@pytest.mark.parametrize("planted", [by_python, nearly, at_most, forgetful])
+def test_a_planted_bug_breaks_d2(planted: Equal) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_d2(planted)
+
+
+DISTINCT: tuple[Value, ...] = (
+    True,
+    1,
+    1.0,
+    "1",
+    b"1",
+    0.0,
+    -0.0,
+    0,
+    False,
+    None,
+    math.nan,
+    (),
+    (1,),
+    (1.0,),
+    (None,),
+    doc(),
+    doc(a=1),
+    doc(a=1.0),
+    doc(a=True),
+    doc(a=1, b=2),
+    doc(b=2, a=1),
+    Instant(0),
+    Instant(0, WALL),
+    2**53 + 1,
+    2.0**53,
+)
+
+
+@pytest.mark.parametrize("left", range(len(DISTINCT)))
+def test_identity_keeps_types_apart(left: int) -> None:
+    """True, 1, 1.0, 0.0, -0.0 and NaN are six values, all the way down; each is itself."""
+    for right, value in enumerate(DISTINCT):
+        assert (exactly(DISTINCT[left]) == exactly(value)) == (left == right)
+
+
+def test_identity_reaches_into_sets_failures_and_effects() -> None:
+    """States of programs hold more than values: those compare exactly too."""
+    assert exactly(frozenset({1, "a"})) == exactly(frozenset({"a", 1}))
+    assert exactly(frozenset({1})) != exactly(frozenset({1.0}))
+    assert exactly(Refused("a")) == exactly(Refused("a"))
+    assert exactly(Refused("a")) != exactly(NotApplied("a"))
+    assert exactly(Call("f", (1,))) != exactly(Call("f", (1.0,)))
+
+
+@given(strategies.documents(), strategies.documents())
+def test_documents_are_equal_when_they_are_exactly_the_same(one: Document, other: Document) -> None:
+    """`==` and `hash` of documents go by identity, so that a set of documents is one of distinct documents."""
+    assert (one == other) == (exactly(one) == exactly(other))
+    assert one == Document(one.items)
+    assert hash(one) == hash(Document(one.items))
+
+
+# --- access -------------------------------------------------------------------------------------------------------------
+
+
+@given(strategies.documents(), fields(), strategies.values())
+def test_what_is_put_is_there_and_all_else_stays(document: Document, field: Field[Any], value: Value) -> None:
+    """`put` keeps the place of a field that is there, and appends one that is not."""
+    after = document.put(field, value)
+    keys = [key for key, _ in document.items]
+
+    assert after.has(field)
+    assert exactly(after[field]) == exactly(after.get(field)) == exactly(after.held(field)) == exactly(value)
+    assert [key for key, _ in after.items] == (keys if document.has(field) else [*keys, field.name])
+    assert exactly(after.without(field)) == exactly(document.without(field))
+    assert after == Document(after.items)
+    assert exactly(after.put(field, value)) == exactly(after)
+
+
+@given(strategies.documents(), fields())
+def test_what_is_removed_is_not_there(document: Document, field: Field[Any]) -> None:
+    """`without` removes one field, and where there is none does nothing."""
+    after = document.without(field)
+
+    assert not after.has(field)
+    assert after.get(field) is None
+    assert after == (after if document.has(field) else document)
+    assert list(after.items) == [item for item in document.items if item[0] != field.name]
+    with pytest.raises(KeyError, match=f"^{field.name!r}$" if field.name.isalnum() else ""):
+        after[field]
+
+
+def test_a_null_is_there() -> None:
+    """Missing and null are told apart by `has`, and only by it."""
+    assert doc(a=None).has(A)
+    assert not doc().has(A)
+    assert doc(a=None).get(A) is doc().get(A) is None
+
+
+def test_plain_python_values_are_taken_over() -> None:
+    """Dicts, lists and datetimes become documents, arrays and instants."""
+    plain = {"a": [1, {"b": (None, b"x")}], "c": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "d": doc(e=1)}
+
+    assert Document.of(plain).items == (
+        ("a", (1, doc(b=(None, b"x")))),
+        ("c", Instant(SECOND)),
+        ("d", doc(e=1)),
+    )
+
+
+@given(strategies.values())
+def test_values_are_taken_over_as_they_are(value: Value) -> None:
+    """`frozen` changes nothing about what is a value already."""
+    assert exactly(frozen(value)) == exactly(value)
+    assert exactly(Document.of({"a": value})) == exactly(Document((("a", value),)))
+
+
+# --- construction -------------------------------------------------------------------------------------------------------
+
+
+def nested(depth: int, wrap: Callable[[object], object]) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+def listed(value: object) -> object:
+    return [value]
+
+
+def keyed(value: object) -> object:
+    return {"a": value}
+
+
+ITSELF: dict[str, object] = {}
+ITSELF["a"] = ITSELF
+
+
+@pytest.mark.parametrize("name", ["", "$a", "a.b", ".", "a\0", "0", "17", 1, None, b"a", ("a",)])
+def test_a_field_has_a_name_that_means_nothing_else_in_a_path(name: str) -> None:
+    """Empty, an operator, a path, a position, NUL, no string."""
+    with pytest.raises(Misuse, match="cannot name a field"):
+        Field[int](name)
+
+
+@given(strategies.field_names())
+def test_every_other_name_is_a_field(name: str) -> None:
+    """And a document may have it."""
+    assert Document(((name, 1),))[Field[int](name)] == 1
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        (("a", 1), ("a", 1)),
+        (("a\0", 1),),
+        ((1, 1),),
+        (("a", 2**63),),
+        (("a", -(2**63) - 1),),
+        (("a", "\ud800"),),
+        (("a", ("é\udfff",)),),
+        (("a", Instant(1)),),
+        (("a", [1]),),
+        (("a", {"b": 1}),),
+        (("a", frozenset({1})),),
+        (("a", datetime(2020, 1, 1, tzinfo=UTC)),),
+        (("a", Decimal(1)),),
+    ],
+)
+def test_a_document_holds_only_what_mongodb_keeps_as_it_is(items: tuple[tuple[str, Value], ...]) -> None:
+    """Checked at construction, once, whichever way a value comes in."""
+    with pytest.raises(Misuse):
+        Document(items)
+    for key, value in items[:1]:
+        if items[0] != ("a", 1) and key == "a":
+            with pytest.raises(Misuse):
+                doc().put(A, value)
+            with pytest.raises(Misuse):
+                doc(b=1).put(B, (1, value))
+
+
+@pytest.mark.parametrize("value", [{1, 2}, Decimal(1), object(), datetime(2020, 1, 1), range(3), complex(1)])  # noqa: DTZ001
+def test_what_has_no_counterpart_is_not_taken_over(value: object) -> None:
+    """A naive datetime, and types that MongoDB does not know or would give back as others."""
+    with pytest.raises(Misuse):
+        Document.of({"a": {"b": [value]}})
+
+
+@pytest.mark.parametrize("wrap", [listed, keyed])
+def test_documents_are_nested_no_deeper_than_mongodb_allows(wrap: Callable[[object], object]) -> None:
+    """At most DEPTH_MAX levels below the document."""
+    assert Document.of({"a": nested(DEPTH_MAX - 1, wrap)}).has(A)
+    with pytest.raises(Misuse, match="deeper"):
+        Document.of({"a": nested(DEPTH_MAX, wrap)})
+
+
+def test_terms_are_refused_at_construction() -> None:
+    """A filter of no parts, a push that keeps nothing, a pull that MongoDB would read as a condition."""
+    refused: tuple[Callable[[], object], ...] = (
+        lambda: AllOf(()),
+        lambda: AnyOf(()),
+        lambda: Push(A, 1, last=0),
+        lambda: Push(A, 1, last=-1),
+        lambda: Push(A, 1, last=True),
+        lambda: Pull(A, (1,)),
+        lambda: Pull(A, doc(a=1)),
+    )
+    for construct in refused:
+        with pytest.raises(Misuse):
+            construct()
+
+
+# --- filters ------------------------------------------------------------------------------------------------------------
+
+YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
+
+
+@pytest.mark.parametrize(
+    ("term", "document", "told"),
+    [
+        (Eq(A, 1), doc(a=1), True),
+        (Eq(A, 1), doc(a=1.0), True),
+        (Eq(A, 1), doc(a=True), False),
+        (Eq(A, 1), doc(a=(0, 1)), True),
+        (Eq(A, 1), doc(a=((1,),)), False),
+        (Eq(A, (1,)), doc(a=(1,)), True),
+        (Eq(A, (1,)), doc(a=((1,), 2)), True),
+        (Eq(A, None), doc(), True),
+        (Eq(A, None), doc(a=None), True),
+        (Eq(A, None), doc(a=(None,)), True),
+        (Eq(A, None), doc(a=0), False),
+        (Eq(A, math.nan), doc(a=math.nan), True),
+        (Eq(A, doc(b=1, c=2)), doc(a=doc(b=1, c=2)), True),
+        (Eq(A, doc(b=1, c=2)), doc(a=doc(c=2, b=1)), False),
+        (Eq(A, doc()), doc(), False),
+        (Eq(A, 1), doc(b=1), False),
+        (Lt(A, 2), doc(a=1), True),
+        (Lt(A, 2), doc(a=2), False),
+        (Lt(A, 2), doc(a=1.5), True),
+        (Lt(A, 2), doc(a=-math.inf), True),
+        (Lt(A, 2), doc(a=math.nan), False),
+        (Lt(A, 2), doc(a=True), False),
+        (Lt(A, 2), doc(a=None), False),
+        (Lt(A, 2), doc(a="1"), False),
+        (Lt(A, 2), doc(a=(5, 1)), True),
+        (Lt(A, 2), doc(a=((1,),)), False),
+        (Lt(A, 2), doc(), False),
+        (In(A, (1, 2)), doc(a=2), True),
+        (In(A, (1, 2)), doc(a=3), False),
+        (In(A, (1, None)), doc(), True),
+        (In(A, (1, 2)), doc(a=(3, 2)), True),
+        (In(A, ()), doc(a=1), False),
+        (Exists(A), doc(a=None), True),
+        (Exists(A), doc(b=1), False),
+        (Contains(A, 1), doc(a=(0, 1.0)), True),
+        (Contains(A, 1), doc(a=(0, True)), False),
+        (Contains(A, 1), doc(a=1), False),
+        (Contains(A, None), doc(), False),
+        (OlderThan(A, 9 * MILLISECOND), doc(a=OLD), True),
+        (OlderThan(A, 9 * MILLISECOND + 1), doc(a=OLD), False),
+        (OlderThan(A, 2 * MILLISECOND), doc(a=YOUNG), False),
+        (OlderThan(A, -5 * MILLISECOND), doc(a=Instant(15 * MILLISECOND)), True),
+        (AllOf((Eq(A, 1), Eq(B, 2))), doc(a=1, b=2), True),
+        (AllOf((Eq(A, 1), Eq(B, 2))), doc(a=1, b=3), False),
+        (AnyOf((Eq(A, 1), Eq(B, 2))), doc(a=0, b=2), True),
+        (AnyOf((Eq(A, 1), Eq(B, 2))), doc(a=0, b=0), False),
+        (AllOf((AnyOf((Exists(B), Exists(A))), Lt(A, 2))), doc(a=1), True),
+    ],
+)
+def test_a_filter_means_what_mongodb_means(term: Filter, document: Document, told: bool) -> None:
+    """Arrays are asked element by element, null matches missing, types are kept apart."""
+    assert matches(term, document, at_ten) == told
+
+
+@pytest.mark.parametrize("held", [doc(), doc(a=None), doc(a=5), doc(a=(OLD,)), doc(a="1970-01-01")])
+def test_only_an_instant_is_old(held: Document) -> None:
+    """And where there is none, the clock is not read."""
+    assert not matches(OlderThan(A, 0), held, unread)
+
+
+@given(strategies.documents(), fields(), strategies.values())
+def test_what_was_put_is_found(document: Document, field: Field[Any], value: Value) -> None:
+    """By every filter that asks for it, and by none that asks for another field."""
+    after = document.put(field, value)
+
+    for term in (Eq(field, value), In(field, (1, value)), Exists(field), AllOf((Exists(field), Eq(field, value)))):
+        assert matches(term, after, unread)
+    assert matches(Contains(field, value), document.put(field, (0, value)), unread)
+    assert matches(Eq(field, None), document.without(field), unread)
+
+
+# --- updates ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("update", "before", "after"),
+    [
+        (Put(A, 1), doc(), doc(a=1)),
+        (Put(A, 1), doc(a=2, b=3), doc(a=1, b=3)),
+        (Put(A, None), doc(), doc(a=None)),
+        (Add(A, 2), doc(a=1), doc(a=3)),
+        (Add(A, -2), doc(), doc(a=-2)),
+        (Add(A, 1), doc(a=0.5), doc(a=1.5)),
+        (Push(A, 3), doc(a=(1, 2)), doc(a=(1, 2, 3))),
+        (Push(A, (3,)), doc(a=(1,)), doc(a=(1, (3,)))),
+        (Push(A, 1), doc(), doc(a=(1,))),
+        (Push(A, 3, last=2), doc(a=(1, 2)), doc(a=(2, 3))),
+        (Push(A, 3, last=5), doc(a=(1, 2)), doc(a=(1, 2, 3))),
+        (Pull(A, 1), doc(a=(1, 2, 1.0, True)), doc(a=(2, True))),
+        (Pull(A, 1), doc(a=((1,), 2)), doc(a=((1,), 2))),
+        (Pull(A, 1), doc(b=1), doc(b=1)),
+        (AddToSet(A, 1), doc(a=(2,)), doc(a=(2, 1))),
+        (AddToSet(A, 1), doc(a=(2, 1.0)), doc(a=(2, 1.0))),
+        (AddToSet(A, 1), doc(), doc(a=(1,))),
+        (Remove(A), doc(a=1, b=2), doc(b=2)),
+        (Remove(A), doc(b=2), doc(b=2)),
+        (PutServerTime(A), doc(), doc(a=Instant(10 * MILLISECOND))),
+    ],
+)
+def test_an_update_does_what_mongodb_does(update: Update, before: Document, after: Document) -> None:
+    """Case by case; a real MongoDB agrees in the integration tests."""
+    clock = at_ten if isinstance(update, PutServerTime) else unread
+
+    assert exactly(updated(before, (update,), clock)) == exactly(after)
+
+
+@pytest.mark.parametrize(
+    ("update", "before"),
+    [
+        (Add(A, 1), doc(a="1")),
+        (Add(A, 1), doc(a=None)),
+        (Add(A, 1), doc(a=True)),
+        (Add(A, 1), doc(a=2**63 - 1)),
+        (Add(A, -1), doc(a=-(2**63))),
+        (Push(A, 1), doc(a=1)),
+        (Push(A, 1), doc(a=None)),
+        (Pull(A, 1), doc(a=1)),
+        (AddToSet(A, 1), doc(a=doc())),
+    ],
+)
+def test_a_field_of_another_type_refuses(update: Update, before: Document) -> None:
+    """MongoDB: no number, no array, no room in 64 bits."""
+    with pytest.raises(Refused, match="^Refused\\(a |a "):
+        updated(before, (update,), unread)
+
+
+def test_new_fields_are_appended_by_name() -> None:
+    """MongoDB: whichever order they were written in; fields that are there keep their places."""
+    updates = (Put(C, 3), Put(A, 1), PutServerTime(B), Put(Field[Any]("z"), 0))
+
+    assert updated(doc(z=9), updates, at_ten).items == (
+        ("z", 0),
+        ("a", 1),
+        ("b", Instant(10 * MILLISECOND)),
+        ("c", 3),
+    )
+
+
+def updates() -> SearchStrategy[tuple[Update, ...]]:
+    """Updates of different fields, many of which do not fit what is there."""
+
+    def of(field: Field[Any]) -> SearchStrategy[Update]:
+        return st.one_of(
+            strategies.values().map(lambda value: Put(field, value)),
+            st.integers(-3, 3).map(lambda amount: Add(field, amount)),
+            strategies.values().map(lambda value: Push(field, value, 2)),
+            strategies.scalars().map(lambda value: Pull(field, value)),
+            strategies.values().map(lambda value: AddToSet(field, value)),
+            st.sampled_from((Remove(field), PutServerTime(field))),
+        )
+
+    return st.tuples(*map(of, (A, B, C))).flatmap(lambda all_three: st.permutations(all_three).map(tuple))
+
+
+def check_d3(updated: Updated) -> None:
+    @given(strategies.documents(st.sampled_from(("a", "b", "c"))), updates())
+    @example(doc(b=1), (Put(A, 1), Push(B, 1)))
+    def law(document: Document, updates: tuple[Update, ...]) -> None:
+        was = document.items
+        try:
+            after = updated(document, updates, at_ten)
+        except Refused:
+            after = None
+        assert exactly(document.items) == exactly(was)
+        assert after is None or exactly(after) == exactly(updated(document, updates[::-1], at_ten))
+
+    law()
+
+
+def test_an_update_that_is_refused_changes_nothing() -> None:
+    """Law D3; and the order in which updates are written makes no difference."""
+    check_d3(updated)
+
+
+def one_by_one(document: Document, updates: tuple[Update, ...], now: Callable[[], Instant]) -> Document:
+    """Planted bug: each update is written where it is, so that those before the refused one stay."""
+    for update in updates:
+        object.__setattr__(document, "items", updated(document, (update,), now).items)
+    return document
+
+
+def unsorted(document: Document, updates: tuple[Update, ...], now: Callable[[], Instant]) -> Document:
+    """Planted bug: new fields are appended as they are written."""
+    for update in updates:
+        document = updated(document, (update,), now)
+    return document
+
+
+@pytest.mark.parametrize("planted", [one_by_one, unsorted])
+def test_a_planted_bug_breaks_d3(planted: Updated) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_d3(planted)
+
+
+# --- printing -----------------------------------------------------------------------------------------------------------
+
+
+@given(strategies.values())
+@example("\r\n\u2028\u202e\x1b[2J")
+@example(("a\nb", b"\n", doc(a="\n")))
+def test_a_value_prints_on_one_line(value: Value) -> None:
+    """Nothing in a payload ends the line or colours what follows."""
+    assert show(value).isprintable()
+    assert len(show(value).splitlines()) <= 1
+
+
+@given(st.text(max_size=5), st.text(max_size=5))
+@example("\\n", "\n")
+@example("a", "A")
+def test_strings_that_differ_print_differently(one: str, other: str) -> None:
+    """What a person pastes into an issue tells which string it was."""
+    assert (show(one) == show(other)) == (one == other)
+
+
+@given(st.lists(strategies.scalars(), max_size=6, unique_by=str))
+def test_a_set_prints_the_same_however_it_was_built(items: list[Value]) -> None:
+    """Sets have no order, and hashes of strings differ from run to run."""
+    assert show(frozenset(items)) == show(frozenset(reversed(items)))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (doc(a=1, b=(True, None)), "{a: 1, b: [true, null]}"),
+        (doc(), "{}"),
+        (1.0, "1.0"),
+        (False, "false"),
+        ('say "\\"', '"say \\"\\\\\\""'),
+        ("\x1b", '"\\u001b"'),
+        (b"\0", "b'\\x00'"),
+        (frozenset({"b", "a"}), '{"a", "b"}'),
+        (Instant(1_500 * MILLISECOND), "1.5 s@store"),
+    ],
+)
+def test_values_print_like_this(value: object, shown: str) -> None:
+    """The one-line forms."""
+    assert show(value) == shown
+    assert repr(doc(a=1)) == "{a: 1}"
+
+
+@pytest.mark.parametrize(
+    ("term", "shown"),
+    [
+        (A, "a"),
+        (Eq(A, "x"), 'a = "x"'),
+        (Lt(A, 2), "a < 2"),
+        (In(A, (1, None)), "a in [1, null]"),
+        (Exists(A), "has a"),
+        (Contains(A, 1), "a has 1"),
+        (OlderThan(A, 40), "a is 40 us old"),
+        (AllOf((Exists(A), AnyOf((Exists(B), Exists(C))))), "has a and (has b or has c)"),
+        (Put(A, True), "a := true"),
+        (Add(A, -1), "a += -1"),
+        (Push(A, 1), "push 1 to a"),
+        (Push(A, 1, 16), "push 1 to a, keep 16"),
+        (Pull(A, 1), "pull 1 from a"),
+        (AddToSet(A, 1), "add 1 to a"),
+        (Remove(A), "remove a"),
+        (PutServerTime(A), "a := now"),
+    ],
+)
+def test_terms_print_like_this(term: object, shown: str) -> None:
+    """Transcripts, traces and failure messages use these forms only."""
+    assert str(term) == shown
+
+
+# --- instants -----------------------------------------------------------------------------------------------------------
+
+Later: TypeAlias = Callable[[Instant, Duration], Instant]
+Between: TypeAlias = Callable[[Instant, Instant], Duration]
+CLOCKS = st.sampled_from((STORE, WALL, ClockName("other")))
+LENGTHS = st.one_of(st.integers(-10, 10), st.integers())
+
+
+def check_t1(later: Later) -> None:
+    @given(st.integers(), LENGTHS, CLOCKS)
+    @example(2**60, 1, STORE)
+    def law(at: int, length: Duration, clock: ClockName) -> None:
+        start = Instant(at, clock)
+        assert later(start, length) - start == length
+        assert later(later(start, length), -length) == start
+
+    law()
+
+
+def check_t2(between: Between) -> None:
+    @given(st.integers(), st.integers(), CLOCKS, CLOCKS)
+    @example(0, 0, STORE, WALL)
+    def law(one: int, other: int, clock: ClockName, another: ClockName) -> None:
+        try:
+            length: Duration | None = between(Instant(one, clock), Instant(other, another))
+        except Misuse:
+            length = None
+        assert length == (one - other if clock == another else None)
+
+    law()
+
+
+def test_what_is_added_is_what_lies_between() -> None:
+    """Law T1."""
+    check_t1(lambda at, length: at + length)
+
+
+def test_instants_of_two_clocks_are_never_compared() -> None:
+    """Law T2."""
+    check_t2(lambda one, other: one - other)
+
+
+def test_a_planted_bug_breaks_t1() -> None:
+    """A law that no bug breaks proves nothing: seconds as floats lose what they add."""
+    with pytest.raises(AssertionError):
+        check_t1(lambda at, length: Instant(int((at.at / SECOND + length / SECOND) * SECOND), at.clock))
+
+
+def test_a_planted_bug_breaks_t2() -> None:
+    """A law that no bug breaks proves nothing: the names of the clocks are not looked at."""
+    with pytest.raises(AssertionError):
+        check_t2(lambda one, other: one.at - other.at)
+
+
+@given(st.datetimes(timezones=st.timezones()))
+@example(datetime.max.replace(tzinfo=UTC))
+@example(datetime.min.replace(tzinfo=timezone(timedelta(hours=14))))
+def test_a_datetime_is_an_instant_whatever_its_zone(when: datetime) -> None:
+    """Exact to the microsecond; naive ones have none."""
+    try:
+        in_utc = when.astimezone(UTC)
+    except OverflowError:
+        return
+    assert moment(instant(when)) == in_utc
+    assert instant(when, WALL) == Instant(instant(when).at, WALL)
+    with pytest.raises(Misuse, match="no time zone"):
+        instant(when.replace(tzinfo=None))
+
+
+@pytest.mark.parametrize("at", [1.0, True, "1", None, timedelta(1)])
+def test_an_instant_is_a_whole_number_of_microseconds(at: int) -> None:
+    """Floats break slot edges."""
+    with pytest.raises(Misuse, match="no instant"):
+        Instant(at)
+
+
+@given(st.timedeltas())
+def test_a_timedelta_is_a_duration(length: timedelta) -> None:
+    """Exact: both count microseconds."""
+    assert timedelta(microseconds=duration(length)) == length
+
+
+@given(LENGTHS)
+@example(0)
+@example(999)
+@example(-1_500)
+@example(60_000_000)
+@example(1_000_001)
+def test_a_length_prints_exactly(length: Duration) -> None:
+    """Read back with its unit it is the same number of microseconds."""
+    number, unit = seconds(length).split(" ")
+
+    assert Decimal(number) * {"s": SECOND, "ms": MILLISECOND, "us": 1}[unit] == length
+
+
+def test_lengths_print_like_this() -> None:
+    """For people."""
+    told = [seconds(length) for length in (0, 40, -40, 250_000, 1_500, -1_500, 1_500_000, 2 * MINUTE)]
+
+    assert told == ["0 s", "40 us", "-40 us", "250 ms", "1.5 ms", "-1.5 ms", "1.5 s", "120 s"]
+    assert str(Instant(250 * MILLISECOND, WALL)) == "250 ms@wall"
+
+
+# --- effects, errors ----------------------------------------------------------------------------------------------------
+
+FAILURES = (Refused, NotApplied, Ambiguous, NotDurable)
+
+
+def test_awaiting_an_effect_yields_itself_and_returns_the_reply() -> None:
+    """No event loop is involved: whoever holds the program feeds it."""
+
+    async def program() -> tuple[Instant, object]:
+        return await Now(), await Call("f", (1,))
+
+    run = program()
+
+    assert run.send(None) == Now()
+    assert run.send(Instant(0, WALL)) == Call("f", (1,))
+    with pytest.raises(StopIteration) as stopped:
+        run.send("reply")
+    assert stopped.value.value == (Instant(0, WALL), "reply")
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_a_failure_is_raised_into_the_program(kind: type[Failure]) -> None:
+    """The straight path reads straight; a failure is caught before the next await."""
+
+    async def program() -> Failure | None:
+        try:
+            await Sleep(1)
+        except Failure as failure:
+            return failure
+        return None
+
+    run = program()
+    run.send(None)
+
+    with pytest.raises(StopIteration) as stopped:
+        run.throw(kind("lost").fresh())
+    assert stopped.value.value == kind("lost")
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_failures_are_equal_by_kind_and_reason(kind: type[Failure]) -> None:
+    """Which is what makes a suspended program a value."""
+    failure = kind("a")
+
+    assert failure == kind("a") == failure.fresh()
+    assert failure.fresh() is not failure
+    assert hash(failure) == hash(kind("a"))
+    assert failure != kind("b")
+    assert failure != "a"
+    assert [other for other in FAILURES if other("a") == failure] == [kind]
+    assert str(failure) == f"{kind.__name__}(a)"
+
+
+@pytest.mark.parametrize(
+    ("effect", "shown"),
+    [
+        (Now(), "read the clock"),
+        (Sleep(1_500_000), "sleep 1.5 s"),
+        (Call("f", (1, "x")), "call f(1, x)"),
+        (Cancel(Sleep(40)), "no longer sleep 40 us"),
+        (Note("held", 3), "note held: 3"),
+    ],
+)
+def test_effects_print_like_this(effect: Effect[object], shown: str) -> None:
+    """One line each."""
+    assert str(effect) == shown
+
+
+def test_an_error_says_what_where_why_and_what_to_do() -> None:
+    """Those that were given; it is a ValueError, and survives being sent to another process."""
+    error = Misuse("low > high", where="gate", why="it could never open", todo="swap them")
+
+    assert str(error) == "low > high\n  where: gate\n  why: it could never open\n  help: swap them"
+    assert str(TidegateError("bad")) == "bad"
+    assert isinstance(error, ValueError)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  our own
+
+
+# --- strategies ---------------------------------------------------------------------------------------------------------
+
+
+def drawn(strategy: SearchStrategy[Any], wanted: Callable[[Any], bool], examples: int = 1_000) -> bool:
+    """Tell whether one of the examples is wanted."""
+    found: list[bool] = []
+
+    @settings(max_examples=examples)
+    @given(strategy)
+    def draw(example: Any) -> None:
+        found.append(wanted(example))
+
+    draw()
+    return any(found)
+
+
+def without_nulls(value: Value) -> Value:
+    return (
+        Document(tuple(item for item in value.items if item[1] is not None)) if isinstance(value, Document) else value
+    )
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        lambda pair: exactly(pair[0]) == exactly(pair[1]) and isinstance(pair[0], Document),
+        lambda pair: equal(*pair) and exactly(pair[0]) != exactly(pair[1]),
+        lambda pair: equal(*pair) and isinstance(pair[0], Document) and exactly(pair[0]) != exactly(pair[1]),
+        lambda pair: type(pair[0]) is bool and type(pair[1]) is int and pair[0] == pair[1],
+        lambda pair: {str(pair[0]), str(pair[1])} == {"0.0", "-0.0"},
+        lambda pair: all(isinstance(each, float) and math.isnan(each) for each in pair),
+        lambda pair: (
+            exactly(pair[0]) != exactly(pair[1]) and exactly(without_nulls(pair[0])) == exactly(without_nulls(pair[1]))
+        ),
+        lambda pair: (
+            pair[0] != pair[1]
+            and all(isinstance(each, Document) for each in pair)
+            and dict(pair[0].items) == dict(pair[1].items)
+        ),
+        lambda pair: (
+            not equal(*pair) and all(type(each) in (int, float) for each in pair) and float(pair[0]) == float(pair[1])
+        ),
+    ],
+    ids=["same", "equal", "equal inside", "true and 1", "-0.0", "nan", "null and missing", "order", "beyond 2**53"],
+)
+def test_pairs_are_often_nearly_equal(wanted: Callable[[tuple[Value, Value]], bool]) -> None:
+    """Each way in which a comparison goes wrong is drawn within a thousand pairs."""
+    assert drawn(strategies.pairs(), wanted)
+
+
+@given(strategies.document_pairs())
+def test_pairs_of_documents_are_documents(pair: tuple[Document, Document]) -> None:
+    """Also after a place or two has changed."""
+    assert all(type(each) is Document for each in pair)
+
+
+@given(strategies.instants())
+def test_instants_are_dates_that_a_document_holds(at: Instant) -> None:
+    """Whole milliseconds, within the years that a datetime names."""
+    assert doc(a=at).get(A) == instant(moment(at)) == at
+
+
+@given(strategies.documents(strategies.field_names()), strategies.keys())
+def test_documents_have_the_keys_that_were_asked_for(document: Document, key: str) -> None:
+    """All the way down the caller's; otherwise whatever a document may have."""
+    for name, _ in document.items:
+        assert document.has(Field[Any](name))
+    assert Document(((key, 1),)).items == ((key, 1),)
+
+
+@given(strategies.offsets(), strategies.batches())
+def test_batches_increase(offset: int, batch: tuple[int, ...]) -> None:
+    """Offsets are not negative and fit into 64 bits; a batch is never empty."""
+    assert 0 <= offset < 2**63
+    assert batch
+    assert all(offset in strategies.OFFSETS for offset in batch)
+    assert list(batch) == sorted(set(batch))
+
+
+@given(strategies.deliveries())
+def test_deliveries_come_from_one_log(batches: tuple[tuple[int, ...], ...]) -> None:
+    """Each batch is a run of the log, and begins right behind the last one or at an offset that was delivered before."""
+    log = sorted({offset for batch in batches for offset in batch})
+    seen: set[int] = set()
+    for before, batch in zip(((), *batches), batches, strict=False):
+        start = log.index(batch[0])
+        assert list(batch) == log[start : start + len(batch)]
+        assert batch[0] in seen or not seen or log[start - 1] == before[-1]
+        seen |= set(batch)
+
+
+def test_deliveries_have_gaps_and_repetitions() -> None:
+    """What makes a ledger of offsets go wrong."""
+    batches = strategies.deliveries()
+
+    assert drawn(
+        batches, lambda all_of: any(b - a > 1 for batch in all_of for a, b in zip(batch, batch[1:], strict=False))
+    )
+    assert drawn(batches, lambda all_of: len({b for batch in all_of for b in batch}) < sum(map(len, all_of)))
+
+
+def test_strategies_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without hypothesis the module tells which extra brings it."""
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    monkeypatch.delitem(sys.modules, "tidegate.strategies")
+
+    with pytest.raises(ImportError, match=r"pip install 'tidegate\[hypothesis\]'"):
+        importlib.import_module("tidegate.strategies")
