@@ -1,0 +1,74 @@
+"""Each of the four examples runs as a stranger would run it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | environment
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, cwd=cwd, env=env, timeout=120, check=False
+    )
+
+
+def test_a_decision_is_embedded(tmp_path: Path) -> None:
+    """It prints which positions may be committed, and needs no broker."""
+    done = run(str(EXAMPLES / "embed_a_decision.py"), cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "finished 40: commit 43" in done.stdout
+    assert "finished 46: nothing to commit yet" in done.stdout
+
+
+def test_a_program_of_ones_own_is_explored(tmp_path: Path) -> None:
+    """The careless one is caught, the careful one is complete; from Python and from the shell."""
+    script = str(EXAMPLES / "explore_your_own.py")
+    done = run(script, cwd=tmp_path)
+    careless = run("-m", "tidegate", "explore", f"{script}:careless", cwd=tmp_path)
+    careful = run("-m", "tidegate", "explore", f"{script}:careful", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "careless: violated" in done.stdout
+    assert "careful: complete" in done.stdout
+    assert (careless.returncode, careful.returncode) == (1, 0)
+
+
+def test_a_law_and_a_strategy_are_used_in_a_test_of_ones_own(tmp_path: Path) -> None:
+    """It passes under pytest."""
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_with_laws.py"), cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+def test_jobs_are_claimed_and_records_consumed_on_ones_own_servers(
+    mongodb: str, database: str, kafka: str, make_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    """Jobs come in on a topic, are claimed in MongoDB by two runners, and each is done once."""
+    done = run(
+        str(EXAMPLES / "jobs.py"),
+        database,
+        make_topic(2),
+        cwd=tmp_path,
+        TIDEGATE_MONGODB_URI=mongodb,
+        TIDEGATE_KAFKA_BOOTSTRAP=kafka,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "20 jobs, each done once" in done.stdout
+
+
+def test_missing_servers_are_named(tmp_path: Path) -> None:
+    """Without the two addresses the example says which to set."""
+    done = run(str(EXAMPLES / "jobs.py"), cwd=tmp_path, TIDEGATE_MONGODB_URI="", TIDEGATE_KAFKA_BOOTSTRAP="")
+
+    assert done.returncode == 2
+    assert "TIDEGATE_MONGODB_URI" in done.stderr
+    assert "Traceback" not in done.stderr

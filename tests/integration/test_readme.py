@@ -1,0 +1,54 @@
+"""Every sample of the README runs, and prints what the README says that it prints."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+TEXTS = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+COMMANDS = re.findall(r"<!-- output of: (.*?) -->\n```text\n(.*?)```", README, re.DOTALL)
+
+
+def run(*command: str, cwd: Path) -> str:
+    return subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True, cwd=cwd).stdout
+
+
+@pytest.mark.parametrize("sample", PYTHON)
+def test_a_python_sample_runs_and_prints_what_is_shown(sample: str, tmp_path: Path) -> None:
+    """A sample runs as it stands; what it prints stands in the README."""
+    printed = run("-c", sample, cwd=tmp_path)
+
+    assert not printed or printed.rstrip() in map(str.rstrip, TEXTS)
+
+
+@pytest.mark.parametrize(("command", "shown"), COMMANDS)
+def test_a_command_prints_what_is_shown(command: str, shown: str, tmp_path: Path) -> None:
+    """Each line shown is the beginning of a line printed, in this order; widths of columns may differ."""
+    _, *arguments = command.split()
+    printed = [" ".join(line.split()) for line in run("-m", "tidegate", *arguments, cwd=tmp_path).splitlines()]
+
+    for line in shown.splitlines():
+        words = " ".join(line.split())
+        assert any(each.startswith(words) for each in printed), f"{words!r} is not in:\n" + "\n".join(printed)
+
+
+def test_the_story_of_the_lock_is_the_one_that_is_found(tmp_path: Path) -> None:
+    """The transcript in the README is what the command writes today."""
+    run("-m", "tidegate", "explore", "array_push_lock.stall.2", "--out", str(tmp_path), cwd=tmp_path)
+
+    found = (tmp_path / "array_push_lock.stall.2.txt").read_text()
+    assert any(found.startswith(shown) for shown in TEXTS), found
+
+
+def test_the_readme_has_samples() -> None:
+    """The patterns above find what they are meant to find."""
+    assert len(PYTHON) == 2
+    assert len(COMMANDS) == 1
+    assert len(TEXTS) == 3
