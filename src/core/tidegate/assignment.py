@@ -27,7 +27,7 @@ from typing import Final, final
 import attrs
 
 from tidegate.backpressure import Flow, Hold, Reason, Thresholds, Verdict, decide, plan
-from tidegate.errors import Misuse
+from tidegate.errors import numbered
 from tidegate.instants import Duration
 from tidegate.partition import (
     DRAIN,
@@ -121,8 +121,7 @@ class Consumer:
     drain: Duration = DRAIN
 
     def __attrs_post_init__(self) -> None:
-        if type(self.executors) is not int or self.executors < 1:
-            raise Misuse(f"executors={self.executors!r}", why="at least one handler must be able to run")
+        numbered(self.executors, "a number of executors", 1)
         self.processor(Unassigned(), 0)  # refuses bounds that are none
 
     def step(self, state: Assignment, event: Event) -> Step:

@@ -57,9 +57,8 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import Misuse
+from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import MINUTE, Duration, Instant, seconds
-from tidegate.status import named, numbered
 
 PPM: Final = 1_000_000
 """One, in parts per million."""

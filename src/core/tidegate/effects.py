@@ -26,6 +26,7 @@ from typing import Final, Generic, TypeAlias, TypeVar, cast, final
 
 import attrs
 
+from tidegate.errors import numbered
 from tidegate.instants import Duration, Instant, seconds
 
 Reply_co = TypeVar("Reply_co", covariant=True)
@@ -110,6 +111,9 @@ class Sleep(Effect[None]):
     """Waits. Invariant: 0 <= duration, in microseconds."""
 
     duration: Duration
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.duration, "a time to sleep", 0)
 
     def __str__(self) -> str:
         return f"sleep {seconds(self.duration)}"

@@ -41,3 +41,15 @@ class UnknownEffect(Misuse):
 @final
 class Nondeterministic(Misuse):
     """A program asked for something else when it was run again with the same replies."""
+
+
+def named(name: object, what: str) -> None:
+    """Raise Misuse unless `name` is a string that is not empty."""
+    if not isinstance(name, str) or not name:
+        raise Misuse(f"{name!r} cannot name {what}", why="a name is a string that is not empty")
+
+
+def numbered(number: object, what: str, least: int) -> None:
+    """Raise Misuse unless `number` is an integer, no bool, and not below `least`."""
+    if type(number) is not int or number < least:
+        raise Misuse(f"{number!r} cannot be {what}", why=f"it is an integer from {least} on")

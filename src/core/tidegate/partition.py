@@ -42,7 +42,7 @@ import attrs
 
 from tidegate.documents import show
 from tidegate.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Refused
-from tidegate.errors import Misuse
+from tidegate.errors import Misuse, numbered
 from tidegate.instants import SECOND, Duration, seconds
 from tidegate.watermark import (
     Ledger,
@@ -425,13 +425,9 @@ class Processor:
     drain: Duration = DRAIN
 
     def __attrs_post_init__(self) -> None:
-        for name, number, least in (
-            ("running_max", self.running_max, 0),
-            ("span_max", self.span_max, 1),
-            ("drain", self.drain, 0),
-        ):
-            if type(number) is not int or number < least:
-                raise Misuse(f"{name}={number!r}", why=f"it is an integer from {least} on")
+        numbered(self.running_max, "running_max", 0)
+        numbered(self.span_max, "span_max", 1)
+        numbered(self.drain, "a time to drain", 0)
 
     def step(self, state: State, event: Event) -> Step:
         """What happens to the partition, and what is wished for then.

@@ -49,7 +49,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import Misuse
+from tidegate.errors import Misuse, named, numbered
 
 HISTORY_MAX: Final = 16
 """How many of its last versions a record remembers."""
@@ -373,18 +373,6 @@ def reachable(edges: Mapping[str, AbstractSet[str]], start: AbstractSet[str]) ->
     while more := reached.union(*(edges[status] for status in reached)) - reached:
         reached |= more
     return reached
-
-
-def named(name: object, what: str) -> None:
-    """Raise Misuse unless `name` is a string that is not empty."""
-    if not isinstance(name, str) or not name:
-        raise Misuse(f"{name!r} cannot name {what}", why="a name is a string that is not empty")
-
-
-def numbered(number: object, what: str, least: int) -> None:
-    """Raise Misuse unless `number` is an integer, no bool, and not below `least`."""
-    if type(number) is not int or number < least:
-        raise Misuse(f"{number!r} cannot be {what}", why=f"it is an integer from {least} on")
 
 
 def listed(statuses: Iterable[str]) -> str:

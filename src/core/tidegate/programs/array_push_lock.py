@@ -35,9 +35,10 @@ import attrs
 
 from tidegate.documents import Eq, Field, Filter, Pull, Push, Put, PutServerTime
 from tidegate.effects import Ambiguous, Failure, Note, Now, Sleep
+from tidegate.errors import named, numbered
 from tidegate.instants import MILLISECOND, SECOND, WALL, Duration, Instant
 from tidegate.operations import find_one, update_one
-from tidegate.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition, named, numbered
+from tidegate.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
 
 TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")
 STATUS: Final = Field[str]("status")

@@ -36,6 +36,7 @@ import attrs
 
 from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.errors import named, numbered
 from tidegate.instants import Instant
 from tidegate.operations import find_one, find_one_and_update, insert_one
 from tidegate.status import (
@@ -50,8 +51,6 @@ from tidegate.status import (
     Won,
     became_of,
     decide_transition,
-    named,
-    numbered,
 )
 
 ATTEMPTS: Final = 8

@@ -14,9 +14,9 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Value, matches, updated
+from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, matches, updated
 from tidegate.effects import DUPLICATE_KEY, Call, Effect, Failure, Note, Now, Refused, Sleep
-from tidegate.errors import Misuse, UnknownEffect
+from tidegate.errors import UnknownEffect
 from tidegate.instants import STORE, WALL, Instant
 from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
 
@@ -234,25 +234,3 @@ def journaled(
             yield after, reply
 
     return meaning
-
-
-def tree(value: object) -> Value:
-    """Any value as one that documents can hold: what is no such value is shown as text."""
-    match value:
-        case bool() | int() | float() | str() | bytes() | None | Document():
-            return value
-        case tuple():
-            return tuple(tree(item) for item in value)
-        case _:
-            return str(value)
-
-
-def known(name: str, among: tuple[str, ...], what: str) -> str:
-    """`name`, if it is one of them.
-
-    Raises:
-        Misuse: it is not; the message lists what there is.
-    """
-    if name not in among:
-        raise Misuse(f"there is no {what} {name!r}", todo=f"there are: {', '.join(among)}")
-    return name
