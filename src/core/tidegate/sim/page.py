@@ -19,8 +19,12 @@ Laws
     G4  without scripts the page tells the story of the trace, character by character, invisible ones written out.
     G5  the page of a trace is always the same text, and it has a UTF-8 form.
 
+After Porcupine and simloop, which write one file a history; theirs show no state. We differ: the state is rebuilt at every
+step, and what changed comes first, for finding it by eye is what users of model checkers complain about most.
+
 Known not to work: what is written out looks like a text that has a backslash there; the JSON tells them apart. A file
-name with invisible characters is written out as well, so its command does not find it.
+name with invisible characters is written out as well, so its command does not find it. All steps are elements of the
+page, so it is slow beyond some thousands of them.
 """
 
 from __future__ import annotations

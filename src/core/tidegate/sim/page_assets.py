@@ -436,9 +436,9 @@ run.forEach((step, index) => {
   }
 });
 listed.style.setProperty("--columns", widest.map(length =>
-  `minmax(8.5rem, ${Math.min(Math.max(length / 90, .3), 1)}fr)`).join(" "));
-const room = widest.reduce((sum, length) => sum + (length > 24 ? 240 : 140), 60);
-new ResizeObserver(() => listed.classList.toggle("wide", listed.clientWidth >= room)).observe(listed);
+  `minmax(9.5rem, ${Math.min(Math.max(length / 90, .3), 1)}fr)`).join(" "));
+const room = widest.reduce((sum, length) => sum + (length > 24 ? 240 : 150), 60);
+const fit = () => listed.classList.toggle("wide", listed.clientWidth >= room);
 
 // --- the step that is looked at ----------------------------------------------------------------
 
@@ -590,6 +590,8 @@ document.getElementById("save").addEventListener("click", () => {
 const main = document.getElementById("main");
 main.replaceChildren(listed, detail);
 main.className = "drawn";
+addEventListener("resize", fit);
+fit();
 const asks = /^#(\d+)$/.exec(location.hash);
 choose(asks ? Number(asks[1]) : meta.get("law") ? run.length : 0, Boolean(asks));
 """
