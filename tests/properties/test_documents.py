@@ -6,12 +6,13 @@ import importlib
 import math
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any, TypeAlias
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import attrs
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,6 @@ from hypothesis.strategies import SearchStrategy
 from tidegate import strategies
 from tidegate.documents import (
     DEPTH_MAX,
-    INT64,
     Add,
     AddToSet,
     AllOf,
@@ -48,7 +48,7 @@ from tidegate.documents import (
     show,
     updated,
 )
-from tidegate.effects import Ambiguous, Call, Cancel, Effect, Failure, Note, NotApplied, NotDurable, Now, Refused, Sleep
+from tidegate.effects import Ambiguous, Call, Cancel, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
 from tidegate.errors import Misuse, TidegateError
 from tidegate.instants import (
     MILLISECOND,
@@ -64,6 +64,8 @@ from tidegate.instants import (
     moment,
     seconds,
 )
+
+T = TypeVar("T")
 
 Equal: TypeAlias = Callable[[object, object], bool]
 Updated: TypeAlias = Callable[[Document, tuple[Update, ...], Callable[[], Instant]], Document]
@@ -95,6 +97,7 @@ def check_d2(equal: Equal) -> None:
     @example((math.nan, math.nan), (1, 1))
     @example((0, 1), (1, 2))
     @example((0, 1), (1, 0))
+    @example((doc(), doc()), (1, 1))
     def law(one: tuple[Value, Value], other: tuple[Value, Value]) -> None:
         left, middle, right = *one, other[1]
         assert equal(left, left)
@@ -175,6 +178,13 @@ def test_identity_keeps_types_apart(left: int) -> None:
         assert (exactly(DISTINCT[left]) == exactly(value)) == (left == right)
 
 
+class Point(NamedTuple):
+    """A tuple with a type of its own."""
+
+    x: int
+    y: int
+
+
 def test_identity_reaches_into_sets_failures_and_effects() -> None:
     """States of programs hold more than values: those compare exactly too."""
     assert exactly(frozenset({1, "a"})) == exactly(frozenset({"a", 1}))
@@ -182,6 +192,7 @@ def test_identity_reaches_into_sets_failures_and_effects() -> None:
     assert exactly(Refused("a")) == exactly(Refused("a"))
     assert exactly(Refused("a")) != exactly(NotApplied("a"))
     assert exactly(Call("f", (1,))) != exactly(Call("f", (1.0,)))
+    assert exactly(Point(1, 2)) == exactly(Point(1, 2)) != exactly((1, 2))
 
 
 @given(strategies.documents(), strategies.documents())
@@ -218,8 +229,9 @@ def test_what_is_removed_is_not_there(document: Document, field: Field[Any]) -> 
     assert after.get(field) is None
     assert after == (after if document.has(field) else document)
     assert list(after.items) == [item for item in document.items if item[0] != field.name]
-    with pytest.raises(KeyError, match=f"^{field.name!r}$" if field.name.isalnum() else ""):
+    with pytest.raises(KeyError) as missing:
         after[field]
+    assert missing.value.args == (field.name,)
 
 
 def test_a_null_is_there() -> None:
@@ -263,10 +275,6 @@ def listed(value: object) -> object:
 
 def keyed(value: object) -> object:
     return {"a": value}
-
-
-ITSELF: dict[str, object] = {}
-ITSELF["a"] = ITSELF
 
 
 @pytest.mark.parametrize("name", ["", "$a", "a.b", ".", "a\0", "0", "17", 1, None, b"a", ("a",)])
@@ -473,7 +481,7 @@ def test_an_update_does_what_mongodb_does(update: Update, before: Document, afte
 )
 def test_a_field_of_another_type_refuses(update: Update, before: Document) -> None:
     """MongoDB: no number, no array, no room in 64 bits."""
-    with pytest.raises(Refused, match="^Refused\\(a |a "):
+    with pytest.raises(Refused, match=r"^Refused.a (is no|would not)"):
         updated(before, (update,), unread)
 
 
@@ -508,6 +516,7 @@ def updates() -> SearchStrategy[tuple[Update, ...]]:
 def check_d3(updated: Updated) -> None:
     @given(strategies.documents(st.sampled_from(("a", "b", "c"))), updates())
     @example(doc(b=1), (Put(A, 1), Push(B, 1)))
+    @example(doc(), (Put(C, 1), Put(A, 1)))
     def law(document: Document, updates: tuple[Update, ...]) -> None:
         was = document.items
         try:
@@ -566,7 +575,7 @@ def test_strings_that_differ_print_differently(one: str, other: str) -> None:
     assert (show(one) == show(other)) == (one == other)
 
 
-@given(st.lists(strategies.scalars(), max_size=6, unique_by=str))
+@given(st.lists(strategies.scalars(), max_size=6, unique=True))
 def test_a_set_prints_the_same_however_it_was_built(items: list[Value]) -> None:
     """Sets have no order, and hashes of strings differ from run to run."""
     assert show(frozenset(items)) == show(frozenset(reversed(items)))
@@ -710,7 +719,7 @@ def test_a_length_prints_exactly(length: Duration) -> None:
     """Read back with its unit it is the same number of microseconds."""
     number, unit = seconds(length).split(" ")
 
-    assert Decimal(number) * {"s": SECOND, "ms": MILLISECOND, "us": 1}[unit] == length
+    assert Fraction(number) * {"s": SECOND, "ms": MILLISECOND, "us": 1}[unit] == length
 
 
 def test_lengths_print_like_this() -> None:
@@ -802,51 +811,74 @@ def test_an_error_says_what_where_why_and_what_to_do() -> None:
 # --- strategies ---------------------------------------------------------------------------------------------------------
 
 
-def drawn(strategy: SearchStrategy[Any], wanted: Callable[[Any], bool], examples: int = 1_000) -> bool:
-    """Tell whether one of the examples is wanted."""
-    found: list[bool] = []
+def drawn(strategy: SearchStrategy[T], examples: int) -> list[T]:
+    """So many examples."""
+    found: list[T] = []
 
     @settings(max_examples=examples)
     @given(strategy)
-    def draw(example: Any) -> None:
-        found.append(wanted(example))
+    def draw(example: T) -> None:
+        found.append(example)
 
     draw()
-    return any(found)
+    return found
 
 
-def without_nulls(value: Value) -> Value:
-    return (
-        Document(tuple(item for item in value.items if item[1] is not None)) if isinstance(value, Document) else value
-    )
+def apart(before: Value, after: Value) -> Iterator[tuple[Value, Value]]:
+    """Where two values of the same shape differ, and otherwise the two themselves."""
+    if (
+        isinstance(before, Document)
+        and isinstance(after, Document)
+        and dict(before.items).keys() == dict(after.items).keys()
+    ):
+        yield before, after
+        for key, value in before.items:
+            yield from apart(value, dict(after.items)[key])
+    elif isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
+        yield before, after
+        for one, other in zip(before, after, strict=True):
+            yield from apart(one, other)
+    else:
+        yield before, after
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        lambda pair: exactly(pair[0]) == exactly(pair[1]) and isinstance(pair[0], Document),
-        lambda pair: equal(*pair) and exactly(pair[0]) != exactly(pair[1]),
-        lambda pair: equal(*pair) and isinstance(pair[0], Document) and exactly(pair[0]) != exactly(pair[1]),
-        lambda pair: type(pair[0]) is bool and type(pair[1]) is int and pair[0] == pair[1],
-        lambda pair: {str(pair[0]), str(pair[1])} == {"0.0", "-0.0"},
-        lambda pair: all(isinstance(each, float) and math.isnan(each) for each in pair),
-        lambda pair: (
-            exactly(pair[0]) != exactly(pair[1]) and exactly(without_nulls(pair[0])) == exactly(without_nulls(pair[1]))
-        ),
-        lambda pair: (
-            pair[0] != pair[1]
-            and all(isinstance(each, Document) for each in pair)
-            and dict(pair[0].items) == dict(pair[1].items)
-        ),
-        lambda pair: (
-            not equal(*pair) and all(type(each) in (int, float) for each in pair) and float(pair[0]) == float(pair[1])
-        ),
-    ],
-    ids=["same", "equal", "equal inside", "true and 1", "-0.0", "nan", "null and missing", "order", "beyond 2**53"],
-)
-def test_pairs_are_often_nearly_equal(wanted: Callable[[tuple[Value, Value]], bool]) -> None:
-    """Each way in which a comparison goes wrong is drawn within a thousand pairs."""
-    assert drawn(strategies.pairs(), wanted)
+def names(value: Value) -> dict[str, object]:
+    """The keys of a document that hold more than null, and what they hold."""
+    return {key: exactly(held) for key, held in value.items if held is not None} if isinstance(value, Document) else {}
+
+
+NEAR: Mapping[str, Callable[[Any, Any], bool]] = {
+    "the same": lambda one, other: exactly(one) == exactly(other) and len(names(one)) > 1,
+    "equal in another type": lambda one, other: type(one) is int and type(other) is float and one == other,
+    "equal though not the same": lambda one, other: len(names(one)) > 1 and equal(one, other) and one != other,
+    "true and 1": lambda one, other: {str(one), str(other)} == {"True", "1"} and one == other,
+    "false and 0": lambda one, other: {str(one), str(other)} == {"False", "0"} and one == other,
+    "0.0 and -0.0": lambda one, other: {str(one), str(other)} == {"0.0", "-0.0"},
+    "NaN": lambda one, other: type(one) is type(other) is float and math.isnan(one) and math.isnan(other),
+    "null and missing": lambda one, other: (
+        names(one) == names(other) and len(names(one)) > 0 and len(one.items) != len(other.items)
+    ),
+    "another order of keys": lambda one, other: (
+        names(one) == names(other) and len(names(one)) > 1 and len(one.items) == len(other.items) and one != other
+    ),
+    "another order of elements": lambda one, other: (
+        type(one) is tuple
+        and type(other) is tuple
+        and one != other
+        and sorted(map(show, one)) == sorted(map(show, other))
+    ),
+    "the next number": lambda one, other: (
+        type(one) is int and type(other) is float and one != other and float(one) == other
+    ),
+    "a string and its bytes": lambda one, other: type(one) is str and type(other) is bytes and one.encode() == other,
+}
+
+
+def test_pairs_are_often_nearly_equal() -> None:
+    """Each way in which a comparison goes wrong is drawn within some hundred pairs."""
+    places = [place for pair in drawn(strategies.pairs(), 500) for place in apart(*pair)]
+
+    assert [name for name, is_near in NEAR.items() if not any(is_near(*place) for place in places)] == []
 
 
 @given(strategies.document_pairs())
@@ -892,12 +924,10 @@ def test_deliveries_come_from_one_log(batches: tuple[tuple[int, ...], ...]) -> N
 
 def test_deliveries_have_gaps_and_repetitions() -> None:
     """What makes a ledger of offsets go wrong."""
-    batches = strategies.deliveries()
+    deliveries = drawn(strategies.deliveries(), 200)
 
-    assert drawn(
-        batches, lambda all_of: any(b - a > 1 for batch in all_of for a, b in zip(batch, batch[1:], strict=False))
-    )
-    assert drawn(batches, lambda all_of: len({b for batch in all_of for b in batch}) < sum(map(len, all_of)))
+    assert any(after - before > 1 for batches in deliveries for batch in batches for before, after in pairwise(batch))
+    assert any(len(set().union(*batches)) < sum(map(len, batches)) for batches in deliveries)
 
 
 def test_strategies_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,8 +212,7 @@ def hashed(code: str) -> str:
 
 def the_story_is_told(text: str, trace: Trace) -> bool:
     """Law G4: without scripts the page shows the story; browsers skip the line break that follows `<pre>`."""
-    visible = "".join(char if char == "\n" or char.isprintable() else f"\\u{ord(char):04x}" for char in story(trace))
-    return Seen(text).texts["noscript"] == ["\n" + visible] and ("pre", []) in Seen(text).markup
+    return Seen(text).texts["noscript"] == ["\n" + story(trace)] and ("pre", []) in Seen(text).markup
 
 
 def the_page_has_a_utf8_form(text: str) -> bool:
@@ -356,11 +355,6 @@ def story_as_markup() -> Page:
     return planted(lambda trace: f"<pre>\n{story_of(trace)}", lambda trace: f"<pre>\n{story(trace)}")
 
 
-def story_as_it_is() -> Page:
-    """Planted bug: the story holds characters that turn or hide what follows."""
-    return planted(lambda trace: f"<pre>\n{story_of(trace)}", lambda trace: f"<pre>\n{escape(story(trace))}")
-
-
 def story_cut() -> Page:
     """Planted bug: a long story is cut."""
     return planted(story_of, lambda trace: story_of(trace)[:1_000])
@@ -457,14 +451,14 @@ def test_a_planted_bug_breaks_g3(wrong: Page) -> None:
         check_g3(wrong)
 
 
-@pytest.mark.parametrize("wrong", [story_as_markup(), story_as_it_is(), story_cut(), story_at_once()])
+@pytest.mark.parametrize("wrong", [story_as_markup(), story_cut(), story_at_once()])
 def test_a_planted_bug_breaks_g4(wrong: Page) -> None:
     """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_g4(wrong)
 
 
-@pytest.mark.parametrize("wrong", [story_as_it_is(), fact_as_markup("Scenario")])
+@pytest.mark.parametrize("wrong", [fact_as_markup("Scenario")])
 def test_a_planted_bug_breaks_g5(wrong: Page) -> None:
     """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):

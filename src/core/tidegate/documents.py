@@ -551,9 +551,9 @@ def show(value: object) -> str:
     """The one-line form of any value, the same in every run: what a person can paste into an issue."""
     match value:
         case Document(items):
-            return "{" + ", ".join(f"{key}: {show(item)}" for key, item in items) + "}"
+            return "{" + ", ".join(f"{one_line(key)}: {show(item)}" for key, item in items) + "}"
         case str():
-            return '"' + "".join(printable(char) for char in value) + '"'
+            return '"' + one_line(value.replace("\\", "\\\\").replace('"', '\\"')) + '"'
         case tuple():
             return "[" + ", ".join(map(show, value)) + "]"
         case frozenset():
@@ -566,6 +566,8 @@ def show(value: object) -> str:
             return str(value)
 
 
-def printable(char: str) -> str:
-    """Escaped where it could forge a line or a colour."""
-    return {'"': '\\"', "\\": "\\\\", "\n": "\\n"}.get(char) or (char if char.isprintable() else f"\\u{ord(char):04x}")
+def one_line(text: str) -> str:
+    """The text with everything escaped that could forge a line or a colour."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)

@@ -36,7 +36,7 @@ from hashlib import sha256
 from html import escape
 from typing import Final
 
-from tidegate.documents import printable
+from tidegate.documents import one_line
 from tidegate.sim.page_assets import SCRIPT, STYLE
 from tidegate.sim.trace import SCHEMA, Trace, encoded, story
 
@@ -83,7 +83,7 @@ def page(trace: Trace, file: str) -> str:
 </header>
 <main id="main"><p>The lanes and states of this page are drawn by its script, which has not run here.</p></main>
 <noscript><pre>
-{escape(legible(story(trace)))}</pre></noscript>
+{escape(story(trace))}</pre></noscript>
 <script type="application/json" id="trace">{carried(trace)}</script>
 <script>{SCRIPT}</script>
 </body>
@@ -113,12 +113,7 @@ def carried(trace: Trace) -> str:
 
 def told(text: str) -> str:
     """A text on one line, as HTML."""
-    return escape(legible(text).replace("\n", "\\n"))
-
-
-def legible(text: str) -> str:
-    """Lines of text, with whatever cannot be seen written out."""
-    return "".join(char if char.isprintable() or char == "\n" else printable(char) for char in text)
+    return escape(one_line(text))
 
 
 def quoted(file: str) -> str:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.documents import Document, Value, show
+from tidegate.documents import Document, Value, checked, one_line, show
 from tidegate.errors import Misuse
 from tidegate.instants import seconds
 from tidegate.patches import (
@@ -302,7 +302,7 @@ def decoded(json: object) -> Trace:
         if not isinstance(initial, Document):
             raise Misuse("the first state of a trace is an object")
         seed = cast("str | None", meta["seed"])
-        return Trace(
+        trace = Trace(
             text(meta["scenario"]),
             text(meta["version"]),
             text(meta["law"]),
@@ -312,12 +312,16 @@ def decoded(json: object) -> Trace:
             initial,
             steps,
         )
-    except (KeyError, TypeError, AttributeError) as error:
+        for state in trace.states():  # the patches fit
+            assert isinstance(state, Document)
+    except (KeyError, TypeError, AttributeError, AssertionError) as error:
         raise Misuse("a trace is damaged", why=f"{type(error).__name__}: {error}") from error
+    return trace
 
 
 def text(item: object) -> str:
     if isinstance(item, str):
+        checked(item, "a trace")
         return item
     raise Misuse(f"a trace has {item!r} where a text belongs")
 
@@ -328,15 +332,18 @@ def text(item: object) -> str:
 def story(trace: Trace) -> str:
     """The trace for people: a line a step, and below it what changed."""
     width = max(map(len, trace.processes), default=0)
-    lines = [f"{trace.scenario}: " + (f"breaks the law: {trace.law}" if trace.law else "no law is broken")]
-    lines += [f"{len(trace.steps)} steps, {trace.time}" + (f", seed {trace.seed}" if trace.seed else "")]
+    lines = [
+        f"{one_line(trace.scenario)}: "
+        + (f"breaks the law: {one_line(trace.law)}" if trace.law else "no law is broken")
+    ]
+    lines += [f"{len(trace.steps)} steps, {one_line(trace.time + (f', seed {trace.seed}' if trace.seed else ''))}"]
     for number, step in enumerate(trace.steps, 1):
-        fault = f"  [{step.fault}]" if step.fault else ""
-        lines.append(f"{number:>4}  {step.process:<{width}}  {step.what}{fault}")
+        fault = f"  [{one_line(step.fault)}]" if step.fault else ""
+        lines.append(f"{number:>4}  {one_line(step.process):<{width}}  {one_line(step.what)}{fault}")
         if seen := told(tuple(change for change in step.patch if not is_routine(change))):
             lines.append(f"{'':>4}  {'':<{width}}    {seen}")
     if trace.law:
-        lines.append(f"{'':>4}  {'':<{width}}  <- {trace.law}: broken here")
+        lines.append(f"{'':>4}  {'':<{width}}  <- {one_line(trace.law)}: broken here")
     return "\n".join(lines) + "\n"
 
 
@@ -360,8 +367,8 @@ def told(patch: Patch) -> str:
 def sentence(change: Added | Removed | Replaced) -> str:
     match change:
         case Added(path, value):
-            return f"+ {path}: {show(value)}"
+            return f"+ {one_line(path)}: {show(value)}"
         case Removed(path):
-            return f"- {path}"
+            return f"- {one_line(path)}"
         case Replaced(path, value):
-            return f"{path} := {show(value)}"
+            return f"{one_line(path)} := {show(value)}"
