@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command_line = import_module("tidegate_adapters.cli")
         return cast("Callable[[Sequence[str] | None], int]", command_line.main)(argv)
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+        sys.stderr.write("error: interrupted\n")
         return ExitCode.INTERRUPTED
 
 

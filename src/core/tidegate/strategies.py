@@ -65,7 +65,26 @@ _SCALARS: Final[SearchStrategy[Value]] = st.one_of(
     st.binary(max_size=5),
     _INSTANTS,
 )
-_RELATION: Final = st.sampled_from(("unrelated", "equal", "near", "near twice"))
+_RELATION: Final = st.sampled_from(("unrelated", "equal", "near", "near twice", "twins"))
+_CHANGE: Final = st.sampled_from(("inside", "emptied", "removed", "moved", "longer"))
+_TWINS: Final[tuple[tuple[Value, Value], ...]] = (
+    (1, 1.0),
+    (1, True),
+    (1.0, True),
+    (0, False),
+    (0.0, -0.0),
+    (math.nan, math.nan),
+    (math.nan, None),
+    (2**53 + 1, 2.0**53),
+    (2**63 - 1, 2.0**63),
+    (-(2**63), -(2.0**63)),
+    ("a", b"a"),
+    ("a", "A"),
+    (None, ()),
+    (None, Document()),
+    ((), Document()),
+    ((None,), ()),
+)
 
 
 def field_names() -> SearchStrategy[str]:
@@ -131,8 +150,10 @@ def pairs(draw: DrawFn, key: SearchStrategy[str] = _KEYS) -> tuple[Value, Value]
             return before, _equal(draw, before)
         case "near":
             return before, _near(draw, before)
-        case _:
+        case "near twice":
             return before, _near(draw, _near(draw, before))
+        case _:
+            return _planted(draw, before, _one_of(draw, _TWINS))
 
 
 @st.composite
@@ -146,8 +167,10 @@ def document_pairs(draw: DrawFn, key: SearchStrategy[str] = _KEYS) -> tuple[Docu
             return before, _equal_document(draw, before)
         case "near":
             return before, _near_document(draw, before)
-        case _:
+        case "near twice":
             return before, _near_document(draw, _near_document(draw, before))
+        case _:
+            return _planted_in_document(draw, before, _one_of(draw, _TWINS))
 
 
 def _equal(draw: DrawFn, value: Value) -> Value:
@@ -180,10 +203,15 @@ def _near(draw: DrawFn, value: Value) -> Value:
             return _one_of(draw, _EMPTY)
         case tuple():
             before, item, behind = _split(draw, value)
-            return _one_of(
-                draw,
-                ((*before, _near(draw, item), *behind), (*before, *behind), (*behind, *before, item), (*value, item)),
-            )
+            match draw(_CHANGE):
+                case "inside" | "emptied":
+                    return (*before, _near(draw, item), *behind)
+                case "removed":
+                    return (*before, *behind)
+                case "moved":
+                    return (*before, *behind, item)
+                case _:
+                    return (*value, item)
         case _:
             return _one_of(draw, _relatives(value))
 
@@ -192,9 +220,36 @@ def _near_document(draw: DrawFn, document: Document) -> Document:
     if not document.items:
         return Document((("a", _one_of(draw, _EMPTY)),))
     before, (key, value), behind = _split(draw, document.items)
-    near = (*before, (key, _near(draw, value)), *behind)
-    empty = (*before, (key, _one_of(draw, _EMPTY)), *behind)
-    return Document(_one_of(draw, (near, near, empty, (*before, *behind), (*behind, *before, (key, value)))))
+    match draw(_CHANGE):
+        case "inside":
+            return Document((*before, (key, _near(draw, value)), *behind))
+        case "emptied":
+            return Document((*before, (key, _one_of(draw, _EMPTY)), *behind))
+        case "removed":
+            return Document((*before, *behind))
+        case "moved":
+            return Document((*before, *behind, (key, value)))
+        case _:
+            return Document((*((name, item) for name, item in document.items if name != "more"), ("more", None)))
+
+
+def _planted(draw: DrawFn, value: Value, twins: tuple[Value, Value]) -> tuple[Value, Value]:
+    """The value twice, with one place taken by the one twin and by the other."""
+    match value:
+        case Document():
+            return _planted_in_document(draw, value, twins)
+        case (_, *_):
+            before, item, behind = _split(draw, value)
+            one, other = _planted(draw, item, twins)
+            return (*before, one, *behind), (*before, other, *behind)
+        case _:
+            return twins
+
+
+def _planted_in_document(draw: DrawFn, document: Document, twins: tuple[Value, Value]) -> tuple[Document, Document]:
+    before, (key, value), behind = _split(draw, document.items or (("a", None),))
+    one, other = _planted(draw, value, twins)
+    return Document((*before, (key, one), *behind)), Document((*before, (key, other), *behind))
 
 
 def _relatives(leaf: Value) -> tuple[Value, ...]:
@@ -203,7 +258,8 @@ def _relatives(leaf: Value) -> tuple[Value, ...]:
         case bool() | int():
             return (int(leaf), float(leaf), bool(leaf), leaf ^ 1, str(leaf))
         case float() if math.isfinite(leaf) and int(leaf) in INT64:
-            return (int(leaf), -leaf, math.nextafter(leaf, math.inf), bool(leaf))
+            whole = int(leaf)
+            return (whole, -leaf, math.nextafter(leaf, math.inf), bool(leaf), whole ^ 1)
         case float():
             return (-leaf, 0.0, None)
         case str():

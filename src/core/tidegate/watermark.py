@@ -25,7 +25,8 @@ Laws
 The offsets lie in a Patricia tree (Morrison 1968; Okasaki and Gill 1998, "Fast mergeable integer maps") of pages of
 1,024 numbers, with a bitmap for what is open and one for what is done. Its shape depends on the contents alone, which is
 W8; a change copies the path to its page (Driscoll, Sarnak, Sleator and Tarjan 1989), which is W10. The path grows with
-the logarithm of the number of pages, a stuck head included, and never beyond 53 forks, however sparse the numbering.
+the logarithm of the number of pages, a stuck head included, and never beyond 53 forks, however sparse the numbering. An
+outstanding offset costs about a byte where the numbering is dense, and about 300 bytes where each has a page of its own.
 
 Where we differ
     Drakkar's tracker has no floor: 3 delivered again after 10 was committed makes it commit 4. Ours ignores it (W5).

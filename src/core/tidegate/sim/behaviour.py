@@ -181,9 +181,13 @@ class Behaviour:
             place = fingerprint(program, self.canon)
             key = (key, life, exactly(replies)) if isinstance(place, Unmergeable) else (key, place)
             self.has_noted = self.has_noted or isinstance(standing.effect, Note)
-        number = self.known.setdefault(key, len(self.nodes))
+        try:
+            number = self.known.setdefault(key, len(self.nodes))
+        except TypeError:  # it cannot even be compared
+            must_be_value(standing, "what a program asks or returns")
+            raise
         if number == len(self.nodes):
-            must_be_value(standing, f"what a program asks or returns ({standing})")
+            must_be_value(standing, "what a program asks or returns")
             unmerged = place.reason if isinstance(place, Unmergeable) else ""
             is_timed = holds_instant(standing) or self.is_timed(standing, place, replies)
             self.nodes.append(Node(standing, life, replies, asked, is_timed, unmerged))

@@ -84,14 +84,15 @@ class Walks:
         self.goals = {goal.name: False for goal in search.goals}
 
     def all(self, seed: str, runs: int, seeding: Seeding, proceed: Proceed) -> Sampled:
-        seeds = [seed] if "." in seed else [f"{seed}.{run}" for run in range(runs)]
         broken, done = None, 0
-        for done, each in enumerate(seeds, 1):
-            broken = self.walk(seeding(each))
+        runs = 1 if "." in seed else runs
+        for run in range(runs):
+            each = seed if "." in seed else f"{seed}.{run}"
+            broken, done = self.walk(seeding(each)), run + 1
             if broken is not None:
                 seed = each
                 break
-            if not proceed(Progress(len(self.seen), self.transitions, self.depth, len(seeds) - done)):
+            if not proceed(Progress(len(self.seen), self.transitions, self.depth, runs - done)):
                 break
         faults = {kind: count for kind, count in self.faults.items() if count}
         return Sampled(

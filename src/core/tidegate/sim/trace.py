@@ -225,6 +225,9 @@ def replay(trace: Trace, scenario: Scenario) -> Replayed:
         trace: The recorded run.
         scenario: The scenario as it is today.
     """
+    clock = scenario.clock
+    if clock is not None and trace.time.startswith("absolute"):  # it may have been relative but for another run
+        scenario = attrs.evolve(scenario, clock=attrs.evolve(clock, horizon=None))
     return attempt(scenario, lambda search: replayed(trace, search))
 
 
@@ -235,14 +238,15 @@ def replayed(trace: Trace, search: Search) -> Replayed:
         return Diverged(0, f"the first state differs: {told(difference(trace.initial, before))}")
     for number, step in enumerate(trace.steps, 1):
         enabled = list(choices(search.hands, state))
-        chosen = next((after for who, what, after in enabled if (who, what) == (step.process, step.what)), None)
-        if chosen is None:
+        chosen = [after for who, what, after in enabled if (who, what) == (step.process, step.what)]
+        if not chosen:
             there = tuple(f"{who}: {what}" for who, what, _ in enabled)
             return Diverged(number, f"{step.process} cannot: {step.what}", there)
-        after = described(search, chosen, before)
-        if (patch := difference(before, after)) != step.patch:
-            return Diverged(number, f"{step.process}: {step.what} changes something else: {told(patch)}")
-        state, before = chosen, after
+        patches = {after: difference(before, described(search, after, before)) for after in chosen}
+        state = next((after for after, patch in patches.items() if patch == step.patch), chosen[0])
+        if patches[state] != step.patch:
+            return Diverged(number, f"{step.process}: {step.what} changes something else: {told(patches[state])}")
+        before = described(search, state, before)
     return Reproduced(len(trace.steps))
 
 

@@ -1,0 +1,336 @@
+"""Commands, options and help; and how any error becomes a message and an exit code.
+
+Parsing is apart from doing: click turns arguments into a call, which `main` then makes. So a command is not run inside of
+click, and what it raises is not mistaken for an error of the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Final, ParamSpec, TextIO, TypeAlias, cast
+
+import click
+from click.core import ParameterSource
+
+import tidegate
+from tidegate.errors import Misuse, TidegateError
+from tidegate.exit_codes import ExitCode
+from tidegate_adapters.cli.console import Terminal, error_json
+from tidegate_adapters.cli.failures import StoppedError, exit_code, raised
+
+P = ParamSpec("P")
+Run: TypeAlias = Callable[[Terminal], ExitCode]
+"""What a command line asks for."""
+
+UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+SCHEMAS: Final[dict[str, dict[str, object]]] = {
+    "explore": {"schema": "tidegate/report@1", "seed": None, "scenarios": []},
+    "replay": {"schema": "tidegate/replay@1"},
+    "list": {"schema": "tidegate/list@1"},
+    "diagram": {"schema": "tidegate/diagram@1"},
+}
+"""How the JSON answer of each command begins when it fails."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: The arguments after the command's name; None for those of this process.
+
+    Returns:
+        The exit code, see `tidegate.exit_codes`.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    out: TextIO = sys.stdout
+    err: TextIO = sys.stderr
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that cannot be shown is no reason to fail
+    terminal = Terminal(out, err, os.environ)
+    try:
+        run = parsed(arguments, terminal)
+        with redirect_stdout(err):  # a user's module may print; the answer is ours
+            code = run(terminal)
+        out.flush()
+    except click.exceptions.NoArgsIsHelpError as usage:
+        terminal.tell(usage.format_message())
+        return ExitCode.USAGE
+    except click.UsageError as usage:
+        return failed(misused(usage), arguments, terminal)
+    except TidegateError as error:
+        return failed(error, arguments, terminal)
+    except KeyboardInterrupt:
+        return failed(StoppedError("interrupted"), arguments, terminal)
+    except BrokenPipeError:
+        return unheard(out)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is told in one way
+        return failed(raised(error, "internal error"), arguments, terminal)
+    return code
+
+
+def parsed(arguments: list[str], terminal: Terminal) -> Run:
+    """What the arguments ask for.
+
+    Raises:
+        click.UsageError: They do not fit.
+    """
+    found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
+    return (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)  # an int: help or version was told
+
+
+def failed(error: TidegateError, arguments: list[str], terminal: Terminal) -> ExitCode:
+    """Tell the error, with `--json` also as the answer."""
+    if "--json" in arguments:
+        command = next((each for each in arguments if each in SCHEMAS), "")
+        terminal.answer(
+            {**SCHEMAS.get(command, {"schema": "tidegate/error@1"}), "ok": False, "error": error_json(error)}
+        )
+    terminal.complain(error)
+    return exit_code(error)
+
+
+def misused(usage: click.UsageError) -> Misuse:
+    command = usage.ctx.command_path if usage.ctx else "tidegate"
+    return Misuse(usage.format_message().rstrip("."), where=command, todo=f"{command} --help")
+
+
+def unheard(out: TextIO) -> ExitCode:
+    """Whoever reads stdout has left, as `head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # or the interpreter complains when it flushes at its end
+    return ExitCode.BROKEN_PIPE
+
+
+# --- options ------------------------------------------------------------------------------------------------------------
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """`500ms`, `90s`, `90`, `1.5m` or `1h`, in seconds."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|)", value)
+    found = float(match[1]) * UNITS_S[match[2]] if match else 0.0
+    if not found:
+        raise click.BadParameter(f"{value!r} is no time; write 500ms, 90s, 5m or 1h", ctx, param)
+    return found
+
+
+def seed_of_runs(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,9})?", value):
+        raise click.BadParameter(f"{value!r} is no seed; write a number, or number.run for one run of it", ctx, param)
+    return value
+
+
+def set_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
+    terminal_of(ctx).colour = value
+
+
+def set_debugging(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    terminal_of(ctx).is_debugging = value
+
+
+def terminal_of(ctx: click.Context) -> Terminal:
+    terminal = ctx.find_object(Terminal)
+    assert terminal is not None, "main puts it there"
+    return terminal
+
+
+def common(command: Callable[P, Run]) -> Callable[P, Run]:
+    """The options that every command has."""
+    options = (
+        click.option("--json", "is_json", is_flag=True, help="Answer with one JSON object on stdout, also on failure."),
+        click.option(
+            "--color",
+            type=click.Choice(["auto", "always", "never"]),
+            default="auto",
+            expose_value=False,
+            callback=set_colour,
+            help="Colour; auto: on a terminal, and as NO_COLOR and FORCE_COLOR say.",
+        ),
+        click.option(
+            "--debug", is_flag=True, expose_value=False, callback=set_debugging, help="Show the traceback of an error."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def explained(text: str, examples: Sequence[str], codes: Mapping[ExitCode, str]) -> str:
+    """The help of a command; the backspaces keep click from filling the lines of a block."""
+    shown = "\n".join(f"  {example}" for example in examples)
+    ends = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in codes.items())
+    return f"{text}\n\n\b\nExamples:\n{shown}\n\n\b\nExit codes:\n{ends}"
+
+
+# --- commands -----------------------------------------------------------------------------------------------------------
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=explained(
+        "Model-check the coordination of services on Kafka and MongoDB.",
+        ("tidegate explore", "tidegate explore tests/mine.py:takeover"),
+        {ExitCode.OK: "as expected", ExitCode.USAGE: "wrong usage, or an extra is missing"},
+    ),
+)
+@click.version_option(tidegate.__version__, prog_name="tidegate", message="%(prog)s %(version)s")
+def cli() -> None: ...
+
+
+@cli.command(
+    help=explained(
+        "Explore scenarios: does what is expected hold?\n\n"
+        "A TARGET is the name of a scenario that ships (see: tidegate list), path.py:attr, or module:attr, where attr is "
+        "a Scenario, a function without arguments that makes one, or a list of those. Without one, all that ship are "
+        "explored. Every counterexample is written as text, as JSON for tidegate replay, and as a page for a browser.",
+        ("tidegate explore array_push_lock.late", "tidegate explore tests/mine.py:takeover --runs 5000 --seed 7"),
+        {
+            ExitCode.OK: "every expectation is met",
+            ExitCode.NOT_MET: "an expectation is not met",
+            ExitCode.USAGE: "wrong usage, or a target that cannot be loaded",
+            ExitCode.RAISED: "a scenario raised an error outside of its programs",
+            ExitCode.DIVERGED: "a program is nondeterministic",
+            ExitCode.NOTHING_SELECTED: "nothing is selected",
+            ExitCode.INCONCLUSIVE: "inconclusive: a bound, random runs, or a goal not reached",
+            ExitCode.INTERRUPTED: "interrupted; what was found until then is told",
+            ExitCode.TERMINATED: "terminated, likewise",
+        },
+    )
+)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("-k", "expression", metavar="EXPR", default="", help="Only scenarios whose name contains EXPR.")
+@click.option(
+    "--runs", type=click.IntRange(1, 1_000_000), metavar="N", help="Make N random runs, not an exhaustive search."
+)
+@click.option(
+    "--seed", callback=seed_of_runs, metavar="S", envvar="TIDEGATE_SEED", show_envvar=True, help="Of the random runs."
+)
+@click.option(
+    "--max-steps", type=click.IntRange(1), default=10_000, show_default=True, help="The length of a random run."
+)
+@click.option(
+    "--states-max",
+    type=click.IntRange(1),
+    default=3_000_000,
+    show_default=True,
+    help="Stop an exhaustive search after so many states.",
+)
+@click.option("--timeout", callback=duration, metavar="TIME", help="Stop a scenario after this time, such as 60s.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=".tidegate/failures",
+    show_default=True,
+    help="Where counterexamples go.",
+)
+@click.option("--no-store", is_flag=True, help="Write no files.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@common
+@click.pass_context
+def explore(
+    ctx: click.Context,
+    *,
+    targets: tuple[str, ...],
+    expression: str,
+    runs: int | None,
+    seed: str | None,
+    max_steps: int,
+    states_max: int,
+    timeout: float | None,
+    out: Path,
+    no_store: bool,
+    quiet: bool,
+    is_json: bool,
+) -> Run:
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    for name, option, fits, why in (
+        ("seed", "--seed", runs, "an exhaustive search draws nothing; add --runs N"),
+        ("max_steps", "--max-steps", runs, "it bounds random runs; add --runs N"),
+        ("states_max", "--states-max", not runs, "it bounds an exhaustive search; leave out --runs"),
+        ("out", "--out", not no_store, "nothing is written with --no-store"),
+    ):
+        if name in given and not fits:
+            raise click.UsageError(f"{option} does not fit: {why}", ctx)
+
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.exploring import Bounds, explore_all  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.store import Store  # noqa: PLC0415
+
+        bounds = Bounds(runs or 0, seed, max_steps, states_max, timeout)
+        store = None if no_store else Store(out)
+        return explore_all(targets, expression, bounds, store, terminal, is_json=is_json, quiet=quiet)
+
+    return run
+
+
+@cli.command(
+    help=explained(
+        "Replay a recorded run, step by step.\n\n"
+        "Its decisions are taken again, and what they change is compared. "
+        "TRACE is a .json or .html file of tidegate explore. TARGET is the scenario to replay it in; without one it is "
+        "the scenario that the trace names.",
+        (
+            "tidegate replay .tidegate/failures/array_push_lock.late.json",
+            "tidegate replay old.html tests/mine.py:takeover",
+        ),
+        {
+            ExitCode.OK: "reproduced as recorded",
+            ExitCode.USAGE: "wrong usage, or a trace or target that cannot be read",
+            ExitCode.RAISED: "the scenario raised an error outside of its programs",
+            ExitCode.DIVERGED: "the scenario does something else than was recorded",
+        },
+    )
+)
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.argument("target", required=False)
+@common
+def replay(*, trace: Path, target: str | None, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.replaying import replay_one  # noqa: PLC0415  so that --help is quick
+
+        return replay_one(trace, target, terminal, is_json=is_json)
+
+    return run
+
+
+@cli.command(
+    "list",
+    help=explained(
+        "List the scenarios that ship: name, kind, expectation, summary.",
+        ("tidegate list", "tidegate list --json | jq -r '.scenarios[].name'"),
+        {ExitCode.OK: "listed", ExitCode.USAGE: "wrong usage"},
+    ),
+)
+@common
+def list_(*, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.listing import list_all  # noqa: PLC0415  so that --help is quick
+
+        return list_all(terminal, is_json=is_json)
+
+    return run
+
+
+@cli.command(
+    help=explained(
+        "Draw a table of transitions as a Mermaid diagram.",
+        ("tidegate diagram invocation", "tidegate diagram invocation > invocation.mmd"),
+        {ExitCode.OK: "drawn", ExitCode.USAGE: "wrong usage"},
+    )
+)
+@click.argument("name", type=click.Choice(["invocation"]))
+@common
+def diagram(*, name: str, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.listing import draw  # noqa: PLC0415  so that --help is quick
+
+        return draw(name, terminal, is_json=is_json)
+
+    return run

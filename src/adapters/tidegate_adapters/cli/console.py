@@ -1,0 +1,116 @@
+"""Where a command writes: one stream for results, one for everything else, each with or without colour.
+
+Names, payloads and messages of exceptions are hostile input: whatever could move a cursor, forge a line or change a colour
+is printed as an escape, and what looks like a secret in a message is not printed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from traceback import format_exception
+from typing import Final, NamedTuple, TextIO, TypeAlias, final
+
+import click
+
+from tidegate.errors import TidegateError
+
+SECRETS: Final = (
+    (re.compile(r"(?<=://)\S*@"), "***@"),
+    (
+        re.compile(r"(?i)\b(\w*(?:passw(?:or)?d|passphrase|pwd|secret|token|api_?key)['\"]?\s*[=:]\s*)[^\s,;&}]+"),
+        r"\1***",
+    ),
+)
+"""What is taken out of messages: the user part of a URI, and the value of whatever is named like a secret."""
+
+
+class Styled(NamedTuple):
+    """Text with a colour of click's, bold."""
+
+    text: str
+    colour: str
+
+
+Span: TypeAlias = str | Styled
+
+
+def clean(text: str) -> str:
+    """The text without anything that a terminal would obey; line ends stay."""
+    return "".join(char if char.isprintable() or char == "\n" else escaped(char) for char in text)
+
+
+def escaped(char: str) -> str:
+    return f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}"
+
+
+def one_line(text: str) -> str:
+    """The text, cleaned, on one line."""
+    return clean(text).replace("\n", "\\n")
+
+
+def redacted(text: str) -> str:
+    """The message without what looks like a secret."""
+    for pattern, instead in SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+@final
+class Terminal:
+    """The two streams.
+
+    Args:
+        out: For results.
+        err: For progress, warnings and errors.
+        environ: Where NO_COLOR, FORCE_COLOR and TERM are looked up.
+
+    The options `--color` and `--debug` set `colour` and `is_debugging`.
+    """
+
+    def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> None:
+        self.out, self.err, self.environ = out, err, environ
+        self.colour, self.is_debugging = "auto", False
+
+    def say(self, *spans: Span) -> None:
+        """A line of the result."""
+        self.write(self.out, spans)
+
+    def tell(self, *spans: Span) -> None:
+        """A line beside the result."""
+        self.write(self.err, spans)
+
+    def write(self, stream: TextIO, spans: tuple[Span, ...]) -> None:
+        parts = (
+            clean(span) if isinstance(span, str) else click.style(clean(span.text), fg=span.colour, bold=True)
+            for span in spans
+        )
+        click.echo("".join(parts), file=stream, color=self.is_coloured(stream))
+
+    def is_coloured(self, stream: TextIO) -> bool:
+        """The option wins, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal."""
+        if self.colour != "auto":
+            return self.colour == "always"
+        if self.environ.get("NO_COLOR"):
+            return False
+        return bool(self.environ.get("FORCE_COLOR")) or (stream.isatty() and self.environ.get("TERM") != "dumb")
+
+    def answer(self, answer: Mapping[str, object]) -> None:
+        """The one JSON object of `--json`."""
+        click.echo(json.dumps(answer, indent=1, allow_nan=False), file=self.out)
+
+    def complain(self, error: TidegateError) -> None:
+        """What is wrong, where, why, and what to do next; for those who asked, also how it came about."""
+        if self.is_debugging:
+            self.tell(redacted("".join(format_exception(error)).rstrip("\n")))
+        self.tell(Styled("error:", "red"), f" {redacted(error.what)}")
+        for name, text in (("where", error.where), ("why", error.why), ("help", error.todo)):
+            if text:
+                self.tell(f"  {name}: {redacted(text)}")
+
+
+def error_json(error: TidegateError) -> dict[str, str]:
+    """The error as `--json` tells it."""
+    fields = {"what": error.what, "where": error.where, "why": error.why, "help": error.todo}
+    return {name: redacted(text) for name, text in fields.items()}

@@ -1,0 +1,99 @@
+"""Which exit code an error has, and whose line raised it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final, final
+
+import tidegate
+import tidegate_adapters
+from tidegate.errors import Nondeterministic, TidegateError
+from tidegate.exit_codes import ExitCode
+
+NOT_THE_USERS: Final = (
+    *(
+        f"{Path(file).resolve().parent}{os.sep}"
+        for file in (tidegate.__file__, tidegate_adapters.__file__, os.__file__)
+    ),
+    "<",
+)
+"""How the files of tidegate, of the standard library and of generated code begin."""
+
+
+@final
+class CodeRaisedError(TidegateError):
+    """Code of the user's, or of ours, raised an error that no exploration expects."""
+
+
+@final
+class NothingSelectedError(TidegateError):
+    """There is nothing to run."""
+
+
+@final
+class ReplayDivergedError(TidegateError):
+    """The scenario does something else than was recorded."""
+
+
+@final
+class StoppedError(TidegateError):
+    """The user interrupts what has no partial answer, or does not wait for one."""
+
+
+def exit_code(error: TidegateError) -> ExitCode:
+    """The code that a command ends with because of the error."""
+    match error:
+        case CodeRaisedError():
+            return ExitCode.RAISED
+        case Nondeterministic() | ReplayDivergedError():
+            return ExitCode.DIVERGED
+        case NothingSelectedError():
+            return ExitCode.NOTHING_SELECTED
+        case StoppedError():
+            return ExitCode.INTERRUPTED
+        case _:
+            return ExitCode.USAGE
+
+
+def raised(error: BaseException, what: str) -> CodeRaisedError:
+    """An error of somebody's code, told without a traceback.
+
+    Args:
+        error: What was raised.
+        what: What was being done.
+    """
+    return CodeRaisedError(
+        f"{what}: {type(error).__name__}", where=origin(error), why=message(error), todo="--debug shows the traceback"
+    )
+
+
+def message(error: BaseException) -> str:
+    """What the error says, if it can say it."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  the user's own __str__
+        return type(error).__name__
+
+
+def origin(error: BaseException) -> str:
+    """`file:line` of the last line outside of tidegate that led to the error; "" if there is none."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{near(error.filename)}:{error.lineno}"
+    found, frame = "", error.__traceback__
+    while frame is not None:
+        if is_the_users(frame):
+            found = f"{near(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    return found
+
+
+def is_the_users(frame: TracebackType) -> bool:
+    return not frame.tb_frame.f_code.co_filename.startswith(NOT_THE_USERS)
+
+
+def near(file: str) -> str:
+    """The path as seen from here, if it lies beneath."""
+    here = Path.cwd()
+    return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file

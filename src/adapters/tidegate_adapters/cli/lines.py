@@ -1,0 +1,115 @@
+"""What an exploration found, as lines: one for each scenario, and what a reader does next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, final
+
+import attrs
+
+from tidegate.sim.report import Report, Verdict
+from tidegate.sim.trace import story
+from tidegate_adapters.cli.console import Span, Styled, one_line
+from tidegate_adapters.cli.store import replay_line
+
+STORY_LINES_MAX: Final = 80
+
+
+@final
+@attrs.frozen(eq=False)
+class Result:
+    """A report, and what only the caller knows.
+
+    Attributes:
+        report: What was found.
+        seconds: How long it took.
+        saved: Where the counterexample lies as JSON, if there is one and it was stored.
+    """
+
+    report: Report
+    seconds: float
+    saved: Path | None
+
+    @property
+    def is_met(self) -> bool:
+        return self.report.ok
+
+    @property
+    def is_open(self) -> bool:
+        """Is it unknown whether the expectation is met?"""
+        return self.report.verdict is Verdict.INCONCLUSIVE
+
+
+def summed_up(result: Result, width: int) -> tuple[Span, ...]:
+    """The one line of a scenario: expectation, verdict, states, transitions, seconds, laws, faults fired.
+
+    Args:
+        result: What was found.
+        width: Of the widest name.
+    """
+    report = result.report
+    expected = "clean" if report.expect is None else "violated"
+    laws = f"{report.laws} law{'' if report.laws == 1 else 's'}"
+    faults = ", ".join(f"{kind} {count:,}" for kind, count in report.faults.items()) or "none"
+    more = [detail for detail in (broken(result), report.reason, unmerged(report)) if detail]
+    columns = (
+        f"{one_line(report.scenario):<{width}}",
+        f"expected {expected:<8}",
+        f"{report.verdict:<12}",
+        f"{report.states:>9,} states",
+        f"{report.transitions:>9,} transitions",
+        f"{result.seconds:>6.1f} s",
+        f"{laws:<7}",
+        f"faults: {faults}",
+    )
+    return (mark(result), "  ".join((*columns, *map(one_line, more))))
+
+
+def mark(result: Result) -> Styled:
+    if result.is_met:
+        return Styled("ok       ", "green")
+    return Styled("UNSURE   ", "yellow") if result.is_open else Styled("NOT MET  ", "red")
+
+
+def broken(result: Result) -> str:
+    """The law that is broken, and whether it is the one that was expected."""
+    report = result.report
+    if report.trace is None:
+        return "" if report.expect is None or result.is_open else f"expected to be broken: {report.expect}"
+    other = "" if report.expect in (None, report.law) else f", expected: {report.expect}"
+    seed = f", seed {report.seed}" if report.seed else ""
+    return f"broken in {len(report.trace.steps)} steps{seed}: {report.law}{other}"
+
+
+def unmerged(report: Report) -> str:
+    return f"{len(report.unmerged)} unmerged" if report.unmerged else ""
+
+
+def told(result: Result) -> tuple[str, ...]:
+    """A counterexample that nobody expected, in full unless it is long."""
+    trace = result.report.trace
+    if trace is None or result.is_met:
+        return ()
+    lines = story(trace).splitlines()
+    left = len(lines) - STORY_LINES_MAX
+    return ("", *lines[:STORY_LINES_MAX], *([f"... and {left} more lines"] if left > 0 else []))
+
+
+def written(results: Sequence[Result]) -> tuple[str, ...]:
+    """Where the counterexamples are, and how one is replayed."""
+    saved = [result.saved for result in results if result.saved is not None]
+    if not saved:
+        return ()
+    one, many = saved[0], [f"  {one_line(str(path.with_suffix('')))}" for path in saved]
+    return ("", "counterexamples, each as .txt, .json and .html:", *many, f"replay one: {one_line(replay_line(one))}")
+
+
+def ended(results: Sequence[Result], selected: int) -> str:
+    """The last line."""
+    met = sum(result.is_met for result in results)
+    unsure = sum(result.is_open and not result.is_met for result in results)
+    parts = [f"{selected} scenario{'' if selected == 1 else 's'}", f"{met} as expected"]
+    parts += [f"{count} {what}" for count, what in ((len(results) - met - unsure, "not"), (unsure, "unsure")) if count]
+    parts += [f"{selected - len(results)} not explored"] if len(results) < selected else []
+    return f"{', '.join(parts)}, {sum(result.seconds for result in results):.1f} s"

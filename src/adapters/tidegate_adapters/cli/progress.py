@@ -1,0 +1,68 @@
+"""How far a search has come: a live line on a terminal, else a plain line now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final, TypeAlias
+
+from tidegate.sim.explore import Progress
+from tidegate_adapters.cli.console import Terminal, one_line
+
+Show: TypeAlias = Callable[[Progress], None]
+
+REFRESHES_PER_S: Final = 4
+PLAIN_INTERVAL_S: Final = 15.0
+
+
+@contextmanager
+def shown(title: str, terminal: Terminal, *, quiet: bool) -> Generator[Show]:
+    """Show progress on stderr until the block ends.
+
+    Args:
+        title: What is being explored.
+        terminal: Where it is shown.
+        quiet: Show nothing.
+    """
+    if quiet:
+        yield lambda _: None
+    elif terminal.err.isatty() and terminal.environ.get("TERM") != "dumb":
+        with live(title, terminal) as show:
+            yield show
+    else:
+        yield sparse(title, terminal)
+
+
+@contextmanager
+def live(title: str, terminal: Terminal) -> Generator[Show]:
+    from rich.console import Console  # noqa: PLC0415  only a terminal needs it
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    console = Console(file=terminal.err, no_color=not terminal.is_coloured(terminal.err), markup=False)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Bar(*columns, console=console, refresh_per_second=REFRESHES_PER_S, transient=True) as bar:
+        task = bar.add_task(one_line(title), total=None)
+        yield lambda progress: bar.update(task, description=line(title, progress))
+
+
+def sparse(title: str, terminal: Terminal, clock: Callable[[], float] = monotonic) -> Show:
+    """A line for whoever reads a log: one in 15 s."""
+    began = told = clock()
+
+    def show(progress: Progress) -> None:
+        nonlocal told
+        now = clock()
+        if now - told >= PLAIN_INTERVAL_S:
+            told = now
+            terminal.tell(f"{line(title, progress)}  {now - began:.0f} s")
+
+    return show
+
+
+def line(title: str, progress: Progress) -> str:
+    return (
+        f"{one_line(title)}  {progress.states:,} states  {progress.transitions:,} transitions"
+        f"  depth {progress.depth}  {progress.waiting:,} waiting"
+    )

@@ -1,0 +1,164 @@
+"""Counterexamples as files: each as text, as JSON that is replayed, and as a page.
+
+    .tidegate/failures/array_push_lock.late.txt, .json, .html
+
+A file is there whole or not at all: it is written beside its place and then renamed. The directory is made with the first
+file, and a directory that is ours has a `.gitignore` of everything. What is read back is hostile: it is bounded, and
+whatever does not fit is one clear error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from secrets import token_hex
+from typing import Final, final
+
+import attrs
+
+from tidegate.errors import Misuse
+from tidegate.sim.page import page
+from tidegate.sim.trace import Trace, decoded, encoded, story
+from tidegate_adapters.cli.console import clean
+from tidegate_adapters.cli.targets import Target
+
+TRACE_BYTES_MAX: Final = 64 * 1024 * 1024
+STEM_MAX: Final = 80
+EMBEDDED: Final = re.compile(r"<script\b[^>]*\btype=\"application/json\"[^>]*>(.*?)</script>", re.DOTALL)
+
+
+@final
+@attrs.frozen
+class Store:
+    """A directory for counterexamples."""
+
+    directory: Path
+
+    def check(self) -> None:
+        """Leave nothing behind, and find out whether files could be written.
+
+        Raises:
+            Misuse: They could not.
+        """
+        there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
+        try:
+            with tempfile.TemporaryFile(dir=there):
+                pass
+        except OSError as error:
+            raise unwritable(self.directory, error) from error
+
+    def save(self, target: Target, trace: Trace) -> Path:
+        """Write the counterexample of a target in all three forms.
+
+        Returns:
+            The path of the JSON file.
+
+        Raises:
+            Misuse: It cannot be written.
+        """
+        path = self.directory / f"{stem(target)}.json"
+        replay = replay_line(path)
+        kept = trace if target.is_shipped else attrs.evolve(trace, scenario=target.identity)
+        try:
+            self.make()
+            write(path.with_suffix(".txt"), f"{clean(story(kept))}\nreplay: {clean(replay)}\n")
+            write(path, json.dumps(encoded(kept), indent=1, allow_nan=False) + "\n")
+            write(path.with_suffix(".html"), page(kept, str(path)))
+        except OSError as error:
+            raise unwritable(self.directory, error) from error
+        return path
+
+    def make(self) -> None:
+        if not self.directory.exists():
+            self.directory.mkdir(parents=True)
+            write(self.directory / ".gitignore", "*\n")
+
+
+def replay_line(path: Path) -> str:
+    """The command that replays the trace, to paste into a shell."""
+    return f"tidegate replay {shlex.quote(str(path))}"
+
+
+def stem(target: Target) -> str:
+    """A name for files: what ships has its own; a user's scenario may have any name, so a digest keeps it apart."""
+    if target.is_shipped:
+        return target.identity
+    plain = re.sub(r"[^A-Za-z0-9_]+", "-", target.scenario.name).strip("-")[:STEM_MAX]
+    return f"{plain or 'scenario'}-{sha256(target.identity.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+def write(path: Path, text: str) -> None:
+    aside = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
+    try:
+        aside.write_text(text, encoding="utf-8", newline="\n")
+        aside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink()
+        raise
+
+
+def unwritable(directory: Path, error: OSError) -> Misuse:
+    return Misuse(
+        f"cannot write to {directory}",
+        why=error.strerror or str(error),
+        todo="choose another directory with --out, or store nothing with --no-store",
+    )
+
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> Trace:
+    """The trace in the file: JSON, or a page that holds it.
+
+    Raises:
+        Misuse: There is no trace in it that this version can read.
+    """
+    data = bytes_of(path)
+    try:
+        return decoded(found_in(data.decode()))
+    except Misuse as error:
+        error.where = error.where or str(path)
+        raise
+    except (ValueError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise Misuse("this is no trace, or a damaged one", where=str(path), why=why, todo=TRACES) from error
+
+
+def bytes_of(path: Path) -> bytes:
+    try:
+        is_there, is_file = path.exists(), path.is_file()
+        with path.open("rb") if is_file else BytesIO() as file:
+            data = file.read(TRACE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        raise Misuse(f"cannot read {path}", why=str(error)) from error
+    if not is_file:
+        raise Misuse(f"{path} is no file" if is_there else f"there is no file {path}", todo=TRACES)
+    if len(data) > TRACE_BYTES_MAX:
+        raise Misuse(f"{path} is larger than {TRACE_BYTES_MAX >> 20} MiB", why="no trace is that large", todo=TRACES)
+    return data
+
+
+TRACES: Final = "traces are the .json and .html files that tidegate explore writes"
+
+
+def found_in(text: str) -> object:
+    """The JSON of the text, or of the trace that the page embeds."""
+    if not text.lstrip().startswith("<"):
+        return json.loads(text)
+    return next(embedded(text), None)
+
+
+def embedded(page: str) -> Iterator[object]:
+    for match in EMBEDDED.finditer(page):
+        found = json.loads(match[1])
+        if isinstance(found, dict) and "schema" in found:
+            yield found

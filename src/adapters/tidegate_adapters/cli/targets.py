@@ -1,0 +1,259 @@
+"""From what a user writes to the scenarios that it names.
+
+    transition              a scenario that ships
+    tests/takeover.py:two   what the file calls `two`: a scenario, a function without arguments that makes one, or a
+                            list or tuple of those
+    shop.scenarios:two      the same in a module that can be imported from here
+    tests/takeover.py:all[two]   the one scenario named `two` in a list
+
+The last form is what a trace records where a target is a list. A name that a trace records is not the user's own word,
+and to load it is to run code: so it is followed only to files beneath the current directory, and anything else must be
+named on the command line. Known not to help: a trace that names a script of the user's own project.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from inspect import Parameter, iscoroutine, iscoroutinefunction, isfunction, signature
+from pathlib import Path
+from types import ModuleType
+from typing import Final, cast, final
+
+import attrs
+
+from tidegate.errors import Misuse
+from tidegate.scenarios.catalogue import CATALOGUE
+from tidegate.sim.scenario import Scenario
+from tidegate_adapters.cli.failures import message, near, origin, raised
+
+ATTRIBUTE: Final = re.compile(r"(?P<module>.+?):(?P<attribute>[^\W\d]\w*)(?:\[(?P<name>.*)\])?", re.DOTALL)
+
+
+@final
+@attrs.frozen(eq=False)
+class Target:
+    """A scenario, and what finds it again.
+
+    Attributes:
+        identity: Its name, or `path.py:attr`; a trace records it.
+        scenario: What is explored.
+    """
+
+    identity: str
+    scenario: Scenario
+
+    @property
+    def is_shipped(self) -> bool:
+        return self.identity in CATALOGUE
+
+
+def select(texts: Iterable[str], expression: str = "") -> tuple[Target, ...]:
+    """The scenarios that the texts name, each once, in this order; all that ship where there is no text.
+
+    Args:
+        texts: Names, `path.py:attr` or `module:attr`.
+        expression: Only scenarios whose name contains it.
+
+    Raises:
+        Misuse: There is no such scenario, or it cannot be loaded.
+        CodeRaisedError: The user's function that makes it raised an error.
+    """
+    found = {target.identity: target for text in tuple(texts) or CATALOGUE for target in named(text)}
+    return tuple(target for target in found.values() if expression in target.scenario.name)
+
+
+def one(text: str) -> Target:
+    """The only scenario that the text names.
+
+    Raises:
+        Misuse: There is none, or more than one, or it cannot be loaded.
+        CodeRaisedError: The user's function that makes it raised an error.
+    """
+    match named(text):
+        case (only,):
+            return only
+        case found:
+            several = listed(target.identity for target in found)
+            raise Misuse(f"{text} is {len(found)} scenarios", todo=f"choose one: {several}")
+
+
+def recorded(identity: str) -> Target:
+    """The scenario that a trace names, if it ships or lies beneath the current directory.
+
+    Raises:
+        Misuse: It lies elsewhere, or see `one`.
+        CodeRaisedError: The user's function that makes it raised an error.
+    """
+    match = ATTRIBUTE.fullmatch(identity)
+    if match and not lies_here(match["module"]):
+        raise Misuse(
+            f"the trace names a scenario that does not lie beneath this directory: {identity}",
+            why="to load it is to run its code, and a trace may come from anywhere",
+            todo="go to the directory where it was recorded, or name the scenario: tidegate replay TRACE TARGET",
+        )
+    return one(identity)
+
+
+def named(text: str) -> tuple[Target, ...]:
+    if text in CATALOGUE:
+        return (Target(text, CATALOGUE[text]()),)
+    match = ATTRIBUTE.fullmatch(text)
+    if match is None:
+        raise unknown(text)
+    module = loaded(match["module"])
+    base = f"{match['module']}:{match['attribute']}"
+    if not hasattr(module, match["attribute"]):
+        raise Misuse(f"there is no {match['attribute']!r} in {match['module']}", todo=offers(module))
+    found = scenarios(getattr(module, match["attribute"]), base, module)
+    if match["name"] is None:
+        return found
+    identities = [target.identity for target in found]
+    if text not in identities:
+        raise Misuse(f"there is no scenario {match['name']!r} in {base}", todo=f"there are: {listed(identities)}")
+    return (found[identities.index(text)],)
+
+
+def unknown(text: str) -> Misuse:
+    if text.endswith(".py"):
+        return Misuse(f"{text} is a file, and which scenario of it?", todo=f"name it: {text}:ATTR")
+    near = get_close_matches(text, CATALOGUE, n=1)
+    return Misuse(
+        f"there is no scenario {text!r}",
+        why="a target is a scenario that ships, path.py:attr, or module:attr",
+        todo=(f"did you mean {near[0]}? " if near else "") + "tidegate list shows what ships",
+    )
+
+
+# --- loading ------------------------------------------------------------------------------------------------------------
+
+
+def loaded(module: str) -> ModuleType:
+    """The module of that name, or in the file of that path."""
+    try:
+        return from_file(Path(module).resolve()) if module.endswith(".py") else from_here(module)
+    except Misuse as error:
+        error.where = error.where or origin(error)
+        raise
+    except (Exception, SystemExit) as error:
+        raise Misuse(f"cannot load {module}", where=origin(error), why=message(error)) from error
+
+
+def from_here(module: str) -> ModuleType:
+    reach(Path.cwd())
+    return import_module(module)
+
+
+@cache
+def from_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise Misuse(f"there is no file {near(str(file))}")
+    name = f"tidegate_target_{file.stem.replace('.', '_')}"
+    while name in sys.modules:
+        name += "_"
+    reach(file.parent)
+    spec = spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def reach(directory: Path) -> None:
+    """Let modules beside the target be imported, as Python does for a script."""
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+
+
+def lies_here(module: str) -> bool:
+    """Is what would be loaded a file beneath the current directory?"""
+    if module.endswith(".py"):
+        return is_here(Path(module))
+    reach(Path.cwd())
+    try:
+        spec = find_spec(module.partition(".")[0])  # of the package, for to look further is to import it
+    except (ImportError, ValueError):
+        return False
+    if spec is None:
+        return False
+    places = spec.submodule_search_locations or ([spec.origin] if spec.origin and spec.has_location else [])
+    return bool(places) and all(is_here(Path(place)) for place in places)
+
+
+def is_here(path: Path) -> bool:
+    return path.resolve().is_relative_to(Path.cwd())
+
+
+# --- from a value to scenarios ------------------------------------------------------------------------------------------
+
+
+def scenarios(value: object, base: str, module: ModuleType) -> tuple[Target, ...]:
+    if not isinstance(value, (list, tuple)):
+        return (Target(base, scenario(value, base, module)),)
+    made = [scenario(item, base, module) for item in cast("Sequence[object]", value)]
+    names = [each.name for each in made]
+    if not made:
+        raise Misuse(f"{base} is empty", todo=offers(module))
+    if len(set(names)) < len(names):
+        raise Misuse(f"two scenarios of {base} have one name: {listed(names)}")
+    return tuple(Target(f"{base}[{each.name}]", each) for each in made)
+
+
+def scenario(value: object, base: str, module: ModuleType) -> Scenario:
+    made = called(value, base) if callable(value) else value
+    if not isinstance(made, Scenario):
+        verb = "makes" if callable(value) else "is"
+        raise Misuse(f"{base} {verb} no Scenario: {type(made).__name__}", todo=offers(module))
+    return made
+
+
+def called(make: Callable[[], object], base: str) -> object:
+    if not takes_nothing(make):
+        raise Misuse(f"{base} takes arguments", todo="a target is called without any: wrap it in a function of its own")
+    try:
+        made = make()
+    except (Exception, SystemExit) as error:
+        if isinstance(error, Misuse):
+            error.where = error.where or origin(error)
+            raise
+        raise raised(error, f"{base} raised an error") from error
+    if iscoroutine(made):
+        made.close()  # or it complains that it was never awaited
+    return made
+
+
+def takes_nothing(make: Callable[..., object]) -> bool:
+    try:
+        parameters = signature(make).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions have none
+        return False
+    optional = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return all(each.default is not Parameter.empty or each.kind in optional for each in parameters)
+
+
+def offers(module: ModuleType) -> str:
+    """What the module has that can be a target."""
+    found = [name for name, value in vars(module).items() if not name.startswith("_") and can_be_target(value, module)]
+    return f"found there: {listed(found)}" if found else "found there: no scenario, and no function that could make one"
+
+
+def can_be_target(value: object, module: ModuleType) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(item, Scenario) for item in cast("Sequence[object]", value))
+    if isfunction(value):
+        return value.__module__ == module.__name__ and takes_nothing(value) and not iscoroutinefunction(value)
+    return isinstance(value, Scenario)
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

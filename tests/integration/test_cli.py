@@ -1,0 +1,691 @@
+"""The command line as a user meets it: each test runs the real command in a process of its own, on quick scenarios."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+import tidegate
+from tidegate.__main__ import main
+from tidegate.diagrams import mermaid
+from tidegate.exit_codes import ExitCode
+from tidegate.invocation import INVOCATION
+from tidegate.scenarios.catalogue import CATALOGUE
+from tidegate.sim.explore import Progress
+from tidegate.sim.trace import decoded, story
+from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.cli.progress import sparse
+
+QUICK: Final = "array_push_lock.lost_reply"
+QUICKER: Final = "transition.version_not_raised"
+STALL: Final = "array_push_lock.stall.2"
+
+MINE: Final = """
+import gc
+import sys
+import time
+from tidegate.documents import ID, Document, Eq, Field, Put
+from tidegate.operations import find_one, find_one_and_update, update_one
+from tidegate.sim.actors import Program, born
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.world import document, seeded
+
+print("this module prints")
+COUNT = Field("count")
+C = Eq(ID, "c")
+
+
+async def careless():
+    found = await find_one("counters", C)
+    await find_one_and_update("counters", C, Put(COUNT, found[COUNT] + 1))
+
+
+async def endless():
+    while True:
+        found = await find_one("counters", C)
+        await update_one("counters", C, Put(COUNT, found[COUNT] + 1))
+
+
+def count(state):
+    return state.read(document("counters", "c"))[COUNT]
+
+
+def counter(name="counter", program=careless, processes=2, **laws):
+    world = seeded({"counters": (Document.of({"_id": "c", "count": 0}),)})
+    actors = tuple(Program(f"p{number}", born(program), ) for number in range(processes))
+    laws = laws or {"eventually": {"all count": lambda state: count(state) == processes}}
+    return Scenario(name=name, summary="", world=world, actors=actors, **laws)
+
+
+def lost():
+    return counter()
+
+
+def alone():
+    return counter(processes=1)
+
+
+def pessimist():
+    return counter(processes=1, eventually={"all count": lambda state: True}, expect="all count")
+
+
+def other():
+    laws = {"none counts": lambda state: count(state) == 0, "all count": lambda state: True}
+    return counter(always=laws, expect="all count")
+
+
+def uncollected():
+    return counter(always={"the collector sleeps": lambda state: not gc.isenabled()})
+
+
+def never():
+    return counter(processes=1, sometimes={"it counts to nine": lambda state: count(state) == 9})
+
+
+def tell(state):
+    if count(state) == 3:
+        print("searching", flush=True)
+    return True
+
+
+def stuck(state):
+    if count(state) == 3:
+        print("searching", flush=True)
+        time.sleep(60)
+    return True
+
+
+def forever():
+    return counter("forever", endless, 1, always={"it counts": tell})
+
+
+def hangs():
+    return counter("hangs", endless, 1, always={"it counts": stuck})
+
+
+READY = counter("ready")
+HOSTILE = [counter(name) for name in ("../../up", "/etc/passwd", "two: \\x1b[31mred\\nok", "", "é" * 300, "CON")]
+"""
+
+
+OURS: Final = ("NO_COLOR", "FORCE_COLOR", "TIDEGATE_SEED")
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in OURS}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+def run(cwd: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidegate", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, env=environment(more), capture_output=True, encoding="utf-8", timeout=120, check=False
+    )
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def answer(done: Done | subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def without_seconds(text: str) -> str:
+    return re.sub(r"\d+\.\d s", "", text)
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A directory with scenarios of a user's own."""
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path
+
+
+@pytest.fixture
+def here(mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """Runs the command in that directory and in this process, which is quicker."""
+    monkeypatch.chdir(mine)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    for name in OURS:
+        monkeypatch.delenv(name, raising=False)
+
+    def run_here(*arguments: str, **more: str) -> Done:
+        with monkeypatch.context() as patched:
+            for name, value in more.items():
+                patched.setenv(name, value)
+            code = main(arguments)
+        told = capsys.readouterr()
+        return Done(code, told.out, told.err)
+
+    return run_here
+
+
+# --- help -----------------------------------------------------------------------------------------------------------
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    """Start-up is a promise: `--help` imports neither drivers nor rich nor the simulator."""
+    code = (
+        "import sys; from tidegate.__main__ import main; main(['--help']); main(['explore', '--help'])\n"
+        "heavy = ('rich', 'pymongo', 'aiokafka', 'tidegate.sim', 'attr', 'asyncio')\n"
+        "sys.exit(', '.join(name for name in heavy if name in sys.modules) or None)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["explore", "replay", "list", "diagram"])
+def test_every_command_shows_two_examples_and_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Help leads with what to type."""
+    assert main([command, "-h"]) == ExitCode.OK
+
+    told = capsys.readouterr().out
+
+    examples, codes = told.split("Examples:")[1].split("Options:")[0].split("Exit codes:")
+    assert examples.count(f"tidegate {command}") == 2
+    assert all(f"\n    {code} " in codes for code in ("0", "2"))
+
+
+def test_the_version_is_one_line(here: Callable[..., Done]) -> None:
+    """`tidegate X.Y.Z` on stdout."""
+    done = here("--version")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"tidegate {tidegate.__version__}\n", "")
+
+
+def test_the_console_script_and_the_module_are_one() -> None:
+    """Both call `tidegate.__main__.main`."""
+    (script,) = entry_points(group="console_scripts", name="tidegate")
+
+    assert script.load() is main
+
+
+def test_a_missing_extra_is_named(tmp_path: Path) -> None:
+    """Without click the core says what to install."""
+    code = "import sys; sys.modules['click'] = None; from tidegate.__main__ import main; sys.exit(main(['list']))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: needs extra: pip install 'tidegate[cli]'\n"
+
+
+# --- explore --------------------------------------------------------------------------------------------------------
+
+
+def test_a_scenario_is_told_on_one_line_and_its_counterexample_is_stored(tmp_path: Path) -> None:
+    """Expectation, verdict, states, transitions, seconds, laws, faults; then text, JSON and page."""
+    done = run(tmp_path, "explore", QUICK, QUICKER)
+
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert re.fullmatch(
+        r"ok +array_push_lock\.lost_reply +expected violated +violated +41 states +50 transitions +\d+\.\d s +1 law +"
+        r"faults: lost_reply 8 +broken in 3 steps: a claim stands at most once",
+        lines[0],
+    )
+    assert lines[1].startswith(f"ok       {QUICKER}")
+    assert lines[-1].startswith("2 scenarios, 2 as expected, ")
+    store = tmp_path / ".tidegate" / "failures"
+    names = {f"{name}.{form}" for name in (QUICK, QUICKER) for form in ("txt", "json", "html")}
+    assert {path.name for path in store.iterdir()} == names | {".gitignore"}
+    assert (store / ".gitignore").read_text() == "*\n"
+    trace = decoded(json.loads((store / f"{QUICK}.json").read_text()))
+    assert (store / f"{QUICK}.txt").read_text().startswith(story(trace))
+    assert f"  .tidegate/failures/{QUICK}" in lines
+
+
+def test_a_directory_of_the_users_gets_no_gitignore(mine: Path, here: Callable[..., Done]) -> None:
+    """Only a directory that tidegate makes is hidden from git: `--out .` must not hide a repository."""
+    before = set(files(mine))
+
+    done = here("explore", QUICKER, "--out", ".")
+
+    assert done.returncode == 0
+    assert set(files(mine)) - before == {f"{QUICKER}.{form}" for form in ("txt", "json", "html")}
+
+
+def test_nothing_is_written_where_nothing_is_stored_or_found(mine: Path, here: Callable[..., Done]) -> None:
+    """`--no-store` writes nothing, and neither does a clean scenario."""
+    before = files(mine)
+
+    codes = here("explore", QUICKER, "--no-store").returncode, here("explore", "mine.py:alone").returncode
+
+    assert codes == (0, 0)
+    assert files(mine) == before
+
+
+def test_a_violation_that_nobody_expected_is_told_in_full(mine: Path) -> None:
+    """Exit code 1, the story, and a command that replays it when it is pasted."""
+    done = run(mine, "explore", "mine.py:lost")
+
+    assert done.returncode == 1
+    assert done.stdout.startswith("NOT MET  counter  expected clean     violated")
+    assert "counter: breaks the law: all count\n4 steps" in done.stdout
+    line = next(line for line in done.stdout.splitlines() if line.startswith("replay one: tidegate "))
+    pasted = run(mine, *shlex.split(line)[3:])
+    assert (pasted.returncode, pasted.stdout.splitlines()[-1]) == (0, "reproduced 4 steps")
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("mine.py:alone", 0, "ok       counter  expected clean     complete"),
+        ("mine:alone", 0, "ok       counter  expected clean     complete"),
+        ("mine.py:READY", 1, "NOT MET  ready  expected clean     violated"),
+        ("mine.py:pessimist", 1, "expected to be broken: all count"),
+        ("mine.py:other", 1, "none counts, expected: all count"),
+        ("mine.py:never", 6, "never reached: it counts to nine"),
+        ("mine.py:uncollected", 0, "complete"),
+    ],
+)
+def test_the_exit_code_tells_whether_expectations_are_met(
+    here: Callable[..., Done], target: str, code: int, said: str
+) -> None:
+    """0 met; 1 not met, also where another law breaks than the expected one; 6 nobody knows."""
+    done = here("explore", target, "--no-store")
+
+    assert (done.returncode, done.stderr) == (code, "this module prints\n")
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("bound", "why"),
+    [
+        (("--states-max", "50"), "50 states were seen"),
+        (("--timeout", "1ms"), "the time-out of 0.001 s is over"),
+        (("--runs", "2", "--seed", "1"), "2 random runs are not all that can happen"),
+    ],
+)
+def test_what_is_cut_short_is_inconclusive(here: Callable[..., Done], bound: tuple[str, ...], why: str) -> None:
+    """Never a bare "passed": exit code 6 and why."""
+    done = here("explore", "array_push_lock", "--no-store", *bound)
+
+    assert done.returncode == 6
+    assert re.search(rf"UNSURE +array_push_lock .* inconclusive .* {why}", done.stdout)
+    assert "1 scenario, 0 as expected, 1 unsure" in done.stdout
+
+
+def test_an_expectation_that_is_not_met_weighs_more_than_one_that_is_unknown(here: Callable[..., Done]) -> None:
+    """1 before 6."""
+    done = here("explore", "mine.py:never", "mine.py:lost", QUICKER, "--no-store")
+
+    assert done.returncode == 1
+    assert "3 scenarios, 1 as expected, 1 not, 1 unsure" in done.stdout
+
+
+def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
+    """The schema `tidegate/report@1`, and nothing else on stdout, though the module prints."""
+    done = run(mine, "explore", QUICK, "mine.py:lost", "--json")
+
+    found = answer(done)
+    assert (done.returncode, done.stderr) == (1, "this module prints\n")
+    assert (found["schema"], found["seed"], found["ok"]) == ("tidegate/report@1", None, False)
+    first, second = found["scenarios"]
+    assert first["counterexample"]["trace"] == f".tidegate/failures/{QUICK}.json"
+    assert [step["i"] for step in first["counterexample"]["steps"]] == [1, 2, 3]
+    del first["counterexample"]
+    assert first.pop("seconds") >= 0
+    assert first == {
+        "name": QUICK,
+        "kind": "program",
+        "expect": "violated",
+        "verdict": "violated",
+        "law": "a claim stands at most once",
+        "states": 41,
+        "transitions": 50,
+        "depth": 3,
+        "unmerged": 0,
+        "faults": {"lost_reply": 8},
+        "goals": {},
+        "stopped_because": "",
+        "time": "absolute time, 4 moves of 200 ms",
+        "ok": True,
+    }
+    assert (second["name"], second["expect"], second["verdict"], second["ok"]) == (
+        "counter",
+        "clean",
+        "violated",
+        False,
+    )
+
+
+def test_no_target_means_all_that_ship_and_k_picks_from_them(here: Callable[..., Done]) -> None:
+    """`-k` is a part of the name; the order is the catalogue's."""
+    expression = "version_not_raised"
+
+    done = here("explore", "-k", expression, "--json", "--no-store")
+
+    assert [each["name"] for each in answer(done)["scenarios"]] == [name for name in CATALOGUE if expression in name]
+
+
+def test_a_target_that_is_named_twice_is_explored_once(here: Callable[..., Done]) -> None:
+    """Targets are a set in order."""
+    done = here("explore", QUICKER, QUICK, QUICKER, "--json", "--no-store")
+
+    assert [each["name"] for each in answer(done)["scenarios"]] == [QUICKER, QUICK]
+
+
+def test_random_runs_can_be_had_again_by_their_seed(mine: Path, here: Callable[..., Done]) -> None:
+    """The seed is told, drawn where none is given, taken from the environment, and one run can be had alone."""
+    sampled = ("explore", STALL, "--runs", "2000", "--out")
+    drawn = here(*sampled, "drawn")
+    seed = drawn.stdout.splitlines()[0].removeprefix("seed ")
+
+    given = here(*sampled, "given", "--seed", seed)
+    found = answer(here(*sampled, "environment", "--json", TIDEGATE_SEED=seed))
+
+    assert (drawn.returncode, given.returncode, found["seed"]) == (0, 0, seed)
+    traces = [(mine / out / f"{STALL}.json").read_bytes() for out in ("drawn", "given", "environment")]
+    assert traces[0] == traces[1] == traces[2]
+    alone = decoded(json.loads(traces[0])).seed or ""
+    again = here("explore", STALL, "--runs", "1", "--seed", alone, "--out", "alone")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, f"seed {alone}")
+    assert (mine / "alone" / f"{STALL}.json").read_bytes() == traces[0]
+    assert here("replay", f"alone/{STALL}.json").returncode == 0
+
+
+def test_the_report_and_the_traces_are_the_same_in_every_run(tmp_path: Path) -> None:
+    """Byte for byte, whatever the hash seed, the seconds aside."""
+    found: list[tuple[int, str, str, dict[str, bytes]]] = []
+    for number, hash_seed in enumerate(("0", "1", "random")):
+        here = tmp_path / str(number)
+        here.mkdir()
+        done = run(here, "explore", QUICK, QUICKER, PYTHONHASHSEED=hash_seed)
+        found.append((done.returncode, without_seconds(done.stdout), done.stderr, files(here)))
+
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] == 0
+
+
+def test_files_are_safe_whatever_a_scenario_is_called(mine: Path, here: Callable[..., Done]) -> None:
+    """They stay in the directory, have plain names, are apart, and can be replayed; nothing obeys an escape."""
+    done = run(mine, "explore", "mine.py:HOSTILE", "--out", "out", PYTHONIOENCODING="ascii")
+
+    traces = sorted((mine / "out").glob("*.json"))
+    assert done.returncode == 1
+    assert "\x1b" not in done.stdout
+    assert "two: \\x1b[31mred\\nok" in done.stdout.splitlines()[2]
+    assert len(traces) == 6
+    assert all(re.fullmatch(r"[A-Za-z0-9-]+-[0-9a-f]{8}\.json", path.name) for path in traces)
+    assert {path.name for path in mine.iterdir()} == {"mine.py", "out"}
+    for path in traces[:2]:
+        assert here("replay", str(path)).returncode == 0
+
+
+def test_a_file_is_there_whole_or_not_at_all(mine: Path, here: Callable[..., Done]) -> None:
+    """A place that cannot be taken leaves nothing half written beside it, and is a clear error."""
+    blocked = mine / "out" / f"{QUICKER}.json"
+    blocked.mkdir(parents=True)
+
+    done = here("explore", QUICKER, "--out", "out")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: cannot write to out")
+    assert {path.name for path in blocked.parent.iterdir()} <= {f"{QUICKER}.json", f"{QUICKER}.txt"}
+
+
+# --- replay ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_stored_trace_is_reproduced(tmp_path: Path, here: Callable[..., Done]) -> None:
+    """From the JSON, and from the page that carries it; the command that is pasted is the real one."""
+    assert here("explore", QUICK).returncode == 0
+    stored = Path(".tidegate", "failures", QUICK)
+    trace = decoded(json.loads((tmp_path / f"{stored}.json").read_text()))
+
+    pasted = run(tmp_path, "replay", f"{stored}.json")
+
+    assert (pasted.returncode, pasted.stderr, pasted.stdout) == (0, "", f"{story(trace)}\nreproduced 3 steps\n")
+    assert here("replay", f"{stored}.html") == (0, pasted.stdout, "")
+    for form in ("json", "html"):
+        assert answer(here("replay", f"{stored}.{form}", "--json")) == {
+            "schema": "tidegate/replay@1",
+            "scenario": QUICK,
+            "law": "a claim stands at most once",
+            "seed": None,
+            "verdict": "reproduced",
+            "steps": 3,
+            "ok": True,
+        }
+
+
+def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(mine: Path) -> None:
+    """Exit code 4, the step, and what was enabled instead."""
+    assert run(mine, "explore", "mine.py:lost", "--out", "out").returncode == 1
+    (trace,) = (mine / "out").glob("*.json")
+    (mine / "mine.py").write_text(MINE.replace("found[COUNT] + 1", "found[COUNT] + 2"))
+
+    told, found = run(mine, "replay", str(trace)), run(mine, "replay", str(trace), "--json")
+
+    assert (told.returncode, told.stdout) == (4, "")
+    assert "error: the replay diverged at step 1: p0: find counters" in told.stderr
+    assert (found.returncode, answer(found)["verdict"], answer(found)["step"]) == (4, "diverged", 1)
+    recorded = json.loads(trace.read_text())
+    recorded["steps"][2]["what"] = "sleep 1 s"
+    trace.write_text(json.dumps(recorded))
+    (mine / "mine.py").write_text(MINE)
+    told = run(mine, "replay", str(trace))
+    assert told.returncode == 4
+    assert "error: the replay diverged at step 3: p0 cannot: sleep 1 s" in told.stderr
+    assert "why: enabled instead:\n    p0: find and update counters" in told.stderr
+
+
+def test_a_trace_leads_to_no_code_outside_of_the_current_directory(mine: Path) -> None:
+    """A trace may come from anywhere: what it names is run only where the user stands, or where the user says so."""
+    assert run(mine, "explore", "mine.py:lost", "--out", "out").returncode == 1
+    (trace,) = (mine / "out").glob("*.json")
+    elsewhere = mine / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("../mine.py:lost", "os:abort", "posix:abort"):
+        found = json.loads(trace.read_text())
+        found["meta"]["scenario"] = name
+        (elsewhere / "trace.json").write_text(json.dumps(found))
+
+        done = run(elsewhere, "replay", "trace.json")
+
+        assert (done.returncode, done.stdout) == (2, ""), name
+        assert "this module prints" not in done.stderr
+        assert f"error: the trace names a scenario that does not lie beneath this directory: {name}" in done.stderr
+    assert run(elsewhere, "replay", "trace.json", "../mine.py:lost").returncode == 0
+
+
+# --- list, diagram --------------------------------------------------------------------------------------------------
+
+
+def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> None:
+    """Name, kind, expectation, summary: a line each, and as JSON."""
+    told, found = here("list"), answer(here("list", "--json"))
+
+    assert [line.split()[0] for line in told.stdout.splitlines()] == list(CATALOGUE)
+    assert (found["schema"], found["ok"]) == ("tidegate/list@1", True)
+    for row, (name, make) in zip(found["scenarios"], CATALOGUE.items(), strict=True):
+        scenario = make()
+        expect = "clean" if scenario.expect is None else "violated"
+        assert row == {
+            "name": name,
+            "kind": scenario.kind,
+            "expect": expect,
+            "law": scenario.expect,
+            "summary": scenario.summary,
+        }
+
+
+def test_the_diagram_is_drawn_from_the_table(here: Callable[..., Done]) -> None:
+    """The text of `tidegate.diagrams.mermaid`, as it is and as JSON."""
+    told, found = here("diagram", "invocation"), answer(here("diagram", "invocation", "--json"))
+
+    assert told.stdout == mermaid(INVOCATION)
+    assert found["mermaid"] == mermaid(INVOCATION)
+
+
+def test_a_reader_who_leaves_is_no_error(tmp_path: Path) -> None:
+    """`tidegate list | head -1` prints no traceback."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tidegate", "list"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as listing:
+        assert listing.stdout is not None
+        assert listing.stderr is not None
+        listing.stdout.close()
+        said = listing.stderr.read()
+
+    assert (listing.returncode, said) == (ExitCode.BROKEN_PIPE, b"")
+
+
+# --- colour, width, progress ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "variables", "is_coloured"),
+    [
+        ((), {}, False),
+        ((), {"FORCE_COLOR": "1"}, True),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+        (("--color", "never"), {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colour_is_for_terminals_unless_somebody_says_otherwise(
+    here: Callable[..., Done], option: tuple[str, ...], variables: dict[str, str], is_coloured: bool
+) -> None:
+    """The option wins, then NO_COLOR, then FORCE_COLOR; a pipe gets none."""
+    good = here("explore", QUICKER, "--no-store", *option, **variables)
+    bad = here("explore", "nothing", *option, **variables)
+
+    assert ("\x1b[32m" in good.stdout, "\x1b[31m" in bad.stderr) == (is_coloured, is_coloured)
+
+
+def test_nothing_is_wrapped_in_a_pipe(tmp_path: Path) -> None:
+    """Logs and grep want whole lines, however narrow the terminal was."""
+    done = run(tmp_path, "explore", QUICKER, "--no-store", COLUMNS="20")
+
+    assert len(done.stdout.splitlines()[0]) > 200
+
+
+def test_a_terminal_sees_a_live_line_and_a_pipe_a_plain_result(tmp_path: Path) -> None:
+    """Progress is on stderr; stdout is the same with and without a terminal there."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "tidegate", "explore", STALL, "--no-store"],
+        cwd=tmp_path,
+        env=environment({"TERM": "xterm", "COLUMNS": "100"}),
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        encoding="utf-8",
+    ) as exploring:
+        os.close(theirs)
+        seen = b""
+        try:
+            while chunk := os.read(ours, 4096):
+                seen += chunk
+        except OSError:  # how Linux says that the other end is closed
+            pass
+        assert exploring.stdout is not None
+        result = exploring.stdout.read()
+    os.close(ours)
+
+    assert exploring.returncode == 0
+    assert re.search(rb"stall\.2\S*  [0-9,\x1b\[;m]+ states", seen)
+    assert without_seconds(result) == without_seconds(run(tmp_path, "explore", STALL, "--no-store").stdout)
+
+
+def test_a_log_sees_a_line_in_fifteen_seconds() -> None:
+    """One plain line per 15 s where there is no terminal."""
+    times = iter([0.0, 5.0, 14.9, 15.0, 29.9, 31.0])
+    err = StringIO()
+
+    show = sparse("name", Terminal(StringIO(), err, {}), clock=lambda: next(times))
+    for states in range(5):
+        show(Progress(states=states, transitions=1000, depth=3, waiting=4))
+
+    assert err.getvalue() == (
+        "name  2 states  1,000 transitions  depth 3  4 waiting  15 s\n"
+        "name  4 states  1,000 transitions  depth 3  4 waiting  31 s\n"
+    )
+
+
+# --- signals --------------------------------------------------------------------------------------------------------
+
+HEARING: Final = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from tidegate.__main__ import main; sys.exit(main(sys.argv[1:]))"
+)
+"""The command, hearing of SIGINT even where the tests themselves run in the background."""
+
+
+def signalled(cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str) -> tuple[int, str, str]:
+    """Run the command, send the signals once a search is under way, and wait for the end."""
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", HEARING, *arguments],
+        cwd=cwd,
+        env=environment({}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as exploring:
+        assert exploring.stderr is not None
+        while "searching" not in (line := exploring.stderr.readline()):
+            assert line, "it ended before it was under way"
+        for number in numbers:
+            exploring.send_signal(number)
+            time.sleep(0.5)  # so that the first is heard before the second comes
+        out, err = exploring.communicate(timeout=50)
+    return exploring.returncode, out, err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_search_and_what_was_found_is_told(mine: Path, number: signal.Signals, code: int) -> None:
+    """The step is finished, the partial summary written, the exit code says which signal."""
+    targets = ("explore", QUICKER, "mine.py:forever", QUICK)
+
+    ended, out, _ = signalled(mine, (number,), *targets)
+    ended_json, found, _ = signalled(mine, (number,), *targets, "--json")
+
+    assert (ended, ended_json) == (code, code)
+    assert re.search(r"UNSURE +forever .* interrupted\n", out)
+    assert "3 scenarios, 1 as expected, 1 unsure, 1 not explored" in out
+    assert (json.loads(found)["ok"], [each["verdict"] for each in json.loads(found)["scenarios"]]) == (
+        False,
+        ["violated", "inconclusive"],
+    )
+    assert (mine / ".tidegate" / "failures" / f"{QUICKER}.json").exists()
+
+
+def test_a_second_interrupt_stops_at_once(mine: Path) -> None:
+    """Where a step does not end, the second signal does not wait for it; still no traceback."""
+    ended, out, err = signalled(mine, (signal.SIGINT, signal.SIGINT), "explore", "mine.py:hangs", "--json")
+
+    assert (ended, err) == (130, "error: interrupted\n")
+    assert (json.loads(out)["ok"], json.loads(out)["error"]["what"]) == (False, "interrupted")
