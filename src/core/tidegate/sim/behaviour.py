@@ -184,10 +184,10 @@ class Behaviour:
         try:
             number = self.known.setdefault(key, len(self.nodes))
         except TypeError:  # it cannot even be compared
-            must_be_value(standing, "what a program asks or returns")
+            must_be_immutable(standing)
             raise
         if number == len(self.nodes):
-            must_be_value(standing, "what a program asks or returns")
+            must_be_immutable(standing)
             unmerged = place.reason if isinstance(place, Unmergeable) else ""
             is_timed = holds_instant(standing) or self.is_timed(standing, place, replies)
             self.nodes.append(Node(standing, life, replies, asked, is_timed, unmerged))
@@ -200,6 +200,16 @@ class Behaviour:
         if isinstance(standing, Asking) and isinstance(standing.effect, Now):
             return True
         return any(map(holds_instant, replies)) if isinstance(place, Unmergeable) else names_instant(place)
+
+
+def must_be_immutable(standing: Standing) -> None:
+    match standing:
+        case Asking(effect):
+            must_be_value(effect, f"what a program awaits ({effect})")
+        case Returned(value):
+            must_be_value(value, f"what a program returns ({value})")
+        case _:
+            pass
 
 
 def names_instant(key: object) -> bool:
