@@ -130,18 +130,31 @@ def explore(
 
 
 def explored(found: Explored) -> Report:
+    """The report on an exhaustive search."""
     scenario = found.search.scenario
     missed = [name for name, reached in found.goals.items() if not reached]
     if found.broken is not None:
-        verdict, reason = Verdict.VIOLATED, ""
-    elif found.stopped:
-        verdict, reason = Verdict.INCONCLUSIVE, found.stopped
-    elif missed:
-        verdict, reason = Verdict.INCONCLUSIVE, f"never reached: {', '.join(missed)}"
-    elif scenario.eventually and not found.resting:
-        verdict, reason = Verdict.INCONCLUSIVE, "nothing comes to rest, so the laws about rest say nothing"
-    else:
-        verdict, reason = Verdict.COMPLETE, ""
+        return reported(found, Verdict.VIOLATED, "", None)
+    if found.stopped:
+        return reported(found, Verdict.INCONCLUSIVE, found.stopped, None)
+    if missed:
+        return reported(found, Verdict.INCONCLUSIVE, f"never reached: {', '.join(missed)}", None)
+    if scenario.eventually and not found.resting:
+        why = "nothing comes to rest, so the laws about rest say nothing"
+        return reported(found, Verdict.INCONCLUSIVE, why, None)
+    return reported(found, Verdict.COMPLETE, "", None)
+
+
+def sampled(found: Sampled) -> Report:
+    """The report on random runs."""
+    if found.broken is not None:
+        return reported(found, Verdict.VIOLATED, "", found.seed)
+    why = f"{found.runs:,} random runs are not all that can happen"
+    return reported(found, Verdict.INCONCLUSIVE, why, found.seed)
+
+
+def reported(found: Explored | Sampled, verdict: Verdict, reason: str, seed: str | None) -> Report:
+    scenario = found.search.scenario
     return Report(
         scenario=scenario.name,
         kind=scenario.kind,
@@ -155,41 +168,15 @@ def explored(found: Explored) -> Report:
         unmerged=unmerged(found),
         faults=found.faults,
         goals=found.goals,
-        laws=count_laws(scenario),
+        laws=len(scenario.always) + len(scenario.step) + len(scenario.eventually),
         time=timing(found.search),
-        seed=None,
-        trace=traced(found, None),
-    )
-
-
-def sampled(found: Sampled) -> Report:
-    scenario = found.search.scenario
-    return Report(
-        scenario=scenario.name,
-        kind=scenario.kind,
-        expect=scenario.expect,
-        verdict=Verdict.VIOLATED if found.broken else Verdict.INCONCLUSIVE,
-        reason="" if found.broken else f"{found.runs:,} random runs are not all that can happen",
-        law=found.broken and found.broken.law,
-        states=found.states,
-        transitions=found.transitions,
-        depth=found.depth,
-        unmerged=unmerged(found),
-        faults=found.faults,
-        goals=found.goals,
-        laws=count_laws(scenario),
-        time=timing(found.search),
-        seed=found.seed,
-        trace=traced(found, found.seed),
+        seed=seed,
+        trace=traced(found, seed),
     )
 
 
 def unmerged(found: Explored | Sampled) -> tuple[str, ...]:
     return tuple(f"{name}: {why}" for name, process in found.search.processes.items() for why in process.unmerged)
-
-
-def count_laws(scenario: Scenario) -> int:
-    return len(scenario.always) + len(scenario.step) + len(scenario.eventually)
 
 
 def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
