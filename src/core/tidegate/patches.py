@@ -36,7 +36,7 @@ import struct
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 from operator import eq
-from typing import Final, TypeAlias, TypeVar, assert_never, final
+from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
 
 import attrs
 
@@ -137,12 +137,12 @@ def _difference(path: str, before: Value, after: Value) -> Iterator[Operation]:
 def _between_documents(path: str, before: Document, after: Document) -> Iterator[Operation]:
     old, new = dict(before.items), dict(after.items)
     kept = [key for key in old if key in new]
-    in_place = kept[: _alike(kept, list(new))]
+    in_place = set(kept[: _alike(kept, list(new))])
     for key in old:
         if key not in in_place:
             yield Removed(_step(path, key))
-    for place, (key, value) in enumerate(new.items()):
-        if place < len(in_place):
+    for key, value in new.items():
+        if key in in_place:
             yield from _difference(_step(path, key), old[key], value)
         else:
             yield Added(_step(path, key), value)
@@ -296,7 +296,7 @@ def patch_from_json(json: object) -> Patch:
     """
     if not isinstance(json, list):
         raise Misuse("a patch is a list of operations")
-    return tuple(_operation_from_json(each) for each in json)
+    return tuple(map(_operation_from_json, cast("list[object]", json)))
 
 
 def _operation_to_json(operation: Operation) -> Json:
@@ -312,12 +312,12 @@ def _operation_to_json(operation: Operation) -> Json:
 
 
 def _operation_from_json(json: object) -> Operation:
-    match json:
-        case {"op": "add", "path": path, "value": value, **more} if not more:
+    match cast("dict[str, object]", json if isinstance(json, dict) else {}):
+        case {"op": "add", "path": str() as path, "value": value, **more} if not more:
             return Added(path, from_json(value))
-        case {"op": "remove", "path": path, **more} if not more:
+        case {"op": "remove", "path": str() as path, **more} if not more:
             return Removed(path)
-        case {"op": "replace", "path": path, "value": value, **more} if not more:
+        case {"op": "replace", "path": str() as path, "value": value, **more} if not more:
             return Replaced(path, from_json(value))
         case _:
             raise Misuse("no operation of a patch", why="an operation adds, removes or replaces, and says where")
@@ -328,9 +328,10 @@ def _decoded(json: object, depth: int) -> Value:
         raise Misuse(f"nested deeper than {DEPTH_MAX}")
     match json:
         case dict():
-            return _untagged(json, depth) if _is_tagged(json) else _document(json, depth)
+            members = cast("dict[str, object]", json)
+            return _untagged(members, depth) if _is_tagged(members) else _document(members, depth)
         case list():
-            return tuple(_decoded(item, depth + 1) for item in json)
+            return tuple(_decoded(item, depth + 1) for item in cast("list[object]", json))
         case None | bool() | int() | str():
             checked(json, "value")
             return json
@@ -352,8 +353,8 @@ def _untagged(json: dict[str, object], depth: int) -> Value:
             value = Instant(at, ClockName(clock))
         case {"$float": str() as digits} if len(_unhexed(digits)) == _DOUBLE.size:
             (value,) = _DOUBLE.unpack(_unhexed(digits))
-        case {"$document": dict() as plain}:
-            value = _document(plain, depth)
+        case {"$document": plain} if isinstance(plain, dict):
+            value = _document(cast("dict[str, object]", plain), depth)
         case _:
             value = None
     if to_json(value) != json:

@@ -185,7 +185,7 @@ def _equal(draw: DrawFn, value: Value) -> Value:
         case int() if int(float(value)) == value:
             return _one_of(draw, (value, float(value)))
         case float() if value.is_integer() and int(value) in INT64:
-            return _one_of(draw, (value, -value if value == 0 else value, int(value)))
+            return _one_of(draw, (value, int(value)) if value else (0.0, -0.0, 0))
         case _:
             return value
 

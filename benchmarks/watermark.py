@@ -1,0 +1,207 @@
+"""The ledger beside the offset tracker of Drakkar, in one run: `python benchmarks/watermark.py`.
+
+A window of offsets is outstanding. Each step completes a batch of them, asks what may be committed, acknowledges that,
+and delivers as many new ones; only these calls are timed, and 1,000 completions make a round. Rounds of both alternate,
+and the best of each counts, which is what the machine can do when nothing else disturbs it.
+
+Drakkar also counts what is pending after each completion, for its gauge of the lag, before it attempts to commit. The
+first three columns leave that out, the last three do it once a batch, on both sides. A ledger is a value, and a step of
+one offset makes three of them, so it cannot win the first columns at a batch of 1, until moving long lists costs more.
+"""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from enum import Enum
+from itertools import islice, product
+from random import Random
+from timeit import default_timer
+from typing import Final
+
+from tidegate.watermark import Ledger, acknowledged, committable, completed, delivered, pending
+
+FIRST: Final = 1_000_000
+WINDOWS: Final = (100, 10_000, 100_000)
+ORDERS: Final = ("in order", "shuffled", "stuck head")
+BATCHES: Final = (1, 500)
+COMPLETIONS: Final = 1_000
+ROUNDS: Final = 25
+SECONDS_PER_ROW: Final = 4.0
+
+Work = list[tuple[tuple[int, ...], tuple[int, ...]]]
+"""Steps: the offsets to complete, and those to deliver then."""
+
+
+class State(Enum):
+    """What the tracker knows about an offset."""
+
+    PENDING = 0
+    COMPLETED = 1
+
+
+class Tracker:
+    """Drakkar's tracker: a map from offset to state, and the offsets in a sorted list."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, State] = {}
+        self.order: list[int] = []
+        self.committed: int | None = None
+
+    def register(self, offset: int) -> None:
+        if offset not in self.states:
+            self.states[offset] = State.PENDING
+            insort(self.order, offset)
+
+    def complete(self, offset: int) -> None:
+        if offset in self.states:
+            self.states[offset] = State.COMPLETED
+
+    def committable(self) -> int | None:
+        last = None
+        for offset in self.order:
+            if self.states[offset] is State.PENDING:
+                break
+            last = offset
+        return None if last is None else last + 1
+
+    def acknowledge(self, position: int) -> None:
+        self.committed = position
+        below = bisect_left(self.order, position)
+        for offset in islice(self.order, below):
+            del self.states[offset]
+        del self.order[:below]
+
+    def pending(self) -> int:
+        return sum(1 for state in self.states.values() if state is State.PENDING)
+
+
+def main() -> None:
+    """Print both tables."""
+    print(f"us per offset, best of up to {ROUNDS} rounds of {COMPLETIONS:,} completions; > 1 is in our favour\n")
+    print(f"{'':34}{'commit attempt':^26}{'and count of pending':^26}")
+    print(f"{'window':>8}  {'completions':12}{'batch':>8}    " + f"{'ours':>8}{'theirs':>10}{'ratio':>8}" * 2)
+    for window, order, batch in product(WINDOWS, ORDERS, BATCHES):
+        size = min(batch, window - (order == "stuck head"))
+        cells = ""
+        for counting in (False, True):
+            ours, theirs = raced(window, work(window, order, size), counting=counting)
+            cells += f"{ours:8.3f}{theirs:10.3f}{theirs / ours:8.1f}"
+        print(f"{window:8,}  {order:12}{size:8}    {cells}", flush=True)
+    print("\na batch is no larger than what is outstanding")
+    print("\nbytes per outstanding offset, every second one done behind a stuck head\n")
+    print(f"{'window':>8}  {'numbering':16}{'ours':>8}{'theirs':>10}{'ratio':>8}")
+    for window, gap in product(WINDOWS, (1, 10, 1_000)):
+        ours, theirs = (bytes_of(build, window, gap) / window for build in (our_window, their_window))
+        print(
+            f"{window:8,}  {f'every {gap:,}' if gap > 1 else 'dense':16}{ours:8.1f}{theirs:10.1f}{theirs / ours:8.1f}"
+        )
+
+
+# --- time ---------------------------------------------------------------------------------------------------------------
+
+
+def work(window: int, order: str, size: int) -> Work:
+    """The steps of one round."""
+    draw = Random(window + size)  # noqa: S311  it draws a workload, no secret
+    stuck = order == "stuck head"
+    outstanding = list(range(FIRST + stuck, FIRST + window))
+    steps: Work = []
+    upcoming = FIRST + window
+    for _ in range(max(1, COMPLETIONS // size)):
+        batch = draw.sample(outstanding, size) if order == "shuffled" else outstanding[:size]
+        if order == "shuffled":
+            gone = {*batch}
+            outstanding = [offset for offset in outstanding if offset not in gone]
+        else:
+            del outstanding[:size]
+        refill = range(upcoming, upcoming + size)
+        upcoming += size
+        outstanding += refill
+        steps.append((tuple(batch), tuple(refill)))
+    return steps
+
+
+def raced(window: int, steps: Work, *, counting: bool) -> tuple[float, float]:
+    """Ours and theirs, in us per offset."""
+    rounds: list[tuple[float, float]] = []
+    spent = 0.0
+    while len(rounds) < ROUNDS and spent < SECONDS_PER_ROW:
+        ledger = delivered(Ledger(FIRST), range(FIRST, FIRST + window))
+        tracker = Tracker()
+        for offset in range(FIRST, FIRST + window):
+            tracker.register(offset)
+        ours, ledger = our_round(ledger, steps, counting=counting)
+        theirs = their_round(tracker, steps, counting=counting)
+        if (pending(ledger), committable(ledger)) != (tracker.pending(), tracker.committable()):
+            raise AssertionError("the two do not agree, so their times cannot be compared")
+        rounds.append((ours, theirs))
+        spent += ours + theirs
+    offsets = sum(len(batch) for batch, _ in steps)
+    ours, theirs = (min(times) * 1e6 / offsets for times in zip(*rounds, strict=True))
+    return ours, theirs
+
+
+def our_round(ledger: Ledger, steps: Work, *, counting: bool) -> tuple[float, Ledger]:
+    start = default_timer()
+    for batch, refill in steps:
+        ledger = completed(ledger, batch)
+        if counting:
+            _ = pending(ledger)
+        position = committable(ledger)
+        if position is not None:
+            ledger = acknowledged(ledger, position)
+        ledger = delivered(ledger, refill)
+    return default_timer() - start, ledger
+
+
+def their_round(tracker: Tracker, steps: Work, *, counting: bool) -> float:
+    start = default_timer()
+    for batch, refill in steps:
+        for offset in batch:
+            tracker.complete(offset)
+        if counting:
+            _ = tracker.pending()
+        position = tracker.committable()
+        if position is not None:
+            tracker.acknowledge(position)
+        for offset in refill:
+            tracker.register(offset)
+    return default_timer() - start
+
+
+# --- memory -------------------------------------------------------------------------------------------------------------
+
+
+def numbers(window: int, gap: int) -> Iterator[int]:
+    return iter(range(FIRST, FIRST + window * gap, gap))
+
+
+def our_window(window: int, gap: int) -> Ledger:
+    return completed(delivered(Ledger(), numbers(window, gap)), islice(numbers(window, gap), 1, None, 2))
+
+
+def their_window(window: int, gap: int) -> Tracker:
+    tracker = Tracker()
+    for offset in numbers(window, gap):
+        tracker.register(offset)
+    for offset in islice(numbers(window, gap), 1, None, 2):
+        tracker.complete(offset)
+    return tracker
+
+
+def bytes_of(build: Callable[[int, int], object], window: int, gap: int) -> int:
+    gc.collect()
+    tracemalloc.start()
+    kept = build(window, gap)
+    gc.collect()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del kept
+    return size
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Values of tidegate as MongoDB stores them, and back.
+
+    tidegate             MongoDB                        back
+    None, bool, str      null, bool, string             the same
+    int                  int32 or int64, as it fits     int
+    float                double                         float, NaN and -0.0 included
+    bytes                binary, subtype 0              bytes
+    Instant              date, in whole milliseconds    Instant of the store's clock, whichever clock it was
+    tuple                array                          tuple
+    Document             object                         Document, its keys in their order
+
+Dates are taken beyond the years 1 to 9999 that Python's own can name. Other types of MongoDB (ObjectId, Decimal128,
+regular expressions, timestamps, ...) have no counterpart: a field that holds one is an error that names both, never a
+value that would compare wrongly.
+
+Known not to work: of a key that a foreign document has twice, the last one is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.datetime_ms import DatetimeMS
+from bson.dbref import DBRef
+
+from tidegate.documents import INT64, Document, Value, checked
+from tidegate.errors import Misuse
+from tidegate.instants import MILLISECOND, Instant
+
+CODEC: Final = CodecOptions[dict[str, Any]](
+    document_class=dict, tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_MS
+)
+
+
+def stored(value: object, where: str) -> Any:
+    """What MongoDB is to keep for a value.
+
+    Args:
+        value: The value.
+        where: The field it is for, for the message.
+
+    Returns:
+        A value for pymongo; always data, never an operator or an expression.
+
+    Raises:
+        Misuse: It is no value of tidegate, or MongoDB cannot keep it.
+    """
+    checked(value, where)
+    return encoded(cast("Value", value), where)
+
+
+def encoded(value: Value, where: str) -> Any:
+    match value:
+        case Document(items):
+            return {key: encoded(item, f"{where}.{key}") for key, item in items}
+        case tuple():
+            return [encoded(item, where) for item in value]
+        case Instant(at):
+            if at // MILLISECOND not in INT64:
+                raise Misuse(f"{value} is no date that MongoDB can keep", where=where)
+            return DatetimeMS(at // MILLISECOND)
+        case _:
+            return value
+
+
+def loaded(document: Mapping[str, Any], where: str) -> Document:
+    """A document that pymongo has read with `CODEC`.
+
+    Args:
+        document: As pymongo decoded it.
+        where: The collection it is from, for the message.
+
+    Returns:
+        The document.
+
+    Raises:
+        Misuse: A field holds a type of MongoDB that has no counterpart here.
+    """
+    return Document(tuple((key, decoded(item, f"{where}: {key}")) for key, item in document.items()))
+
+
+def decoded(value: object, where: str) -> Value:
+    match value:
+        case None | bool() | float() | str():
+            return value
+        case int():
+            return int(value)  # pymongo's Int64 is a class of its own
+        case DatetimeMS():
+            return Instant(int(value) * MILLISECOND)
+        case list():
+            return tuple(decoded(item, f"{where}[{index}]") for index, item in enumerate(cast("list[object]", value)))
+        case DBRef():  # what pymongo makes of any object that has the keys $ref and $id
+            return decoded(value.as_doc(), where)
+        case Mapping():
+            items = cast("Mapping[str, object]", value).items()
+            return Document(tuple((key, decoded(item, f"{where}.{key}")) for key, item in items))
+        case _ if type(value) is bytes:
+            return value
+        case _:
+            raise Misuse(
+                f"a field holds a {type(value).__name__}, which has no counterpart in tidegate",
+                where=where,
+                why="programs compare what they read, and this would compare wrongly",
+                todo="store it as a string, an integer, a float, bytes, a date, an array or an object",
+            )

@@ -1,0 +1,223 @@
+"""The one loop that runs a program against the real world, sync and async.
+
+A program is a coroutine of effects (`tidegate.effects`); a handler carries one effect out and answers it. The driver
+takes effects to the handler and answers to the program, and decides nothing:
+
+    the handler answers or raises a Failure    a fresh copy of it is raised into the program
+    the handler answers anything else          it is sent into the program
+    the handler raises anything else           the program is closed, and it is raised again
+    the program returns                        that is the result
+    the program raises                         it is raised to the caller, a Failure that was not caught included
+
+So a cancellation, Ctrl-C or an error in user code is never swallowed, whatever the program catches. Where its `finally`
+blocks would like to ask for more on the way out, nobody answers: what was asked last may have been done or not, and
+that is for the next life to find out, as after a crash.
+
+Handlers are chosen by the type of the effect:
+
+    handle = choosing(documents(Embedded()), local({"send": send_mail}))
+    answer = run(transition("jobs", INVOCATION, "job-1", PENDING, runner="r1", request=request), handle)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final, get_args
+
+import attrs
+
+from tidegate.effects import Call, Effect, Failure, Note, Now, Program, Sleep
+from tidegate.errors import UnknownEffect
+from tidegate.instants import SECOND, WALL, Instant
+from tidegate.operations import Operation
+from tidegate.sim.behaviour import checked_effect
+from tidegate.sim.fingerprint import must_be_value
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Handle: TypeAlias = Callable[[Effect[object]], object]
+AsyncHandle: TypeAlias = Callable[[Effect[object]], Awaitable[object]]
+
+Handlers: TypeAlias = Mapping[type[Effect[Any]], Callable[[Any], R]]
+"""Type of effect -> what carries such an effect out. R is `object`, or `Awaitable[object]` in an event loop."""
+
+NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
+CLOSINGS_MAX: Final = 100
+
+
+def run(program: Program[T], handle: Handle) -> T:
+    """Run a program to its end.
+
+    Args:
+        program: A program that has not begun.
+        handle: Carries one effect out and answers it.
+
+    Returns:
+        What the program returns.
+
+    Raises:
+        UnknownEffect: The program awaits something that is no effect, or that the handler does not know.
+        Failure: The program did not catch it.
+    """
+    try:
+        asked = told(program, None)
+        while not isinstance(asked, Finished):
+            try:
+                reply = handle(asked)
+            except Failure as failure:
+                reply = failure
+            asked = told(program, reply)
+    except BaseException:
+        close(program)
+        raise
+    return asked.result
+
+
+async def run_async(program: Program[T], handle: AsyncHandle) -> T:
+    """Run a program to its end in an event loop.
+
+    Args:
+        program: A program that has not begun.
+        handle: Carries one effect out and answers it.
+
+    Returns:
+        What the program returns.
+
+    Raises:
+        UnknownEffect: The program awaits something that is no effect, or that the handler does not know.
+        Failure: The program did not catch it.
+        CancelledError: The task was cancelled. What the program asked last may have been done.
+    """
+    try:
+        asked = told(program, None)
+        while not isinstance(asked, Finished):
+            try:
+                reply = await handle(asked)
+            except Failure as failure:
+                reply = failure
+            asked = told(program, reply)
+    except BaseException:
+        close(program)
+        raise
+    return asked.result
+
+
+@final
+@attrs.frozen
+class Finished(Generic[T]):
+    """The program has returned."""
+
+    result: T
+
+
+def told(program: Program[T], reply: object) -> Effect[object] | Finished[T]:
+    """Tell the program a reply (None to begin), and hear what it asks for next."""
+    try:
+        asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
+    except StopIteration as stop:
+        return Finished(stop.value)
+    effect = checked_effect(asked)
+    must_be_value(effect, f"what a program asked for ({type(effect).__name__})")
+    return effect
+
+
+def close(program: Program[T]) -> None:
+    """End the program where it stands, also where it catches that and asks for more; what it raises is dropped."""
+    for _ in range(CLOSINGS_MAX):
+        try:
+            program.close()
+        except Exception:  # noqa: BLE001, S112  what is being raised already is what the caller must hear
+            continue
+        return
+
+
+# --- handlers -----------------------------------------------------------------------------------------------------------
+
+
+def choosing(*handlers: Handlers[R]) -> Callable[[Effect[object]], R]:
+    """A handle that chooses by the type of the effect; of two handlers of one type, the later one.
+
+    Raises:
+        UnknownEffect: An effect is asked for that none of them knows.
+    """
+    chosen = {kind: each for table in handlers for kind, each in table.items()}
+
+    def handle(effect: Effect[object]) -> R:
+        if type(effect) not in chosen:
+            raise UnknownEffect(
+                f"no handler knows {type(effect).__name__}",
+                todo=f"give one to choosing(); there are: {', '.join(sorted(kind.__name__ for kind in chosen))}",
+            )
+        return chosen[type(effect)](effect)
+
+    return handle
+
+
+def documents(store: Callable[[Any], R]) -> Handlers[R]:
+    """Every operation on documents, carried out by one store."""
+    return dict.fromkeys(get_args(Operation), store)
+
+
+def local(calls: Mapping[str, Callable[..., object]] = NO_CALLS) -> Handlers[object]:
+    """What needs no server: the clock of this machine, real sleep, user code; notes are ignored.
+
+    Args:
+        calls: User code by name. It answers an immutable value, and a Failure that it raises is told to the program;
+            any other error is raised to whoever runs the program.
+    """
+
+    def sleep(effect: Sleep) -> None:
+        time.sleep(effect.duration / SECOND)
+
+    def call(effect: Call) -> object:
+        return answered(effect, registered(calls, effect)(*effect.arguments))
+
+    return {Now: now, Note: ignore, Sleep: sleep, Call: call}
+
+
+def local_async(calls: Mapping[str, Callable[..., Awaitable[object]]] = NO_CALLS) -> Handlers[Awaitable[object]]:
+    """The same for an event loop, where user code is async.
+
+    Args:
+        calls: User code by name, as for `local`.
+    """
+
+    async def read(effect: Now) -> Instant:
+        return now(effect)
+
+    async def mark(effect: Note) -> None:
+        ignore(effect)
+
+    async def sleep(effect: Sleep) -> None:
+        await asyncio.sleep(effect.duration / SECOND)
+
+    async def call(effect: Call) -> object:
+        return answered(effect, await registered(calls, effect)(*effect.arguments))
+
+    return {Now: read, Note: mark, Sleep: sleep, Call: call}
+
+
+def now(_: Now) -> Instant:
+    return Instant(time.time_ns() // 1_000, WALL)
+
+
+def ignore(_: Note) -> None:
+    pass
+
+
+def registered(calls: Mapping[str, Callable[..., R]], effect: Call) -> Callable[..., R]:
+    if effect.name not in calls:
+        raise UnknownEffect(
+            f"no user code is registered as {effect.name!r}",
+            todo=f"pass it in `calls`; there are: {', '.join(sorted(calls)) or 'none'}",
+        )
+    return calls[effect.name]
+
+
+def answered(effect: Call, reply: object) -> object:
+    must_be_value(reply, f"what {effect.name} answered")
+    return reply

@@ -1,0 +1,351 @@
+"""Documents in a real MongoDB, sync and async: effect to call, reply to value, error to outcome.
+
+    with connect(uri) as client:
+        handle = choosing(documents(Mongo(client, "services")), local())
+
+Each operation of `tidegate.operations` is one command on one document. Values are always literals: filters compare with
+an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as {"$gt": ""} has nowhere to be an operator.
+
+Whatever the client's defaults are, reads go to the primary and see what a majority has, and writes are acknowledged by
+a majority, journaled. Less would lose acknowledged writes when a primary stands still and comes back. Otherwise a client
+is used as it is: its deadlines and its `retryWrites` are the caller's.
+
+Known not to work
+    - Where several documents match, MongoDB takes the first one in the order of the index that it uses. That is the
+      natural order of the simulated store only where no index serves the filter. Programs that care name an id.
+    - A reply that holds a type without a counterpart (`tidegate_adapters.bson_values`) is an error after the effect: of
+      `FindOneAndUpdate`, the update was done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from operator import methodcaller
+from typing import Any, Final, assert_never, final
+
+import attrs
+
+from tidegate.documents import (
+    Add,
+    AddToSet,
+    AllOf,
+    AnyOf,
+    Contains,
+    Document,
+    Eq,
+    Exists,
+    Field,
+    Filter,
+    In,
+    Lt,
+    OlderThan,
+    Pull,
+    Push,
+    Put,
+    PutServerTime,
+    Remove,
+    Update,
+)
+from tidegate.errors import Misuse, TidegateError
+from tidegate.instants import MILLISECOND, Duration
+from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
+
+try:
+    import pymongo
+    from pymongo import AsyncMongoClient, MongoClient, ReadPreference, ReturnDocument, WriteConcern
+    from pymongo.errors import InvalidName, OperationFailure, PyMongoError, ServerSelectionTimeoutError
+    from pymongo.read_concern import ReadConcern
+
+    from tidegate_adapters.bson_values import CODEC, loaded, stored
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, failure
+except ImportError as missing:
+    raise TidegateError(
+        "tidegate_adapters.mongo needs pymongo", why=str(missing), todo="pip install 'tidegate[mongo]'"
+    ) from missing
+
+DURABLE: Final = WriteConcern("majority", j=True)
+SETTLED: Final = ReadConcern("majority")
+DEADLINE_MS: Final = 20_000
+"""How long an operation may take, its retries included, where the URI sets no deadline: forever is the driver's."""
+CHECK_SECONDS: Final = 5
+
+
+@final
+class Mongo:
+    """A database whose instances carry out operations when they are called: `documents(Mongo(client, "services"))`.
+
+    Args:
+        client: Is used as it is, but for its concerns and preferences.
+        database: Where the collections are.
+
+    Raises:
+        Misuse: The client does not ask for acknowledgements (`w=0`), or the database cannot have that name.
+    """
+
+    def __init__(self, client: MongoClient[Any], database: str) -> None:
+        self._database = opened(client, database)
+        self._retries = client.options.retry_writes
+
+    def __call__(self, effect: Operation) -> object:
+        """Carry one operation out, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
+
+        Raises:
+            Misuse: A value has no counterpart in MongoDB, or in what it answered; or the client was closed.
+        """
+        asked = request(effect)
+        try:
+            answer = asked.send(self._database[effect.collection])
+        except DRIVER_ERRORS as error:
+            return failure(error, retries=self._retries)
+        return asked.reply(answer)
+
+
+@final
+class AsyncMongo:
+    """The same for an event loop: `documents(AsyncMongo(client, "services"))`."""
+
+    def __init__(self, client: AsyncMongoClient[Any], database: str) -> None:
+        self._database = opened(client, database)
+        self._retries = client.options.retry_writes
+
+    async def __call__(self, effect: Operation) -> object:
+        """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
+        asked = request(effect)
+        try:
+            answer = await asked.send(self._database[effect.collection])
+        except DRIVER_ERRORS as error:
+            return failure(error, retries=self._retries)
+        return asked.reply(answer)
+
+
+HANDLE: Final[Mapping[str, Any]] = {
+    "codec_options": CODEC,
+    "read_preference": ReadPreference.PRIMARY,
+    "write_concern": DURABLE,
+    "read_concern": SETTLED,
+}
+
+
+def opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> Any:
+    """The database's handle, from which those of its collections take over all concerns."""
+    if not client.write_concern.acknowledged:
+        raise Misuse(
+            "the client asks for no acknowledgement of its writes (w=0)",
+            why="whoever does not hear of failures cannot tell the truth about them",
+            todo="leave w out of the URI; tidegate asks for a majority anyway",
+        )
+    try:
+        return client.get_database(database, **HANDLE)
+    except (InvalidName, TypeError):
+        raise Misuse(f"{database!r} is no name of a database", why="MongoDB has no such names") from None
+
+
+# --- effect to call -----------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Request:
+    """An operation, for a collection of either kind of client.
+
+    Attributes:
+        send: Calls the collection.
+        reply: What is answered to the program.
+    """
+
+    send: Callable[[Any], Any]
+    reply: Callable[[Any], object]
+
+
+def request(effect: Operation) -> Request:
+    """The call that carries the operation out, and the reply that it makes."""
+
+    def found(answer: Mapping[str, Any] | None) -> object:
+        return None if answer is None else loaded(answer, effect.collection)
+
+    match effect:
+        case FindOne(_, where):
+            return Request(methodcaller("find_one", condition(where)), found)
+        case FindOneAndUpdate(_, where, updates):
+            find_and_update = methodcaller(
+                "find_one_and_update", condition(where), changes(updates), return_document=ReturnDocument.AFTER
+            )
+            return Request(find_and_update, found)
+        case UpdateOne(_, where, updates):
+            return Request(
+                methodcaller("update_one", condition(where), changes(updates)), lambda answer: answer.matched_count
+            )
+        case InsertOne(collection, doc):
+            return Request(methodcaller("insert_one", stored(doc, collection)), lambda _: None)
+        case DeleteOne(_, where):
+            return Request(methodcaller("delete_one", condition(where)), lambda answer: answer.deleted_count)
+        case _:
+            assert_never(effect)
+
+
+def condition(term: Filter) -> dict[str, Any]:
+    """A filter in MongoDB's words."""
+    match term:
+        case Eq(field, value):
+            return {field.name: {"$eq": literal(field, value)}}
+        case Lt(field, value):
+            return {field.name: {"$lt": literal(field, value)}}
+        case In(field, values):
+            objects = [value for value in values if isinstance(value, Document)]
+            others = tuple(value for value in values if not isinstance(value, Document))
+            return {
+                "$or": [
+                    {field.name: {"$in": literal(field, others)}},
+                    *(condition(Eq(field, value)) for value in objects),
+                ]
+            }
+        case Exists(field):
+            return {field.name: {"$exists": True}}
+        case Contains(field, value):
+            return {field.name: {"$elemMatch": {"$eq": literal(field, value)}}}
+        case OlderThan(field, age):
+            held = f"${field.name}"
+            is_date = {"$eq": [{"$type": held}, "date"]}
+            return {"$expr": {"$and": [is_date, {"$lte": [held, {"$subtract": ["$$NOW", whole_ms(age)]}]}]}}
+        case AllOf(parts):
+            return {"$and": [condition(part) for part in parts]}
+        case AnyOf(parts):
+            return {"$or": [condition(part) for part in parts]}
+        case _:
+            assert_never(term)
+
+
+def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
+    """Updates in MongoDB's words, by operator."""
+    grouped: dict[str, dict[str, Any]] = {}
+    for update in updates:
+        operator, argument = change(update)
+        grouped.setdefault(operator, {})[update.field.name] = argument
+    return grouped
+
+
+def change(term: Update) -> tuple[str, Any]:
+    match term:
+        case Put(field, value):
+            return "$set", literal(field, value)
+        case Add(field, amount):
+            return "$inc", literal(field, amount)
+        case Push(field, value, last):
+            kept = {} if last is None else {"$slice": literal(field, -last)}
+            return "$push", {"$each": [literal(field, value)], **kept}
+        case Pull(field, value):
+            return "$pullAll", [literal(field, value)]
+        case AddToSet(field, value):
+            return "$addToSet", {"$each": [literal(field, value)]}
+        case Remove():
+            return "$unset", ""
+        case PutServerTime():
+            return "$currentDate", {"$type": "date"}
+        case _:
+            assert_never(term)
+
+
+def literal(field: Field[Any], value: object) -> Any:
+    return stored(value, field.name)
+
+
+def whole_ms(age: Duration) -> int:
+    """The age in milliseconds, rounded up: dates are whole ones, so none is old enough in between."""
+    return max(-FAR_MS, min(-(-age // MILLISECOND), FAR_MS))
+
+
+FAR_MS: Final = 2**62
+"""Further than any date that means something, and near enough for MongoDB to count with."""
+
+
+# --- connecting ---------------------------------------------------------------------------------------------------------
+
+
+def connect(uri: str) -> MongoClient[dict[str, Any]]:
+    """A client of a replica set, or of a sharded cluster, that was reached once.
+
+    Args:
+        uri: As MongoDB writes it: `mongodb://host:port/?replicaSet=name`.
+
+    Returns:
+        The client, with a deadline of `DEADLINE_MS` for each operation unless the URI sets one.
+
+    Raises:
+        TidegateError: The URI is none, no server answers, it does not let us in, or it is no replica set. The message
+            names the hosts, never the user or the password.
+    """
+    with told_clearly(uri):
+        client = MongoClient[dict[str, Any]](uri, **deadline(uri))
+        try:
+            with pymongo.timeout(CHECK_SECONDS):
+                check_replicated(uri, client.admin.command("hello"))
+        except BaseException:
+            client.close()
+            raise
+    return client
+
+
+async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
+    """The same for an event loop."""
+    with told_clearly(uri):
+        client = AsyncMongoClient[dict[str, Any]](uri, **deadline(uri))
+        try:
+            with pymongo.timeout(CHECK_SECONDS):
+                check_replicated(uri, await client.admin.command("hello"))
+        except BaseException:
+            await client.close()
+            raise
+    return client
+
+
+def deadline(uri: str) -> dict[str, Any]:
+    has_one = re.search(r"[?&](socket)?timeoutMS=", str(uri), re.IGNORECASE)
+    return {} if has_one else {"timeoutMS": DEADLINE_MS}
+
+
+def check_replicated(uri: str, hello: Mapping[str, Any]) -> None:
+    if "setName" not in hello and hello.get("msg") != "isdbgrid":
+        raise TidegateError(
+            f"the MongoDB at {masked(uri)} is no replica set",
+            why="nothing but a replica set confirms writes by a majority, or has change streams",
+            todo="start it with --replSet and run rs.initiate() once; a set of one is enough",
+        )
+
+
+@contextmanager
+def told_clearly(uri: str) -> Generator[None, None, None]:
+    """What the driver raises in the block, as an error of ours that holds no secret."""
+    try:
+        yield
+    except ServerSelectionTimeoutError as error:
+        raise TidegateError(
+            f"no MongoDB answers at {masked(uri)}",
+            why=str(error).partition(", Timeout:")[0],
+            todo="start it, or correct the address",
+        ) from None
+    except OperationFailure as error:
+        raise TidegateError(
+            f"the MongoDB at {masked(uri)} does not let us in",
+            why=f"it answers with code {error.code}",
+            todo="correct the user name, the password or the authSource",
+        ) from None
+    except (PyMongoError, ValueError, TypeError) as error:
+        raise TidegateError(
+            f"{masked(uri)} cannot be used",
+            why=type(error).__name__,
+            todo="write mongodb://host:port/?replicaSet=name; user and password are percent-encoded",
+        ) from None
+
+
+def masked(uri: str) -> str:
+    """The hosts of a URI, without user, password and options; not even them if it is not clear which part is which."""
+    scheme, _, rest = str(uri).partition("://")
+    authority = re.split(r"[/?]", rest)[0]
+    hosts = authority.rpartition("@")[2]
+    is_clear = authority.count("@") == rest.count("@") and re.fullmatch(f"{HOST}(,{HOST})*", hosts)
+    return f"{scheme}://{hosts}" if is_clear else "the URI that was given"
+
+
+HOST: Final = r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?"

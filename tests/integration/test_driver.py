@@ -1,0 +1,338 @@
+"""The driver runs a program to its end, tells it every failure, and swallows nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pytest
+
+from tidegate.documents import ID, Eq
+from tidegate.effects import (
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Note,
+    Now,
+    Program,
+    Refused,
+    Sleep,
+)
+from tidegate.errors import Misuse, UnknownEffect
+from tidegate.instants import MILLISECOND, SECOND, WALL, Instant
+from tidegate.operations import find_one
+from tidegate_adapters.driver import Handle, choosing, local, local_async, run, run_async
+
+FAILURES: Final = (Refused("no"), NotApplied("not yet"), Ambiguous("who knows"), NotDurable("not by many"))
+
+Drive: TypeAlias = Callable[[Program[Any], Handle], Any]
+
+
+def in_loop(program: Program[Any], handle: Handle) -> Any:
+    """Runs the program in an event loop of its own; the handle may be async or not."""
+
+    async def awaited(effect: Effect[object]) -> object:
+        reply = handle(effect)
+        return await reply if inspect.isawaitable(reply) else reply
+
+    return asyncio.run(run_async(program, awaited))
+
+
+def here(drive: Drive, **calls: Callable[..., object]) -> Handle:
+    """The local handlers of either driver."""
+
+    def awaited(call: Callable[..., object]) -> Callable[..., Any]:
+        async def answer(*arguments: object) -> object:
+            return call(*arguments)
+
+        return answer
+
+    if drive is in_loop:
+        return choosing(local_async({name: awaited(call) for name, call in calls.items()}))
+    return choosing(local(calls))
+
+
+both = pytest.mark.parametrize("drive", [run, in_loop], ids=["sync", "async"])
+
+
+async def ask(*questions: str) -> tuple[object, ...]:
+    """Asks user code, and returns what it heard, failures included."""
+    heard: tuple[object, ...] = ()
+    for question in questions:
+        try:
+            reply = await Call(question)
+        except Failure as failure:
+            reply = failure.fresh()
+        heard = (*heard, reply)
+    return heard
+
+
+async def ask_twice() -> object:
+    return await ask("a"), await ask("b")
+
+
+# The loop
+
+
+@both
+def test_a_program_hears_the_replies_and_its_result_is_returned(drive: Drive) -> None:
+    """Replies go in, effects come out, one after the other, also from a program within a program."""
+    asked: list[Effect[object]] = []
+
+    def handle(effect: Effect[object]) -> object:
+        asked.append(effect)
+        return len(asked)
+
+    assert drive(ask_twice(), handle) == ((1,), (2,))
+    assert asked == [Call("a"), Call("b")]
+
+
+@both
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_a_failure_is_raised_into_the_program(drive: Drive, failure: Failure) -> None:
+    """Whether the handler returns it or raises it, the program hears a fresh copy, and may go on."""
+
+    def handle(effect: Effect[object]) -> object:
+        if effect == Call("returned"):
+            return failure
+        raise failure
+
+    heard = drive(ask("returned", "raised"), handle)
+
+    assert heard == (failure, failure)
+    assert all(each is not failure for each in heard)
+
+
+@both
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_a_failure_that_is_not_caught_is_raised_to_the_caller(drive: Drive, failure: Failure) -> None:
+    """What the program passes on, the caller hears."""
+
+    async def careless() -> object:
+        return await Call("it")
+
+    with pytest.raises(type(failure)) as raised:
+        drive(careless(), lambda _: failure)
+
+    assert raised.value == failure
+
+
+@both
+def test_what_a_program_raises_is_raised_to_the_caller(drive: Drive) -> None:
+    """A bug in a program is no reply."""
+
+    async def broken() -> object:
+        await Call("it")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        drive(broken(), lambda _: None)
+
+
+class NoEffect:
+    """Something else that can be awaited."""
+
+    def __await__(self) -> Any:
+        yield "not an effect"
+
+
+@both
+@pytest.mark.parametrize("awaitable", [lambda: asyncio.sleep(0), NoEffect], ids=["a pause of the loop", "a generator"])
+def test_awaiting_what_is_no_effect_is_an_error(drive: Drive, awaitable: Callable[[], Any]) -> None:
+    """Programs await effects and nothing else."""
+
+    async def mistaken() -> object:
+        return await awaitable()
+
+    with pytest.raises(UnknownEffect, match="is no effect"):
+        drive(mistaken(), lambda _: None)
+
+
+def test_awaiting_a_future_is_an_error() -> None:
+    """`asyncio.sleep` belongs to an event loop, also in one; a program asks with `Sleep`."""
+
+    async def mistaken() -> object:
+        await asyncio.sleep(1)
+        return None
+
+    with pytest.raises(UnknownEffect, match="awaited a Future, which is no effect"):
+        in_loop(mistaken(), lambda _: None)
+
+
+@both
+def test_an_id_that_is_a_dictionary_is_an_error(drive: Drive) -> None:
+    """What a program asks for is immutable all the way down; nothing is asked of the store."""
+
+    async def injected() -> object:
+        return await find_one("users", Eq(ID, {"$gt": ""}))
+
+    asked: list[Effect[object]] = []
+    with pytest.raises(Misuse, match="FindOne"):
+        drive(injected(), asked.append)
+
+    assert asked == []
+
+
+# What is not told to the program
+
+
+async def clinging() -> object:
+    """A program that catches what it can, and asks for more on its way out, twice over."""
+    try:
+        try:
+            return await Call("work")
+        except (Failure, Exception):  # noqa: BLE001  it catches what it can
+            return "swallowed"
+        finally:
+            await Call("clean up")
+    finally:
+        await Call("clean up again")
+
+
+@both
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit])
+def test_whatever_else_a_handler_raises_closes_the_program_and_is_raised(
+    drive: Drive, error: type[BaseException]
+) -> None:
+    """The program is not told, asks for nothing more, whatever its `finally` blocks want, and is at its end."""
+    asked: list[Effect[object]] = []
+
+    def handle(effect: Effect[object]) -> object:
+        asked.append(effect)
+        raise error
+
+    program = clinging()
+    with pytest.raises(error):
+        drive(program, handle)
+
+    assert asked == [Call("work")]
+    assert inspect.getcoroutinestate(program) == inspect.CORO_CLOSED
+
+
+def test_a_stop_iteration_of_user_code_is_not_the_end_of_the_program() -> None:
+    """It is raised like any other error."""
+
+    def exhausted(_: Effect[object]) -> object:
+        return next(iter(()))
+
+    with pytest.raises(StopIteration):
+        run(ask("it"), exhausted)
+
+
+def test_a_cancelled_task_closes_its_program_and_stays_cancelled() -> None:
+    """A cancellation is raised again at once, and what the program would still ask for is not asked."""
+    asked: list[Effect[object]] = []
+
+    async def handle(effect: Effect[object]) -> object:
+        asked.append(effect)
+        await asyncio.sleep(60)
+        return None
+
+    async def cancel() -> bool:
+        program = clinging()
+        task = asyncio.create_task(run_async(program, handle))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return inspect.getcoroutinestate(program) == inspect.CORO_CLOSED
+
+    assert asyncio.run(cancel())
+    assert asked == [Call("work")]
+
+
+# Handlers
+
+
+def test_handlers_are_chosen_by_the_type_of_the_effect() -> None:
+    """Of two for one type, the later one."""
+
+    @attrs.frozen
+    class Own(Effect[str]):
+        pass
+
+    def own(_: Own) -> object:
+        return "own"
+
+    async def both_kinds() -> object:
+        return await Own(), await Now()
+
+    handle = choosing(local(), {Own: own, Now: lambda _: "replaced"})
+
+    assert run(both_kinds(), handle) == ("own", "replaced")
+
+
+@both
+def test_an_effect_that_no_handler_knows_is_an_error(drive: Drive) -> None:
+    """The message says which effects there are handlers for."""
+
+    async def searching() -> object:
+        return await find_one("jobs", Eq(ID, "x"))
+
+    with pytest.raises(UnknownEffect, match="FindOne") as raised:
+        drive(searching(), here(drive))
+
+    assert "Call, Note, Now, Sleep" in str(raised.value)
+
+
+@both
+def test_local_handlers_use_this_machine(drive: Drive) -> None:
+    """The clock is the machine's, in microseconds; sleep takes its time; notes are ignored."""
+
+    async def nap() -> object:
+        before = await Now()
+        await Note("holds", value=True)
+        await Sleep(30 * MILLISECOND)
+        return before, await Now()
+
+    before, after = drive(nap(), here(drive))
+
+    assert abs(before - Instant(time.time_ns() // 1_000, WALL)) < 5 * SECOND
+    assert after - before >= 29 * MILLISECOND
+
+
+@both
+def test_user_code_is_called_by_name(drive: Drive) -> None:
+    """With its arguments; its answer is the reply, and a failure that it raises is told to the program."""
+
+    def refuse() -> object:
+        raise FAILURES[0]
+
+    async def calling() -> object:
+        return await Call("add", (2, 3)), await ask("refuse")
+
+    assert drive(calling(), here(drive, add=lambda left, right: left + right, refuse=refuse)) == (5, (FAILURES[0],))
+
+
+@both
+def test_an_error_in_user_code_is_raised_to_the_caller(drive: Drive) -> None:
+    """The program, which catches failures, is not told."""
+
+    def broken() -> object:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        drive(ask("broken"), here(drive, broken=broken))
+
+
+@both
+def test_user_code_that_is_not_registered_is_named(drive: Drive) -> None:
+    """The message says what is registered."""
+    with pytest.raises(UnknownEffect, match="'pay'") as raised:
+        drive(ask("pay"), here(drive, send=print))
+
+    assert "there are: send" in str(raised.value)
+
+
+@both
+def test_user_code_answers_immutable_values(drive: Drive) -> None:
+    """A list could change under a program that waits, so it is an error, here as in the simulator."""
+    with pytest.raises(Misuse, match="what names answered is a list"):
+        drive(ask("names"), here(drive, names=lambda: ["a"]))

@@ -1,0 +1,195 @@
+"""The programs run in this process with no server, and just so on a real MongoDB."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import pytest
+from pymongo import MongoClient
+
+from tidegate import invocation as status
+from tidegate.documents import ID, Add, AllOf, Document, Eq, Field, OlderThan, Put, PutServerTime
+from tidegate.effects import DUPLICATE_KEY, Effect, Refused
+from tidegate.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
+from tidegate.invocation import INVOCATION
+from tidegate.operations import find_one, find_one_and_update, insert_one, update_one
+from tidegate.programs.array_push_lock import TRANSITION_LOCK, ArrayPushLock, RaceCondition, Written
+from tidegate.programs.transition import CHANGED_AT, HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, transition
+from tidegate.status import NotAllowed, NotOwner
+from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.mongo import Mongo
+
+COLLECTION: Final = "jobs"
+COUNT: Final = Field[int]("count")
+THREADS: Final = 16
+TASKS: Final = 64
+
+
+async def asked(effect: Effect[Any]) -> Any:
+    """The program that asks one thing."""
+    return await effect
+
+
+def doc(**contents: object) -> Document:
+    return Document.of({"_id": "x", **contents})
+
+
+async def move(key: str, target: str, runner: str | None, request: str) -> object:
+    return await transition(COLLECTION, INVOCATION, key, target, runner=runner, request=request)
+
+
+# The same programs, on either store
+
+
+@pytest.fixture(params=["embedded", pytest.param("mongodb", marks=pytest.mark.mongo)])
+def handle(request: pytest.FixtureRequest) -> Iterator[Handle]:
+    """Carries effects out in a store that is empty."""
+    if request.param == "embedded":
+        yield choosing(documents(Embedded()), local())
+        return
+    with MongoClient[dict[str, Any]](request.getfixturevalue("mongodb")) as client:
+        yield choosing(documents(Mongo(client, request.getfixturevalue("database"))), local())
+
+
+def test_a_record_lives(handle: Handle) -> None:
+    """`transition` makes a record, moves it by its owner alone, and refuses what the table does not have."""
+    answers = [
+        run(move("x", *wish), handle)
+        for wish in (
+            (status.REGISTERED, None, "q1"),
+            (status.PENDING, "ann", "q2"),
+            (status.RUNNING, "bob", "q3"),
+            (status.RUNNING, "ann", "q4"),
+            (status.PENDING, "ann", "q5"),
+            (status.SUCCESS, "ann", "q6"),
+        )
+    ]
+    record = run(asked(find_one(COLLECTION, Eq(ID, "x"))), handle)
+
+    assert [answer for answer in answers if isinstance(answer, Granted)] == [*map(Granted, (1, 2, 3, 4))]
+    assert [type(answers[2]), type(answers[4])] == [NotOwner, NotAllowed]
+    assert (record[STATUS], record[OWNER], record[VERSION]) == (status.SUCCESS, None, 4)
+    assert [entry[REQUEST] for entry in record[HISTORY]] == ["q1", "q2", "q4", "q6"]
+    assert abs(record[CHANGED_AT].at - time.time_ns() // 1_000) < MINUTE
+
+
+def test_the_array_push_lock_moves_a_record(handle: Handle) -> None:
+    """Whoever has no rival gets the lock, writes, and leaves no claim behind."""
+    made = doc(invocation_id="i", status=status.REGISTERED, status_runner_id=None, transition_lock=())
+    run(asked(insert_one(COLLECTION, made)), handle)
+
+    answer = run(ArrayPushLock(COLLECTION, INVOCATION, "i", status.PENDING, "ann", "q1").run(), handle)
+    record = run(asked(find_one(COLLECTION, Eq(ID, "x"))), handle)
+
+    assert answer == Written(status.PENDING, "ann")
+    assert (record[STATUS], record[TRANSITION_LOCK]) == (status.PENDING, ())
+
+
+def test_the_array_push_lock_gives_way(handle: Handle) -> None:
+    """Behind a claim that is not stale, it waits, pulls its own claim each time, and gives up in the end."""
+    claim = f"rival-0:{time.time_ns() // 10**9}.000000"
+    made = doc(invocation_id="i", status=status.REGISTERED, status_runner_id=None, transition_lock=(claim,))
+    run(asked(insert_one(COLLECTION, made)), handle)
+
+    program = ArrayPushLock(
+        COLLECTION, INVOCATION, "i", status.PENDING, "ann", "q1", attempts=3, backoff=10 * MILLISECOND, stale=MINUTE
+    )
+    started = time.monotonic()
+    answer = run(program.run(), handle)
+    record = run(asked(find_one(COLLECTION, Eq(ID, "x"))), handle)
+
+    assert answer == RaceCondition(3, status.REGISTERED)
+    assert time.monotonic() - started >= 0.03
+    assert record[TRANSITION_LOCK] == (claim,)
+
+
+def test_the_clock_of_the_store_judges(handle: Handle) -> None:
+    """What it puts is its time, in whole milliseconds, and has an age by the same clock."""
+    run(asked(insert_one(COLLECTION, doc())), handle)
+    record = run(asked(find_one_and_update(COLLECTION, Eq(ID, "x"), PutServerTime(CHANGED_AT))), handle)
+    run(asked(update_one(COLLECTION, Eq(ID, "x"), Put(COUNT, 1))), handle)
+
+    def is_older(age: int) -> bool:
+        return run(asked(find_one(COLLECTION, Eq(ID, "x"), OlderThan(CHANGED_AT, age))), handle) is not None
+
+    assert record[CHANGED_AT].clock == STORE
+    assert record[CHANGED_AT].at % MILLISECOND == 0
+    assert not is_older(10 * SECOND)
+
+    time.sleep(0.05)
+
+    assert is_older(20 * MILLISECOND)
+
+
+def test_an_id_is_taken_once(handle: Handle) -> None:
+    """A second insert is refused with the reason that programs look for."""
+    run(asked(insert_one(COLLECTION, doc(count=1))), handle)
+    with pytest.raises(Refused) as raised:
+        run(asked(insert_one(COLLECTION, doc(count=2))), handle)
+
+    assert raised.value.reason == DUPLICATE_KEY
+    assert run(asked(find_one(COLLECTION, Eq(ID, "x"))), handle)[COUNT] == 1
+
+
+# The embedded store
+
+
+def test_it_begins_with_what_it_is_given() -> None:
+    """Documents are found, and listed in natural order; a list that was taken does not change."""
+    given = tuple(Document.of({"_id": key, "count": 0}) for key in ("b", "a", 1))
+    store = Embedded({COLLECTION: given})
+    before = store.contents(COLLECTION)
+    run(asked(update_one(COLLECTION, Eq(ID, "a"), Add(COUNT, 1))), choosing(documents(store)))
+
+    assert before == given
+    assert [each[COUNT] for each in store.contents(COLLECTION)] == [0, 1, 0]
+    assert store.contents("others") == ()
+
+
+def test_threads_take_turns() -> None:
+    """Of many increments none is lost, and of many runners that want one record one gets it."""
+    store = Embedded({COLLECTION: (doc(count=0),)})
+    handle = choosing(documents(store), local())
+
+    def work(number: int) -> list[object]:
+        for _ in range(100):
+            run(asked(update_one(COLLECTION, Eq(ID, "x"), Add(COUNT, 1))), handle)
+        run(move("job", status.REGISTERED, None, f"{number} registers"), handle)
+        return [run(move("job", status.PENDING, f"{number}", f"{number} claims"), handle)]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = [answer for told in pool.map(work, range(THREADS)) for answer in told]
+    counted, job = store.contents(COLLECTION)
+
+    assert counted[COUNT] == THREADS * 100
+    assert answers.count(Granted(2)) == 1
+    assert job[VERSION] == 2
+
+
+def test_tasks_share_it() -> None:
+    """The same in an event loop."""
+    store = Embedded({COLLECTION: (doc(count=0),)})
+    handle = choosing(documents(store.awaited), local_async())
+
+    async def race() -> list[object]:
+        await run_async(move("job", status.REGISTERED, None, "made"), handle)
+        claims = (run_async(move("job", status.PENDING, f"{n}", f"{n} claims"), handle) for n in range(TASKS))
+        return await asyncio.gather(*claims)
+
+    assert asyncio.run(race()).count(Granted(2)) == 1
+
+
+def test_its_clock_can_be_given() -> None:
+    """So that a test of one's own need not wait."""
+    now = Instant(0)
+    store = Embedded({COLLECTION: (doc(changed_at=Instant(0)),)}, clock=lambda: now)
+    is_old = asked(find_one(COLLECTION, AllOf((Eq(ID, "x"), OlderThan(CHANGED_AT, MINUTE)))))
+    handle = choosing(documents(store))
+    now += MINUTE
+
+    assert run(is_old, handle) is not None

@@ -1,0 +1,677 @@
+"""Each failure of a real MongoDB, or of the way to it, comes to the program as what it says of the effect; bad input
+comes to the caller as a clear error, without secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import pytest
+from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.errors import InvalidBSON
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.errors import (
+    AutoReconnect,
+    CursorNotFound,
+    ExecutionTimeout,
+    InvalidOperation,
+    NetworkTimeout,
+    NotPrimaryError,
+    OperationFailure,
+    ProtocolError,
+    PyMongoError,
+    WaitQueueTimeoutError,
+    WriteConcernError,
+    WriteError,
+    WTimeoutError,
+)
+from pymongo.monitoring import CommandListener, CommandStartedEvent
+from tests.integration.servers import Action, MongoServer, Proxy, Rule
+from tests.integration.servers.mongod import mongod as binary
+from tests.integration.servers.processes import LOOPBACK, Keeper, free_ports, is_open, wait_until
+
+from tidegate.documents import ID, Add, AddToSet, Document, Eq, Field, In, Push, Put
+from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.errors import Misuse, TidegateError
+from tidegate.instants import MILLISECOND, Instant, instant
+from tidegate.operations import (
+    Operation,
+    delete_one,
+    find_one,
+    find_one_and_update,
+    insert_one,
+    update_one,
+)
+from tidegate_adapters.driver import choosing, documents, run_async
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, masked
+from tidegate_adapters.mongo_errors import DriverError, failure
+
+Raw: TypeAlias = dict[str, Any]
+MakeProxy: TypeAlias = Callable[..., Proxy]
+Ask: TypeAlias = Callable[..., list[object]]
+
+COLLECTION: Final = "things"
+COUNT: Final = Field[int]("count")
+NAME: Final = Field[str]("name")
+SECRET: Final = "canary-7c1f"
+
+FIND: Final = find_one(COLLECTION, Eq(ID, "x"))
+INCREMENT: Final = find_one_and_update(COLLECTION, Eq(ID, "x"), Add(COUNT, 1))
+COMMANDS: Final[Mapping[str, Operation]] = {
+    "find": FIND,
+    "findAndModify": INCREMENT,
+    "update": update_one(COLLECTION, Eq(ID, "x"), Add(COUNT, 1)),
+    "insert": insert_one(COLLECTION, Document.of({"_id": "y", "count": 0})),
+    "delete": delete_one(COLLECTION, Eq(ID, "x")),
+}
+
+
+def ask_sync(uri: str, database: str, *effects: Operation, **options: Any) -> list[object]:
+    with MongoClient[Raw](uri, **options) as client:
+        store = Mongo(client, database)
+        return [store(effect) for effect in effects]
+
+
+def ask_async(uri: str, database: str, *effects: Operation, **options: Any) -> list[object]:
+    async def ask() -> list[object]:
+        async with AsyncMongoClient[Raw](uri, **options) as client:
+            store = AsyncMongo(client, database)
+            return [await store(effect) for effect in effects]
+
+    return asyncio.run(ask())
+
+
+both = pytest.mark.parametrize("ask", [ask_sync, ask_async], ids=["sync", "async"])
+
+
+@pytest.fixture
+def client(mongod: MongoServer, database: str) -> Iterator[MongoClient[Raw]]:
+    """A client of its own, for whoever looks at what really is there; a document counts from 0."""
+    with MongoClient[Raw](mongod.uri) as looking:
+        looking[database][COLLECTION].insert_one({"_id": "x", "count": 0})
+        yield looking
+
+
+def count(client: MongoClient[Raw], database: str) -> int:
+    held = client[database][COLLECTION].find_one({"_id": "x"})
+    assert held is not None
+    return int(held["count"])
+
+
+# What the server says
+
+
+def coded(*codes: int) -> list[dict[str, Any]]:
+    return [{"errorCode": code} for code in codes]
+
+
+def concerned(*codes: int) -> list[dict[str, Any]]:
+    return [{"writeConcernError": {"code": code, "errmsg": SECRET}} for code in codes]
+
+
+SAID: Final[list[tuple[dict[str, Any], type[Failure], int]]] = [
+    *((data, NotApplied, 0) for data in coded(10107, 13435, 189, 112)),
+    *((data, Refused, 0) for data in coded(13, 2, 9, 14, 14031, 121, 10334)),
+    *((data, NotDurable, 1) for data in concerned(11602, 91, 64, 79, 100)),
+    *((data, Ambiguous, 0) for data in (*coded(50, 11600, 11602, 91, 9001, 43, 424242), {"closeConnection": True})),
+]
+
+
+@both
+@pytest.mark.parametrize(("data", "outcome", "applied"), SAID, ids=lambda value: str(value).replace(SECRET, ""))
+def test_what_the_server_says_is_what_the_program_hears(
+    mongod: MongoServer,
+    client: MongoClient[Raw],
+    database: str,
+    ask: Ask,
+    data: dict[str, Any],
+    outcome: type[Failure],
+    applied: int,
+) -> None:
+    """By code, not by the class of the exception; where it is told, the effect is as told."""
+    with mongod.fail("findAndModify", times=1, **data):
+        [reply] = ask(mongod.uri, database, INCREMENT, retryWrites=False)
+
+    assert type(reply) is outcome, reply
+    assert SECRET not in str(reply)
+    assert count(client, database) == applied
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("code", "outcome"), [(13, Refused), (112, NotApplied), (424242, Ambiguous)])
+def test_every_operation_is_told_the_same(
+    mongod: MongoServer, database: str, command: str, code: int, outcome: type[Failure]
+) -> None:
+    """Reads as well as writes: whether a read was done matters to nobody."""
+    with mongod.fail(command, times=1, errorCode=code):
+        [reply] = ask_sync(mongod.uri, database, COMMANDS[command], retryWrites=False, retryReads=False)
+
+    assert type(reply) is outcome, reply
+
+
+@both
+@pytest.mark.parametrize("code", [10107, 189])
+def test_not_the_primary_says_nothing_where_the_driver_may_have_tried_before(
+    mongod: MongoServer, database: str, ask: Ask, code: int
+) -> None:
+    """With `retryWrites` the error of the second try would hide that the first one was done."""
+    with mongod.fail("findAndModify", times=2, errorCode=code, errorLabels=["RetryableWriteError"]):
+        [reply] = ask(mongod.uri, database, INCREMENT)
+
+    assert type(reply) is Ambiguous, reply
+
+
+# What the way to the server does
+
+
+LOST: Final = {Action.CLOSE: 0, Action.DROP_REQUEST: 0, Action.DROP_REPLY: 1, Action.HANG_REPLY: 1}
+
+
+@both
+@pytest.mark.parametrize("action", LOST, ids=lambda action: action.value)
+def test_no_reply_is_ambiguous_whether_it_was_done_or_not(
+    make_proxy: MakeProxy, client: MongoClient[Raw], database: str, ask: Ask, action: Action
+) -> None:
+    """A request that is lost and a reply that is lost look the same."""
+    proxy = make_proxy(Rule("findAndModify", action, times=1))
+    [reply] = ask(proxy.uri, database, INCREMENT, retryWrites=False, socketTimeoutMS=300)
+
+    assert type(reply) is Ambiguous, reply
+    assert proxy.count("findAndModify", action) == 1
+    assert count(client, database) == LOST[action]
+
+
+@both
+def test_the_driver_hides_a_loss_where_it_may(
+    make_proxy: MakeProxy, client: MongoClient[Raw], database: str, ask: Ask
+) -> None:
+    """With `retryWrites` the request is sent again, and done once."""
+    proxy = make_proxy(Rule("findAndModify", Action.HANG_REPLY, times=1))
+    [reply] = ask(proxy.uri, database, INCREMENT, socketTimeoutMS=300)
+
+    assert reply == Document.of({"_id": "x", "count": 1})
+    assert count(client, database) == 1
+
+
+def test_a_server_that_is_gone_after_a_loss_does_not_make_it_undone(
+    make_proxy: MakeProxy, client: MongoClient[Raw], database: str
+) -> None:
+    """The driver would send the request again and finds no server: what it raises then is the loss."""
+    lost = False
+
+    def loses(_: Mapping[str, Any]) -> bool:
+        nonlocal lost
+        lost = True
+        return True
+
+    gone = [Rule(name, Action.CLOSE, where=lambda _: lost) for name in ("hello", "ismaster", "isMaster")]
+    proxy = make_proxy(Rule("findAndModify", Action.DROP_REPLY, where=loses, times=1), *gone)
+    [reply] = ask_sync(proxy.uri, database, INCREMENT, serverSelectionTimeoutMS=1_000)
+
+    assert type(reply) is Ambiguous, reply
+    assert count(client, database) == 1
+
+
+@both
+def test_a_server_that_is_not_there_has_done_nothing(database: str, ask: Ask) -> None:
+    """On the first try: nothing was sent."""
+    [port] = free_ports(1)
+    [reply] = ask(f"mongodb://{LOOPBACK}:{port}", database, INCREMENT, serverSelectionTimeoutMS=100)
+
+    assert type(reply) is NotApplied, reply
+
+
+def test_a_request_that_got_no_connection_was_not_sent(mongod: MongoServer, database: str) -> None:
+    """The only connection is taken by a slow request of somebody else."""
+
+    async def ask() -> list[object]:
+        options: Raw = {"maxPoolSize": 1, "waitQueueTimeoutMS": 50, "retryWrites": False}
+        async with AsyncMongoClient[Raw](mongod.uri, **options) as client:
+            store = AsyncMongo(client, database)
+            return [*await asyncio.gather(store(FIND), store(INCREMENT))]
+
+    with mongod.fail("find", times=1, blockConnection=True, blockTimeMS=500):
+        found, refused = asyncio.run(ask())
+
+    assert found is None
+    assert type(refused) is NotApplied, refused
+
+
+def test_a_cancelled_task_leaves_the_truth_open_and_the_client_usable(
+    mongod: MongoServer, client: MongoClient[Raw], database: str
+) -> None:
+    """The cancellation is raised, the program is closed; the effect happens or not, and the next call works."""
+
+    async def careless() -> object:
+        try:
+            return await INCREMENT
+        except Exception:  # noqa: BLE001  it catches what it can
+            return "swallowed"
+
+    async def cancel() -> object:
+        async with AsyncMongoClient[Raw](mongod.uri, retryWrites=False) as cancelled:
+            store = AsyncMongo(cancelled, database)
+            program = careless()
+            task = asyncio.create_task(run_async(program, choosing(documents(store))))
+            await asyncio.sleep(0.2)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+            assert inspect.getcoroutinestate(program) == inspect.CORO_CLOSED
+
+            return await store(FIND)
+
+    with mongod.fail("findAndModify", times=1, blockConnection=True, blockTimeMS=500):
+        found = asyncio.run(cancel())
+
+    assert isinstance(found, Document)
+    assert count(client, database) in {0, 1}
+
+
+# What the data does
+
+
+@both
+def test_only_a_taken_id_is_a_duplicate_key(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
+) -> None:
+    """Programs take that for "somebody was faster"; another index is another matter. No value is quoted."""
+    client[database][COLLECTION].create_index("name", unique=True)
+    mine = Document.of({"_id": "y", "name": SECRET})
+    replies = ask(
+        mongod.uri,
+        database,
+        insert_one(COLLECTION, mine),
+        insert_one(COLLECTION, mine),
+        insert_one(COLLECTION, Document.of({"_id": "z", "name": SECRET})),
+        update_one(COLLECTION, Eq(ID, "x"), Put(NAME, SECRET)),
+    )
+
+    assert replies[0] is None
+    assert replies[1] == Refused(DUPLICATE_KEY)
+    assert replies[2] == replies[3] == Refused(f"{DUPLICATE_KEY} of the index on name")
+
+
+@both
+def test_what_the_server_refuses_is_refused_without_quoting_it(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
+) -> None:
+    """Wrong types, and what a validator does not let in; nothing is written."""
+    client[database].command("collMod", COLLECTION, validator={"count": {"$type": "number"}})
+    before = list(client[database][COLLECTION].find())
+    replies = ask(
+        mongod.uri,
+        database,
+        update_one(COLLECTION, Eq(ID, "x"), Put(Field[str]("count"), SECRET)),
+        insert_one(COLLECTION, Document.of({"_id": "y", "count": SECRET})),
+        update_one(COLLECTION, Eq(ID, "x"), Push(Field[tuple[str, ...]]("count"), SECRET)),
+        update_one(COLLECTION, Eq(ID, "x"), Add(Field[int]("_id "), 1), Add(Field[int]("name"), 1)),
+        update_one(COLLECTION, Eq(NAME, SECRET), Add(COUNT, 1)),
+    )
+
+    assert [type(reply) for reply in replies[:3]] == [Refused] * 3, replies
+    assert SECRET not in str(replies)
+    assert replies[3:] == [1, 0]
+    assert [doc["count"] for doc in client[database][COLLECTION].find()] == [doc["count"] for doc in before]
+
+
+@both
+def test_documents_have_a_greatest_size(mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask) -> None:
+    """Whether the driver or the server notices, it is refused, and nothing is written."""
+    much = b"." * (9 * 1024 * 1024)
+    replies = ask(
+        mongod.uri,
+        database,
+        insert_one(COLLECTION, Document.of({"_id": "y", "data": much + much})),
+        update_one(COLLECTION, Eq(ID, "x"), Put(Field[bytes]("data"), much)),
+        update_one(COLLECTION, Eq(ID, "x"), Put(Field[bytes]("more"), much)),
+        find_one_and_update(COLLECTION, Eq(ID, "x"), Put(Field[bytes]("more"), much)),
+    )
+
+    assert [type(reply) for reply in replies] == [Refused, int, Refused, Refused], [
+        str(reply)[:80] for reply in replies
+    ]
+    assert sorted(client[database][COLLECTION].find_one({"_id": "x"}) or {}) == ["_id", "count", "data"]
+
+
+# The table, where no server can be brought to say it
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "retried"),
+    [
+        (WriteError("189", 189, {"code": 189}), NotApplied, Ambiguous),
+        (NotPrimaryError("10107", {"code": 10107}), NotApplied, Ambiguous),
+        (OperationFailure("462", 462, {"code": 462}), NotApplied, Ambiguous),
+        (WaitQueueTimeoutError("no connection"), NotApplied, Ambiguous),
+        (WTimeoutError("64", 64, {"code": 64}), NotDurable, NotDurable),
+        (WriteConcernError("new", 424242, {"code": 424242}), NotDurable, NotDurable),
+        (OperationFailure("112", 112, {"code": 112}), NotApplied, NotApplied),
+        (ProtocolError("garbage"), Ambiguous, Ambiguous),
+        (InvalidBSON("garbage"), Ambiguous, Ambiguous),
+        (CursorNotFound("43", 43, {"code": 43}), Ambiguous, Ambiguous),
+        (ExecutionTimeout("50", 50, {"code": 50}), Ambiguous, Ambiguous),
+        (NetworkTimeout("late"), Ambiguous, Ambiguous),
+        (AutoReconnect("gone"), Ambiguous, Ambiguous),
+        (PyMongoError("new"), Ambiguous, Ambiguous),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else type(value).__name__,
+)
+def test_the_table_has_a_row_for_everything(error: DriverError, outcome: type[Failure], retried: type[Failure]) -> None:
+    """What is not listed is ambiguous, never refused."""
+    assert type(failure(error, retries=False)) is outcome
+    assert type(failure(error, retries=True)) is retried
+
+
+@pytest.mark.parametrize("error", [InvalidOperation("closed"), OverflowError("8 bytes")], ids=repr)
+def test_what_could_not_be_asked_is_a_misuse(error: DriverError) -> None:
+    """It is raised to the caller, not told to the program."""
+    with pytest.raises(Misuse):
+        failure(error, retries=True)
+
+
+# Values
+
+
+TOO_FAR: Final = Instant(2**63 * MILLISECOND)
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        find_one(COLLECTION, Eq(Field[Any]("_id"), {"$gt": ""})),
+        find_one(COLLECTION, In(COUNT, (1, 2**63))),
+        update_one(COLLECTION, Eq(ID, "x"), Put(Field[Any]("count"), TOO_FAR)),
+        update_one(COLLECTION, Eq(ID, "x"), AddToSet(Field[Any]("count"), ObjectId())),
+        insert_one(COLLECTION, Document.of({"_id": "y", "at": {"far": TOO_FAR}})),
+    ],
+    ids=["a dictionary", "an integer", "a date", "an ObjectId", "a date within"],
+)
+@both
+def test_what_mongodb_cannot_keep_is_not_sent(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask, effect: Operation
+) -> None:
+    """The error names the field; nothing is written."""
+    before = list(client[database][COLLECTION].find())
+    with pytest.raises(Misuse, match="where: (_id|count|things.at.far)"):
+        ask(mongod.uri, database, effect)
+
+    assert list(client[database][COLLECTION].find()) == before
+
+
+@pytest.mark.parametrize(
+    ("foreign", "named"),
+    [
+        (ObjectId(), "ObjectId"),
+        (Decimal128("1.0"), "Decimal128"),
+        (Regex("a"), "Regex"),
+        (Timestamp(1, 1), "Timestamp"),
+        (Code("x"), "Code"),
+        (MinKey(), "MinKey"),
+        (MaxKey(), "MaxKey"),
+        (Binary.from_uuid(UUID(int=1)), "Binary"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@both
+def test_a_type_without_a_counterpart_is_named(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask, foreign: object, named: str
+) -> None:
+    """The error says which field of which collection holds what."""
+    client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"deep": {"list": [1, foreign]}}})
+    with pytest.raises(Misuse, match=named) as raised:
+        ask(mongod.uri, database, FIND)
+
+    assert "things: deep.list[1]" in str(raised.value)
+
+
+@both
+def test_what_others_wrote_is_read_exactly(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
+) -> None:
+    """All integers are int, dates are the store's, also beyond the years that Python knows; a DBRef is an object."""
+    far = Document.of({"_id": "far", "ends": [Instant(-(2**63) * 1_000), Instant((2**63 - 1) * 1_000)]})
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    client[database][COLLECTION].insert_one(
+        {
+            "_id": "y",
+            "small": 1,
+            "large": Int64(1),
+            "noon": noon,
+            "raw": b"\0",
+            "ref": {"$ref": "c", "$id": 1, "$db": "d"},
+        }
+    )
+    found, none, farthest = ask(
+        mongod.uri,
+        database,
+        find_one(COLLECTION, Eq(ID, "y")),
+        insert_one(COLLECTION, far),
+        find_one(COLLECTION, Eq(ID, "far")),
+    )
+
+    assert isinstance(found, Document)
+    assert found.items[1:] == (
+        ("small", 1),
+        ("large", 1),
+        ("noon", instant(noon)),
+        ("raw", b"\0"),
+        ("ref", Document.of({"$ref": "c", "$id": 1, "$db": "d"})),
+    )
+    assert [type(value) for _, value in found.items[1:3]] == [int, int]
+    assert none is None
+    assert farthest == far
+
+
+# Clients
+
+
+class Commands(CommandListener):
+    """Writes down what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, Any] = {}
+
+    def started(self, event: CommandStartedEvent) -> None:
+        self.sent[event.command_name] = dict(event.command)
+
+    def succeeded(self, event: Any) -> None:
+        pass
+
+    def failed(self, event: Any) -> None:
+        pass
+
+
+@both
+def test_the_defaults_of_the_client_do_not_matter(mongod: MongoServer, database: str, ask: Ask) -> None:
+    """Reads see what a majority has, on the primary; writes are acknowledged by a majority, journaled."""
+    commands = Commands()
+    ask(
+        mongod.uri,
+        database,
+        *COMMANDS.values(),
+        w=1,
+        journal=False,
+        readConcernLevel="local",
+        readPreference="secondaryPreferred",
+        tz_aware=False,
+        event_listeners=[commands],
+    )
+
+    assert commands.sent.keys() >= COMMANDS.keys()
+    for command in COMMANDS.keys() - {"find"}:
+        assert commands.sent[command]["writeConcern"] == {"w": "majority", "j": True}
+    assert commands.sent["find"]["readConcern"]["level"] == "majority"
+    assert "$readPreference" not in commands.sent["find"]
+
+
+@both
+def test_a_client_without_acknowledgements_is_refused(mongod: MongoServer, ask: Ask) -> None:
+    """It could not tell the truth about its writes."""
+    with pytest.raises(Misuse, match="w=0"):
+        ask(mongod.uri, "any", INCREMENT, w=0)
+
+
+@both
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "$", 7], ids=repr)
+def test_a_database_needs_a_name(mongod: MongoServer, ask: Ask, name: Any) -> None:
+    """One that MongoDB has."""
+    with pytest.raises(Misuse, match="is no name of a database"):
+        ask(mongod.uri, name)
+
+
+def test_a_closed_client_is_a_misuse(mongod: MongoServer, database: str) -> None:
+    """It is not told to the program as if the world had said it."""
+    with MongoClient[Raw](mongod.uri) as closed:
+        store = Mongo(closed, database)
+    with pytest.raises(Misuse, match="was it closed"):
+        store(INCREMENT)
+
+
+# Connecting
+
+
+def connected_sync(uri: str) -> bool:
+    with connect(uri) as client:
+        return client.admin.command("ping")["ok"] == 1
+
+
+def connected_async(uri: str) -> bool:
+    async def ping() -> bool:
+        async with await connect_async(uri) as client:
+            return (await client.admin.command("ping"))["ok"] == 1
+
+    return asyncio.run(ping())
+
+
+each_way = pytest.mark.parametrize("connected", [connected_sync, connected_async], ids=["sync", "async"])
+
+
+@pytest.fixture(scope="module")
+def standalone() -> Iterator[int]:
+    """The port of a mongod that is no replica set."""
+    keeper = Keeper()
+    try:
+        [port] = free_ports(1)
+        data = keeper.folder / "data"
+        data.mkdir()
+        keeper.start(keeper.folder / "log", binary(), "--dbpath", data, "--port", str(port), "--bind_ip", LOOPBACK)
+        wait_until(lambda: is_open(port), "a mongod of its own")
+        yield port
+    finally:
+        keeper.close()
+
+
+def refusal(connected: Callable[[str], bool], uri: str) -> str:
+    """All that the caller can see of the error."""
+    with pytest.raises(TidegateError) as raised:
+        connected(uri)
+    return "".join(traceback.format_exception(raised.value, chain=True)).partition("TidegateError: ")[2]
+
+
+@each_way
+def test_a_replica_set_is_connected_to(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
+    """The client works, and has a deadline."""
+    assert connected(mongod.uri)
+
+
+def test_there_is_a_deadline_unless_the_uri_sets_one(mongod: MongoServer) -> None:
+    """The driver would wait for ever."""
+    with connect(mongod.uri) as client, connect(f"{mongod.uri}&timeoutMS=7000") as own:
+        assert (client.options.timeout, own.options.timeout) == (20, 7)
+    with connect(f"{mongod.uri}&socketTimeoutMS=7000") as own:
+        assert own.options.timeout is None
+
+
+@pytest.mark.mongo
+@each_way
+def test_a_mongod_that_is_no_replica_set_is_told(standalone: int, connected: Callable[[str], bool]) -> None:
+    """With what to do about it."""
+    told = refusal(connected, f"mongodb://{LOOPBACK}:{standalone}")
+
+    assert f"the MongoDB at mongodb://{LOOPBACK}:{standalone} is no replica set" in told
+    assert "rs.initiate()" in told
+
+
+@each_way
+def test_a_server_that_does_not_answer_is_named(connected: Callable[[str], bool]) -> None:
+    """By its host, without the password."""
+    [port] = free_ports(1)
+    uri = f"mongodb://ann:{SECRET}@{LOOPBACK}:{port}/?replicaSet=rs&serverSelectionTimeoutMS=200"
+    told = refusal(connected, uri)
+
+    assert f"no MongoDB answers at mongodb://{LOOPBACK}:{port}" in told
+    assert "Connection refused" in told
+    assert SECRET not in told
+
+
+@each_way
+def test_a_wrong_password_is_told_and_not_repeated(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
+    """Nor the user's name."""
+    told = refusal(connected, mongod.uri.replace("mongodb://", f"mongodb://ann:{SECRET}@"))
+
+    assert "does not let us in" in told
+    assert SECRET not in told
+    assert "ann" not in told
+
+
+BROKEN: Final = (
+    f"mongodb://ann:{SECRET}",
+    f"mongodb://ann:{SECRET}@/",
+    f"mongodb://ann:{SECRET}/more@host:27017",
+    f"mongodb://ann:{SECRET}@host:port",
+    f"mongodb://ann:{SECRET}@host:27017/?w={SECRET}&replicaSet=",
+    f"mongodb://ann:{SECRET}@more@host:27017",
+    f"ann:{SECRET}@host",
+    f"http://ann:{SECRET}@host",
+    f"mongodb://host/?tls=true&tlsCertificateKeyFilePassword=a@{SECRET}&tlsInsecure=maybe",
+    "",
+    None,
+)
+
+
+@each_way
+@pytest.mark.parametrize("uri", BROKEN, ids=lambda uri: str(uri).replace(SECRET, "***"))
+def test_a_broken_uri_is_told_and_not_repeated(connected: Callable[[str], bool], uri: Any) -> None:
+    """Wherever the secret stands in it."""
+    told = refusal(connected, uri)
+
+    assert "cannot be used" in told
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("mongodb://host", "mongodb://host"),
+        ("mongodb+srv://ann:p@cluster.example.com/?x=y", "mongodb+srv://cluster.example.com"),
+        ("mongodb://ann:p@a:1,b.c:2,[::1]:3/db?replicaSet=r", "mongodb://a:1,b.c:2,[::1]:3"),
+        ("mongodb://ann:p%40@a:1", "mongodb://a:1"),
+        ("mongodb://ann:p", "the URI that was given"),
+        ("mongodb://ann:p/q@host", "the URI that was given"),
+        ("mongodb://host/?password=a@b", "the URI that was given"),
+        ("", "the URI that was given"),
+    ],
+)
+def test_of_a_uri_only_the_hosts_are_shown(uri: str, shown: str) -> None:
+    """And not even they, if it is not clear which part is which."""
+    assert masked(uri) == shown
+
+
+def test_a_missing_driver_is_named() -> None:
+    """With the command that installs it."""
+    code = "import sys; sys.modules['pymongo'] = None; import tidegate_adapters.mongo"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path.cwd())
+
+    assert "TidegateError: tidegate_adapters.mongo needs pymongo" in done.stderr
+    assert "pip install 'tidegate[mongo]'" in done.stderr

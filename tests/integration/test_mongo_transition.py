@@ -1,0 +1,266 @@
+"""Threads and tasks race for records of a real MongoDB while replies are lost, and every law of `transition` holds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeAlias, final
+
+import attrs
+import pytest
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.collection import Collection
+from tests.integration.servers import Action, MongoServer, Proxy, Rule
+
+from tidegate import laws
+from tidegate.documents import ID, Document, Eq, Push, Value
+from tidegate.effects import Ambiguous, Call, Failure, NotApplied, Program
+from tidegate.invocation import INVOCATION
+from tidegate.laws.transition import Answered, Version
+from tidegate.operations import FindOneAndUpdate, InsertOne, Operation, find_one
+from tidegate.programs.transition import HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, history, transition, viewed
+from tidegate.status import HISTORY_MAX, Change, StatusRecord
+from tidegate_adapters.bson_values import CODEC, decoded, loaded
+from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.mongo import AsyncMongo, Mongo
+
+Raw: TypeAlias = dict[str, Any]
+MakeProxy: TypeAlias = Callable[..., Proxy]
+
+COLLECTION: Final = "invocations"
+RECORDS: Final = 50
+WISHES: Final = 2_000
+THREADS: Final = 16
+TASKS: Final = 64
+RUNNERS: Final = ("r1", "r2", "r3", "r4")
+STATUSES: Final = tuple(definition.status for definition in INVOCATION.definitions)
+LASTING: Final = tuple(definition.status for definition in INVOCATION.definitions if not definition.final)
+ATTEMPTS: Final = 40  # enough for the faults below, so that no answer is Unknown
+TIMEOUT_MS: Final = 400
+
+# A reply that hangs costs a time-out. A connection that is cut costs all callers up to 0.5 s, for the driver then looks
+# for the server again; so there are few of those. Delayed requests arrive after their callers have gone on.
+LOSSES: Final = (
+    Rule("findAndModify", Action.DROP_REPLY, times=3, probability=0.01),
+    Rule("findAndModify", Action.CLOSE, times=3, probability=0.01),
+    Rule("findAndModify", Action.HANG_REPLY, probability=0.15),
+    Rule("findAndModify", Action.DROP_REQUEST, probability=0.02),
+    Rule("findAndModify", Action.DELAY_REQUEST, probability=0.02, seconds=1.5 * TIMEOUT_MS / 1_000),
+    Rule("insert", Action.HANG_REPLY, probability=0.2),
+    Rule("find", Action.HANG_REPLY, probability=0.01),
+)
+
+
+@final
+@attrs.frozen
+class Choice:
+    """What to wish for."""
+
+    target: str
+    runner: str | None
+
+
+async def wish(key: str, name: str) -> Answered:
+    """Look at a record, want something of it, and tell what was answered."""
+    record = await look(key)
+    choice = await Call("choose", (None if record is None else viewed(record),))
+    assert isinstance(choice, Choice)
+    request = f"{key}/{name}:{choice.runner or ''}"
+    answer = await transition(
+        COLLECTION, INVOCATION, key, choice.target, runner=choice.runner, request=request, attempts=ATTEMPTS
+    )
+    return Answered(request, answer)
+
+
+async def look(key: str) -> Document | None:
+    while True:
+        try:
+            return await find_one(COLLECTION, Eq(ID, key))
+        except (Ambiguous, NotApplied):
+            pass
+
+
+def record_of(request: str) -> str:
+    return request.partition("/")[0]
+
+
+def runner_of(request: str) -> str | None:
+    return request.rpartition(":")[2] or None
+
+
+@final
+class Worker:
+    """One of those who race: which records it wants, for what, and when it stalls.
+
+    Attributes:
+        heard: The requests of which the reply told that they were done.
+    """
+
+    def __init__(self, number: int, wishes: int) -> None:
+        self.chance = random.Random(number)
+        self.heard: set[str] = set()
+        self.number, self.wishes = number, wishes
+
+    def programs(self) -> list[Program[Answered]]:
+        """Its wishes, more of them for the first records than for the last."""
+        keys = [min(self.chance.randrange(RECORDS), self.chance.randrange(RECORDS)) for _ in range(self.wishes)]
+        return [wish(f"record {key}", f"{self.number}.{n}") for n, key in enumerate(keys)]
+
+    def choose(self, record: StatusRecord | None) -> Choice:
+        """Mostly something legal by the owner, but anything by anybody otherwise."""
+        following = [status for status in LASTING if status in INVOCATION.following(record and record.status)]
+        legal = bool(following) and self.chance.random() < 0.85
+        owner = None if record is None else record.owner
+        mine = owner is not None and self.chance.random() < 0.85
+        return Choice(
+            self.chance.choice(following if legal else STATUSES),
+            owner if mine else self.chance.choice((*RUNNERS, *RUNNERS, None)),
+        )
+
+    def stall(self) -> float:
+        """Seconds to stand still before the next operation."""
+        return self.chance.random() * 0.02 if self.chance.random() < 0.1 else 0
+
+    def hear(self, effect: Operation, reply: object) -> object:
+        """The reply, once it is noted whether it tells that a request was done."""
+        match effect:
+            case FindOneAndUpdate(_, _, updates) if isinstance(reply, Document):
+                self.heard |= {update.value[REQUEST] for update in updates if isinstance(update, Push)}
+            case InsertOne(_, doc) if not isinstance(reply, Failure):
+                self.heard.add(doc[HISTORY][0][REQUEST])
+            case _:
+                pass
+        return reply
+
+
+Race: TypeAlias = Callable[[str, str, list[Worker]], list[Answered]]
+
+
+def in_threads(uri: str, database: str, workers: list[Worker]) -> list[Answered]:
+    with MongoClient[Raw](uri) as client, ThreadPoolExecutor(len(workers)) as pool:
+        store = Mongo(client, database)
+
+        def work(worker: Worker) -> list[Answered]:
+            def carry_out(effect: Operation) -> object:
+                time.sleep(worker.stall())
+                return worker.hear(effect, store(effect))
+
+            handle = choosing(documents(carry_out), local({"choose": worker.choose}))
+            return [run(program, handle) for program in worker.programs()]
+
+        return [answered for told in pool.map(work, workers) for answered in told]
+
+
+def in_tasks(uri: str, database: str, workers: list[Worker]) -> list[Answered]:
+    async def race() -> list[Answered]:
+        async with AsyncMongoClient[Raw](uri) as client:
+            store = AsyncMongo(client, database)
+
+            async def work(worker: Worker) -> list[Answered]:
+                async def carry_out(effect: Operation) -> object:
+                    await asyncio.sleep(worker.stall())
+                    return worker.hear(effect, await store(effect))
+
+                async def choose(record: StatusRecord | None) -> Choice:
+                    return worker.choose(record)
+
+                handle = choosing(documents(carry_out), local_async({"choose": choose}))
+                return [await run_async(program, handle) for program in worker.programs()]
+
+            return [answered for told in await asyncio.gather(*map(work, workers)) for answered in told]
+
+    return asyncio.run(race())
+
+
+@final
+class Observer:
+    """Sees every change of the records, in order, from before the race to after it."""
+
+    def __init__(self, collection: Collection[Raw]) -> None:
+        self.collection = collection
+        self.stream = collection.watch()
+
+    def histories(self) -> dict[str, list[Version]]:
+        """Of each record, every version that it ever had; call it once, after the race."""
+        self.collection.insert_one({"_id": "the end"})
+        now: dict[str, Raw] = {}
+        seen: dict[str, list[Version]] = {}
+        while (event := self.stream.next())["documentKey"]["_id"] != "the end":
+            key = event["documentKey"]["_id"]
+            match event["operationType"]:
+                case "insert":
+                    fields: Raw = event["fullDocument"]
+                case "update":
+                    fields = event["updateDescription"]["updatedFields"]
+                case other:
+                    raise AssertionError(f"a record met {other}")
+            now[key] = now.get(key, {}) | fields
+            seen.setdefault(key, []).append(version(now[key], fields))
+        self.stream.close()
+        return seen
+
+
+def version(record: Mapping[str, Any], changed: Mapping[str, Any]) -> Version:
+    """What the record was after a change, and which request made it by the history that came with the change."""
+    number = record[VERSION.name]
+    entries = [
+        entry
+        for name, held in changed.items()
+        if name.partition(".")[0] == HISTORY.name
+        for entry in (held if isinstance(held, list) else [held])
+    ]
+    requests = [entry[REQUEST.name] for entry in entries if entry[VERSION.name] == number]
+    request = requests[0] if requests else ""
+    return Version(StatusRecord(record[STATUS.name], record[OWNER.name], number), request, runner_of(request))
+
+
+@pytest.mark.parametrize("retry_writes", [False, True], ids=["without retryWrites", "with retryWrites"])
+@pytest.mark.parametrize(("race", "runners"), [(in_threads, THREADS), (in_tasks, TASKS)], ids=["threads", "tasks"])
+def test_every_accepted_transition_is_legal_and_every_answer_true(
+    mongod: MongoServer, make_proxy: MakeProxy, database: str, race: Race, runners: int, *, retry_writes: bool
+) -> None:
+    """Laws TR1 to TR6 over the full history of each record, as a change stream has seen it."""
+    workers = [Worker(number, -(-WISHES // runners)) for number in range(runners)]
+    proxy = make_proxy(*LOSSES)
+    with MongoClient[Raw](mongod.uri) as client:
+        collection = client.get_database(database, codec_options=CODEC)[COLLECTION]
+        observer = Observer(collection)
+        options = f"&socketTimeoutMS={TIMEOUT_MS}&retryWrites={str(retry_writes).lower()}"
+        started = time.monotonic()
+        answered = race(proxy.uri + options, database, workers)
+        seconds = time.monotonic() - started
+        time.sleep(2 * TIMEOUT_MS / 1_000)  # what is still under way arrives
+        histories = observer.histories()
+        left = {doc[ID]: doc for doc in (loaded(raw, COLLECTION) for raw in collection.find())}
+
+    granted = {each.request for each in answered if isinstance(each.answer, Granted)}
+    recognised = granted - {request for worker in workers for request in worker.heard}
+    lost = proxy.count("findAndModify", Action.HANG_REPLY) + proxy.count("findAndModify", Action.DROP_REPLY)
+    kinds = dict(Counter(type(each.answer).__name__ for each in answered))
+    print(f"{seconds:.1f} s, {kinds}, replies lost: {lost}, recognised: {len(recognised)}")
+
+    assert len(answered) >= WISHES
+    assert len(granted) >= WISHES // 3
+    assert granted == {each.request for seen in histories.values() for each in seen}
+    for key, seen in histories.items():
+        theirs = [each for each in answered if record_of(each.request) == key]
+
+        assert seen[0].record.version == 1
+        assert laws.transition.versions_are_consecutive(seen)
+        assert laws.transition.changes_are_legal(INVOCATION, seen)
+        assert laws.transition.requests_count_once(seen)
+        assert laws.transition.versions_are_recorded(seen)
+        assert laws.transition.answers_are_true(seen, theirs)
+        assert laws.transition.nothing_is_unknown(theirs)
+        assert viewed(left[key]) == seen[-1].record
+        assert history(left[key]) == tuple(
+            Change(each.record.version, each.request, each.record.status) for each in seen[-HISTORY_MAX:]
+        )
+
+    assert lost >= 100
+    if not retry_writes:
+        assert len(recognised) >= 100
