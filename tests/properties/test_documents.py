@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import IntEnum, StrEnum
 from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import pytest
@@ -49,7 +50,7 @@ from tidegate.documents import (
     updated,
 )
 from tidegate.effects import Ambiguous, Call, Cancel, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
-from tidegate.errors import Misuse, TidegateError
+from tidegate.errors import Misuse, TidegateError, named, numbered
 from tidegate.instants import (
     MILLISECOND,
     MINUTE,
@@ -262,6 +263,18 @@ def test_values_are_taken_over_as_they_are(value: Value) -> None:
 # --- construction -------------------------------------------------------------------------------------------------------
 
 
+class Level(IntEnum):
+    """An int with a type of its own, as pymongo's Int64 is."""
+
+    LOW = 1
+
+
+class Colour(StrEnum):
+    """A string with a type of its own."""
+
+    RED = "red"
+
+
 def nested(depth: int, wrap: Callable[[object], object]) -> object:
     value: object = 1
     for _ in range(depth):
@@ -296,6 +309,12 @@ def test_every_other_name_is_a_field(name: str) -> None:
         (("a", 1), ("a", 1)),
         (("a\0", 1),),
         ((1, 1),),
+        (([], 1),),
+        (("\ud800", 1),),
+        (("a", Level.LOW),),
+        (("a", Colour.RED),),
+        (("a", Point(1, 2)),),
+        (("a", Instant(2**63 * MILLISECOND)),),
         (("a", 2**63),),
         (("a", -(2**63) - 1),),
         (("a", "\ud800"),),
@@ -327,6 +346,17 @@ def test_what_has_no_counterpart_is_not_taken_over(value: object) -> None:
         Document.of({"a": {"b": [value]}})
 
 
+ITSELF: dict[str, object] = {}
+ITSELF["a"] = ITSELF
+
+
+@pytest.mark.parametrize("plain", [{"a": nested(5_000, listed)}, {"a": nested(5_000, keyed)}, ITSELF])
+def test_what_is_nested_without_end_is_refused(plain: dict[str, object]) -> None:
+    """Before Python's own limit is met."""
+    with pytest.raises(Misuse, match="deeper"):
+        Document.of(plain)
+
+
 @pytest.mark.parametrize("wrap", [listed, keyed])
 def test_documents_are_nested_no_deeper_than_mongodb_allows(wrap: Callable[[object], object]) -> None:
     """At most DEPTH_MAX levels below the document."""
@@ -345,6 +375,13 @@ def test_terms_are_refused_at_construction() -> None:
         lambda: Push(A, 1, last=True),
         lambda: Pull(A, (1,)),
         lambda: Pull(A, doc(a=1)),
+        lambda: Lt(A, 2**63),
+        lambda: Lt(A, True),
+        lambda: Add(A, 2**63),
+        lambda: Add(A, True),
+        lambda: Field[int]("\ud800"),
+        lambda: updated(doc(), (Put(A, 1), Remove(A)), unread),
+        lambda: moment(Instant(10**40)),
     )
     for construct in refused:
         with pytest.raises(Misuse):
@@ -592,6 +629,7 @@ def test_a_set_prints_the_same_however_it_was_built(items: list[Value]) -> None:
         ("\x1b", '"\\u001b"'),
         (b"\0", "b'\\x00'"),
         (frozenset({"b", "a"}), '{"a", "b"}'),
+        ("\U000e0001", '"\\U000e0001"'),
         (Instant(1_500 * MILLISECOND), "1.5 s@store"),
     ],
 )
@@ -808,6 +846,25 @@ def test_an_error_says_what_where_why_and_what_to_do() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  our own
 
 
+def test_names_and_numbers_are_checked_in_one_place() -> None:
+    """A name is a string that is not empty; a number is an integer, no bool, and large enough."""
+    named("a", "a runner")
+    numbered(0, "an offset", 0)
+    for name in ("", None, 1, b"a"):
+        with pytest.raises(Misuse, match="cannot name a runner"):
+            named(name, "a runner")
+    for number in (-1, True, 1.0, "1", None):
+        with pytest.raises(Misuse, match="cannot be an offset"):
+            numbered(number, "an offset", 0)
+
+
+@pytest.mark.parametrize("length", [-1, True, 1.5, "1", None])
+def test_nobody_sleeps_for_less_than_nothing(length: Duration) -> None:
+    """An invariant of `Sleep`."""
+    with pytest.raises(Misuse):
+        _ = Sleep(length)
+
+
 # --- strategies ---------------------------------------------------------------------------------------------------------
 
 
@@ -862,10 +919,7 @@ NEAR: Mapping[str, Callable[[Any, Any], bool]] = {
         names(one) == names(other) and len(names(one)) > 1 and len(one.items) == len(other.items) and one != other
     ),
     "another order of elements": lambda one, other: (
-        type(one) is tuple
-        and type(other) is tuple
-        and one != other
-        and sorted(map(show, one)) == sorted(map(show, other))
+        type(one) is type(other) is tuple and one != other and sorted(show(one)) == sorted(show(other))
     ),
     "the next number": lambda one, other: (
         type(one) is int and type(other) is float and one != other and float(one) == other
@@ -915,10 +969,12 @@ def test_deliveries_come_from_one_log(batches: tuple[tuple[int, ...], ...]) -> N
     """Each batch is a run of the log, and begins right behind the last one or at an offset that was delivered before."""
     log = sorted({offset for batch in batches for offset in batch})
     seen: set[int] = set()
-    for before, batch in zip(((), *batches), batches, strict=False):
+    last: int | None = None
+    for batch in batches:
         start = log.index(batch[0])
         assert list(batch) == log[start : start + len(batch)]
-        assert batch[0] in seen or not seen or log[start - 1] == before[-1]
+        assert batch[0] in seen or last is None or log[start - 1] == last
+        last = batch[-1]
         seen |= set(batch)
 
 
@@ -927,7 +983,7 @@ def test_deliveries_have_gaps_and_repetitions() -> None:
     deliveries = drawn(strategies.deliveries(), 200)
 
     assert any(after - before > 1 for batches in deliveries for batch in batches for before, after in pairwise(batch))
-    assert any(len(set().union(*batches)) < sum(map(len, batches)) for batches in deliveries)
+    assert any(len(set(chain(*batches))) < sum(map(len, batches)) for batches in deliveries)
 
 
 def test_strategies_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,8 +295,8 @@ def test_operations_are_equal_only_with_exactly_the_same_values() -> None:
 
 def test_operations_print_on_one_line() -> None:
     """Keys and strings are payload: they cannot forge a line."""
-    assert str(Added("/a", "x\ny")) == 'add "/a": "x\\ny"'
-    assert str(Removed("/a\nb")) == 'remove "/a\\nb"'
+    assert str(Added("/a", "x\ny")) == 'add "/a": "x\\u000ay"'
+    assert str(Removed("/a\nb")) == 'remove "/a\\u000ab"'
     assert str(Replaced("/a", None)) == 'replace "/a": null'
 
 
@@ -312,6 +312,7 @@ Encode = Callable[[Value], object]
 
 def check_n8(to_json: Encode) -> None:
     @given(strategies.values())
+    @example(doc(b=1, a=1))
     @example(Document((("$bytes", "00"),)))
     @example(Document((("$document", Document((("$document", 1),))),)))
     @example(b"")

@@ -43,6 +43,12 @@ Value: TypeAlias = "bool | int | float | str | bytes | Instant | tuple[Value, ..
 
 INT64: Final = range(-(2**63), 2**63)
 DEPTH_MAX: Final = 100  # MongoDB's own limit for nested documents
+PLAIN: Final = frozenset({int, float, str, bytes, tuple})  # a subclass of these is read back as what it was made of
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Tell whether a text has no UTF-8 form."""
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
 
 @final
@@ -50,8 +56,8 @@ DEPTH_MAX: Final = 100  # MongoDB's own limit for nested documents
 class Field(Generic[V]):
     """The name of a field that holds a V.
 
-    Invariants: the name is not empty, holds no dot and no NUL, does not begin with `$` and is no number, for in a path
-    such names mean something else.
+    Invariants: the name is not empty, holds no dot, no NUL and no lone surrogate, does not begin with `$` and is no
+    number, for in a path such names mean something else.
     """
 
     name: str
@@ -67,6 +73,8 @@ class Field(Generic[V]):
             or name.isdigit()
         ):
             raise Misuse(f"{name!r} cannot name a field", why="it is empty, a number, a path, or an operator")
+        if has_lone_surrogate(name):
+            raise Misuse(f"{name!r} cannot name a field", why="a lone surrogate has no UTF-8 form")
 
     def __str__(self) -> str:
         return self.name
@@ -80,8 +88,9 @@ ID: Final = Field[str]("_id")
 class Document:
     """An immutable document.
 
-    Invariants: keys are distinct strings without NUL; ints fit into 64 bits; instants are whole milliseconds, which is
-    what MongoDB keeps; nothing is nested deeper than DEPTH_MAX. Checked here, once.
+    Invariants: keys are distinct strings without NUL; ints fit into 64 bits; instants are whole milliseconds that fit
+    into 64 bits, which is what MongoDB keeps; strings have a UTF-8 form; nothing is of a subclass, which would come back
+    as another type; nothing is nested deeper than DEPTH_MAX. Checked here, once.
 
     Attributes:
         items: (key, value) in the order of the keys.
@@ -91,13 +100,15 @@ class Document:
     _exact: tuple[tuple[str, object], ...] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        keys = [key for key, _ in self.items]
-        if len(set(keys)) != len(keys):
-            raise Misuse(f"a document has a key twice: {keys}")
         for key, value in self.items:
             if type(key) is not str or "\0" in key:
                 raise Misuse(f"{key!r} is no key of a document", why="keys are strings without NUL")
+            if has_lone_surrogate(key):
+                raise Misuse(f"{key!r} is no key of a document", why="a lone surrogate has no UTF-8 form")
             checked(value, key)
+        keys = [key for key, _ in self.items]
+        if len(set(keys)) != len(keys):
+            raise Misuse(f"a document has a key twice: {keys}")
         object.__setattr__(self, "_exact", tuple((key, exactly(value)) for key, value in self.items))
 
     @classmethod
@@ -153,21 +164,23 @@ def trusted(items: tuple[tuple[str, Value], ...], exact: tuple[tuple[str, object
     return doc
 
 
-def frozen(value: object, where: str = "value") -> Value:
+def frozen(value: object, where: str = "value", depth: int = 1) -> Value:
     """A plain Python value as a Value.
 
     Raises:
         Misuse: it has no counterpart; the message says where.
     """
+    if depth > DEPTH_MAX + 1:
+        raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where[:80])
     match value:
         case Document() | Instant() | None | bool() | int() | float() | str() | bytes():
             return value
         case datetime():
             return instant(value)
         case Mapping():
-            return Document(tuple((key, frozen(item, f"{where}.{key}")) for key, item in value.items()))
+            return Document(tuple((key, frozen(item, f"{where}.{key}", depth + 1)) for key, item in value.items()))
         case list() | tuple():
-            return tuple(frozen(item, f"{where}[{index}]") for index, item in enumerate(value))
+            return tuple(frozen(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value))
         case _:
             raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where)
 
@@ -177,15 +190,26 @@ def checked(value: object, where: str, depth: int = 1) -> None:
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
     match value:
-        case None | bool() | float() | bytes():
+        case None | bool():
+            pass
+        case int() | float() | str() | bytes() | tuple() if type(value) not in PLAIN:
+            raise Misuse(
+                f"a {type(value).__name__} cannot stand in a document",
+                where=where,
+                why="it would be read back as another type, and compare unequal to itself",
+                todo="convert it, as in int(value)",
+            )
+        case float() | bytes():
             pass
         case int():
             if value not in INT64:
                 raise Misuse(f"{value} does not fit into 64 bits", where=where)
         case str():
-            if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            if has_lone_surrogate(value):
                 raise Misuse("a string holds a lone surrogate", where=where, why="it has no UTF-8 form")
         case Instant(at):
+            if at // MILLISECOND not in INT64:
+                raise Misuse(f"{value} does not fit into 64 bits of milliseconds", where=where)
             if at % MILLISECOND:
                 raise Misuse(
                     f"{value} is finer than a millisecond",
@@ -221,10 +245,13 @@ class Eq(Generic[V]):
 @final
 @attrs.frozen
 class Lt:
-    """The field is a number below the value."""
+    """The field is a number below the value. Invariant: the value fits into 64 bits."""
 
     field: Field[int]
     value: int
+
+    def __attrs_post_init__(self) -> None:
+        check_number(self.value)
 
     def __str__(self) -> str:
         return f"{self.field} < {self.value}"
@@ -347,6 +374,11 @@ def elements(held: object) -> Iterator[object]:
         yield from held
 
 
+def check_number(value: object) -> None:
+    if type(value) is not int or value not in INT64:
+        raise Misuse(f"{value!r} is no integer of 64 bits")
+
+
 def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -369,10 +401,16 @@ class Put(Generic[V]):
 @final
 @attrs.frozen
 class Add:
-    """The amount is added to the field; a missing field counts as 0. Refused where it is no number."""
+    """The amount is added to the field; a missing field counts as 0. Refused where it is no number.
+
+    Invariant: the amount fits into 64 bits.
+    """
 
     field: Field[int]
     amount: int
+
+    def __attrs_post_init__(self) -> None:
+        check_number(self.amount)
 
     def __str__(self) -> str:
         return f"{self.field} += {self.amount}"
@@ -449,11 +487,14 @@ Update: TypeAlias = "Put[Any] | Add | Push[Any] | Pull[Any] | AddToSet[Any] | Re
 
 
 def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
-    """The document after all updates, which touch different fields; new fields are appended by name.
+    """The document after all updates; new fields are appended by name.
 
     Raises:
+        Misuse: two updates touch one field.
         Refused: a field has the wrong type; then nothing has changed.
     """
+    if len({update.field.name for update in updates}) != len(updates):
+        raise Misuse(f"a field is updated twice: {', '.join(map(str, updates))}", why="MongoDB refuses such an update")
     for update in sorted(updates, key=lambda each: each.field.name):
         doc = applied(update, doc, now)
     return doc
@@ -563,11 +604,25 @@ def show(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case _:
-            return str(value)
+            return show_fields(value)
+
+
+def show_fields(value: object) -> str:
+    """Frozen values without a text of their own by field: their repr may hold a set, whose order is no order."""
+    kind = type(value)
+    names = field_names(kind)  # type: ignore[arg-type]  # a class is hashable
+    if names is None or kind.__str__ is not object.__str__:
+        return one_line(str(value))
+    fields = (f"{name}={show(getattr(value, name))}" for name in names)
+    return f"{kind.__name__}({', '.join(fields)})"
 
 
 def one_line(text: str) -> str:
     """The text with everything escaped that could forge a line or a colour."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+    return "".join(char if char.isprintable() else escaped(char) for char in text)
+
+
+def escaped(char: str) -> str:
+    return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"

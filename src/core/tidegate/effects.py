@@ -151,4 +151,5 @@ class Note(Effect[None]):
     value: object
 
     def __str__(self) -> str:
-        return f"note {self.name}: {str(self.value).lower()}"
+        value = str(self.value).lower() if isinstance(self.value, bool) else self.value
+        return f"note {self.name}: {value}"

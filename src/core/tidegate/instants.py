@@ -87,8 +87,15 @@ def instant(moment: datetime, clock: ClockName = STORE) -> Instant:
 
 
 def moment(at: Instant) -> datetime:
-    """`at` as a datetime in UTC; the inverse of `instant`."""
-    return _EPOCH + timedelta(microseconds=at.at)
+    """`at` as a datetime in UTC; the inverse of `instant`.
+
+    Raises:
+        Misuse: it lies outside of the years 1 to 9999.
+    """
+    try:
+        return _EPOCH + timedelta(microseconds=at.at)
+    except OverflowError:
+        raise Misuse(f"{at} is no datetime", why="datetimes end with the year 9999") from None
 
 
 def duration(length: timedelta) -> Duration:
