@@ -73,6 +73,7 @@ def check_b2(valve: Valve) -> None:
     @effort(valve)
     @given(cases())
     @example(Case(Thresholds(9, 2), Gate.CLOSED, 9, (("a", 0), ("b", 0)), (("a", 0),)))
+    @example(Case(Thresholds(9, 2), Gate.OPEN, 9, (("a", 0),), ()))
     def all_is_held_above_high(case: Case) -> None:
         _, _, held = turn(valve, case)
         assert laws.bounds_the_load(case.thresholds, case.load, case.assigned, held)
