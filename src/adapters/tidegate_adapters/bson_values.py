@@ -13,7 +13,8 @@ Dates are taken beyond the years 1 to 9999 that Python's own can name. Other typ
 regular expressions, timestamps, ...) have no counterpart: a field that holds one is an error that names both, never a
 value that would compare wrongly.
 
-Known not to work: of a key that a foreign document has twice, the last one is seen.
+Known not to work: of a key that a foreign document has twice, the last one is seen; an object with the keys $ref and
+$id is read with those two, and $db, in front, for pymongo makes a DBRef of it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,11 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
 
-from tidegate.documents import INT64, Document, Value, checked
+from tidegate.documents import Document, Value, checked
 from tidegate.errors import Misuse
 from tidegate.instants import MILLISECOND, Instant
 
-CODEC: Final = CodecOptions[dict[str, Any]](
-    document_class=dict, tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_MS
-)
+CODEC: Final = CodecOptions[dict[str, Any]](document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS)
 
 
 def stored(value: object, where: str) -> Any:
@@ -48,18 +47,16 @@ def stored(value: object, where: str) -> Any:
         Misuse: It is no value of tidegate, or MongoDB cannot keep it.
     """
     checked(value, where)
-    return encoded(cast("Value", value), where)
+    return encoded(cast("Value", value))
 
 
-def encoded(value: Value, where: str) -> Any:
+def encoded(value: Value) -> Any:
     match value:
         case Document(items):
-            return {key: encoded(item, f"{where}.{key}") for key, item in items}
+            return {key: encoded(item) for key, item in items}
         case tuple():
-            return [encoded(item, where) for item in value]
+            return [encoded(item) for item in value]
         case Instant(at):
-            if at // MILLISECOND not in INT64:
-                raise Misuse(f"{value} is no date that MongoDB can keep", where=where)
             return DatetimeMS(at // MILLISECOND)
         case _:
             return value
@@ -83,7 +80,7 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
 
 def decoded(value: object, where: str) -> Value:
     match value:
-        case None | bool() | float() | str():
+        case None | bool() | float():
             return value
         case int():
             return int(value)  # pymongo's Int64 is a class of its own
@@ -96,7 +93,7 @@ def decoded(value: object, where: str) -> Value:
         case Mapping():
             items = cast("Mapping[str, object]", value).items()
             return Document(tuple((key, decoded(item, f"{where}.{key}")) for key, item in items))
-        case _ if type(value) is bytes:
+        case str() | bytes() if type(value) in {str, bytes}:  # pymongo's Code and Binary derive from them
             return value
         case _:
             raise Misuse(

@@ -20,10 +20,11 @@ Known not to work
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from operator import methodcaller
-from typing import Any, Final, assert_never, final
+from typing import Any, Final, TypeVar, assert_never, final
 
 import attrs
 
@@ -55,6 +56,7 @@ from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne,
 try:
     import pymongo
     from pymongo import AsyncMongoClient, MongoClient, ReadPreference, ReturnDocument, WriteConcern
+    from pymongo.client_options import ClientOptions
     from pymongo.errors import InvalidName, OperationFailure, PyMongoError, ServerSelectionTimeoutError
     from pymongo.read_concern import ReadConcern
 
@@ -65,11 +67,13 @@ except ImportError as missing:
         "tidegate_adapters.mongo needs pymongo", why=str(missing), todo="pip install 'tidegate[mongo]'"
     ) from missing
 
+C = TypeVar("C")
+
 DURABLE: Final = WriteConcern("majority", j=True)
 SETTLED: Final = ReadConcern("majority")
-DEADLINE_MS: Final = 20_000
-"""How long an operation may take, its retries included, where the URI sets no deadline: forever is the driver's."""
-CHECK_SECONDS: Final = 5
+REPLY_MS: Final = 20_000
+"""How long a reply may take where the URI sets no deadline: the driver would wait for ever."""
+CHECK_SECONDS: Final = 5.0
 
 
 @final
@@ -192,15 +196,11 @@ def condition(term: Filter) -> dict[str, Any]:
             return {field.name: {"$eq": literal(field, value)}}
         case Lt(field, value):
             return {field.name: {"$lt": literal(field, value)}}
-        case In(field, values):
-            objects = [value for value in values if isinstance(value, Document)]
+        case In(field, values):  # among the values of $in, an object whose first key begins with $ is refused
+            objects = tuple(value for value in values if isinstance(value, Document))
             others = tuple(value for value in values if not isinstance(value, Document))
-            return {
-                "$or": [
-                    {field.name: {"$in": literal(field, others)}},
-                    *(condition(Eq(field, value)) for value in objects),
-                ]
-            }
+            plain = {field.name: {"$in": literal(field, others)}}
+            return {"$or": [plain, *(condition(Eq(field, value)) for value in objects)]}
         case Exists(field):
             return {field.name: {"$exists": True}}
         case Contains(field, value):
@@ -270,16 +270,16 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
         uri: As MongoDB writes it: `mongodb://host:port/?replicaSet=name`.
 
     Returns:
-        The client, with a deadline of `DEADLINE_MS` for each operation unless the URI sets one.
+        The client. Unless the URI sets a deadline, it waits `REPLY_MS` for a reply.
 
     Raises:
-        TidegateError: The URI is none, no server answers, it does not let us in, or it is no replica set. The message
-            names the hosts, never the user or the password.
+        TidegateError: The URI or an option in it is none, no server answers within `CHECK_SECONDS`, it does not let us
+            in, or it is no replica set. The message names the hosts, never the user or the password.
     """
     with told_clearly(uri):
-        client = MongoClient[dict[str, Any]](uri, **deadline(uri))
+        client = strictly(MongoClient[dict[str, Any]], uri)
         try:
-            with pymongo.timeout(CHECK_SECONDS):
+            with pymongo.timeout(patience(client.options)):
                 check_replicated(uri, client.admin.command("hello"))
         except BaseException:
             client.close()
@@ -290,9 +290,9 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
 async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
     """The same for an event loop."""
     with told_clearly(uri):
-        client = AsyncMongoClient[dict[str, Any]](uri, **deadline(uri))
+        client = strictly(AsyncMongoClient[dict[str, Any]], uri)
         try:
-            with pymongo.timeout(CHECK_SECONDS):
+            with pymongo.timeout(patience(client.options)):
                 check_replicated(uri, await client.admin.command("hello"))
         except BaseException:
             await client.close()
@@ -300,9 +300,16 @@ async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
     return client
 
 
-def deadline(uri: str) -> dict[str, Any]:
-    has_one = re.search(r"[?&](socket)?timeoutMS=", str(uri), re.IGNORECASE)
-    return {} if has_one else {"timeoutMS": DEADLINE_MS}
+def strictly(kind: Callable[..., C], uri: str) -> C:
+    """A client with a deadline; of an option that it does not know, the driver would only warn."""
+    has_deadline = re.search(r"[?&](socket)?timeoutMS=", uri, re.IGNORECASE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        return kind(uri, **({} if has_deadline else {"socketTimeoutMS": REPLY_MS}))
+
+
+def patience(options: ClientOptions) -> float:
+    return min(CHECK_SECONDS, options.server_selection_timeout)
 
 
 def check_replicated(uri: str, hello: Mapping[str, Any]) -> None:
@@ -331,7 +338,7 @@ def told_clearly(uri: str) -> Generator[None, None, None]:
             why=f"it answers with code {error.code}",
             todo="correct the user name, the password or the authSource",
         ) from None
-    except (PyMongoError, ValueError, TypeError) as error:
+    except (PyMongoError, ValueError, TypeError, UserWarning) as error:
         raise TidegateError(
             f"{masked(uri)} cannot be used",
             why=type(error).__name__,

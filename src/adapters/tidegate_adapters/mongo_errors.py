@@ -17,7 +17,9 @@ it knows the request, so they keep their meaning.
 
 Reasons name the error and its code, and never quote the server: its texts repeat keys, values and whole documents.
 
-Known not to work: a right that is withdrawn between a lost reply and its retry is `Refused` although it may be done.
+Known not to work
+    - A right that is withdrawn between a lost reply and its retry by the driver is `Refused`, although it may be done.
+    - `NotDurable` is also told of a write that matched nothing; who reads back, as after `Ambiguous`, learns which.
 """
 
 from __future__ import annotations

@@ -511,6 +511,8 @@ def applied(term: Update, doc: Document, now: Clock) -> Document:
             total: object = cast("int", held) + amount
             if isinstance(total, int) and total not in INT64:
                 raise Refused(f"{field} would not fit into 64 bits")
+            if doc.has(field) and type(total) is type(held) and equal(total, held):
+                return doc  # MongoDB writes nothing then, so that -0.0 + 0 stays -0.0
             return doc.put(field, cast("int", total))
         case Push(field, value, last):
             pushed = (*array(doc, field), value)

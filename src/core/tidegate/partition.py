@@ -23,6 +23,7 @@ Laws
     P5  Nothing new is started once it is revoked. It is released when nothing runs and what may be committed is, or when
         the time to drain is over; in either case exactly once.
     P6  No more than `running_max` handlers run, and nothing is fetched while `span_max` records stand behind the head.
+    P7  At rest, with a member alive and no handler failed, every record was processed at least once, and committed.
 
 Where we differ from Drakkar, whose order of calls this replaces: a record is registered when it is fetched, not when its
 work starts (else what is done before a lower one is registered would be committed over it); a revocation is awaited,
@@ -486,7 +487,7 @@ class Processor:
             case Revoked() if part.phase is not Phase.DRAINING:
                 return self.revoked(part)
             case DrainTimedOut() if part.phase is Phase.DRAINING:
-                return Step(Unassigned(), self.given_up(part))
+                return Step(Unassigned(), (*self.taken_back(part), Release(part.partition)))
             case RoomMade():
                 return self.settled(part)
             case Completed() | Failed() | Revoked() | DrainTimedOut():
@@ -516,9 +517,13 @@ class Processor:
 
     def revoked(self, part: Owned) -> Step:
         """Drop what waits: the next owner gets it. Let end what runs, within the time to drain."""
+        wait = self.wait(part)
         step = self.unfetched(attrs.evolve(part, phase=Phase.DRAINING, queued=()))
-        wait = AwaitDrain(part.partition, part.generation, self.drain)
-        return attrs.evolve(step, wishes=(wait, *step.wishes)) if isinstance(step.state, Owned) else step
+        if isinstance(step.state, Owned):
+            return Step(step.state, (wait, *step.wishes))
+        return Step(
+            step.state, tuple(wish for wish in step.wishes if wish != Cancel(wait))
+        )  # there is nothing to wait for
 
     def unfetched(self, part: Owned) -> Step:
         """Settle with no fetch in flight: nothing new is taken."""
@@ -526,14 +531,20 @@ class Processor:
         return attrs.evolve(step, wishes=(*map(Cancel, fetches(part)), *step.wishes))
 
     def given_up(self, part: Owned) -> tuple[Wish, ...]:
-        """Cancel what runs; release it if somebody waits for that."""
-        running = (Cancel(Handle(part.partition, part.generation, offset)) for offset in part.running)
-        return (*running, *map(Cancel, fetches(part)), *self.released(part))
+        """Take back what was wished for, and let go if somebody waits for that."""
+        return (*self.taken_back(part), *self.let_go(part))
 
-    def released(self, part: Owned) -> tuple[Wish, ...]:
+    def taken_back(self, part: Owned) -> tuple[Wish, ...]:
+        running = (Cancel(Handle(part.partition, part.generation, offset)) for offset in part.running)
+        return (*running, *map(Cancel, fetches(part)))
+
+    def let_go(self, part: Owned) -> tuple[Wish, ...]:
         if part.phase is not Phase.DRAINING:
             return ()
-        return Cancel(AwaitDrain(part.partition, part.generation, self.drain)), Release(part.partition)
+        return Cancel(self.wait(part)), Release(part.partition)
+
+    def wait(self, part: Owned) -> AwaitDrain:
+        return AwaitDrain(part.partition, part.generation, self.drain)
 
     def settled(self, part: Owned) -> Step:
         """Start what may be started, fetch and commit what may be, release it when it is drained."""
@@ -550,7 +561,7 @@ class Processor:
             wishes.append(Commit(part.partition, part.generation, position))
             part = attrs.evolve(part, committing=position)
         if self.is_drained(part):
-            return Step(Unassigned(), (*wishes, *self.released(part)))
+            return Step(Unassigned(), (*wishes, *self.let_go(part)))
         return Step(part, tuple(wishes))
 
     def next_position(self, part: Owned) -> int:

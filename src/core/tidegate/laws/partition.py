@@ -34,5 +34,5 @@ def handlers_are_bounded(wishes: Iterable[Effect[object]], running_max: int) -> 
 
 
 def all_is_processed(committed: int, processed: Collection[int], records: int) -> bool:
-    """At rest, with a member alive and no handler failed: every record is processed at least once, and committed."""
+    """Law P7: at rest, with a member alive and no handler failed: every record is processed at least once, and committed."""
     return committed == records and set(processed) >= set(range(records))

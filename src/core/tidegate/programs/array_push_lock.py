@@ -29,6 +29,7 @@ Known not to work (the simulator shows each in a shortest run; `tidegate.program
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -114,6 +115,7 @@ class ArrayPushLock:
         numbered(self.attempts, "a number of attempts", 1)
         numbered(self.backoff, "a backoff", 0)
         numbered(self.stale, "a stale threshold", 0)
+        decide_transition(self.table, None, self.target, self.runner)  # refuses a target or a runner that is none
 
     async def run(self) -> Outcome:
         """The program."""
@@ -151,12 +153,12 @@ class ArrayPushLock:
     async def holding(self) -> Outcome:
         """Decide and write; clear the array in the end, also after a failure."""
         await Note(HOLDS, value=True)
-        failure: Failure | None = None
+        failure: Exception | None = None
         outcome: Outcome = NoRecord()
         try:
             outcome = await self.write()
-        except Failure as failed:
-            failure = failed.fresh()
+        except Exception as failed:  # noqa: BLE001  step 6 comes in every case; the failure is raised again
+            failure = failed.fresh() if isinstance(failed, Failure) else failed
         await Note(HOLDS, value=False)
         await self.clear()
         if failure is not None:
@@ -186,12 +188,15 @@ def claimed(claim_id: str, now: Instant) -> str:
     return f"{claim_id}:{now.at // SECOND}.{now.at % SECOND:06d}"
 
 
+TIME: Final = re.compile(r".*:([0-9]{1,12})(?:\.([0-9]*))?", re.DOTALL)
+
+
 def claim_time(claim: str) -> Instant:
     """When the claim says that it was made; 0 if it does not say, so that it counts as stale."""
-    _, _, text = claim.rpartition(":")
-    whole, _, part = text.partition(".")
-    if not (whole.isdecimal() and (part.isdecimal() or not part)):
+    told = TIME.fullmatch(claim)
+    if told is None:
         return Instant(0, WALL)
+    whole, part = told[1], told[2] or ""
     return Instant(int(whole) * SECOND + int(part[:6].ljust(6, "0")), WALL)
 
 

@@ -135,22 +135,29 @@ class Transition:
         expected: StatusRecord | None = None
         record: Document | None = None
         attempt = 0
-        while attempt < self.attempts:
+        while attempt <= self.attempts:  # after the last attempt comes one more look at what became of it
             attempt += 1
+            made = min(attempt, self.attempts)
             try:
                 record = await find_one(self.collection, Eq(ID, self.key))
             except (Ambiguous, NotApplied):
                 continue  # a read is free to repeat
+            except Refused as refused:
+                if sent is None:
+                    raise
+                return Unknown(made, refused.reason)
             if sent is not None:
                 match self.fate(record, sent):
                     case Won(version):
                         return Granted(version)
                     case Forgotten():
-                        return Unknown(attempt, "the record does not remember that far back")
+                        return Unknown(made, "the record does not remember that far back")
                     case NotYet():
                         pass  # it may still arrive: the same again cannot count twice
                     case _:
                         sent = None
+            if attempt > self.attempts:
+                break
             verdict = self.decided(record)
             if not isinstance(verdict, Accepted):
                 return verdict
@@ -162,11 +169,15 @@ class Transition:
                 continue
             except NotApplied:
                 continue
+            except Refused as refused:
+                if sent is None:
+                    raise
+                return Unknown(made, refused.reason)  # a refusal says nothing of the request before it
             if applied:
                 return Granted(verdict.version)
         if sent is not None:
-            return Unknown(attempt, "no reply to the last attempt")
-        return Lost(attempt, expected, viewed(record))
+            return Unknown(self.attempts, "no reply to the last attempt")
+        return Lost(self.attempts, expected, viewed(record))
 
     def decided(self, record: Document | None) -> Accepted | Denied:
         """What the rules say."""
@@ -247,7 +258,7 @@ async def transition(
 
     Raises:
         Misuse: an argument is empty or of the wrong type.
-        Refused: the store said no, definitely: not authorised, validation.
+        Refused: the store said no, definitely (not authorised, validation), and nothing was asked of it before.
     """
     return await Transition(collection, table, key, target, runner, request, attempts).run()
 

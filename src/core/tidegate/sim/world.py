@@ -146,7 +146,8 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
                 yield world, Refused(DUPLICATE_KEY)
                 return
             there = ids(collection)
-            yield put(world.write(there, (*world.read(there), doc[ID])), collection, doc), None
+            kept = Document((("_id", doc[ID]), *doc.without(ID).items))  # MongoDB stores the id first
+            yield put(world.write(there, (*world.read(there), doc[ID])), collection, kept), None
         case DeleteOne(collection, where):
             found = find(world, collection, where)
             if found is None:
