@@ -17,7 +17,7 @@ run: .venv/run.stamp
 
 test: .venv/test.stamp check
 	@echo "== testing: properties, then real servers"
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 check: .venv/test.stamp
 	@echo "== checking style, types and layers"

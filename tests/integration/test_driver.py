@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -28,7 +29,7 @@ from tidegate.effects import (
 from tidegate.errors import Misuse, UnknownEffect
 from tidegate.instants import MILLISECOND, SECOND, WALL, Instant
 from tidegate.operations import find_one
-from tidegate_adapters.driver import Handle, choosing, local, local_async, run, run_async
+from tidegate_adapters.driver import CLOSINGS_MAX, Handle, choosing, local, local_async, run, run_async
 
 FAILURES: Final = (Refused("no"), NotApplied("not yet"), Ambiguous("who knows"), NotDurable("not by many"))
 
@@ -174,7 +175,7 @@ def test_an_id_that_is_a_dictionary_is_an_error(drive: Drive) -> None:
         return await find_one("users", Eq(ID, {"$gt": ""}))
 
     asked: list[Effect[object]] = []
-    with pytest.raises(Misuse, match="FindOne"):
+    with pytest.raises(Misuse, match="a dict cannot stand in a document"):
         drive(injected(), asked.append)
 
     assert asked == []
@@ -214,6 +215,26 @@ def test_whatever_else_a_handler_raises_closes_the_program_and_is_raised(
 
     assert asked == [Call("work")]
     assert inspect.getcoroutinestate(program) == inspect.CORO_CLOSED
+
+
+def test_a_program_that_cannot_be_closed_does_not_hold_up_the_error() -> None:
+    """After a hundred times the driver leaves it where it stands."""
+
+    async def stubborn() -> None:
+        for _ in range(CLOSINGS_MAX + 1):
+            with suppress(BaseException):  # it does what no program should
+                await Call("again")
+
+    def interrupted(_: Effect[object]) -> object:
+        raise KeyboardInterrupt
+
+    program = stubborn()
+    with pytest.raises(KeyboardInterrupt):
+        run(program, interrupted)
+
+    assert inspect.getcoroutinestate(program) == inspect.CORO_SUSPENDED
+
+    program.close()
 
 
 def test_a_stop_iteration_of_user_code_is_not_the_end_of_the_program() -> None:

@@ -35,6 +35,7 @@ from pymongo.errors import (
     WTimeoutError,
 )
 from pymongo.monitoring import CommandListener, CommandStartedEvent
+from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import Action, MongoServer, Proxy, Rule
 from tests.integration.servers.mongod import mongod as binary
 from tests.integration.servers.processes import LOOPBACK, Keeper, free_ports, is_open, wait_until
@@ -62,7 +63,7 @@ Ask: TypeAlias = Callable[..., list[object]]
 COLLECTION: Final = "things"
 COUNT: Final = Field[int]("count")
 NAME: Final = Field[str]("name")
-SECRET: Final = "canary-7c1f"
+SECRET: Final = "canary-7c1f"  # noqa: S105  that is the point
 
 FIND: Final = find_one(COLLECTION, Eq(ID, "x"))
 INCREMENT: Final = find_one_and_update(COLLECTION, Eq(ID, "x"), Add(COUNT, 1))
@@ -87,7 +88,7 @@ def ask_async(uri: str, database: str, *effects: Operation, **options: Any) -> l
             store = AsyncMongo(client, database)
             return [await store(effect) for effect in effects]
 
-    return asyncio.run(ask())
+    return in_loop(ask())
 
 
 both = pytest.mark.parametrize("ask", [ask_sync, ask_async], ids=["sync", "async"])
@@ -120,7 +121,7 @@ def concerned(*codes: int) -> list[dict[str, Any]]:
 
 SAID: Final[list[tuple[dict[str, Any], type[Failure], int]]] = [
     *((data, NotApplied, 0) for data in coded(10107, 13435, 189, 112)),
-    *((data, Refused, 0) for data in coded(13, 2, 9, 14, 14031, 121, 10334)),
+    *((data, Refused, 0) for data in coded(13, 2, 9, 14, 14031, 10334)),
     *((data, NotDurable, 1) for data in concerned(11602, 91, 64, 79, 100)),
     *((data, Ambiguous, 0) for data in (*coded(50, 11600, 11602, 91, 9001, 43, 424242), {"closeConnection": True})),
 ]
@@ -132,6 +133,7 @@ def test_what_the_server_says_is_what_the_program_hears(
     mongod: MongoServer,
     client: MongoClient[Raw],
     database: str,
+    *,
     ask: Ask,
     data: dict[str, Any],
     outcome: type[Failure],
@@ -217,7 +219,7 @@ def test_a_server_that_is_gone_after_a_loss_does_not_make_it_undone(
     proxy = make_proxy(Rule("findAndModify", Action.DROP_REPLY, where=loses, times=1), *gone)
     [reply] = ask_sync(proxy.uri, database, INCREMENT, serverSelectionTimeoutMS=1_000)
 
-    assert type(reply) is Ambiguous, reply
+    assert reply == Ambiguous("no reply (AutoReconnect)")
     assert count(client, database) == 1
 
 
@@ -240,7 +242,7 @@ def test_a_request_that_got_no_connection_was_not_sent(mongod: MongoServer, data
             return [*await asyncio.gather(store(FIND), store(INCREMENT))]
 
     with mongod.fail("find", times=1, blockConnection=True, blockTimeMS=500):
-        found, refused = asyncio.run(ask())
+        found, refused = in_loop(ask())
 
     assert found is None
     assert type(refused) is NotApplied, refused
@@ -272,7 +274,7 @@ def test_a_cancelled_task_leaves_the_truth_open_and_the_client_usable(
             return await store(FIND)
 
     with mongod.fail("findAndModify", times=1, blockConnection=True, blockTimeMS=500):
-        found = asyncio.run(cancel())
+        found = in_loop(cancel())
 
     assert isinstance(found, Document)
     assert count(client, database) in {0, 1}
@@ -393,9 +395,8 @@ TOO_FAR: Final = Instant(2**63 * MILLISECOND)
         find_one(COLLECTION, In(COUNT, (1, 2**63))),
         update_one(COLLECTION, Eq(ID, "x"), Put(Field[Any]("count"), TOO_FAR)),
         update_one(COLLECTION, Eq(ID, "x"), AddToSet(Field[Any]("count"), ObjectId())),
-        insert_one(COLLECTION, Document.of({"_id": "y", "at": {"far": TOO_FAR}})),
     ],
-    ids=["a dictionary", "an integer", "a date", "an ObjectId", "a date within"],
+    ids=["a dictionary", "an integer", "a date", "an ObjectId"],
 )
 @both
 def test_what_mongodb_cannot_keep_is_not_sent(
@@ -403,7 +404,7 @@ def test_what_mongodb_cannot_keep_is_not_sent(
 ) -> None:
     """The error names the field; nothing is written."""
     before = list(client[database][COLLECTION].find())
-    with pytest.raises(Misuse, match="where: (_id|count|things.at.far)"):
+    with pytest.raises(Misuse, match=r"where: (_id|count)"):
         ask(mongod.uri, database, effect)
 
     assert list(client[database][COLLECTION].find()) == before
@@ -425,7 +426,7 @@ def test_what_mongodb_cannot_keep_is_not_sent(
 )
 @both
 def test_a_type_without_a_counterpart_is_named(
-    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask, foreign: object, named: str
+    mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, foreign: object, named: str
 ) -> None:
     """The error says which field of which collection holds what."""
     client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"deep": {"list": [1, foreign]}}})
@@ -543,15 +544,15 @@ def test_a_closed_client_is_a_misuse(mongod: MongoServer, database: str) -> None
 
 def connected_sync(uri: str) -> bool:
     with connect(uri) as client:
-        return client.admin.command("ping")["ok"] == 1
+        return bool(client.admin.command("ping")["ok"])
 
 
 def connected_async(uri: str) -> bool:
     async def ping() -> bool:
         async with await connect_async(uri) as client:
-            return (await client.admin.command("ping"))["ok"] == 1
+            return bool((await client.admin.command("ping"))["ok"])
 
-    return asyncio.run(ping())
+    return in_loop(ping())
 
 
 each_way = pytest.mark.parametrize("connected", [connected_sync, connected_async], ids=["sync", "async"])
@@ -581,16 +582,20 @@ def refusal(connected: Callable[[str], bool], uri: str) -> str:
 
 @each_way
 def test_a_replica_set_is_connected_to(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
-    """The client works, and has a deadline."""
+    """And the client works."""
     assert connected(mongod.uri)
 
 
-def test_there_is_a_deadline_unless_the_uri_sets_one(mongod: MongoServer) -> None:
-    """The driver would wait for ever."""
-    with connect(mongod.uri) as client, connect(f"{mongod.uri}&timeoutMS=7000") as own:
-        assert (client.options.timeout, own.options.timeout) == (20, 7)
-    with connect(f"{mongod.uri}&socketTimeoutMS=7000") as own:
-        assert own.options.timeout is None
+@pytest.mark.parametrize(
+    ("option", "deadlines"),
+    [("", (None, 20)), ("&timeoutMS=7000", (7, None)), ("&socketTimeoutMS=7000", (None, 7))],
+)
+def test_there_is_a_deadline_unless_the_uri_sets_one(
+    mongod: MongoServer, option: str, deadlines: tuple[float | None, float | None]
+) -> None:
+    """The driver would wait for ever for a reply."""
+    with connect(mongod.uri + option) as client:
+        assert (client.options.timeout, client.options.pool_options.socket_timeout) == deadlines
 
 
 @pytest.mark.mongo
@@ -611,7 +616,7 @@ def test_a_server_that_does_not_answer_is_named(connected: Callable[[str], bool]
     told = refusal(connected, uri)
 
     assert f"no MongoDB answers at mongodb://{LOOPBACK}:{port}" in told
-    assert "Connection refused" in told
+    assert "Errno 111" in told
     assert SECRET not in told
 
 
@@ -630,7 +635,7 @@ BROKEN: Final = (
     f"mongodb://ann:{SECRET}@/",
     f"mongodb://ann:{SECRET}/more@host:27017",
     f"mongodb://ann:{SECRET}@host:port",
-    f"mongodb://ann:{SECRET}@host:27017/?w={SECRET}&replicaSet=",
+    f"mongodb://ann:{SECRET}@host:27017/?no={SECRET}",
     f"mongodb://ann:{SECRET}@more@host:27017",
     f"ann:{SECRET}@host",
     f"http://ann:{SECRET}@host",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -39,6 +38,13 @@ EDGES: Final[tuple[Value, ...]] = (
         Document((("$gt", 0),)),
     ),
 )
+
+
+def held(value: Value) -> Document:
+    return Document(((FIELD.name, value),))
+
+
+EVERY_TWO: Final = [(left, right) for left in (MISSING, *map(held, EDGES)) for right in (MISSING, *map(held, EDGES))]
 
 
 @pytest.fixture
@@ -91,10 +97,6 @@ def check_random_values(decide: Decide, collection: Collection[Raw], count: int,
     return compared
 
 
-def held(value: Value) -> Document:
-    return Document(((FIELD.name, value),))
-
-
 def test_random_values_compare_as_in_mongodb(collection: Collection[Raw]) -> None:
     """Of ten thousand random pairs, those have changed for which `$ne` holds."""
     assert check_random_values(changed, collection, PAIRS) >= PAIRS
@@ -102,13 +104,13 @@ def test_random_values_compare_as_in_mongodb(collection: Collection[Raw]) -> Non
 
 def test_edges_compare_as_in_mongodb(collection: Collection[Raw]) -> None:
     """Each edge with each: numbers by value, NaN equal to NaN, true no number, missing not null, keys in order."""
-    check_values(changed, collection, list(product((MISSING, *map(held, EDGES)), repeat=2)))
+    check_values(changed, collection, EVERY_TWO)
 
 
 WRONG: Final[dict[str, Callable[[Document, Document], bool]]] = {
     "identity": lambda before, after: before == after,
-    "the equality of Python": lambda before, after: before.get(FIELD) == after.get(FIELD),
-    "missing as null": lambda before, after: equal(before.get(FIELD), after.get(FIELD)),
+    "the equality of Python": lambda before, after: before.held(FIELD) == after.held(FIELD),
+    "missing as null": lambda before, after: equal(before.held(FIELD), after.held(FIELD)),
 }
 
 
@@ -121,7 +123,7 @@ def test_another_equality_is_found_out(collection: Collection[Raw], wrong: str) 
         return Unchanged() if WRONG[wrong](before, after) else changed(None, after)
 
     with pytest.raises(AssertionError, match=" and "):
-        check_values(decide, collection, list(product((MISSING, *map(held, EDGES)), repeat=2)))
+        check_values(decide, collection, EVERY_TWO)
 
 
 @pytest.mark.parametrize("wrong", ["identity", "the equality of Python"])

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias, final
 
@@ -14,17 +14,19 @@ import attrs
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
+from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import Action, MongoServer, Proxy, Rule
 
 from tidegate import laws
-from tidegate.documents import ID, Document, Eq, Push, Value
+from tidegate.documents import ID, Document, Eq, Push
 from tidegate.effects import Ambiguous, Call, Failure, NotApplied, Program
 from tidegate.invocation import INVOCATION
 from tidegate.laws.transition import Answered, Version
 from tidegate.operations import FindOneAndUpdate, InsertOne, Operation, find_one
-from tidegate.programs.transition import HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, history, transition, viewed
+from tidegate.programs.transition import HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, Transition, history, viewed
+from tidegate.specimens.transition import AmbiguousIsRefused, OwnerNotChecked, RequestIdIgnored
 from tidegate.status import HISTORY_MAX, Change, StatusRecord
-from tidegate_adapters.bson_values import CODEC, decoded, loaded
+from tidegate_adapters.bson_values import CODEC, loaded
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo
 
@@ -32,6 +34,8 @@ Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., Proxy]
 
 COLLECTION: Final = "invocations"
+THE_END: Final = "the end"
+ANY_RECORD: Final = {"$ne": THE_END}
 RECORDS: Final = 50
 WISHES: Final = 2_000
 THREADS: Final = 16
@@ -64,16 +68,14 @@ class Choice:
     runner: str | None
 
 
-async def wish(key: str, name: str) -> Answered:
+async def wish(program: type[Transition], key: str, name: str) -> Answered:
     """Look at a record, want something of it, and tell what was answered."""
     record = await look(key)
     choice = await Call("choose", (None if record is None else viewed(record),))
     assert isinstance(choice, Choice)
     request = f"{key}/{name}:{choice.runner or ''}"
-    answer = await transition(
-        COLLECTION, INVOCATION, key, choice.target, runner=choice.runner, request=request, attempts=ATTEMPTS
-    )
-    return Answered(request, answer)
+    wanted = program(COLLECTION, INVOCATION, key, choice.target, choice.runner, request, ATTEMPTS)
+    return Answered(request, await wanted.run())
 
 
 async def look(key: str) -> Document | None:
@@ -100,15 +102,16 @@ class Worker:
         heard: The requests of which the reply told that they were done.
     """
 
-    def __init__(self, number: int, wishes: int) -> None:
+    def __init__(self, number: int, program: type[Transition]) -> None:
         self.chance = random.Random(number)
         self.heard: set[str] = set()
-        self.number, self.wishes = number, wishes
+        self.number, self.program = number, program
 
-    def programs(self) -> list[Program[Answered]]:
+    def programs(self, wishes: int) -> Iterator[Program[Answered]]:
         """Its wishes, more of them for the first records than for the last."""
-        keys = [min(self.chance.randrange(RECORDS), self.chance.randrange(RECORDS)) for _ in range(self.wishes)]
-        return [wish(f"record {key}", f"{self.number}.{n}") for n, key in enumerate(keys)]
+        for n in range(wishes):
+            key = min(self.chance.randrange(RECORDS), self.chance.randrange(RECORDS))
+            yield wish(self.program, f"record {key}", f"{self.number}.{n}")
 
     def choose(self, record: StatusRecord | None) -> Choice:
         """Mostly something legal by the owner, but anything by anybody otherwise."""
@@ -137,10 +140,11 @@ class Worker:
         return reply
 
 
-Race: TypeAlias = Callable[[str, str, list[Worker]], list[Answered]]
+Race: TypeAlias = Callable[[str, str, list[Worker], int], list[Answered]]
 
 
-def in_threads(uri: str, database: str, workers: list[Worker]) -> list[Answered]:
+def in_threads(uri: str, database: str, workers: list[Worker], wishes: int) -> list[Answered]:
+    """Each worker wishes so often, in a thread of its own."""
     with MongoClient[Raw](uri) as client, ThreadPoolExecutor(len(workers)) as pool:
         store = Mongo(client, database)
 
@@ -150,12 +154,14 @@ def in_threads(uri: str, database: str, workers: list[Worker]) -> list[Answered]
                 return worker.hear(effect, store(effect))
 
             handle = choosing(documents(carry_out), local({"choose": worker.choose}))
-            return [run(program, handle) for program in worker.programs()]
+            return [run(program, handle) for program in worker.programs(wishes)]
 
         return [answered for told in pool.map(work, workers) for answered in told]
 
 
-def in_tasks(uri: str, database: str, workers: list[Worker]) -> list[Answered]:
+def in_tasks(uri: str, database: str, workers: list[Worker], wishes: int) -> list[Answered]:
+    """Each worker wishes so often, in a task of its own."""
+
     async def race() -> list[Answered]:
         async with AsyncMongoClient[Raw](uri) as client:
             store = AsyncMongo(client, database)
@@ -169,11 +175,11 @@ def in_tasks(uri: str, database: str, workers: list[Worker]) -> list[Answered]:
                     return worker.choose(record)
 
                 handle = choosing(documents(carry_out), local_async({"choose": choose}))
-                return [await run_async(program, handle) for program in worker.programs()]
+                return [await run_async(program, handle) for program in worker.programs(wishes)]
 
             return [answered for told in await asyncio.gather(*map(work, workers)) for answered in told]
 
-    return asyncio.run(race())
+    return in_loop(race())
 
 
 @final
@@ -186,10 +192,10 @@ class Observer:
 
     def histories(self) -> dict[str, list[Version]]:
         """Of each record, every version that it ever had; call it once, after the race."""
-        self.collection.insert_one({"_id": "the end"})
+        self.collection.insert_one({"_id": THE_END})
         now: dict[str, Raw] = {}
         seen: dict[str, list[Version]] = {}
-        while (event := self.stream.next())["documentKey"]["_id"] != "the end":
+        while (event := self.stream.next())["documentKey"]["_id"] != THE_END:
             key = event["documentKey"]["_id"]
             match event["operationType"]:
                 case "insert":
@@ -218,36 +224,62 @@ def version(record: Mapping[str, Any], changed: Mapping[str, Any]) -> Version:
     return Version(StatusRecord(record[STATUS.name], record[OWNER.name], number), request, runner_of(request))
 
 
-@pytest.mark.parametrize("retry_writes", [False, True], ids=["without retryWrites", "with retryWrites"])
-@pytest.mark.parametrize(("race", "runners"), [(in_threads, THREADS), (in_tasks, TASKS)], ids=["threads", "tasks"])
-def test_every_accepted_transition_is_legal_and_every_answer_true(
-    mongod: MongoServer, make_proxy: MakeProxy, database: str, race: Race, runners: int, *, retry_writes: bool
-) -> None:
-    """Laws TR1 to TR6 over the full history of each record, as a change stream has seen it."""
-    workers = [Worker(number, -(-WISHES // runners)) for number in range(runners)]
-    proxy = make_proxy(*LOSSES)
-    with MongoClient[Raw](mongod.uri) as client:
-        collection = client.get_database(database, codec_options=CODEC)[COLLECTION]
-        observer = Observer(collection)
-        options = f"&socketTimeoutMS={TIMEOUT_MS}&retryWrites={str(retry_writes).lower()}"
-        started = time.monotonic()
-        answered = race(proxy.uri + options, database, workers)
-        seconds = time.monotonic() - started
-        time.sleep(2 * TIMEOUT_MS / 1_000)  # what is still under way arrives
-        histories = observer.histories()
-        left = {doc[ID]: doc for doc in (loaded(raw, COLLECTION) for raw in collection.find())}
+@final
+@attrs.frozen
+class Raced:
+    """What is known after a race.
 
-    granted = {each.request for each in answered if isinstance(each.answer, Granted)}
-    recognised = granted - {request for worker in workers for request in worker.heard}
-    lost = proxy.count("findAndModify", Action.HANG_REPLY) + proxy.count("findAndModify", Action.DROP_REPLY)
-    kinds = dict(Counter(type(each.answer).__name__ for each in answered))
-    print(f"{seconds:.1f} s, {kinds}, replies lost: {lost}, recognised: {len(recognised)}")
+    Attributes:
+        answered: What the callers were told.
+        histories: Every version of each record, as the change stream has seen it.
+        left: The records at the end.
+        recognised: The requests that were granted although no reply ever told that they were done.
+        lost: How many replies to writes were lost.
+    """
 
-    assert len(answered) >= WISHES
-    assert len(granted) >= WISHES // 3
-    assert granted == {each.request for seen in histories.values() for each in seen}
-    for key, seen in histories.items():
-        theirs = [each for each in answered if record_of(each.request) == key]
+    answered: list[Answered]
+    histories: dict[str, list[Version]]
+    left: dict[str, Document]
+    recognised: set[str]
+    lost: int
+
+    @property
+    def granted(self) -> set[str]:
+        return {each.request for each in self.answered if isinstance(each.answer, Granted)}
+
+
+@pytest.fixture
+def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callable[..., Raced]:
+    """Lets workers race, and gathers what became of it."""
+
+    def compete(race: Race, runners: int, wishes: int, *, retry_writes: bool, program: type[Transition]) -> Raced:
+        workers = [Worker(number, program) for number in range(runners)]
+        proxy = make_proxy(*LOSSES)
+        uri = f"{proxy.uri}&socketTimeoutMS={TIMEOUT_MS}&retryWrites={str(retry_writes).lower()}"
+        with MongoClient[Raw](mongod.uri) as client:
+            collection = client.get_database(database, codec_options=CODEC)[COLLECTION]
+            observer = Observer(collection)
+            started = time.monotonic()
+            answered = race(uri, database, workers, -(-wishes // runners))
+            seconds = time.monotonic() - started
+            time.sleep(2 * TIMEOUT_MS / 1_000)  # what is still under way arrives
+            histories = observer.histories()
+            left = {doc[ID]: doc for doc in (loaded(raw, COLLECTION) for raw in collection.find({"_id": ANY_RECORD}))}
+        heard = {request for worker in workers for request in worker.heard}
+        granted = {each.request for each in answered if isinstance(each.answer, Granted)}
+        lost = proxy.count("findAndModify", Action.HANG_REPLY) + proxy.count("findAndModify", Action.DROP_REPLY)
+        kinds = dict(Counter(type(each.answer).__name__ for each in answered))
+        print(f"{seconds:.1f} s, {kinds}, replies lost: {lost}, recognised: {len(granted - heard)}")
+        return Raced(answered, histories, left, granted - heard, lost)
+
+    return compete
+
+
+def check(raced: Raced) -> None:
+    """Every law of the program, for each record."""
+    assert raced.granted == {each.request for seen in raced.histories.values() for each in seen}
+    for key, seen in raced.histories.items():
+        theirs = [each for each in raced.answered if record_of(each.request) == key]
 
         assert seen[0].record.version == 1
         assert laws.transition.versions_are_consecutive(seen)
@@ -256,11 +288,31 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
         assert laws.transition.versions_are_recorded(seen)
         assert laws.transition.answers_are_true(seen, theirs)
         assert laws.transition.nothing_is_unknown(theirs)
-        assert viewed(left[key]) == seen[-1].record
-        assert history(left[key]) == tuple(
+        assert viewed(raced.left[key]) == seen[-1].record
+        assert history(raced.left[key]) == tuple(
             Change(each.record.version, each.request, each.record.status) for each in seen[-HISTORY_MAX:]
         )
 
-    assert lost >= 100
+
+@pytest.mark.parametrize("retry_writes", [False, True], ids=["without retryWrites", "with retryWrites"])
+@pytest.mark.parametrize(("race", "runners"), [(in_threads, THREADS), (in_tasks, TASKS)], ids=["threads", "tasks"])
+def test_every_accepted_transition_is_legal_and_every_answer_true(
+    compete: Callable[..., Raced], race: Race, runners: int, *, retry_writes: bool
+) -> None:
+    """Laws TR1 to TR6, over the full history of each record as a change stream has seen it."""
+    raced = compete(race, runners, WISHES, retry_writes=retry_writes, program=Transition)
+    check(raced)
+
+    assert len(raced.answered) >= WISHES
+    assert len(raced.granted) >= WISHES // 3
+    assert raced.lost >= 100
     if not retry_writes:
-        assert len(recognised) >= 100
+        assert len(raced.recognised) >= 100
+
+
+@pytest.mark.parametrize("bug", [AmbiguousIsRefused, RequestIdIgnored, OwnerNotChecked], ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: type[Transition]) -> None:
+    """A fifth of the race is enough to notice each of these faulty variants."""
+    raced = compete(in_threads, THREADS, WISHES // 5, retry_writes=False, program=bug)
+    with pytest.raises(AssertionError):
+        check(raced)

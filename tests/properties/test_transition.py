@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from itertools import chain, repeat
 from typing import Final, TypeAlias, TypeVar, cast, final
 
@@ -14,12 +14,11 @@ from tidegate.effects import DUPLICATE_KEY, Ambiguous, Effect, Failure, NotAppli
 from tidegate.errors import Misuse
 from tidegate.laws import transition as laws
 from tidegate.laws.transition import Answered, Version
-from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, find_one, insert_one
+from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, find_one, insert_one
 from tidegate.programs.transition import (
     CHANGED_AT,
     HISTORY,
     OWNER,
-    REQUEST,
     STATUS,
     VERSION,
     Granted,
@@ -30,13 +29,13 @@ from tidegate.programs.transition import (
     transition,
     viewed,
 )
-from tidegate.sim.report import Verdict, explore
 from tidegate.sim.world import Plain, document, perform, seeded
-from tidegate.specimens.transition import SPECIMENS, specimen
+from tidegate.specimens.transition import SPECIMENS
 from tidegate.status import (
     HISTORY_MAX,
     Accepted,
     Change,
+    Forgotten,
     NoRunner,
     NotAllowed,
     NotOwner,
@@ -60,6 +59,7 @@ TABLE: Final = StatusTable(
     ),
 )
 """A record can go round, so that it is again what it was, only at another version."""
+FORGOTTEN: Final = Unknown(2, "the record does not remember that far back")
 
 
 # --- a store, and what may become of a request ------------------------------------------------------------------------
@@ -166,7 +166,12 @@ def rounds(count: int) -> Callable[[Store], None]:
 
 
 def wish(
-    target: str = "held", *, runner: str | None = "r1", request: str = "mine", attempts: int = 8, table: StatusTable = TABLE
+    target: str = "held",
+    *,
+    runner: str | None = "r1",
+    request: str = "mine",
+    attempts: int = 8,
+    table: StatusTable = TABLE,
 ) -> Transition:
     return Transition(RECORDS, table, KEY, target, runner, request, attempts)
 
@@ -308,81 +313,111 @@ def test_a_lost_success_is_recognised_while_it_is_remembered(way: Way, others: i
     assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne"]
 
 
-@pytest.mark.parametrize("others", [HISTORY_MAX, HISTORY_MAX + 1, 3 * HISTORY_MAX])
-@pytest.mark.parametrize("way", [lost_reply, dropped])
-def test_what_became_of_it_is_unknown_once_it_is_forgotten(way: Way, others: int) -> None:
-    """Law TR5. From 16 versions of others on nobody can tell: not even that it was lost, if it was."""
-    if way is dropped:
-        others += 1  # one of theirs is the version that ours would have been
-    store = stored()
-    answer = run(wish(), store, answered, way, after(rounds(others)))
+@pytest.mark.parametrize("others", range(HISTORY_MAX))
+@pytest.mark.parametrize("way", [lost_reply, not_durable])
+def test_a_lost_insert_is_recognised_while_it_is_remembered(way: Way, others: int) -> None:
+    """Law TR4 for a new record: its first version is remembered as any other."""
+    assert run(wish("free"), Store(), answered, way, after(rounds(others))) == Granted(1)
 
-    assert answer == Unknown(2, "the record does not remember that far back")
+
+@pytest.mark.parametrize("others", [HISTORY_MAX, HISTORY_MAX + 1, 3 * HISTORY_MAX])
+def test_a_success_is_unknown_once_it_is_forgotten(others: int) -> None:
+    """Law TR5. From 16 versions of others on nobody can tell, and nothing is written again."""
+    store = stored()
+
+    assert run(wish(), store, answered, lost_reply, after(rounds(others))) == FORGOTTEN
     assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne"]
 
 
 @pytest.mark.parametrize("others", range(1, HISTORY_MAX + 1))
 def test_a_lost_request_is_decided_anew_while_it_is_known_that_another_won(others: int) -> None:
-    """Law TR4. Another's id stands at the version that ours was to make, so ours is lost: wish again."""
+    """Law TR4. Another's id stands at the version that ours was to make, so ours never will be made there."""
     store = stored()
-    answer = run(wish("held"), store, answered, dropped, after(rounds(others)))
+    answer = run(wish(), store, answered, dropped, after(rounds(others)))
 
-    if others % 2 == 0:  # they left it lent, from where it may be held
-        assert answer == Granted(2 + others)
-    else:
-        assert answer == NotAllowed("held", "held", frozenset({"free", "lent"}))
-    laws_hold = [change for change in history(store.record) if change.request_id == "mine"]
-    assert len(laws_hold) == (others % 2 == 0)
+    is_held = others % 2 == 1
+    assert answer == (NotAllowed("held", "held", frozenset({"free", "lent"})) if is_held else Granted(2 + others))
 
 
-@pytest.mark.parametrize("others", range(HISTORY_MAX))
-@pytest.mark.parametrize("way", [lost_reply, not_durable])
-def test_a_lost_insert_is_recognised_while_it_is_remembered(way: Way, others: int) -> None:
-    """Law TR4 for a new record: its first version is remembered as any other."""
-    store = Store()
+@pytest.mark.parametrize("ways", [(unsent,), (after(rival("free", request="theirs too")),)])
+def test_once_it_is_known_that_another_won_there_is_no_more_doubt(ways: tuple[Way, ...]) -> None:
+    """Law TR5. What fails for certain from then on is Lost, and not Unknown."""
+    overtaken = after(rival("lent"))
+    answer = run(wish(attempts=2), stored(), answered, dropped, overtaken, *ways)
 
-    assert run(wish("free"), store, answered, way, after(rounds(others))) == Granted(1)
+    assert isinstance(answer, Lost)
+    assert answer.expected == StatusRecord("lent", None, 2)
 
 
-@pytest.mark.parametrize("way", [dropped, lost_reply, late, not_durable, rolled_back])
+def test_once_it_is_known_that_another_won_a_refusal_is_raised() -> None:
+    """Law TR4. It is about the only request that there is by then."""
+    with pytest.raises(Refused):
+        run(wish(), stored(), answered, dropped, after(rival("lent")), refused("not authorised"))
+
+
+@pytest.mark.parametrize("others", [HISTORY_MAX + 1, HISTORY_MAX + 2])
+def test_a_lost_request_is_unknown_once_it_is_forgotten(others: int) -> None:
+    """Law TR5. One version later than for a success, for one of theirs is the version that ours would have been."""
+    assert run(wish(), stored(), answered, dropped, after(rounds(others))) == FORGOTTEN
+
+
+@pytest.mark.parametrize("way", [dropped, late, rolled_back])
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_after_the_last_attempt_no_reply_is_unknown(way: Way, attempts: int) -> None:
-    """Law TR5. It may have been done, or may still be: to say Lost would be a lie."""
-    ways = [*[answered, dropped] * (attempts - 1), answered, way]
+    """Law TR5. One last look finds it not done, and it may still arrive: to say Lost would be a lie."""
     store = stored()
+    answer = run(wish(attempts=attempts), store, *[answered, dropped] * (attempts - 1), answered, way)
 
-    assert run(wish(attempts=attempts), store, *ways) == Unknown(attempts, "no reply to the last attempt")
-    assert len(store.asked) == 2 * attempts
+    assert answer == Unknown(attempts, "no reply to the last attempt")
+    assert kinds(store) == [*["FindOne", "FindOneAndUpdate"] * attempts, "FindOne"]
 
 
-@pytest.mark.parametrize("way", [unsent, dropped])
-def test_what_may_be_under_way_stays_unknown_when_later_attempts_fail_for_certain(way: Way) -> None:
+@pytest.mark.parametrize("way", [lost_reply, not_durable])
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_one_last_look_tells_what_became_of_the_last_attempt(way: Way, attempts: int) -> None:
+    """Law TR5. It was done, and is recognised; without that look, or where it has no reply either, nobody knows."""
+    ways = (*[answered, dropped] * (attempts - 1), answered, way)
+
+    assert run(wish(attempts=attempts), stored(), *ways) == Granted(2)
+    for blind in (unsent, dropped):
+        unknown = Unknown(attempts, "no reply to the last attempt")
+        assert run(wish(attempts=attempts), stored(), *ways, blind) == unknown
+
+
+@pytest.mark.parametrize("way", [dropped, lost_reply])
+def test_one_last_look_that_is_refused_or_finds_it_forgotten_is_unknown(way: Way) -> None:
+    """Law TR5. It says as much, and counts as no attempt."""
+    gone = after(rounds(HISTORY_MAX + 1))
+
+    assert run(wish(attempts=1), stored(), answered, way, refused("no")) == Unknown(1, "no")
+    assert run(wish(attempts=1), stored(), answered, way, gone) == attrs.evolve(FORGOTTEN, attempts=1)
+
+
+@pytest.mark.parametrize("ways", [(unsent,), (dropped,), (answered, unsent)])
+def test_what_may_be_under_way_stays_unknown_when_later_attempts_fail_for_certain(ways: tuple[Way, ...]) -> None:
     """Law TR5. That the second request was not sent says nothing of the first; nor does a read without a reply."""
-    store = stored()
+    answer = run(wish(attempts=2), stored(), answered, late, *ways)
 
-    assert isinstance(run(wish(attempts=2), store, answered, late, way), Unknown) or way is unsent
-    assert isinstance(run(wish(attempts=2), stored(), answered, late, answered, unsent), Unknown)
+    assert answer == Unknown(2, "no reply to the last attempt")
 
 
 @pytest.mark.parametrize("entries", [(), ({"version": 1, "request": "before-1", "status": "free"},)])
 def test_a_history_with_gaps_remembers_nothing(entries: tuple[object, ...]) -> None:
-    """Somebody wrote without keeping the history; what became of a lost reply is Unknown, never Lost."""
+    """Law TR5. Somebody wrote without keeping the history: what became of a lost reply is Unknown, never Lost."""
     bare = Document.of({"_id": KEY, "status": "free", "owner": None, "version": 3, "history": entries})
 
-    def rewritten(store: Store) -> None:
+    def rewrite(store: Store) -> None:
         store.world = seeded({RECORDS: (bare,)})
 
-    assert isinstance(run(wish(), stored(), answered, lost_reply, after(rewritten)), Unknown)
+    assert run(wish(), stored(), answered, lost_reply, after(rewrite)) == FORGOTTEN
 
 
-def test_a_record_without_a_history_is_moved_all_the_same() -> None:
-    """The field is made by the first push; only what lies before it is not remembered."""
+def test_a_record_without_a_history_begins_one() -> None:
+    """The field is made by the first push, and what it tells is enough to recognise oneself."""
     bare = Document.of({"_id": KEY, "status": "free", "owner": None, "version": 3})
     store = Store(seeded({RECORDS: (bare,)}))
 
-    assert run(wish(), store, answered, lost_reply) == Unknown(2, "the record does not remember that far back") or (
-        run(wish(), store) == Granted(4)
-    )
+    assert run(wish(), store, answered, lost_reply) == Granted(4)
     assert history(store.record) == (Change(4, "mine", "held"),)
 
 
@@ -406,11 +441,11 @@ def test_a_late_request_that_arrives_between_read_and_write_counts_once() -> Non
     assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne", "FindOneAndUpdate", "FindOne"]
 
 
-@pytest.mark.parametrize("store", [stored(), Store()])
-def test_a_late_request_that_arrives_after_its_repetition_does_nothing(store: Store) -> None:
+@pytest.mark.parametrize(("begin", "target"), [(stored, "held"), (Store, "free")])
+def test_a_late_request_that_arrives_after_its_repetition_does_nothing(begin: Callable[[], Store], target: str) -> None:
     """Law TR3. The version has grown, or the id is taken."""
-    target = "held" if store.world.cells else "free"
-    answer = run(wish(target), store, answered, late, answered, answered)
+    store = begin()
+    answer = run(wish(target), store, answered, late)
     record = store.record
     arrival(store)
 
@@ -419,13 +454,13 @@ def test_a_late_request_that_arrives_after_its_repetition_does_nothing(store: St
 
 
 def test_a_late_request_that_another_overtook_does_nothing() -> None:
-    """Law TR4. Ours was lost, so it was decided anew and denied; when the late one arrives, the answer is still true."""
+    """Law TR4. Ours was lost, was decided anew and denied; when the late one arrives, the answer is still true."""
     store = stored()
     answer = run(wish(), store, answered, late, after(rival("held", "r2")))
     record = store.record
     arrival(store)
 
-    assert isinstance(answer, NotAllowed)
+    assert answer == NotAllowed("held", "held", frozenset({"free", "lent"}))
     assert store.record == record
 
 
@@ -433,36 +468,11 @@ def test_a_late_request_that_another_overtook_does_nothing() -> None:
 
 
 def test_a_conflict_is_decided_anew() -> None:
-    """Another moved the record between read and write; the wish is still legal there."""
+    """Another moved the record between read and write, and the wish is still legal there."""
     store = stored("lent")
 
-    assert run(wish("held", table=SHARED), store, answered, after(rival_of(SHARED, "free"))) == Granted(3)
+    assert run(wish(), store, answered, after(rival("free"))) == Granted(3)
     assert kinds(store) == ["FindOne", "FindOneAndUpdate"] * 2
-
-
-SHARED: Final = StatusTable(
-    {"free"},
-    (
-        StatusDefinition("free", {"held", "lent"}, releases_owner=True),
-        StatusDefinition("lent", {"held", "free"}),
-        StatusDefinition("held", final=True, acquires_owner=True),
-    ),
-)
-"""From free and from lent a record may be held, so a rival that goes to and fro never makes the wish illegal."""
-
-
-def rival_of(table: StatusTable, target: str, request: str = "theirs") -> Callable[[Store], None]:
-    def made(store: Store) -> None:
-        ours = list(store.asked)
-        assert isinstance(run(wish(target, request=request, table=table), store), Granted)
-        store.asked = ours
-
-    return made
-
-
-def to_and_fro(store: Store) -> None:
-    target = "lent" if store.record[STATUS] == "free" else "free"
-    rival_of(SHARED, target, f"theirs-{store.record[VERSION]}")(store)
 
 
 def test_a_conflict_that_makes_the_wish_illegal_is_a_denial() -> None:
@@ -470,18 +480,6 @@ def test_a_conflict_that_makes_the_wish_illegal_is_a_denial() -> None:
     answer = run(wish(), stored(), answered, after(rival("held", "r2")))
 
     assert answer == NotAllowed("held", "held", frozenset({"free", "lent"}))
-
-
-@pytest.mark.parametrize("attempts", [1, 2, 8])
-def test_after_so_many_conflicts_it_is_lost(attempts: int) -> None:
-    """Law TR4. Lost says what the last decision expected, and what the record is instead."""
-    store = stored()
-    answer = run(wish(table=SHARED, attempts=attempts), store, *[answered, after(to_and_fro)] * attempts)
-
-    assert isinstance(answer, Lost)
-    assert (answer.attempts, answer.expected) == (attempts, StatusRecord("free" if attempts % 2 else "lent", None, attempts))
-    assert answer.actual == viewed(store.record)
-    assert "mine" not in [change.request_id for change in history(store.record)]
 
 
 def test_a_rival_that_creates_the_record_first_is_a_conflict() -> None:
@@ -493,32 +491,52 @@ def test_a_rival_that_creates_the_record_first_is_a_conflict() -> None:
     assert kinds(store) == ["FindOne", "InsertOne", "FindOne"]
 
 
-@pytest.mark.parametrize("store", [Store(), stored()])
-def test_any_other_refusal_is_raised(store: Store) -> None:
-    """The world said no, definitely: not authorised, or the id is taken in another index than that of `_id`."""
-    target = "held" if store.world.cells else "free"
-    for reason in ("not authorised", f"{DUPLICATE_KEY} of the index on email"):
+@pytest.mark.parametrize("attempts", [1, 2, 8])
+def test_after_so_many_conflicts_it_is_lost(attempts: int) -> None:
+    """Law TR4. Lost says what the last decision expected, and what the record is instead."""
+
+    def to_and_fro(store: Store) -> None:
+        rival("lent" if store.record[STATUS] == "free" else "free", request=f"theirs-{store.record[VERSION]}")(store)
+
+    store = stored()
+    answer = run(wish(attempts=attempts), store, *[answered, after(to_and_fro)] * attempts)
+
+    expected = StatusRecord("free" if attempts % 2 else "lent", None, attempts)
+    assert answer == Lost(attempts, expected, viewed(store.record))
+    assert "mine" not in [change.request_id for change in history(store.record)]
+
+
+# --- refused, not applied, not durable, deleted -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("begin", "target"), [(stored, "held"), (Store, "free")])
+@pytest.mark.parametrize("reason", ["not authorised", f"{DUPLICATE_KEY} of the index on email"])
+def test_any_other_refusal_is_raised(begin: Callable[[], Store], target: str, reason: str) -> None:
+    """The world said no, definitely, to the read or to the write; a taken id in another index is no conflict."""
+    for ways in ((refused(reason),), (answered, refused(reason))):
         with pytest.raises(Refused) as caught:
-            run(wish(target), store, answered, refused(reason))
+            run(wish(target), begin(), *ways)
+
         assert caught.value == Refused(reason)
-        with pytest.raises(Refused):
-            run(wish(target), store, refused(reason))
 
 
-@pytest.mark.parametrize("ways", [(refused("not authorised"),), (answered, refused("not authorised"))])
-@pytest.mark.parametrize("first", [dropped, lost_reply, late])
-def test_a_refusal_after_a_lost_reply_is_no_answer_about_the_request_before(first: Way, ways: tuple[Way, ...]) -> None:
-    """Law TR4: ambiguity is never turned into refusal. The request before it may have been done, or may still be."""
-    if first is lost_reply and len(ways) == 2:
-        ways = ways[:1]  # the read finds itself, and nothing is written again
+@pytest.mark.parametrize(
+    "ways",
+    [
+        (dropped, refused("not authorised")),
+        (lost_reply, refused("not authorised")),
+        (late, refused("not authorised")),
+        (late, answered, refused("not authorised")),
+    ],
+)
+def test_a_refusal_says_nothing_of_a_request_before_it(ways: tuple[Way, ...]) -> None:
+    """Law TR4: ambiguity is never turned into refusal. The request before may have been done, or may still be."""
+    assert run(wish(), stored(), answered, *ways) == Unknown(2, "not authorised")
 
-    assert isinstance(run(wish(), stored(), answered, first, *ways), Unknown)
 
-
-# --- not applied, not durable, deleted --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ways", [(unsent,), (answered, unsent), (dropped,), (answered, unsent, unsent, answered, unsent)])
+@pytest.mark.parametrize(
+    "ways", [(unsent,), (dropped,), (answered, unsent), (answered, unsent, unsent, answered, unsent)]
+)
 def test_what_was_not_applied_is_asked_for_again(ways: tuple[Way, ...]) -> None:
     """A write that was not applied, and any read, are free to repeat; nothing needs to be recognised."""
     store = stored()
@@ -530,16 +548,14 @@ def test_what_was_not_applied_is_asked_for_again(ways: tuple[Way, ...]) -> None:
 @pytest.mark.parametrize("way", [unsent, dropped])
 def test_without_a_single_read_it_is_lost(way: Way) -> None:
     """The store was never reached: nothing was asked of it, so nothing will be done."""
-    store = stored()
+    answer = fed(wish(attempts=3).run(), lambda effect: way(stored(), effect))
 
-    assert run(wish(attempts=3), store, way, way, way) == Lost(3, None, None)
-    assert kinds(store) == ["FindOne"] * 3
+    assert answer == Lost(3, None, None)
 
 
 def test_what_was_never_applied_is_lost() -> None:
     """Law TR4. Each request is known not to have been sent."""
-    store = stored()
-    answer = run(wish(attempts=3), store, *[answered, unsent] * 3)
+    answer = run(wish(attempts=3), stored(), *[answered, unsent] * 3)
 
     assert answer == Lost(3, StatusRecord("free", None, 1), StatusRecord("free", None, 1))
 
@@ -552,21 +568,18 @@ def test_what_was_rolled_back_is_written_again() -> None:
     assert kinds(store) == ["FindOne", "FindOneAndUpdate"] * 2
 
 
-@pytest.mark.parametrize("target", ["free", "held"])
-def test_a_record_that_was_deleted_meanwhile_is_decided_on_as_a_new_one(target: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "answer"), [("free", Granted(1)), ("held", NotAllowed(None, "held", frozenset({"free"})))]
+)
+def test_a_record_that_was_deleted_meanwhile_is_decided_on_as_a_new_one(target: str, answer: object) -> None:
     """Between read and write it disappeared: a new record may be free, and may not be held."""
-    store = stored("lent") if target == "held" else stored("held", "r1")
-    answer = run(wish(target), store, answered, after(deletion))
-
-    assert answer == (Granted(1) if target == "free" else NotAllowed(None, "held", frozenset({"free"})))
+    assert run(wish(target), stored("lent"), answered, after(deletion)) == answer
 
 
 @pytest.mark.parametrize("way", [dropped, lost_reply, late])
 def test_a_record_that_was_deleted_after_a_lost_reply_is_unknown(way: Way) -> None:
     """Law TR5. What it remembered is gone with it."""
-    answer = run(wish(), stored(), answered, way, after(deletion))
-
-    assert answer == Unknown(2, "the record does not remember that far back")
+    assert run(wish(), stored(), answered, way, after(deletion)) == FORGOTTEN
 
 
 # --- misuse -----------------------------------------------------------------------------------------------------------
@@ -585,6 +598,7 @@ def test_a_runner_is_named_or_none(bad: str) -> None:
     """Nobody in particular is None, and never an empty name."""
     with pytest.raises(Misuse, match="cannot name a runner"):
         wish(runner=bad)
+
     assert wish(runner=None).runner is None
 
 
@@ -605,34 +619,43 @@ def test_the_function_refuses_bad_input_before_it_asks_for_anything() -> None:
 
 # --- any schedule -----------------------------------------------------------------------------------------------------
 
+ENOUGH: Final = 32
+"""More attempts than there can be conflicts and faults."""
+
 
 @final
 @attrs.frozen
 class Schedule:
-    """Who wishes what, one after the other, and who is let on next, on which way. All wishes are seen through at last."""
+    """Who wishes what, one after the other, and who is let on next, on which way. In the end all are seen through."""
 
     wishes: tuple[tuple[tuple[str, str | None], ...], ...]
     moves: tuple[tuple[int, Way], ...]
-
-
-WAYS: Final[tuple[Way, ...]] = (unsent, dropped, lost_reply, late, not_durable)
-STRUCK_MAX: Final = 4
-"""Fewer faults than attempts, so that no wish runs out of them."""
+    attempts: int = ENOUGH
 
 
 @st.composite
-def schedules(draw: st.DrawFn) -> Schedule:
-    """Up to four callers with up to four wishes: no more versions than a record remembers."""
-    a_wish = st.tuples(st.sampled_from(["free", "held", "held", "lent", "gone"]), st.sampled_from(["r1", "r1", "r2", None]))
-    wishes = draw(st.lists(st.lists(a_wish, min_size=1, max_size=4).map(tuple), min_size=2, max_size=4).map(tuple))
+def schedules(draw: st.DrawFn, faults: tuple[Way, ...]) -> Schedule:
+    """Two to four callers with up to four wishes each: no more versions than a record remembers."""
+    a_wish = st.tuples(
+        st.sampled_from(["held", "lent", "free", "held", "lent", "free", "gone"]),
+        st.sampled_from(["r1", "r1", "r1", "r2", None]),
+    )
+    wishes = draw(st.lists(st.lists(a_wish, min_size=2, max_size=4).map(tuple), min_size=2, max_size=4))
     who = st.integers(0, len(wishes))  # one more than there are callers: the network
-    moves = draw(st.lists(st.tuples(who, st.sampled_from([answered, answered, answered, *WAYS])), max_size=40))
-    struck = 0
-    kept: list[tuple[int, Way]] = []
-    for caller, way in moves:
-        struck += way is not answered
-        kept.append((caller, way if struck <= STRUCK_MAX else answered))
-    return Schedule(wishes, tuple(kept))
+    moves = draw(st.lists(st.tuples(who, st.sampled_from([answered] * 8 + [*faults])), min_size=10, max_size=40))
+    struck = [number for number, (_, way) in enumerate(moves) if way is not answered]
+    kept = tuple((caller, answered if number in struck[4:] else way) for number, (caller, way) in enumerate(moves))
+    return Schedule(tuple(wishes), kept, draw(st.sampled_from([1, 2, ENOUGH, ENOUGH])))
+
+
+@final
+@attrs.frozen
+class Play:
+    """What came of a schedule: the full history of the record, and what all callers were told."""
+
+    seen: tuple[Version, ...]
+    answers: tuple[Answered, ...]
+    attempts: int
 
 
 @final
@@ -640,7 +663,6 @@ def schedules(draw: st.DrawFn) -> Schedule:
 class Caller:
     """Wishes one thing after the other, and remembers the answers."""
 
-    name: str
     wishes: list[Transition]
     answers: list[Answered] = attrs.field(factory=list)
     program: Coroutine[Effect[object], object, object] | None = None
@@ -660,89 +682,90 @@ class Caller:
                 return
 
 
-@final
-@attrs.define
-class Observer:
-    """Sees who does what to the store, and keeps the full history of the record."""
-
-    store: Store
-    runners: dict[str, str | None]
-    seen: list[Version] = attrs.field(factory=list)
-    late: list[str] = attrs.field(factory=list)
-
-    def see(self, before: Document | None, request: str) -> None:
-        """A version counts as recorded if the record says that it was made by whoever made it."""
-        doc = self.store.world.read(document(RECORDS, KEY))
-        if doc is None or doc == before:
-            return
-        told = doc[HISTORY][-1]
-        recorded = (told[VERSION], told[REQUEST], told[STATUS]) == (doc[VERSION], request, doc[STATUS])
-        was = viewed(doc)
-        assert was is not None
-        self.seen.append(Version(was, request if recorded else "", self.runners[request]))
-
-
-def played(bug: type[Transition], schedule: Schedule, store: Store) -> tuple[list[Version], list[Answered]]:
-    """The full history of the record, and all answers."""
+def played(bug: type[Transition], schedule: Schedule, store: Store) -> Play:
     callers = [
         Caller(
-            str(number),
-            [
-                bug(RECORDS, TABLE, KEY, target, runner, f"{number}.{count}")
-                for count, (target, runner) in enumerate(wishes)
-            ],
+            [bug(RECORDS, TABLE, KEY, *wished, f"{who}.{nth}", schedule.attempts) for nth, wished in enumerate(wishes)]
         )
-        for number, wishes in enumerate(schedule.wishes)
+        for who, wishes in enumerate(schedule.wishes)
     ]
-    observer = Observer(store, {each.request: each.runner for caller in callers for each in caller.wishes} | {"before-1": None})
-    observer.see(None, "before-1")
+    runners = {each.request: each.runner for caller in callers for each in caller.wishes}
+    seen: list[Version] = []
+    senders: list[str] = []
+
+    def see(before: Document | None, request: str) -> None:
+        """A version counts as recorded if the record says that it was made by whoever made it."""
+        doc = store.world.read(document(RECORDS, KEY))
+        record = viewed(doc)
+        if doc is None or record is None or record == viewed(before):
+            return
+        told = history(doc)[-1:]
+        recorded = told == (Change(record.version, request, record.status),)
+        seen.append(Version(record, request if recorded else "", runners.get(request)))
 
     def move(caller: Caller, way: Way) -> None:
         assert caller.effect is not None
-        before, request, under_way = store.world.read(document(RECORDS, KEY)), caller.wishes[0].request, len(store.late)
+        before, request = store.world.read(document(RECORDS, KEY)), caller.wishes[0].request
         heard = way(store, caller.effect)
-        observer.late += [request] * (len(store.late) - under_way)
-        observer.see(before, request)
+        senders.extend([request] * (len(store.late) - len(senders)))
+        see(before, request)
         caller.go_on(heard)
 
     def deliver() -> None:
         before = store.world.read(document(RECORDS, KEY))
         arrival(store)
-        observer.see(before, observer.late.pop(0))
+        see(before, senders.pop(0))
 
+    see(None, "before-1")
     for caller in callers:
         caller.go_on(None)
     for number, way in schedule.moves:
-        if number < len(callers):
-            if callers[number].effect is not None:
-                move(callers[number], way)
-        elif store.late:
+        if number < len(callers) and callers[number].effect is not None:
+            move(callers[number], way)
+        elif number == len(callers) and store.late:
             deliver()
     while busy := [caller for caller in callers if caller.effect is not None]:
         move(busy[0], answered)
     while store.late:
         deliver()
-    return observer.seen, [answer for caller in callers for answer in caller.answers]
+    return Play(tuple(seen), tuple(answer for caller in callers for answer in caller.answers), schedule.attempts)
 
 
-def check_laws(bug: type[Transition], begin: Callable[[], Store] = stored, phases: tuple[Phase, ...] = tuple(Phase)) -> None:
-    """Laws TR1 to TR6, whatever the schedule."""
+def begins_at_1(play: Play) -> bool:
+    return not play.seen or play.seen[0].record.version == 1
 
-    @settings(max_examples=600, phases=phases)
-    @given(schedules())
+
+def begins_legally(play: Play) -> bool:
+    if not play.seen:
+        return True
+    record, runner = play.seen[0].record, play.seen[0].runner
+    return decide_transition(TABLE, None, record.status, runner) == Accepted(record.status, record.owner, 1)
+
+
+LAWS: Final[dict[str, Callable[[Play], bool]]] = {
+    "TR1": lambda play: begins_at_1(play) and laws.versions_are_consecutive(play.seen),
+    "TR2": lambda play: begins_legally(play) and laws.changes_are_legal(TABLE, play.seen),
+    "TR3": lambda play: laws.requests_count_once([each for each in play.seen if each.request]),
+    "TR4": lambda play: laws.answers_are_true(play.seen, play.answers),
+    "TR5": lambda play: play.attempts < ENOUGH or laws.nothing_is_unknown(play.answers),
+    "TR6": lambda play: laws.versions_are_recorded(play.seen),
+}
+
+
+def check_laws(
+    bug: type[Transition],
+    judged: Collection[str] = LAWS,
+    *,
+    begin: Callable[[], Store] = stored,
+    faults: tuple[Way, ...] = (unsent, dropped, lost_reply, late, not_durable),
+    runs: int = 300,
+    phases: Collection[Phase] = tuple(Phase),
+) -> None:
+    @settings(max_examples=runs, phases=phases)
+    @given(schedules(faults))
     def holds(schedule: Schedule) -> None:
-        seen, answers = played(bug, schedule, begin())
-        assert laws.versions_are_consecutive(seen), "TR1"
-        assert laws.changes_are_legal(TABLE, seen), "TR2"
-        assert laws.requests_count_once(seen), "TR3"
-        assert laws.answers_are_true(seen, answers), "TR4"
-        assert laws.nothing_is_unknown(answers), "TR5"
-        assert laws.versions_are_recorded(seen), "TR6"
-        assert not seen or seen[0].record.version == 1, "TR1: the first version is 1"
-        if seen:
-            first = seen[0]
-            legal = decide_transition(TABLE, None, first.record.status, first.runner)
-            assert legal == Accepted(first.record.status, first.record.owner, 1), "TR2: a new record is legal"
+        play = played(bug, schedule, begin())
+        assert [law for law in judged if not LAWS[law](play)] == [], play
 
     holds()
 
@@ -750,91 +773,75 @@ def check_laws(bug: type[Transition], begin: Callable[[], Store] = stored, phase
 @pytest.mark.parametrize("begin", [stored, Store])
 def test_whatever_the_schedule_all_laws_hold(begin: Callable[[], Store]) -> None:
     """Laws TR1, TR2, TR3, TR4, TR5 and TR6, of a record that is there and of one that is yet to be made."""
-    check_laws(Transition, begin)
+    check_laws(Transition, begin=begin)
 
 
-def test_unknown_is_said_only_where_nobody_can_tell() -> None:
-    """Law TR5, where attempts are few: after an Unknown, the last attempt had no answer or the record has forgotten."""
+def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
+    """Laws TR4 and TR5. Alone on a record: a write met no reply before an Unknown, and none did before a Lost."""
 
-    @given(st.integers(1, 3), st.lists(st.sampled_from([answered, *WAYS]), max_size=6))
+    @given(st.integers(1, 3), st.lists(st.sampled_from([answered, unsent, dropped, lost_reply, late, not_durable])))
     def holds(attempts: int, ways: list[Way]) -> None:
-        store, left = stored(), iter(ways)
+        store, left, doubted = stored(), iter(ways), 0
 
         def reply(effect: Effect[object]) -> object:
-            store.asked.append(effect)
-            return next(left, answered)(store, effect)
+            nonlocal doubted
+            heard = next(left, answered)(store, effect)
+            doubted += isinstance(effect, FindOneAndUpdate) and isinstance(heard, (Ambiguous, NotDurable))
+            return heard
 
         answer = fed(wish(attempts=attempts).run(), reply)
-        met = [way for _, way in zip(store.asked, chain(ways, repeat(answered)), strict=False)]
-        may_be_done = any(
-            isinstance(effect, FindOneAndUpdate) and way in (dropped, lost_reply, late, not_durable)
-            for effect, way in zip(store.asked, met, strict=True)
-        )
-        made = [change for change in history(store.record) if change.request_id == "mine"]
-        assert not isinstance(answer, Unknown) or may_be_done
-        assert isinstance(answer, Granted) <= bool(made)
-        assert isinstance(answer, Lost) <= (not may_be_done and not made)
-        assert isinstance(answer, (Granted, Lost, Unknown))
+        is_made = "mine" in [change.request_id for change in history(store.record)]
+
+        match answer:
+            case Granted():
+                assert is_made
+            case Lost():
+                assert not is_made
+                assert not doubted
+            case _:
+                assert isinstance(answer, Unknown)
+                assert doubted
 
     holds()
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
 
-BROKEN: Final = {
-    "transition.no_version_in_filter": "TR1",
-    "transition.version_not_raised": "TR1",
-    "transition.request_id_ignored": "TR4",
-    "transition.only_the_last_request_id": "TR4",
-    "transition.not_read_again": "TR1",
-    "transition.owner_not_checked": "TR2",
-    "transition.ambiguous_is_refused": "TR4",
-    "transition.history_in_a_second_write": "TR4|TR6",
-}
-"""The law that each breaks; a history that is late lets a success look lost, if it is read in between."""
-
-
-@pytest.mark.parametrize("name", SPECIMENS)
-def test_a_planted_bug_breaks_the_law(name: str) -> None:
-    """Each specimen of the program is caught by random schedules, by the law that it says."""
-    with pytest.raises(AssertionError, match=BROKEN[name]):
-        check_laws(SPECIMENS[name].bug, phases=(Phase.generate,))
-
-
-@pytest.mark.parametrize("name", SPECIMENS)
-def test_the_simulator_catches_the_same_bug(name: str) -> None:
-    """The scenario of each specimen breaks the law that it names, and no other."""
-    report = explore(specimen(name))
-
-    assert (report.verdict, report.law) == (Verdict.VIOLATED, SPECIMENS[name].law)
-
 
 @attrs.frozen
-class CountsAnInsertTwice(Transition):
-    """Planted bug: a request that lost its reply is sent again without its version, and so counts again."""
+class NeverSure(Transition):
+    """Planted bug: a lost reply is answered by Unknown, although the record could tell."""
 
-    async def write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
-        anyway = Eq(ID, self.key)
-        changes = (Put(VERSION, verdict.version), *(each for each in self.changes(verdict) if each.field != VERSION))
-        try:
-            return await super().write(expected, verdict)
-        except Ambiguous:
-            pass
-        return await FindOneAndUpdate(self.collection, anyway, changes) is not None
+    def fate(self, record: Document | None, sent: int) -> object:  # noqa: ARG002  that is the bug
+        return Forgotten()
 
 
-@attrs.frozen
-class UnknownAtOnce(Transition):
-    """Planted bug: no reply is answered by Unknown, although the record could tell."""
+BREAKS: Final = [
+    (SPECIMENS["transition.no_version_in_filter"].bug, "TR1"),
+    (SPECIMENS["transition.version_not_raised"].bug, "TR1"),
+    (SPECIMENS["transition.not_read_again"].bug, "TR1"),
+    (SPECIMENS["transition.not_read_again"].bug, "TR2"),
+    (SPECIMENS["transition.owner_not_checked"].bug, "TR2"),
+    (SPECIMENS["transition.request_id_ignored"].bug, "TR3"),
+    (SPECIMENS["transition.request_id_ignored"].bug, "TR4"),
+    (SPECIMENS["transition.only_the_last_request_id"].bug, "TR4"),
+    (SPECIMENS["transition.ambiguous_is_refused"].bug, "TR4"),
+    (NeverSure, "TR5"),
+    (SPECIMENS["transition.history_in_a_second_write"].bug, "TR6"),
+]
 
-    def fate(self, record: Document | None, sent: int) -> object:
-        found = super().fate(record, sent)
-        return found if record is None else type("Forgotten", (), {})()
+
+@pytest.mark.parametrize(("bug", "law"), BREAKS)
+def test_a_planted_bug_breaks_the_law(bug: type[Transition], law: str) -> None:
+    """Each law of the program has a specimen that breaks it in random schedules.
+
+    Measured over 12 seeds, the rarest break shows once in 300 schedules: 3,000 miss it with probability exp(-10).
+    """
+    with pytest.raises(AssertionError, match=law):
+        check_laws(bug, judged=[law], faults=(dropped, lost_reply, late), runs=3_000, phases=[Phase.generate])
 
 
-def test_each_law_of_the_program_is_broken_by_something() -> None:
-    """Laws TR1 to TR6: a law that nothing breaks proves nothing."""
-    with pytest.raises(AssertionError, match="TR"):
-        check_laws(CountsAnInsertTwice, phases=(Phase.generate,))
-    assert isinstance(InsertOne, type)
-    assert FindOne is not DeleteOne
+def test_every_specimen_and_every_law_is_among_them() -> None:
+    """A law that nothing breaks proves nothing; and every shipped bug is caught here, without the simulator."""
+    assert {each.bug for each in SPECIMENS.values()} <= {bug for bug, _ in BREAKS}
+    assert set(LAWS) == {law for _, law in BREAKS}

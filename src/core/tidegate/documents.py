@@ -238,6 +238,9 @@ class Eq(Generic[V]):
     field: Field[V]
     value: V
 
+    def __attrs_post_init__(self) -> None:
+        checked(self.value, str(self.field))
+
     def __str__(self) -> str:
         return f"{self.field} = {show(self.value)}"
 
@@ -265,6 +268,9 @@ class In(Generic[V]):
     field: Field[V]
     values: tuple[V, ...]
 
+    def __attrs_post_init__(self) -> None:
+        checked(self.values, str(self.field))
+
     def __str__(self) -> str:
         return f"{self.field} in {show(self.values)}"
 
@@ -287,6 +293,9 @@ class Contains(Generic[V]):
 
     field: Field[tuple[V, ...]]
     value: V
+
+    def __attrs_post_init__(self) -> None:
+        checked(self.value, str(self.field))
 
     def __str__(self) -> str:
         return f"{self.field} has {show(self.value)}"
@@ -394,6 +403,9 @@ class Put(Generic[V]):
     field: Field[V]
     value: V
 
+    def __attrs_post_init__(self) -> None:
+        checked(self.value, str(self.field))
+
     def __str__(self) -> str:
         return f"{self.field} := {show(self.value)}"
 
@@ -426,6 +438,7 @@ class Push(Generic[V]):
     last: int | None = None
 
     def __attrs_post_init__(self) -> None:
+        checked(self.value, str(self.field))
         if self.last is not None and (type(self.last) is not int or self.last < 1):
             raise Misuse(f"a push cannot keep the last {self.last!r} elements")
 
@@ -456,6 +469,9 @@ class AddToSet(Generic[V]):
 
     field: Field[tuple[V, ...]]
     value: V
+
+    def __attrs_post_init__(self) -> None:
+        checked(self.value, str(self.field))
 
     def __str__(self) -> str:
         return f"add {show(self.value)} to {self.field}"
@@ -511,7 +527,7 @@ def applied(term: Update, doc: Document, now: Clock) -> Document:
             total: object = cast("int", held) + amount
             if isinstance(total, int) and total not in INT64:
                 raise Refused(f"{field} would not fit into 64 bits")
-            if doc.has(field) and type(total) is type(held) and equal(total, held):
+            if doc.has(field) and total == held:
                 return doc  # MongoDB writes nothing then, so that -0.0 + 0 stays -0.0
             return doc.put(field, cast("int", total))
         case Push(field, value, last):

@@ -120,9 +120,8 @@ class Overwriting(dict[int, Entry]):
         if known is None:
             learned = []
             for step in self.actor.steps(Lens(self.search.packing, state, self.looked, blind=True)):
-                after = cast("Lens", step.world).state
-                wrote, self.looked.wrote = self.looked.wrote, 0
-                learned.append((step, wrote, after & wrote))
+                after = cast("Lens", step.world)
+                learned.append((step, after.wrote, after.state & after.wrote))
             known = self.known[state & self.looked.bits] = tuple(learned)
         found = [(step, state - (state & wrote) + put) for step, wrote, put in known]
         self.search.judge_steps(state, [after for _, after in found], Looked())
@@ -436,7 +435,8 @@ class Search:
                 layer = found
         except BrokenStep as step:
             law, before, after = cast("tuple[str, Packed, Packed]", step.args)
-            broken = Broken(law, (*self.path(before), after))
+            rest = [state for state in self.layers[-1] if self.scenario.eventually and self.is_at_rest(state)]
+            broken = self.judged_at_rest(rest) or Broken(law, (*self.path(before), after))  # the shorter one
         transitions, faults = self.counted()
         return Explored(
             self, broken, stopped, len(seen), transitions, len(self.layers) - 1, resting, cut_short, faults, goals
@@ -460,6 +460,10 @@ class Search:
             if (bad := law.broken_by(rest)) is not None:
                 return Broken(law.name, self.path(bad))
         return None
+
+    def is_at_rest(self, state: Packed) -> bool:
+        must = any(step.must for hand in self.hands for step, _ in hand.steps(state))
+        return not must and not self.is_cut_short(state)
 
     def is_cut_short(self, state: Packed) -> bool:
         """Does it rest only because absolute time ran out? Time cut short is not rest."""

@@ -82,10 +82,9 @@ class Packing:
 @final
 @attrs.define(eq=False)
 class Looked:
-    """Which bits were looked at, and which were overwritten."""
+    """Which bits were looked at."""
 
     bits: int = 0
-    wrote: int = 0
 
 
 @final
@@ -95,12 +94,14 @@ class Lens:
 
     Attributes:
         blind: Whoever overwrites a cell without reading it need not know what was there.
+        wrote: The bits that were overwritten so.
     """
 
     packing: Packing
     state: Packed
     looked: Looked
     blind: bool = False
+    wrote: int = 0
 
     def read(self, cell: Cell[V]) -> V:
         slot = self.packing.slot(cell)
@@ -109,8 +110,9 @@ class Lens:
 
     def write(self, cell: Cell[V], value: V) -> Lens:
         slot = self.packing.slot(cell)
+        wrote = self.wrote
         if self.blind:
-            self.looked.wrote |= slot.mask
+            wrote |= slot.mask
         else:
             self.looked.bits |= slot.mask
-        return Lens(self.packing, slot.put(self.state, value), self.looked, self.blind)
+        return Lens(self.packing, slot.put(self.state, value), self.looked, self.blind, wrote)

@@ -225,7 +225,7 @@ function show(value) {
   if (Array.isArray(value)) return `[${value.map(show).join(", ")}]`;
   if (value instanceof Leaf) return value.text;
   if (typeof value !== "string") return String(value);
-  return `"${legible(value.replace(/["\\]/g, "\\$&").replace(/\n/g, "\\n"))}"`;
+  return `"${legible(value.replace(/["\\]/g, "\\$&"))}"`;
 }
 
 // Where a process stands is a sentence already; quotes around it would only need quotes inside it.
@@ -234,8 +234,10 @@ function spoken(pointer, value) {
 }
 
 function legible(text) {
-  return text.replace(/[\p{C}\p{Z}]/gu, char =>
-    char === " " ? char : "\\u" + char.codePointAt(0).toString(16).padStart(4, "0"));
+  return text.replace(/[\p{C}\p{Z}]/gu, char => {
+    const code = char.codePointAt(0).toString(16);
+    return char === " " ? char : code.length > 4 ? "\\U" + code.padStart(8, "0") : "\\u" + code.padStart(4, "0");
+  });
 }
 
 function cut(text, most = SHORT) {

@@ -1,0 +1,181 @@
+"""A search as plain as it can be, for the real one to be compared with.
+
+A state is a Python value that holds the whole world. Nothing is packed, masked or remembered, and nothing ends early: all
+that can be reached is seen, broken laws or not. It asks the same actors and the same laws, and shares nothing else with
+`tidegate.sim.explore`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypeAlias, TypeVar, cast
+
+import attrs
+
+from tidegate.documents import exactly
+from tidegate.effects import Sleep
+from tidegate.sim.actors import Ticks
+from tidegate.sim.behaviour import Asking, Raised
+from tidegate.sim.explore import NO_ERROR, STATES_MAX, Explored, attempt, go_on
+from tidegate.sim.scenario import Actor, Fault, Scenario, Stands, Step
+from tidegate.sim.world import FAULTS, MOVES, Cell, Plain, World
+
+V = TypeVar("V")
+Key: TypeAlias = frozenset[tuple[tuple[str, ...], object]]
+"""All cells that are not empty, exactly."""
+
+
+@attrs.frozen(eq=False)
+class Here:
+    """A state as laws see it."""
+
+    world: Plain
+    processes: Mapping[str, Stands]
+
+    def read(self, cell: Cell[V]) -> V:
+        return self.world.read(cell)
+
+    def standing(self, process: str) -> object:
+        actor = self.processes[process]
+        assert actor.place is not None
+        return actor.standing(self.world.read(actor.place))
+
+
+@attrs.frozen(eq=False)
+class Found:
+    """All that there is.
+
+    Attributes:
+        states: Every state.
+        transitions: How many steps there are, all ways of reaching a state counted.
+        depth: How many steps the longest of the shortest ways to a state has.
+        resting: In how many states no step must happen.
+        cut_short: In how many more none must because the clock has no moves left.
+        faults: How many of the transitions are faults, by kind.
+        goals: Which goals are reached.
+        broken: Which laws are broken, each with the fewest steps that it takes.
+    """
+
+    states: Mapping[Key, Here]
+    transitions: int
+    depth: int
+    resting: int
+    cut_short: int
+    faults: Mapping[Fault, int]
+    goals: Mapping[str, bool]
+    broken: Mapping[str, int]
+
+
+def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max: int = 50_000) -> Found:
+    """Everything that the scenario can do in absolute time, or in its first `depth_max` steps."""
+    processes = {actor.name: cast("Stands", actor) for actor in scenario.actors if hasattr(actor, "standing")}
+    actors: tuple[Actor, ...] = scenario.actors
+    if scenario.clock is not None:
+        actors = (*actors, Ticks(scenario.clock.quantum))
+    first = Here(begun(scenario, processes), processes)
+    states, layer = {key_of(first.world): first}, [first]
+    transitions = resting = cut_short = 0
+    depth = -1
+    faults: Counter[Fault] = Counter()
+    goals = dict.fromkeys(scenario.sometimes, False)
+    broken: dict[str, int] = {}
+    while layer and depth != depth_max:
+        depth += 1
+        found: list[Here] = []
+        for here in layer:
+            for law in broken_laws(scenario, here):
+                broken.setdefault(law, depth)
+            for goal, holds in scenario.sometimes.items():
+                goals[goal] = goals[goal] or holds(here)
+            taken = list(steps(actors, here.world))
+            for step in taken:
+                after = Here(cast("Plain", step.world), processes)
+                transitions += 1
+                faults.update([step.fault] if step.fault else [])
+                for law, joins in scenario.step.items():
+                    if not joins(here, after):
+                        broken.setdefault(law, depth + 1)
+                if states.setdefault(key_of(after.world), after) is after:
+                    found.append(after)
+            assert len(states) <= states_max, "too large for a plain search"
+            if any(step.must for step in taken):
+                continue
+            if scenario.clock is not None and is_anyone_asleep(here):
+                cut_short += 1
+                continue
+            resting += 1
+            for law, holds in scenario.eventually.items():
+                if not holds(here):
+                    broken.setdefault(law, depth)
+        layer = found
+    return Found(states, transitions, depth, resting, cut_short, dict(faults), goals, broken)
+
+
+def explored(scenario: Scenario) -> Explored:
+    """What the real search finds."""
+    return attempt(scenario, lambda search: search.run(STATES_MAX, go_on))
+
+
+def packed_states(found: Explored) -> Collection[Key]:
+    """The states that the real search saw, as the plain one names them."""
+    slots = found.search.packing.slots.values()
+    return {
+        frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0])
+        for state in found.search.seen
+    }
+
+
+def agree(scenario: Scenario) -> Explored:
+    """Assert that both searches find the same, and answer what the real one found."""
+    real, plain = explored(scenario), plain_search(scenario)
+    if real.broken is not None:
+        steps_there = len(real.broken.path) - 1
+        assert plain.broken.get(real.broken.law) == steps_there == min(plain.broken.values())
+        return real
+    assert not plain.broken
+    assert (real.states, real.transitions, real.depth) == (len(plain.states), plain.transitions, plain.depth)
+    assert (real.resting, real.cut_short) == (plain.resting, plain.cut_short)
+    assert (real.faults, real.goals) == (plain.faults, plain.goals)
+    assert packed_states(real) == plain.states.keys()
+    return real
+
+
+def begun(scenario: Scenario, processes: Mapping[str, Stands]) -> Plain:
+    world: World = scenario.world.write(FAULTS, scenario.budget)
+    if scenario.clock is not None:
+        world = world.write(MOVES, scenario.clock.moves)
+    for process in processes.values():
+        world = process.begin(world)
+    return cast("Plain", world)
+
+
+def steps(actors: tuple[Actor, ...], world: Plain) -> Iterator[Step]:
+    for actor in actors:
+        yield from actor.steps(world)
+
+
+def key_of(world: Plain) -> Key:
+    return frozenset(
+        (name, exactly(value)) for name, (cell, value) in world.cells.items() if exactly(value) != exactly(cell.empty)
+    )
+
+
+def broken_laws(scenario: Scenario, here: Here) -> Iterator[str]:
+    """Laws over states, and step laws that do not hold when nothing changes."""
+    for law, holds in scenario.always.items():
+        if not all(part(here) for part in (holds if isinstance(holds, tuple) else (holds,))):
+            yield law
+    for law, joins in scenario.step.items():
+        if not joins(here, here):
+            yield law
+    if any(isinstance(here.standing(name), Raised) for name in here.processes):
+        yield NO_ERROR
+
+
+def is_anyone_asleep(here: Here) -> bool:
+    """Is it only time that somebody waits for?"""
+    return any(
+        isinstance(standing := here.standing(name), Asking) and isinstance(standing.effect, Sleep)
+        for name in here.processes
+    )

@@ -1,0 +1,336 @@
+"""The core is pure: what it imports, what it calls, and that attrs is all it needs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import tidegate
+
+CORE: Final = Path(tidegate.__file__).parent
+EXEMPT: Final = ("__main__", "strategies")
+"""The one hands over to the command line, the other is for tests and needs hypothesis."""
+
+VALUES: Final = {
+    "__future__": "annotations that are not evaluated",
+    "attrs": "frozen values",
+    "base64": "the digest of a script, as a page's policy writes it",
+    "bisect": "search in sorted tuples",
+    "collections": "counting",
+    "collections.abc": "types",
+    "datetime": "instants from and to people's dates; its clocks are banned below",
+    "dis": "where a suspended program stands, see sim.fingerprint",
+    "enum": "closed sets of names",
+    "functools": "partial application, and the caches listed below",
+    "gc": "what lies on the value stack of a suspended program, see sim.fingerprint",
+    "hashlib": "the digest of a script that a page allows",
+    "html": "text escaped for a page",
+    "itertools": "iteration",
+    "json": "text of a page and of traces",
+    "math": "NaN and infinity",
+    "operator": "functions for operators",
+    "re": "the text of a claim",
+    "struct": "the bits of a float",
+    "sys": "which Python runs, see sim.fingerprint",
+    "types": "what a suspended program is",
+    "typing": "types",
+}
+"""What the core may import besides itself, and what for: none of it has a clock, a random generator or I/O."""
+
+ONLY_IN: Final = dict.fromkeys(("dis", "gc", "sys"), "sim.fingerprint")
+SYS: Final = frozenset({"version_info"})
+
+BANNED_NAMES: Final = frozenset(
+    {"__import__", "breakpoint", "compile", "eval", "exec", "exit", "globals", "input", "open", "print", "quit"}
+)
+CLOCKS: Final = frozenset({"now", "utcnow", "today"})
+"""Clocks behind a name that may be imported: `datetime.now`."""
+
+CACHES: Final = {
+    "documents.field_names": "the fields of a class, once per class",
+    "operations.check_collection_name": "whether a name may name a collection, once per name",
+    "scenarios.transition.versions": "a history as laws want it, once per journal",
+    "sim.actors.shown": "the text that requests under way are sorted by",
+    "sim.fingerprint.suspensions": "what is live where, once per code object",
+}
+"""All that outlives a call: functions of values that remember their answers, so nobody can tell but by the time it takes."""
+
+MUTATORS: Final = frozenset(
+    {
+        "add",
+        "append",
+        "clear",
+        "discard",
+        "extend",
+        "insert",
+        "pop",
+        "popitem",
+        "remove",
+        "setdefault",
+        "sort",
+        "update",
+    }
+)
+MUTABLE: Final = frozenset({"Counter", "bytearray", "defaultdict", "deque", "dict", "list", "set"})
+
+
+@cache
+def parsed() -> dict[str, ast.Module]:
+    """The modules of the core, without the two that are exempt."""
+    files = {".".join(file.relative_to(CORE).with_suffix("").parts): file for file in CORE.rglob("*.py")}
+    return {name: ast.parse(file.read_text("utf-8")) for name, file in files.items() if name not in EXEMPT}
+
+
+MODULES: Final = sorted(parsed())
+
+
+# --- what each module may do ------------------------------------------------------------------------------------------
+
+
+def imported(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names):
+                found |= {each.name for each in names}
+            case ast.ImportFrom(module, _, 0):
+                found.add(module or "")
+            case ast.ImportFrom(module):
+                found.add(f".{module}")  # relative, and so on no list
+            case _:
+                pass
+    return found
+
+
+def is_ours(name: str) -> bool:
+    return name == "tidegate" or name.startswith("tidegate.")
+
+
+def imports_too_much(module: str, tree: ast.Module) -> set[str]:
+    """What it imports that it must not."""
+    exempt = {f"tidegate.{name}" for name in EXEMPT}
+    return {
+        name
+        for name in imported(tree)
+        if name in exempt or not (is_ours(name) or name in VALUES) or ONLY_IN.get(name, module) != module
+    }
+
+
+def reaches_outside(tree: ast.Module) -> set[str]:
+    """What it uses that opens, prints, asks, evaluates, or reads a clock."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name) if name in BANNED_NAMES:
+                found.add(name)
+            case ast.Attribute(ast.Name("sys"), name) if name not in SYS:
+                found.add(f"sys.{name}")
+            case ast.Attribute(ast.Name("datetime") | ast.Attribute(_, "datetime"), name) if name in CLOCKS:
+                found.add(name)
+            case _:
+                pass
+    return found
+
+
+def keeps_state(tree: ast.Module) -> set[str]:
+    """The names of a module, or fields of its classes, that could change: bound again, changed in place, or not Final."""
+    bound: list[str] = []
+    found: set[str] = set()
+    for statement in tree.body:
+        match statement:
+            case ast.Assign([ast.Name("__all__")], ast.List()):
+                pass
+            case ast.Assign(targets, value):
+                made = [name.id for name in ast.walk(ast.Tuple(targets)) if isinstance(name, ast.Name)]
+                bound += made
+                found.update(made if is_mutable(value) else ())
+            case ast.AnnAssign(ast.Name(name), annotation, value):
+                bound.append(name)
+                found.update([name] if is_mutable(value) and not ast.unparse(annotation).startswith("Final") else ())
+            case ast.ClassDef(name, body=body):
+                fields = [node for node in body if isinstance(node, (ast.Assign, ast.AnnAssign))]
+                found.update(f"{name}: {ast.unparse(node)}" for node in fields if is_mutable(node.value))
+            case _:
+                pass
+    found |= {name for name in bound if bound.count(name) > 1}
+    found |= {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    return found | {name for name in bound if name in changed(tree) - bound_in_functions(tree)}
+
+
+def is_mutable(value: ast.expr | None) -> bool:
+    match value:
+        case ast.Dict() | ast.List() | ast.Set() | ast.DictComp() | ast.ListComp() | ast.SetComp():
+            return True
+        case ast.Call(ast.Name(name)):
+            return name in MUTABLE
+        case _:
+            return False
+
+
+def changed(tree: ast.Module) -> set[str]:
+    """The names whose contents are changed in place."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(ast.Name(name), _, ast.Store() | ast.Del()) | ast.AugAssign(ast.Name(name)):
+                found.add(name)
+            case ast.Call(ast.Attribute(ast.Name(name), method)) if method in MUTATORS:
+                found.add(name)
+            case _:
+                pass
+    return found
+
+
+def bound_in_functions(tree: ast.Module) -> set[str]:
+    scopes = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))]
+    inside = [node for scope in scopes for node in ast.walk(scope)]
+    names = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return names | {node.arg for node in inside if isinstance(node, ast.arg)}
+
+
+def caches(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name) if any("cache" in ast.unparse(each) for each in node.decorator_list):
+                found.add(name)
+            case ast.Assign([ast.Name(name)], ast.Call(ast.Name("cache" | "lru_cache"))):
+                found.add(name)
+            case _:
+                pass
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_core_imports_attrs_value_modules_and_itself(module: str) -> None:
+    """The core does no I/O and has no clock and no randomness, because it has nothing to have them with."""
+    assert not imports_too_much(module, parsed()[module])
+
+
+def test_no_more_is_allowed_than_is_needed() -> None:
+    """Every module on the list is imported somewhere."""
+    assert VALUES.keys() == {name for tree in parsed().values() for name in imported(tree) if not is_ours(name)}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_in_the_core_reaches_outside(module: str) -> None:
+    """No builtin that opens, prints, asks or evaluates; no clock; of `sys`, only which Python runs."""
+    assert not reaches_outside(parsed()[module])
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_keeps_state(module: str) -> None:
+    """What stands in a module or a class is bound once, as Final where it could be changed, and never changed."""
+    assert not keeps_state(parsed()[module])
+
+
+def test_the_caches_are_those_that_are_listed() -> None:
+    """Each is a function of values alone."""
+    assert CACHES.keys() == {f"{module}.{name}" for module, tree in parsed().items() for name in caches(tree)}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "import time",
+        "import random as r",
+        "from os import environ",
+        "from . import status",
+        "from tidegate.strategies import offsets",
+        "import gc",
+        "def f():\n    import socket",
+        "print(1)",
+        "f = open",
+        "def f(): return __import__('os')",
+        "def f(x): return eval(x)",
+        "sys.stdout.write('x')",
+        "datetime.now(UTC)",
+        "datetime.datetime.utcnow()",
+        "SEEN = {}",
+        "SEEN: dict[str, int] = dict()",
+        "SEEN: Final = []\ndef f(x): SEEN.append(x)",
+        "SEEN: Final = {}\ndef f(x): SEEN[x] = 1",
+        "COUNT = 0\ndef f():\n    global COUNT\n    COUNT += 1",
+        "A = 1\nA = 2",
+        "class A:\n    seen: list[int] = []",
+    ],
+)
+def test_what_is_not_pure_is_found(planted: str) -> None:
+    """The checks above can fail: each of these breaks one of them."""
+    tree = ast.parse(planted)
+
+    assert imports_too_much("status", tree) | reaches_outside(tree) | keeps_state(tree)
+
+
+# --- alone in the world -----------------------------------------------------------------------------------------------
+
+
+def python(paths: Sequence[Path], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python with nothing on its path but the standard library and these; it is told nothing from outside."""
+    path = f"import sys; sys.path[:0] = {[str(path) for path in paths]!r}; sys.dont_write_bytecode = True; "
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-W", "error", "-c", path + arguments[0], *arguments[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def attrs_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which attrs is all there is."""
+    folder = tmp_path_factory.mktemp("attrs")
+    for name in ("attr", "attrs"):
+        spec = find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        (folder / name).symlink_to(Path(spec.origin).parent, target_is_directory=True)
+    return folder
+
+
+def test_with_attrs_alone_every_module_of_the_core_imports(attrs_alone: Path) -> None:
+    """No driver, no hypothesis, no command line is on the path."""
+    dotted = [f"tidegate.{name}".removesuffix(".__init__").replace("tidegate.__init__", "tidegate") for name in MODULES]
+    every = "; ".join(f"import {name}" for name in dotted)
+    loaded = "print(*sorted(name for name in sys.modules if name.partition('.')[0] in ('attr', 'attrs', 'tidegate')))"
+    done = python([CORE.parent, attrs_alone], f"{every}; {loaded}")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(dotted) <= set(done.stdout.split())
+
+
+def test_without_attrs_it_says_what_is_missing() -> None:
+    """The check above can fail: without the one dependency nothing of it imports."""
+    done = python([CORE.parent], "import tidegate.status")
+
+    assert done.returncode == 1
+    assert "No module named 'attrs'" in done.stderr
+
+
+def test_the_strategies_without_hypothesis_say_what_to_install(attrs_alone: Path) -> None:
+    """The extra is named; nothing else of the core needs it."""
+    done = python([CORE.parent, attrs_alone], "import tidegate.strategies")
+
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith(
+        "ImportError: tidegate.strategies needs hypothesis: pip install 'tidegate[hypothesis]'"
+    )
+
+
+@pytest.mark.parametrize("arguments", [(), ("--version",), ("explore",)])
+def test_the_command_without_its_extra_says_what_to_install(attrs_alone: Path, arguments: tuple[str, ...]) -> None:
+    """`python -m tidegate` exits with 2, the code for wrong usage, and prints no traceback."""
+    run = "import runpy; runpy.run_module('tidegate', run_name='__main__')"
+    done = python([CORE.parent, attrs_alone], run, *arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: needs extra: pip install 'tidegate[cli]'\n"
