@@ -20,7 +20,8 @@ Laws, over the full history of a record as a perfect observer has seen it:
     TR3  a request makes at most one version.
     TR4  every answer is the truth: Granted(version) if and only if that version was made by this request; Lost and the
          denials only if no version ever will be.
-    TR5  Unknown is an answer only beyond the versions that the record remembers, or after the last attempt.
+    TR5  Unknown is an answer only beyond the versions that the record remembers, after the last attempt, or where the
+         store refuses to go on after a request that may have been done.
     TR6  each version stands in the record's history, under the request that made it, as soon as it is there.
 
 Things that do not work (each is a specimen, and breaks one of the laws): leaving the version out of the filter, not
