@@ -17,7 +17,7 @@ BROKEN: Final = """
 import itertools
 from tidegate.documents import ID, Document, Eq, Field
 from tidegate.operations import find_one
-from tidegate.sim.actors import Program, born
+from tidegate.sim.actors import Process, born
 from tidegate.sim.scenario import Fault, Faults, Scenario
 from tidegate.sim.world import seeded
 
@@ -48,7 +48,7 @@ async def moody():
 
 def scenario(program=look, name="broken", **more):
     world = seeded({"counters": (Document.of({"_id": "c", "count": 0}),)})
-    actors = (Program("p", born(program), Faults.of(Fault.LOST_REPLY)),)
+    actors = (Process("p", born(program), Faults.of(Fault.LOST_REPLY)),)
     return Scenario(name=name, summary="", world=world, actors=actors, budget=1, **more)
 
 

@@ -40,7 +40,7 @@ import sys
 import time
 from tidegate.documents import ID, Document, Eq, Field, Put
 from tidegate.operations import find_one, find_one_and_update, update_one
-from tidegate.sim.actors import Program, born
+from tidegate.sim.actors import Process, born
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.world import document, seeded
 
@@ -66,7 +66,7 @@ def count(state):
 
 def counter(name="counter", program=careless, processes=2, **laws):
     world = seeded({"counters": (Document.of({"_id": "c", "count": 0}),)})
-    actors = tuple(Program(f"p{number}", born(program), ) for number in range(processes))
+    actors = tuple(Process(f"p{number}", born(program), ) for number in range(processes))
     laws = laws or {"eventually": {"all count": lambda state: count(state) == processes}}
     return Scenario(name=name, summary="", world=world, actors=actors, **laws)
 

@@ -33,7 +33,7 @@ from tidegate.programs.array_push_lock import (
     is_stale,
 )
 from tidegate.scenarios.small_lock import count, small_lock
-from tidegate.sim.actors import Program, born
+from tidegate.sim.actors import Process, born
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.world import CLOCK, Plain, document, notes, perform, seeded
 from tidegate.status import NotAllowed, NotOwner
@@ -555,7 +555,7 @@ async def rushes(me: int) -> None:
 def test_the_small_lock_excludes() -> None:
     """Law SL1, of two that try twice while one fault strikes; and two that rush in break it."""
     scenario = small_lock(2, 2, 1, 1)
-    rushing = attrs.evolve(scenario, actors=tuple(Program(f"p{me}", born(rushes, me)) for me in range(2)))
+    rushing = attrs.evolve(scenario, actors=tuple(Process(f"p{me}", born(rushes, me)) for me in range(2)))
 
     assert explore(scenario).verdict is Verdict.COMPLETE
     assert explore(rushing).law == "at most one is inside"

@@ -59,7 +59,10 @@ CACHES: Final = {
     "operations.check_collection_name": "whether a name may name a collection, once per name",
     "scenarios.transition.versions": "a history as laws want it, once per journal",
     "sim.actors.shown": "the text that requests under way are sorted by",
+    "sim.fingerprint.frozen_fields": "the fields of a class, once per class",
     "sim.fingerprint.suspensions": "what is live where, once per code object",
+    "sim.world.document": "the cell of a document, for a while",
+    "sim.world.notes": "the cell of a process's notes, for a while",
 }
 """All that outlives a call: functions of values that remember their answers, so nobody can tell but by the time it takes."""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tidegate import strategies
 from tidegate.documents import DEPTH_MAX, Document, Field, Value, equal, exactly
 from tidegate.errors import Misuse
-from tidegate.instants import WALL, Instant
+from tidegate.instants import Instant
 from tidegate.laws import snapshot as laws
 from tidegate.patches import Added, Replaced, difference
 from tidegate.snapshot import Changed, Projection, Unchanged, Verdict, changed, snapshot
@@ -57,7 +57,6 @@ def check_n4(judge: Judge) -> None:
     @given(watched())
     @example((doc(a=math.nan), doc(a=math.nan), WHOLE))
     @example((doc(a=(1, -0.0)), doc(a=(1.0, 0)), A))
-    @example((doc(a=Instant(0)), doc(a=Instant(0, WALL)), WHOLE))
     def law(drawn: Watched) -> None:
         before, after, projection = drawn
         verdict = judge(snapshot(before, projection), snapshot(after, projection))

@@ -5,7 +5,7 @@
     int                  int32 or int64, as it fits     int
     float                double                         float, NaN and -0.0 included
     bytes                binary, subtype 0              bytes
-    Instant              date, in whole milliseconds    Instant of the store's clock, whichever clock it was
+    Instant              date, in whole milliseconds    Instant of the store's clock
     tuple                array                          tuple
     Document             object                         Document, its keys in their order
 

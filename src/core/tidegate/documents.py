@@ -34,7 +34,7 @@ import attrs
 
 from tidegate.effects import Refused
 from tidegate.errors import Misuse
-from tidegate.instants import MILLISECOND, Duration, Instant, instant
+from tidegate.instants import MILLISECOND, STORE, Duration, Instant, instant
 
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
@@ -207,7 +207,14 @@ def checked(value: object, where: str, depth: int = 1) -> None:
         case str():
             if has_lone_surrogate(value):
                 raise Misuse("a string holds a lone surrogate", where=where, why="it has no UTF-8 form")
-        case Instant(at):
+        case Instant(at, clock):
+            if clock != STORE:
+                raise Misuse(
+                    f"{value} was read on another clock than the store's",
+                    where=where,
+                    why="documents do not keep whose clock it was, so it would be compared with the store's",
+                    todo="let the store stamp it (PutServerTime), or keep at.at as a number",
+                )
             if at // MILLISECOND not in INT64:
                 raise Misuse(f"{value} does not fit into 64 bits of milliseconds", where=where)
             if at % MILLISECOND:

@@ -21,11 +21,13 @@ from typing import Final, ParamSpec, cast, final
 
 import attrs
 
-from tidegate.documents import show
-from tidegate.effects import Ambiguous, Effect, NotApplied, Sleep
+from tidegate.documents import AllOf, AnyOf, Filter, OlderThan, exactly, show
+from tidegate.effects import Ambiguous, Effect, NotApplied, Note, Now, Sleep
+from tidegate.errors import Misuse
 from tidegate.instants import Duration, seconds
+from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, UpdateOne
 from tidegate.sim.behaviour import Asking, Behaviour, Birth, Crashed, Returned, Standing
-from tidegate.sim.scenario import Fault, Faults, Label, Step, Trouble, spent
+from tidegate.sim.scenario import Fault, Faults, Label, Step, Trouble, Undone, spent
 from tidegate.sim.world import (
     CLOCK,
     FAULTS,
@@ -83,14 +85,25 @@ class Process:
         return self.behaviour.standing(cast("int", at))
 
     def later(self, at: object, by: Duration, horizon: Duration) -> object:  # noqa: ARG002  no instant in it moves
+        match self.standing(at):
+            case Asking(FindOne(_, where) | FindOneAndUpdate(_, where) | UpdateOne(_, where) | DeleteOne(_, where)):
+                if (age := oldest(where)) > horizon:
+                    raise Misuse(
+                        f"{self.name} asks whether something is {seconds(age)} old, and the horizon is {seconds(horizon)}",
+                        why="beyond the horizon all ages are the same",
+                        todo="let the clock of the scenario have a horizon as far as the largest age",
+                    )
+            case _:
+                pass
         return self.behaviour.later(cast("int", at))
 
     @property
     def unmerged(self) -> tuple[str, ...]:
         return self.behaviour.unmerged
 
-    def waits(self, at: object) -> bool:
-        return isinstance(self.standing(at), Asking)
+    @property
+    def has_raised(self) -> bool:
+        return self.behaviour.has_raised
 
     def goes(self, world: World, node: int) -> World:
         """Stand at the node; to stand before a sleep is to sleep."""
@@ -108,7 +121,7 @@ class Process:
                 yield from self.asks(world, node, effect)
                 if self.faults.allows(Fault.CRASH_BEFORE) and (after := spent(world)):
                     awake = after.write(wakes(self.name), None) if isinstance(effect, Sleep) else after
-                    yield self.crash(awake, Label(f"crashes before it could {effect}"), Fault.CRASH_BEFORE)
+                    yield self.crash(awake, Label(Undone(effect)), Fault.CRASH_BEFORE)
             case Returned():
                 if self.faults.allows(Fault.CRASH_AFTER) and (after := spent(world)):
                     yield self.crash(after, Label("crashes after its last effect"), Fault.CRASH_AFTER)
@@ -131,23 +144,24 @@ class Process:
             yield Step(Label(effect, trouble), hears(after, reply), must=False, fault=fault)
 
     def crash(self, world: World, label: Label, fault: Fault) -> Step:
-        dead = world.write(self.place, Behaviour.CRASHED)
-        silent = dead.write(notes(self.name), ()) if self.behaviour.has_noted else dead
-        return Step(label, silent, must=False, fault=fault)
+        dead = world.write(self.place, Behaviour.CRASHED).write(notes(self.name), ())
+        return Step(label, dead, must=False, fault=fault)
 
 
 shown = cache(show)
 """Sorting by text is the same in every run; remembered, for the same requests are under way again and again."""
 
 NO_REPLY: Final = Ambiguous("no reply")
+NETWORK: Final = frozenset({Fault.UNSENT, Fault.DROPPED, Fault.LATE, Fault.LOST_REPLY})
 
 
 def troubled(
     effect: Effect[object], outcomes: tuple[tuple[World, object], ...], world: World, who: str, faults: Faults
 ) -> Iterator[tuple[Fault, Trouble, World, object]]:
     """What the network may do to one request, as far as the budget goes: which fault, in words, world after, reply."""
-    kinds = (Fault.UNSENT, Fault.DROPPED, Fault.LATE, Fault.LOST_REPLY)
-    struck = [kind for kind in kinds if faults.strikes(kind, effect)]
+    if isinstance(effect, (Now, Sleep, Note)):  # they ask nobody else
+        return
+    struck = [kind for kind, may_strike in faults.kinds.items() if kind in NETWORK and may_strike(effect)]
     if not struck or (after := spent(world)) is None:
         return
     if Fault.UNSENT in struck:
@@ -163,6 +177,17 @@ def troubled(
             yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), lost, NO_REPLY
 
 
+def oldest(where: Filter) -> Duration:
+    """The largest age that the filter compares."""
+    match where:
+        case OlderThan(_, age):
+            return age
+        case AllOf(parts) | AnyOf(parts):
+            return max(map(oldest, parts))
+        case _:
+            return 0
+
+
 @final
 @attrs.frozen(eq=False)
 class Network:
@@ -176,7 +201,7 @@ class Network:
     def steps(self, world: World) -> Iterator[Step]:
         flying = world.read(FLIGHT)
         for index, request in enumerate(flying):
-            if request in flying[:index]:
+            if exactly(request) in map(exactly, flying[:index]):
                 continue
             left = world.write(FLIGHT, flying[:index] + flying[index + 1 :])
             for done, reply in self.meaning(request.effect, left, request.sender):
@@ -197,6 +222,3 @@ class Ticks:
         if left := world.read(MOVES):
             now = world.read(CLOCK) + self.quantum
             yield Step(Label(f"{seconds(self.quantum)} pass"), world.write(MOVES, left - 1).write(CLOCK, now))
-
-
-Program = Process

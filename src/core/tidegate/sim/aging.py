@@ -56,8 +56,10 @@ def holds_instant(value: object) -> bool:
             return False
         case Document(items):
             return any(holds_instant(item) for _, item in items)
-        case tuple() | frozenset():
+        case tuple() | frozenset() | list() | set():
             return any(map(holds_instant, value))
+        case dict():
+            return any(map(holds_instant, value.values()))
         case _:
             fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
             return any(field.init and holds_instant(getattr(value, field.name)) for field in fields)

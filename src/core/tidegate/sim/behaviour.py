@@ -10,12 +10,13 @@ before shows state hidden outside of the program, and is an error (`Nondetermini
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from types import FrameType
 from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import Document, exactly, show
-from tidegate.effects import Effect, Failure, Note, Now, Program
+from tidegate.documents import Document, show
+from tidegate.effects import Effect, Failure, Now, Program
 from tidegate.errors import Nondeterministic, TidegateError, UnknownEffect
 from tidegate.instants import Instant
 from tidegate.sim.aging import holds_instant
@@ -87,12 +88,12 @@ class HoldsInstant(Exception):  # noqa: N818  control flow of the search, never 
 @final
 @attrs.define(eq=False)
 class Node:
-    """A suspended program, and how it came there."""
+    """A suspended program, and one way there: the nodes before it, each with the reply that it was left on."""
 
     standing: Standing
+    exact: object
     life: int
-    replies: tuple[object, ...]
-    asked: tuple[Effect[object], ...]
+    way: tuple[tuple[int, object], ...]
     is_timed: bool
     unmerged: str
     parked: list[Program[object]] = attrs.field(factory=list)
@@ -104,12 +105,12 @@ class Behaviour:
 
     def __init__(self, birth: Birth) -> None:
         self.birth = birth
-        self.nodes: list[Node] = [Node(Crashed(), 0, (), (), is_timed=False, unmerged="")]
+        self.nodes: list[Node] = [Node(Crashed(), None, 0, (), is_timed=False, unmerged="")]
         self.known: dict[Hashable, int] = {}
         self.edges: dict[tuple[int, Hashable], int] = {}
         self.births: dict[int, int] = {}
         self.canon = Canon()
-        self.has_noted = False  # has any run of it left a note so far?
+        self.has_raised = False  # has any run of it raised an error so far?
 
     CRASHED: Final = 0
 
@@ -120,16 +121,19 @@ class Behaviour:
         """The node where a new run of the program first stands."""
         if life not in self.births:
             program = self.birth(life)
-            self.births[life] = self.park(program, resume(program, None), life, (), ())
+            self.births[life] = self.park(program, resume(program, None), life, ())
         return self.births[life]
 
     def after(self, node: int, reply: object) -> int:
         """The node where the program stands when it has heard the reply."""
-        edge = (node, exactly(reply))
-        if edge not in self.edges:
+        key = self.canon.key(reply)
+        if key is None:
             must_be_value(reply, "a reply")
-            self.edges[edge] = self.run(node, reply)
-        return self.edges[edge]
+        edge = (node, key)
+        found = self.edges.get(edge)
+        if found is None:
+            found = self.edges[edge] = self.run(node, reply)
+        return found
 
     def later(self, node: int) -> int:
         """The node when time has moved on: itself, for a program that holds no instant."""
@@ -145,69 +149,65 @@ class Behaviour:
     def run(self, node: int, reply: object) -> int:
         at = self.nodes[node]
         program = at.parked.pop() if at.parked else self.replayed(at)
-        standing = at.standing
-        assert isinstance(standing, Asking), standing
-        return self.park(program, resume(program, reply), at.life, (*at.replies, reply), (*at.asked, standing.effect))
+        assert isinstance(at.standing, Asking), at.standing
+        return self.park(program, resume(program, reply), at.life, (*at.way, (node, reply)))
 
     def replayed(self, node: Node) -> Program[object]:
         program = self.birth(node.life)
         standing = resume(program, None)
-        for reply, asked in zip(node.replies, node.asked, strict=True):
-            self.compare(standing, asked)
+        for passed, reply in node.way:
+            self.compare(self.nodes[passed], standing)
             standing = resume(program, reply)
-        if exactly(standing) != exactly(node.standing):
-            self.compare(standing, node.standing.effect if isinstance(node.standing, Asking) else None)
+        self.compare(node, standing)
         return program
 
-    def compare(self, standing: Standing, asked: Effect[object] | None) -> None:
-        if not isinstance(standing, Asking) or standing.effect != asked:
+    def compare(self, node: Node, standing: Standing) -> None:
+        if self.canon.key(standing) != node.exact:
             raise Nondeterministic(
-                f"with the same replies a program first asked to {asked} and then stood at: {standing}",
+                f"with the same replies a program was first {node.standing} and then stood at: {standing}",
                 why="it depends on something besides its arguments and replies: a global, a clock, a random number",
                 todo="pass it as an argument, or ask for it with an effect",
             )
 
-    def park(
-        self,
-        program: Program[object],
-        standing: Standing,
-        life: int,
-        replies: tuple[object, ...],
-        asked: tuple[Effect[object], ...],
-    ) -> int:
-        key: Hashable = exactly(standing)
-        place: object = ()
-        if isinstance(standing, Asking):
-            place = fingerprint(program, self.canon)
-            key = (key, life, exactly(replies)) if isinstance(place, Unmergeable) else (key, place)
-            self.has_noted = self.has_noted or isinstance(standing.effect, Note)
-        try:
-            number = self.known.setdefault(key, len(self.nodes))
-        except TypeError:  # it cannot even be compared
+    def park(self, program: Program[object], standing: Standing, life: int, way: tuple[tuple[int, object], ...]) -> int:
+        """Let the program stand where it is; `way` is how it came there."""
+        exact = self.canon.key(standing)
+        if exact is None:
             must_be_immutable(standing)
-            raise
+        place: object = fingerprint(program, self.canon) if isinstance(standing, Asking) else ()
+        heard = tuple(reply for _, reply in way) if isinstance(place, Unmergeable) else ()
+        key = (exact, life, self.canon.key(heard)) if isinstance(place, Unmergeable) else (exact, place)
+        number = self.known.setdefault(key, len(self.nodes))
         if number == len(self.nodes):
-            must_be_immutable(standing)
             unmerged = place.reason if isinstance(place, Unmergeable) else ""
-            is_timed = holds_instant(standing) or self.is_timed(standing, place, replies)
-            self.nodes.append(Node(standing, life, replies, asked, is_timed, unmerged))
+            self.has_raised = self.has_raised or isinstance(standing, Raised)
+            is_timed = holds_instant(standing) or self.is_timed(program, standing, place, heard)
+            self.nodes.append(Node(standing, exact, life, way, is_timed, unmerged))
         if isinstance(standing, Asking):
             self.nodes[number].parked.append(program)
         return number
 
-    def is_timed(self, standing: Standing, place: object, replies: tuple[object, ...]) -> bool:
+    def is_timed(self, program: Program[object], standing: Standing, place: object, heard: tuple[object, ...]) -> bool:
         """Does the program hold an instant, or is it about to read its clock? Where its locals are not known, it may."""
         if isinstance(standing, Asking) and isinstance(standing.effect, Now):
             return True
-        return any(map(holds_instant, replies)) if isinstance(place, Unmergeable) else names_instant(place)
+        if isinstance(place, Unmergeable):
+            return any(map(holds_instant, heard)) or was_given_instant(program)
+        return names_instant(place)
+
+
+def was_given_instant(program: Program[object]) -> bool:
+    """Is there an instant in its outermost frame, where its arguments are? Where there is no frame, there may be."""
+    frame: FrameType | None = getattr(program, "cr_frame", None)
+    return frame is None or any(map(holds_instant, frame.f_locals.values()))
 
 
 def must_be_immutable(standing: Standing) -> None:
     match standing:
         case Asking(effect):
-            must_be_value(effect, f"what a program awaits ({effect})")
+            must_be_value(effect, "what a program awaits")
         case Returned(value):
-            must_be_value(value, f"what a program returns ({value})")
+            must_be_value(value, "what a program returns")
         case _:
             pass
 
@@ -217,6 +217,8 @@ def names_instant(key: object) -> bool:
     match key:
         case tuple():
             return (len(key) > 0 and key[0] is Instant) or any(map(names_instant, key))
+        case frozenset():
+            return any(map(names_instant, key))
         case Document():
             return holds_instant(key)
         case _:

@@ -23,10 +23,12 @@ from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
+from tidegate.effects import Sleep
+from tidegate.errors import Misuse
 from tidegate.instants import seconds
 from tidegate.sim.actors import Ticks
 from tidegate.sim.aging import aged
-from tidegate.sim.behaviour import HoldsInstant, Raised
+from tidegate.sim.behaviour import Asking, HoldsInstant, Raised
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing, Slot
 from tidegate.sim.scenario import Actor, Clock, Fault, Label, Law, Scenario, Stands, Step, StepLaw
 from tidegate.sim.world import FAULTS, MOVES, Cell, World
@@ -36,7 +38,6 @@ Entry: TypeAlias = tuple[int, tuple[int, ...]]
 """What kind of steps they are (see `Search.kind`), and the differences that they make."""
 
 IDLE: Final[Entry] = (0, ())
-WIDTH: Final = 8
 WIDER: Final = 4
 CHUNK: Final = 20_000
 NO_ERROR: Final = "no program raises an error"
@@ -115,7 +116,7 @@ class Overwriting(dict[int, Entry]):
     def memo(self) -> Mapping[int, Entry]:
         return self
 
-    def __missing__(self, state: Packed) -> Entry:
+    def learn(self, state: Packed) -> Entry:
         known = self.known.get(state & self.looked.bits)
         if known is None:
             learned = []
@@ -127,8 +128,7 @@ class Overwriting(dict[int, Entry]):
         self.search.judge_steps(state, [after for _, after in found], Looked())
         return self.search.entry(state, found)
 
-    def learn(self, state: Packed) -> Entry:
-        return self[state]
+    __missing__ = learn
 
     def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
         return self.search.lensed(self.actor, state, Looked())
@@ -150,7 +150,7 @@ class Aging(dict[int, Entry]):
     def memo(self) -> Mapping[int, Entry]:
         return self
 
-    def __missing__(self, state: Packed) -> Entry:
+    def learn(self, state: Packed) -> Entry:
         difference = self.later(state)
         if not difference:
             return IDLE
@@ -179,8 +179,7 @@ class Aging(dict[int, Entry]):
         table[at] = slot.put(0, older) - (at << slot.shift)
         return table[at]
 
-    def learn(self, state: Packed) -> Entry:
-        return self[state]
+    __missing__ = learn
 
     def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
         difference = self.later(state)
@@ -303,8 +302,11 @@ class Explored:
 class Search:
     """One attempt at a search: with these widths of slots, and this kind of time."""
 
-    def __init__(self, scenario: Scenario, packing: Packing, footprints: dict[str, Looked], *, relative: bool) -> None:
-        self.scenario, self.packing, self.relative = scenario, packing, relative
+    def __init__(
+        self, scenario: Scenario, packing: Packing, footprints: dict[str, Looked], *, absolute: str | None
+    ) -> None:
+        self.scenario, self.packing, self.absolute = scenario, packing, absolute
+        self.relative = scenario.clock is not None and absolute is None
         self.processes: dict[str, Stands] = {
             actor.name: cast("Stands", actor) for actor in scenario.actors if hasattr(actor, "standing")
         }
@@ -317,16 +319,16 @@ class Search:
         ]
         if scenario.clock is not None:
             clock = scenario.clock
-            self.hands.append(Aging(self, clock) if relative else Remembering(Ticks(clock.quantum), self))
+            self.hands.append(Aging(self, clock) if self.relative else Remembering(Ticks(clock.quantum), self))
         self.step_laws = [
             Between(name, holds, self, footprints.setdefault(name, Looked())) for name, holds in scenario.step.items()
         ]
-        self.laws = [
+        self.stated = [
             Always(name, part, self)
             for name, holds in scenario.always.items()
             for part in (holds if isinstance(holds, tuple) else (holds,))
         ]
-        self.laws += [Always(NO_ERROR, raises_nothing(name), self) for name in self.processes]
+        self.errors = {name: Always(NO_ERROR, raises_nothing(name), self) for name in self.processes}
         self.rest_laws = [Always(name, holds, self) for name, holds in scenario.eventually.items()]
         self.goals = [Always(name, negated(holds), self) for name, holds in scenario.sometimes.items()]
         self.layers: list[list[Packed]] = []
@@ -351,9 +353,9 @@ class Search:
             yield step, cast("Lens", step.world).state
 
     def entry(self, state: Packed, found: list[tuple[Step, Packed]]) -> Entry:
-        faults = tuple(step.fault for step, _ in found)
-        must = any(step.must for step, _ in found)
-        return self.kind(faults, must=must), tuple(after - state for _, after in found)
+        faults = tuple([step.fault for step, _ in found])
+        must = True in [step.must for step, _ in found]
+        return self.kind(faults, must=must), tuple([after - state for _, after in found])
 
     def kind(self, faults: tuple[Fault | None, ...], *, must: bool) -> int:
         """The number of a kind of steps: which faults they are; it is odd if one of them must happen."""
@@ -442,6 +444,11 @@ class Search:
             self, broken, stopped, len(seen), transitions, len(self.layers) - 1, resting, cut_short, faults, goals
         )
 
+    @property
+    def laws(self) -> list[Always]:
+        """The laws over states that may be broken by now."""
+        return [*self.stated, *(law for name, law in self.errors.items() if self.processes[name].has_raised)]
+
     def judged(self, layer: list[Packed]) -> Broken | None:
         """Judge the laws over states, and learn what the step laws look at, before any step is taken."""
         for law in self.laws:
@@ -469,10 +476,8 @@ class Search:
         """Does it rest only because absolute time ran out? Time cut short is not rest."""
         if self.relative or self.scenario.clock is None:
             return False
-        world = Lens(self.packing, state, Looked())
-        return any(
-            process.waits(world.read(process.place)) for process in self.processes.values() if process.place is not None
-        )
+        view = self.view(state, Looked())
+        return any(is_asleep(view.standing(name)) for name in self.processes)
 
     def path(self, state: Packed) -> tuple[Packed, ...]:
         """Back through the layers. Parents are not stored, for a search has at most one trace to tell."""
@@ -498,6 +503,11 @@ class Search:
         return next((hand.name, step) for hand in self.hands for step, to in hand.steps(before) if to == after)
 
 
+def is_asleep(standing: object) -> bool:
+    """Does it wait for time? Who waits for anything else waits for ever, once nothing more must happen."""
+    return isinstance(standing, Asking) and isinstance(standing.effect, Sleep)
+
+
 def raises_nothing(process: str) -> Law:
     return lambda state: not isinstance(state.standing(process), Raised)
 
@@ -518,27 +528,35 @@ T = TypeVar("T")
 
 def attempt(scenario: Scenario, run: Callable[[Search], T]) -> T:
     """Run a search; again with wider slots, larger footprints or absolute time where an attempt shows the need."""
-    widths: dict[tuple[str, ...], int] = {FAULTS.name: 3, MOVES.name: 6}
-    relative = scenario.clock is not None and scenario.clock.horizon is not None
-    packing, footprints = Packing(dict(widths), WIDTH), dict[str, Looked]()
+    widths: dict[tuple[str, ...], int] = {}
+    clock = scenario.clock
+    absolute = None if clock is None or clock.horizon is not None else ""  # or why relative time does not fit
+    packing, footprints = Packing(dict(widths)), dict[str, Looked]()
     while True:
         try:
-            return run(Search(scenario, packing, footprints, relative=relative))
+            return run(Search(scenario, packing, footprints, absolute=absolute))
         except Grew:
             pass
         except Overflow:
             widths |= {slot.name: slot.width + WIDER for slot in packing.slots.values() if slot.is_filling}
-            packing, footprints = Packing(dict(widths), WIDTH), {}
-        except HoldsInstant:
-            relative = False
-            packing, footprints = Packing(dict(widths), WIDTH), {}
+            packing, footprints = Packing(dict(widths)), {}
+        except HoldsInstant as held:
+            if clock is None or not clock.moves:
+                raise Misuse(
+                    f"relative time does not fit: {held}",
+                    where=f"scenario {scenario.name}",
+                    why="a program keeps an instant, or reads its clock, so time is absolute, and the clock has no moves",
+                    todo="give the clock moves, or let the store judge ages in a filter",
+                ) from held
+            absolute = f", for a program holds an instant where it is {held}"
+            packing, footprints = Packing(dict(widths)), {}
 
 
 def timing(search: Search) -> str:
-    """Which kind of time the verdict rests on."""
+    """Which kind of time the verdict rests on, and why."""
     clock = search.scenario.clock
     if clock is None:
         return "time stands"
     if search.relative:
         return f"relative time, quantum {seconds(clock.quantum)}"
-    return f"absolute time, {clock.moves} moves of {seconds(clock.quantum)}"
+    return f"absolute time, {clock.moves} moves of {seconds(clock.quantum)}{search.absolute}"

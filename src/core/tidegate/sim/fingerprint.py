@@ -5,7 +5,8 @@ turns polling and retry loops into finite cycles. Liveness comes from the byteco
 read again would keep states apart (24 to 44 times more states on the array-push lock).
 
 A program is no value (`Unmergeable`, with the reason) where
-    - a frame keeps something unknown on its value stack across the await: an exception in flight, a `with`;
+    - an exception is being handled across the await: it lies where nobody can look;
+    - a frame keeps something unknown on its value stack across the await;
     - a live local is not known to be immutable: a list, a dict, an object of a class that is not frozen;
     - the chain ends in something other than a coroutine or a generator, or the code is compiled;
     - the Python version is not one whose bytecode is known here (3.11 to 3.13).
@@ -24,22 +25,27 @@ import dis
 import enum
 import gc
 import sys
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine, Hashable, Iterable
 from functools import cache
 from types import BuiltinFunctionType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.documents import Document, exactly
+from tidegate.documents import Document, exactly, field_names, show
+from tidegate.effects import Failure
 from tidegate.errors import Misuse
 
 UNBOUND: Final = ("unbound",)
 KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
                          "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})  # fmt: skip
+HANDLED: Final = {"PUSH_EXC_INFO": 1, "POP_EXCEPT": -1}
+LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
+"""Who calls one of these may read any local."""
 ITERATORS: Final = (type(iter(())), type(iter(range(0))), enumerate, zip)
-ATOMS: Final = (type(None), bool, int, float, str, bytes, type, enum.Enum)
+ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum)
+KNOWN_MAX: Final = 10_000
 Key: TypeAlias = Hashable
 
 
@@ -57,6 +63,7 @@ class Suspension(NamedTuple):
     live: tuple[str, ...]
     hidden: int  # values on the stack besides what is awaited
     height: int  # values on the stack
+    handled: int  # exceptions that are being handled
 
 
 def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, ...] | Unmergeable:
@@ -84,10 +91,17 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, .
         point = suspensions(code).get(frame.f_lasti)
         if point is None:
             return Unmergeable(f"{name}: no known await")
+        if point.handled:
+            return Unmergeable(f"{name}: it awaits while an exception is being handled")
         held = frame.f_locals
-        stack = stacked(inner, code, awaited, len(held), point) if point.hidden else ()
-        if stack is None:
-            return Unmergeable(f"{name}: something on the value stack is no value (an await inside except or with?)")
+        lying = stacked(inner, code, len(held), point) if point.hidden else ()
+        stack = (
+            None
+            if lying is None
+            else tuple(("awaited",) if item is awaited else resting(item, canon) for item in lying)
+        )
+        if stack is None or None in stack:
+            return Unmergeable(f"{name}: something on the value stack is no value (an await inside with?)")
         keys = [canon.key(held.get(local, UNBOUND)) for local in point.live]
         if None in keys:
             local = point.live[keys.index(None)]
@@ -97,70 +111,97 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, .
     return tuple(frames)
 
 
-def stacked(program: object, code: CodeType, awaited: object, bound: int, point: Suspension) -> tuple[Key, ...] | None:
+def stacked(program: object, code: CodeType, bound: int, point: Suspension) -> tuple[object, ...] | None:
     """The value stack: what the collector sees of the frame after its code and its bound locals."""
     if code.co_cellvars or code.co_freevars:
         return None
     seen = gc.get_referents(program)
     start = max(index for index, item in enumerate(seen) if item is code) + 1 + bound
-    found = [("awaited",) if item is awaited else resting(item) for item in seen[start : start + point.height]]
-    return None if None in found else tuple(found)
+    return tuple(seen[start : start + point.height])
 
 
-def resting(item: object) -> Key | None:
+def resting(item: object, canon: Canon) -> Key | None:
     """An iterator as what it would be rebuilt from; None if it is not known to be a value."""
+    if isinstance(item, range):
+        return ("range", item)
     if not isinstance(item, ITERATORS):
-        return ("value", exactly(item)) if is_value(item) else None
+        key = canon.key(item)
+        return None if key is None else ("value", key)
     builder, arguments, *position = cast("tuple[object, tuple[object, ...], object]", item.__reduce__())
-    parts: list[Key | None] = [exactly(builder)]
-    parts += [
-        ("part", exactly(part)) if is_value(part) or isinstance(part, range) else resting(part)
-        for part in (*arguments, *position)
-    ]
-    return None if None in parts else tuple(parts)
+    parts = [resting(part, canon) for part in (*arguments, *position)]
+    return None if None in parts else (builder, *parts)
 
 
 @final
 class Canon:
     """Values as keys: equal exactly if the values are, types and all. None for what is not known to be immutable.
 
-    Objects are remembered by identity for as long as this lives, so a table that every frame refers to is looked through
-    once.
+    Objects are remembered by identity, so a table that every frame refers to is not looked through each time.
     """
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[object, Key | None]] = {}
 
     def key(self, item: object) -> Key | None:
-        if isinstance(item, (str, Document)) or type(item) is int:
+        kind = type(item)
+        if kind is str or kind is int or kind is Document:
             return item
-        if isinstance(item, tuple):
-            keys = tuple([self.key(each) for each in item])
-            return None if None in keys else keys
+        if kind is tuple:
+            return self.keys(cast("tuple[object, ...]", item))
         found = self.known.get(id(item))
         if found is None:
-            key = exactly(item) if is_value(item) else None
-            found = self.known[id(item)] = (item, key)
+            if len(self.known) == KNOWN_MAX:
+                self.known.clear()
+            found = self.known[id(item)] = (item, self.looked_through(item))
         return found[1]
+
+    def keys(self, items: Iterable[object]) -> tuple[Key, ...] | None:
+        keys = tuple([self.key(item) for item in items])
+        return None if None in keys else keys
+
+    def looked_through(self, item: object) -> Key | None:
+        """A function is the same as another one that would do the same."""
+        names = frozen_fields(type(item))  # type: ignore[arg-type]  # a class is hashable
+        if names is not None:
+            keys = self.keys([getattr(item, name) for name in names])
+            return None if keys is None else (type(item), *keys)
+        if not is_value(item):
+            return None
+        if isinstance(item, FunctionType):
+            return (FunctionType, item.__module__, item.__code__, self.key(item.__defaults__))
+        if isinstance(item, MethodType):
+            return (MethodType, self.key(item.__func__), self.key(item.__self__))
+        return exactly(item)
 
 
 def is_value(item: object) -> bool:
     """Tell whether the item is known to be immutable all the way down."""
-    if isinstance(item, (*ATOMS, Document)) or item is UNBOUND:
+    if isinstance(item, ATOMS) or item is UNBOUND:
         return True
     if isinstance(item, (tuple, frozenset)):
         return all(map(is_value, item))
     if isinstance(item, BaseException):
-        return all(map(is_value, item.args))
+        known = item.args if isinstance(item, Failure) else ()
+        alone = item.__cause__ is None and item.__context__ is None
+        return alone and all(map(is_value, item.args)) and all(value in known for value in vars(item).values())
     if isinstance(item, FunctionType):
-        return item.__closure__ is None and all(map(is_value, item.__defaults__ or ())) and not item.__kwdefaults__
+        bare = item.__closure__ is None and not item.__kwdefaults__ and not vars(item)
+        return bare and all(map(is_value, item.__defaults__ or ()))
     if isinstance(item, MethodType):
         return is_value(item.__func__) and is_value(item.__self__)
     if isinstance(item, BuiltinFunctionType):
         return item.__self__ is None or isinstance(item.__self__, type(sys))
-    fields = getattr(type(item), "__attrs_attrs__", None)
-    is_frozen = type(item).__setattr__ is not object.__setattr__
-    return fields is not None and is_frozen and all(is_value(getattr(item, field.name)) for field in fields)
+    names = frozen_fields(type(item))  # type: ignore[arg-type]  # a class is hashable
+    return names is not None and all(is_value(getattr(item, name)) for name in names)
+
+
+@cache
+def frozen_fields(kind: type) -> tuple[str, ...] | None:
+    """The fields of a frozen attrs class; None for any other class."""
+    names = field_names(kind)
+    guards: tuple[object, object] = (kind.__setattr__, kind.__delattr__)  # one with validators has the first, too
+    is_frozen = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__
+    return names if is_frozen and not issubclass(kind, BaseException) else None
 
 
 @cache
@@ -177,6 +218,8 @@ def suspensions(code: CodeType) -> dict[int, Suspension]:
     live = liveness(steps, [[*near, *(to for to, _ in far)] for near, far in zip(after, caught, strict=True)])
     depth = depths(steps, after, caught)
     always = (*code.co_cellvars, *code.co_freevars)  # shared with closures, so never dead
+    if not LOOKERS.isdisjoint(code.co_names):
+        always += code.co_varnames
     found: dict[int, Suspension] = {}
     for index, step in enumerate(steps):
         if step.opname != "YIELD_VALUE" or index not in depth:
@@ -184,7 +227,8 @@ def suspensions(code: CodeType) -> dict[int, Suspension]:
         resume = steps[index + 1]
         delegated = (resume.arg or 0) & 3 in (2, 3)  # 2: yield from, 3: await
         names = set(always).union(*(live[to] for to in [*after[index], *(to for to, _ in caught[index])]))
-        point = Suspension(tuple(sorted(names)), depth[index] - 1 - delegated, depth[index] - 1)
+        height, handled = depth[index]
+        point = Suspension(tuple(sorted(names)), height - 1 - delegated, height - 1, handled)
         found[step.offset] = point
         found.setdefault(resume.offset, point)  # since 3.13 a suspended frame stands at the RESUME
     return found
@@ -232,26 +276,32 @@ def uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
             return none, none
 
 
-def depths(steps: list[dis.Instruction], after: list[list[int]], caught: list[list[tuple[int, int]]]) -> dict[int, int]:
-    """The height of the value stack before each instruction that can be reached."""
-    height, todo = {0: 0}, [0]
+def depths(
+    steps: list[dis.Instruction], after: list[list[int]], caught: list[list[tuple[int, int]]]
+) -> dict[int, tuple[int, int]]:
+    """Of each instruction that can be reached: the height of the value stack before it, and the exceptions handled."""
+    found, todo = {0: (0, 0)}, [0]
     while todo:
         index = todo.pop()
-        step, here = steps[index], height[index]
+        step, (here, handled) = steps[index], found[index]
         arg = step.arg if step.opcode >= dis.HAVE_ARGUMENT else None
-        reached = list(caught[index])
+        reached = [(to, depth, handled) for to, depth in caught[index] if step.opname != "PUSH_EXC_INFO"]
         for to in after[index]:
             is_jump = to != index + 1
             effect = 1 if step.opname == "RETURN_GENERATOR" else dis.stack_effect(step.opcode, arg, jump=is_jump)
-            reached.append((to, here + effect))
-        for to, depth in reached:
-            if to not in height:
-                height[to] = depth
+            reached.append((to, here + effect, handled + HANDLED.get(step.opname, 0)))
+        for to, depth, handling in reached:
+            if to not in found:
+                found[to] = (depth, handling)
                 todo.append(to)
-    return height
+    return found
 
 
 def must_be_value(item: object, what: str) -> None:
     """Raise Misuse unless the item is immutable all the way down: replies and events become part of states."""
     if not is_value(item):
-        raise Misuse(f"{what} is a {type(item).__name__}, which is not known to be immutable", todo="use frozen attrs")
+        raise Misuse(
+            f"{what} is a {type(item).__name__}, which is not known to be immutable",
+            where=show(item)[:200],
+            todo="use frozen attrs",
+        )

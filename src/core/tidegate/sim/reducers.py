@@ -10,11 +10,11 @@ Keep reducers small, one a partition: a memo of large states does not fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias, final
+from typing import TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.documents import show
+from tidegate.documents import exactly, show
 from tidegate.effects import Cancel, Effect, Refused
 from tidegate.instants import Duration
 from tidegate.sim.actors import troubled
@@ -69,6 +69,7 @@ class Reducer:
     place: Cell[object] = attrs.field(init=False)
     blind: bool = attrs.field(init=False, default=False)
     unmerged: tuple[str, ...] = attrs.field(init=False, default=())
+    has_raised: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "place", place(self.name))
@@ -82,9 +83,6 @@ class Reducer:
     def later(self, at: object, by: Duration, horizon: Duration) -> object:
         return aged(at, by, horizon)
 
-    def waits(self, at: object) -> bool:
-        return isinstance(at, Machine) and bool(at.wishes)
-
     def steps(self, world: World) -> Iterator[Step]:
         machine = world.read(self.place)
         if not isinstance(machine, Machine):
@@ -92,7 +90,7 @@ class Reducer:
         for wish in machine.wishes:
             yield from self.comes_true(world, machine, wish)
         for event in machine.heard:
-            rest = attrs.evolve(machine, heard=tuple(other for other in machine.heard if other is not event))
+            rest = attrs.evolve(machine, heard=without(machine.heard, event))
             yield Step(Label(f"hears {event}"), self.take(world, rest, event))
         if events := world.read(inbox(self.name)):
             taken = world.write(inbox(self.name), events[1:])
@@ -114,7 +112,7 @@ class Reducer:
             yield Step(Label(wish, Trouble("user code raises")), failed, must=False, fault=Fault.FAILED)
 
     def hears(self, world: World, machine: Machine, wish: Effect[object], reply: object) -> World:
-        rest = attrs.evolve(machine, wishes=tuple(other for other in machine.wishes if other is not wish))
+        rest = attrs.evolve(machine, wishes=without(machine.wishes, wish))
         event = self.heard_as(wish, reply)
         if event is None:
             return world.write(self.place, rest)
@@ -125,16 +123,24 @@ class Reducer:
     def take(self, world: World, machine: Machine, event: object) -> World:
         state, asked = self.step(machine.state, event)
         must_be_value(state, "the state of a reducer")
-        taken_back = [wish.effect for wish in asked if isinstance(wish, Cancel)]
-        kept = tuple(wish for wish in machine.wishes if wish not in taken_back)
-        new = []
+        wishes = machine.wishes
         for wish in asked:
-            if self.at_once(wish):
+            if isinstance(wish, Cancel):
+                wishes = tuple(other for other in wishes if exactly(other) != exactly(wish.effect))
+            elif self.at_once(wish):
                 ((world, _),) = self.meaning(wish, world, self.name)
-            elif not isinstance(wish, Cancel) and wish not in taken_back:
-                new.append(wish)
-        wishes = tuple(sorted((*kept, *new), key=show))
-        return world.write(self.place, Machine(state, wishes, machine.heard))
+            else:
+                wishes = (*wishes, wish)
+        return world.write(self.place, Machine(state, tuple(sorted(wishes, key=show)), machine.heard))
+
+
+V = TypeVar("V")
+
+
+def without(items: tuple[V, ...], item: V) -> tuple[V, ...]:
+    """Without the first one that is the very same."""
+    index = next(index for index, other in enumerate(items) if other is item)
+    return items[:index] + items[index + 1 :]
 
 
 @final

@@ -15,6 +15,7 @@ from typing import Final, final
 import attrs
 
 import tidegate
+from tidegate.errors import Misuse
 from tidegate.patches import Json
 from tidegate.sim.explore import STATES_MAX, Explored, Proceed, attempt, go_on, timing
 from tidegate.sim.sample import Sampled, Seeding, sample
@@ -123,8 +124,13 @@ def explore(
         seed: Of the random runs.
         seeding: Makes a generator of a seed, for example `random.Random`; needed for random runs.
         proceed: Told of the progress; answers whether to go on.
+
+    Raises:
+        Misuse: The scenario, or a program in it, breaks a contract; or random runs have no generator.
     """
-    if runs and seeding is not None:
+    if runs:
+        if seeding is None:
+            raise Misuse("random runs without a generator", todo="pass seeding=random.Random")
         return sampled(sample(scenario, seed=seed, runs=runs, steps_max=steps_max, seeding=seeding, proceed=proceed))
     return attempt(scenario, lambda search: explored(search.run(states_max, proceed)))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum, unique
-from typing import Protocol, TypeAlias, TypeVar, final
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -59,12 +59,11 @@ class Fault(StrEnum):
 
 
 @final
-@attrs.frozen
-class Label:
+class Label(NamedTuple):
     """What happened in a step.
 
     Attributes:
-        what: An effect, or a verb.
+        what: An effect, or a verb, or what did not come to be.
         reply: What was heard, or in a `Trouble` why nothing was.
     """
 
@@ -80,6 +79,17 @@ class Label:
 
 @final
 @attrs.frozen
+class Undone:
+    """What a process did not come to do, for it crashed before."""
+
+    effect: Effect[object]
+
+    def __str__(self) -> str:
+        return f"crashes before it could {self.effect}"
+
+
+@final
+@attrs.frozen
 class Trouble:
     """Why no reply was heard, in words."""
 
@@ -90,8 +100,7 @@ class Trouble:
 
 
 @final
-@attrs.frozen
-class Step:
+class Step(NamedTuple):
     """One thing that may happen next.
 
     Attributes:
@@ -131,9 +140,10 @@ class Stands(Actor, Protocol):
     def begin(self, world: World, /) -> World: ...
     def standing(self, place: object, /) -> object: ...
     def later(self, place: object, by: Duration, horizon: Duration, /) -> object: ...
-    def waits(self, place: object, /) -> bool: ...
     @property
     def unmerged(self) -> tuple[str, ...]: ...
+    @property
+    def has_raised(self) -> bool: ...
 
 
 class State(Protocol):
@@ -202,8 +212,10 @@ class Clock:
     def __attrs_post_init__(self) -> None:
         if self.quantum <= 0 or self.quantum % 1_000:
             raise Misuse(f"a quantum of {self.quantum} us", why="documents keep whole milliseconds")
-        if self.horizon is not None and self.horizon < 0:
-            raise Misuse(f"a horizon of {self.horizon} us lies in the future")
+        if self.horizon is not None and (self.horizon < 0 or self.horizon % 1_000):
+            raise Misuse(f"a horizon of {self.horizon} us", why="it is 0 or more whole milliseconds, as in documents")
+        if self.moves < 0:
+            raise Misuse(f"{self.moves} moves of a clock")
 
 
 @final

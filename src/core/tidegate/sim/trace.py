@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
-from typing import Final, TypeAlias, cast, final
+from typing import Final, TypeAlias, assert_never, cast, final
 
 import attrs
 
-from tidegate.documents import Document, Value, checked, one_line, show
+from tidegate.documents import INT64, Document, Value, checked, one_line, show
 from tidegate.errors import Misuse
 from tidegate.instants import seconds
 from tidegate.patches import (
@@ -42,6 +42,8 @@ SCHEMA: Final = "tidegate/trace@1"
 HIDDEN: Final = frozenset({"ids", "wakes"})
 """Cells that only serve the store and the clock; what they say is seen elsewhere."""
 EMPTY: Final = Document()
+PICTURED_MAX: Final = 50
+"""What is nested deeper than that is told as text; documents hold 100."""
 
 
 @final
@@ -117,7 +119,7 @@ def recorded(
     for index, (before, after) in enumerate(pairwise(path)):
         who, step = search.chosen(before, after)
         patch = difference(states[index], states[index + 1])
-        steps.append(TraceStep(who, str(step.label), step.fault or "", patch))
+        steps.append(TraceStep(who, one_line(str(step.label)), step.fault or "", patch))
     lanes = tuple(hand.name for hand in search.hands)
     return Trace(search.scenario.name, version, law, time, seed, lanes, states[0], tuple(steps))
 
@@ -133,7 +135,7 @@ def described(search: Search, state: Packed, like: Document = EMPTY) -> Document
     lens = Lens(search.packing, state, Looked())
     tree: Branch = {
         "processes": {
-            name: pictured(process.standing(lens.read(process.place)))
+            printable_key(name): pictured(process.standing(lens.read(process.place)))
             for name, process in search.processes.items()
             if process.place is not None
         }
@@ -143,9 +145,12 @@ def described(search: Search, state: Packed, like: Document = EMPTY) -> Document
         if name[0] in HIDDEN or name[0] == "process" or value is slot.values[0]:
             continue
         branch = tree
-        for part in name[:-1]:
-            branch = cast("Branch", branch.setdefault(part, {}))
-        branch[name[-1]] = named_notes(value) if name[0] == "notes" else pictured(value)
+        for part in map(printable_key, name[:-1]):
+            below = branch.setdefault(part, {})
+            if not isinstance(below, dict):  # a cell whose name begins like another one's
+                below = branch[part] = {"": below}
+            branch = below
+        branch[printable_key(name[-1])] = named_notes(value) if name[0] == "notes" else pictured(value)
     if search.scenario.clock is not None and not search.relative:
         tree["clock"] = seconds(lens.read(CLOCK).at)
     return planted(tree, like)
@@ -165,26 +170,38 @@ def planted(tree: Branch, like: Value) -> Document:
 
 
 def named_notes(value: object) -> Value:
-    return Document(tuple((name, pictured(said)) for name, said in cast("tuple[tuple[str, object], ...]", value)))
+    said = cast("tuple[tuple[str, object], ...]", value)
+    return Document(tuple((printable_key(name), pictured(each)) for name, each in said))
 
 
-def pictured(value: object) -> Value:
+def printable_key(name: str) -> str:
+    """A name as documents can have it."""
+    return name if name.isprintable() else show(name)
+
+
+def pictured(value: object, depth: int = 1) -> Value:
     """Any value as one that a document can hold: frozen values by field, and what has a text of its own as that."""
     match value:
+        case int() if value not in INT64:
+            return str(value)
+        case str() if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            return show(value)
         case bool() | int() | float() | str() | bytes() | None | Document():
             return value
-        case tuple():
-            return tuple(pictured(item) for item in value)
+        case tuple() if depth < PICTURED_MAX:
+            return tuple(pictured(item, depth + 1) for item in value)
         case _:
-            return pictured_by_field(value)
+            return pictured_by_field(value, depth)
 
 
-def pictured_by_field(value: object) -> Value:
+def pictured_by_field(value: object, depth: int) -> Value:
     fields = getattr(type(value), "__attrs_attrs__", None)
-    if fields is None or type(value).__str__ is not object.__str__:
+    if fields is None or type(value).__str__ is not object.__str__ or depth >= PICTURED_MAX:
         return show(value)
     return Document(
-        tuple((field.name.lstrip("_"), pictured(getattr(value, field.name))) for field in fields if field.repr)
+        tuple(
+            (field.name.lstrip("_"), pictured(getattr(value, field.name), depth + 1)) for field in fields if field.repr
+        )
     )
 
 
@@ -254,7 +271,7 @@ def choices(hands: list[Hand], state: Packed) -> Iterator[tuple[str, str, Packed
     """Who may do what in the state, and where it leads."""
     for hand in hands:
         for step, after in hand.steps(state):
-            yield hand.name, str(step.label), after
+            yield hand.name, one_line(str(step.label)), after
 
 
 # --- encoding -----------------------------------------------------------------------------------------------------------
@@ -376,3 +393,5 @@ def sentence(change: Added | Removed | Replaced) -> str:
             return f"- {one_line(path)}"
         case Replaced(path, value):
             return f"{one_line(path)} := {show(value)}"
+        case _:
+            assert_never(change)

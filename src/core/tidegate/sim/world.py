@@ -10,15 +10,17 @@ A meaning is `effect x world x who -> (world, reply), ...`: one outcome, several
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
 from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, matches, updated
 from tidegate.effects import DUPLICATE_KEY, Call, Effect, Failure, Note, Now, Refused, Sleep
-from tidegate.errors import UnknownEffect
+from tidegate.errors import Misuse, UnknownEffect
 from tidegate.instants import STORE, WALL, Instant
 from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
+from tidegate.sim.aging import holds_instant
 
 V = TypeVar("V")
 
@@ -26,10 +28,21 @@ V = TypeVar("V")
 @final
 @attrs.frozen(cache_hash=True)
 class Cell(Generic[V]):
-    """A named place; `empty` is what it holds before anything is written there."""
+    """A named place; `empty` is what it holds before anything is written there.
+
+    Invariant: `empty` holds no instant, for in relative time that would always be now.
+    """
 
     name: tuple[str, ...]
     empty: V
+
+    def __attrs_post_init__(self) -> None:
+        if self.empty and self.name != ("clock",) and holds_instant(self.empty):
+            raise Misuse(
+                f"an empty cell holds an instant: {self.name}",
+                why="where instants are kept relative to now, it would always be now",
+                todo="let it be None, and begin the world with the instant",
+            )
 
 
 class World(Protocol):
@@ -59,6 +72,8 @@ class Flying:
         return f"{self.sender}'s late request: {self.effect}"
 
 
+CELLS_KEPT: Final = 1_000
+
 FLIGHT: Final = Cell["tuple[Flying, ...]"](("in flight",), ())
 
 
@@ -77,6 +92,7 @@ def wakes(process: str) -> Cell[Instant | None]:
     return Cell(("wakes", process), None)
 
 
+@lru_cache(CELLS_KEPT)
 def notes(process: str) -> Cell[tuple[tuple[str, object], ...]]:
     """What the process says of itself, by name; it dies with the process."""
     return Cell(("notes", process), ())
@@ -87,6 +103,7 @@ def inbox(process: str) -> Cell[tuple[object, ...]]:
     return Cell(("inbox", process), ())
 
 
+@lru_cache(CELLS_KEPT, typed=True)
 def document(collection: str, key: str | int) -> Cell[Document | None]:
     return Cell(("documents", collection, *((key,) if isinstance(key, str) else ("int", str(key)))), None)
 
@@ -117,8 +134,13 @@ def seeded(contents: Mapping[str, tuple[Document, ...]]) -> Plain:
     for collection, docs in contents.items():
         world = world.write(ids(collection), tuple(doc[ID] for doc in docs))
         for doc in docs:
-            world = world.write(document(collection, doc[ID]), doc)
+            world = world.write(document(collection, doc[ID]), id_first(doc))
     return world
+
+
+def id_first(doc: Document) -> Document:
+    """The document as MongoDB stores it."""
+    return Document(((ID.name, doc[ID]), *doc.without(ID).items))
 
 
 def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -146,8 +168,7 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
                 yield world, Refused(DUPLICATE_KEY)
                 return
             there = ids(collection)
-            kept = Document((("_id", doc[ID]), *doc.without(ID).items))  # MongoDB stores the id first
-            yield put(world.write(there, (*world.read(there), doc[ID])), collection, kept), None
+            yield put(world.write(there, (*world.read(there), doc[ID])), collection, id_first(doc)), None
         case DeleteOne(collection, where):
             found = find(world, collection, where)
             if found is None:
@@ -183,7 +204,9 @@ def find(world: World, collection: str, where: Filter) -> Document | None:
     key = pinned(where)
     for candidate in world.read(ids(collection)) if key is None else (key,):
         doc = world.read(document(collection, candidate))
-        if doc is not None and matches(where, doc, lambda: world.read(CLOCK)):
+        if doc is not None and (
+            (type(where) is Eq and key is not None) or matches(where, doc, lambda: world.read(CLOCK))
+        ):
             return doc
     return None
 

@@ -1,0 +1,124 @@
+"""The same scenario gives the same report and trace under every hash seed, and the same counts on every Python.
+
+Interpreters are looked for by name on the path and among pyenv's; one that is missing is skipped, and the skip says so.
+They see the core and attrs, which is pure Python, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+CORE: Final = Path(__file__).parents[2] / "src" / "core"
+VERSIONS: Final = ("3.11", "3.12", "3.13")
+RUNS: Final = 10
+
+PROGRAM: Final = """
+import json, sys
+from random import Random
+from tidegate.scenarios.catalogue import shipped
+from tidegate.scenarios.partition import partition
+from tidegate.scenarios.small_lock import small_lock
+from tidegate.sim.report import explore
+from tidegate.sim.trace import encoded, story
+
+explored = [
+    explore(small_lock(2, 2, 2, 2)),
+    explore(shipped("array_push_lock.stall.2")),
+    explore(shipped("transition.only_the_last_request_id")),
+    explore(partition(records=1, rebalances=1, budget=2)),
+    explore(shipped("transition.request_id_ignored"), runs=200, steps_max=200, seeding=Random),
+]
+json.dump(
+    [
+        {
+            "report": report.to_json(),
+            "unmerged": report.unmerged,
+            "seed": report.seed,
+            "trace": report.trace and encoded(report.trace),
+            "story": report.trace and story(report.trace),
+        }
+        for report in explored
+    ],
+    sys.stdout,
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with attrs in it and nothing else."""
+    folder = tmp_path_factory.mktemp("packages")
+    for name in ("attr", "attrs"):
+        found = find_spec(name)
+        assert found is not None
+        assert found.origin is not None
+        (folder / name).symlink_to(Path(found.origin).parent, target_is_directory=True)
+    return folder
+
+
+def explored(python: str, packages: Path, seed: str) -> str:
+    """What that Python finds with that hash seed, as text."""
+    environment = {
+        "PATH": os.environ.get("PATH", ""),
+        "PYTHONPATH": os.pathsep.join((str(CORE), str(packages))),
+        "PYTHONHASHSEED": seed,
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        [python, "-s", "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def candidates(version: str) -> Iterator[str]:
+    """Where an interpreter of that version may be."""
+    if f"{sys.version_info[0]}.{sys.version_info[1]}" == version:
+        yield sys.executable
+    if (named := shutil.which(f"python{version}")) is not None:
+        yield named
+    roots = (os.environ.get("PYENV_ROOT"), "~/.pyenv")
+    for root in (Path(root).expanduser() for root in roots if root):
+        yield from (str(path) for path in sorted(root.glob(f"versions/{version}.*/bin/python")))
+
+
+@cache
+def interpreter(version: str) -> str | None:
+    """One that runs and is of that version; a name on the path may be a shim that leads nowhere."""
+    asks = "import sys; print('%d.%d' % sys.version_info[:2])"
+    for candidate in candidates(version):
+        said = subprocess.run([candidate, "-c", asks], capture_output=True, text=True, check=False, timeout=60)
+        if said.returncode == 0 and said.stdout.strip() == version:
+            return candidate
+    return None
+
+
+def test_ten_runs_under_different_hash_seeds_give_the_same_reports_and_traces(packages: Path) -> None:
+    """Verdicts, counts, faults, counterexamples and their stories, byte for byte; one of the scenarios is sampled."""
+    runs = {explored(sys.executable, packages, str(seed)) for seed in range(RUNS)}
+    assert len(runs) == 1
+    (run,) = runs
+    verdicts = [found["report"]["verdict"] for found in json.loads(run)]
+    assert verdicts == ["complete", "violated", "violated", "complete", "violated"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_python_counts_the_same(version: str, packages: Path) -> None:
+    """3.11 to 3.13: states, transitions, depth, faults, what could not be merged, and the traces."""
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"no Python {version} on the path or under pyenv")
+    expected: list[dict[str, Any]] = json.loads(explored(sys.executable, packages, "0"))
+    assert json.loads(explored(python, packages, "1")) == expected

@@ -1,0 +1,235 @@
+"""What exploration must show: every shipped scenario, its expectation, and that its laws can be broken.
+
+Each scenario is explored once in a test run (`tests.properties.shipped`); all of them take about a minute of CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial as bound
+
+import attrs
+import pytest
+from tests.properties.plain_search import plain_search
+from tests.properties.shipped import EXPECTED, KINDS, NAMES, SPECIMENS, VIOLATED, report_on
+
+from tidegate.errors import Misuse
+from tidegate.partition import Event, Processor, State, Step
+from tidegate.programs.transition import Granted
+from tidegate.scenarios import array_push_lock, partition, transition
+from tidegate.scenarios.catalogue import CATALOGUE, shipped
+from tidegate.scenarios.small_lock import count
+from tidegate.sim.actors import Process, born
+from tidegate.sim.group import REBALANCES, broker
+from tidegate.sim.reducers import Crash, Reducer
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Fault, Kind, Law, Scenario
+
+PROGRAMS = tuple(name for name in NAMES if KINDS[name] is Kind.PROGRAM)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_shipped_scenario_meets_its_expectation(name: str) -> None:
+    """Clean and completely explored, or broken in the one law that it names; nothing is left unmerged."""
+    report = report_on(name)
+    assert report.scenario == name
+    assert report.ok, report
+    assert report.unmerged == ()
+    assert all(report.goals.values()) or report.verdict is Verdict.VIOLATED
+
+
+def test_a_scenario_that_does_not_ship_is_misuse() -> None:
+    """The message lists those that do."""
+    with pytest.raises(Misuse, match="there is no scenario 'nothing'") as raised:
+        shipped("nothing")
+    assert all(name in raised.value.todo for name in NAMES)
+    assert shipped("small_lock").name == "small_lock"
+
+
+def test_specimens_are_kept_apart_from_programs() -> None:
+    """A specimen is meant to be wrong, and each names its law; the array-push lock is a program as it is in the wild."""
+    assert SPECIMENS == (
+        "transition.no_version_in_filter",
+        "transition.version_not_raised",
+        "transition.request_id_ignored",
+        "transition.only_the_last_request_id",
+        "transition.not_read_again",
+        "transition.owner_not_checked",
+        "transition.ambiguous_is_refused",
+        "transition.history_in_a_second_write",
+        "partition.commits_the_highest",
+        "partition.counts_late_results",
+        "partition.two_commits_in_flight",
+        "partition.revokes_without_drain",
+    )
+    assert all(EXPECTED[name] is not None for name in SPECIMENS)
+    assert {name for name in PROGRAMS if EXPECTED[name]} == {name for name in array_push_lock.SCENARIOS if "." in name}
+
+
+# --- what exploration must show -----------------------------------------------------------------------------------------
+
+WRONG: Mapping[str, tuple[str, int]] = {
+    "array_push_lock.stall.2": (array_push_lock.ALONE, 18),
+    "array_push_lock.stall.3": (array_push_lock.ALONE, 16),
+    "array_push_lock.overwrite.2": (array_push_lock.FINAL, 22),
+    "array_push_lock.overwrite.3": (array_push_lock.FINAL, 20),
+    "array_push_lock.lost_reply": (array_push_lock.ONCE, 3),
+    "array_push_lock.late": (array_push_lock.NONE_LEFT, 21),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_with_the_array_push_lock(name: str) -> None:
+    """With two and with three runners whose holder stalls: mutual exclusion, and a finished record is overwritten.
+    With a lost reply of the push a claim stands twice; with a late request one is left over.
+    """
+    law, steps = WRONG[name]
+    report = report_on(name)
+    assert (report.law, report.trace and len(report.trace.steps)) == (law, steps)
+    scenario = CATALOGUE[name]()
+    assert len([actor for actor in scenario.actors if isinstance(actor, Process)]) == (3 if name.endswith("3") else 2)
+
+
+SHORT = (
+    "array_push_lock.stall.2",
+    "array_push_lock.overwrite.2",
+    "array_push_lock.lost_reply",
+    "transition.version_not_raised",
+    "transition.request_id_ignored",
+    "transition.only_the_last_request_id",
+    "transition.not_read_again",
+    "transition.ambiguous_is_refused",
+    "transition.history_in_a_second_write",
+    "partition.commits_the_highest",
+    "partition.two_commits_in_flight",
+    "partition.revokes_without_drain",
+)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_counterexample_is_a_shortest_one(name: str) -> None:
+    """The plain search breaks no law of it in fewer steps; longer ones are compared in smaller scopes."""
+    report = report_on(name)
+    assert report.trace is not None
+    steps = len(report.trace.steps)
+    assert plain_search(CATALOGUE[name](), depth_max=steps).broken[str(report.law)] == steps
+    assert not plain_search(CATALOGUE[name](), depth_max=steps - 2).broken
+
+
+def test_transition_is_right_under_every_fault() -> None:
+    """Three runners, two under one runner id, the third recovers; two faults of seven kinds, each of which fired.
+    Nothing is unknown, and every answer is the truth.
+    """
+    report, scenario = report_on("transition"), CATALOGUE["transition"]()
+    assert report.verdict is Verdict.COMPLETE
+    assert set(report.faults) == {
+        Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE,
+    }  # fmt: skip
+    assert scenario.budget == 2
+    assert [actor.name for actor in scenario.actors] == ["r1", "r2", "recovery", "network"]
+    assert set(scenario.always) == {
+        "every answer is the truth", "versions are consecutive", "versions are recorded", "changes are legal",
+        "requests count once", "nothing is unknown",
+    }  # fmt: skip
+    assert report.goals == {"it succeeds": True, "it is recovered and run again": True}
+
+
+def test_the_partition_is_right_under_rebalances_and_faults() -> None:
+    """Two consumers, two partitions of three records, two rebalances, two faults among crashes and lost replies."""
+    report, scenario = report_on("partition"), CATALOGUE["partition"]()
+    assert report.verdict is Verdict.COMPLETE
+    assert set(report.faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY}
+    assert (scenario.budget, scenario.world.read(REBALANCES)) == (2, 2)
+    assert sum(isinstance(actor, Reducer) for actor in scenario.actors) == 4
+    assert sum(isinstance(actor, Crash) for actor in scenario.actors) == 2
+    assert set(scenario.eventually) == {partition.ALL}
+    assert set(report_on("partition.gives_up").faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.GAVE_UP}
+    assert set(report_on("partition.handler_fails").faults) == {Fault.CRASH_BEFORE, Fault.FAILED}
+    assert report_on("assignment").goals == {"a partition moves": True, "the gate closes": True}
+
+
+def is_told(*, granted: bool) -> Law:
+    """Is somebody told that a request was granted, or that it was not?"""
+    return lambda state: any(
+        isinstance(each.answer, Granted) is granted
+        for name in ("r1", "r2", "recovery")
+        for each in transition.answers(state, name)
+    )
+
+
+def test_some_answers_are_grants_and_some_are_not() -> None:
+    """So the law that every answer is the truth is about both; no fault is needed for either."""
+    goals = {"granted": is_told(granted=True), "not granted": is_told(granted=False)}
+    assert explore(attrs.evolve(transition.transition(budget=0), sometimes=goals)).ok
+
+
+# --- every law can be broken --------------------------------------------------------------------------------------------
+
+
+def only(scenario: Scenario, law: str) -> Scenario:
+    """The scenario with that law alone, for one break hides the next."""
+    return attrs.evolve(
+        scenario,
+        always={name: holds for name, holds in scenario.always.items() if name == law},
+        step={name: holds for name, holds in scenario.step.items() if name == law},
+        eventually={name: holds for name, holds in scenario.eventually.items() if name == law},
+        sometimes={},
+        expect=law,
+    )
+
+
+@attrs.frozen
+class TakesAllAtOnce(Processor):
+    """Every record that was fetched is handled at once."""
+
+    def step(self, state: State, event: Event) -> Step:
+        return Processor(running_max=99, drain=0).step(state, event)
+
+
+def without_a_gate() -> Scenario:
+    """A consumer that is given records whatever it polls."""
+    scenario = partition.assignment(records=3)
+    actors = tuple(
+        attrs.evolve(actor, meaning=broker(3)) if isinstance(actor, Reducer) else actor for actor in scenario.actors
+    )
+    return attrs.evolve(scenario, actors=actors)
+
+
+def without_a_lock() -> Scenario:
+    """The small lock where everybody thinks that it is first."""
+    return attrs.evolve(shipped("small_lock"), actors=tuple(Process(f"p{me}", born(count, me)) for me in range(2)))
+
+
+PLANTED: Mapping[str, Callable[[], Scenario]] = {
+    "requests count once": lambda: shipped("transition.history_in_a_second_write"),
+    "nothing is unknown": lambda: shipped("transition.version_not_raised"),
+    partition.NEVER_FALLS: lambda: shipped("partition.two_commits_in_flight"),
+    partition.BOUNDED: bound(partition.partition, TakesAllAtOnce(running_max=1, drain=0), rebalances=0, budget=0),
+    partition.LOAD: without_a_gate,
+    "at most one is inside": without_a_lock,
+}
+"""For each law that no shipped scenario is expected to break, one that breaks it when it is the only law."""
+
+
+def laws_of(name: str) -> set[str]:
+    scenario = CATALOGUE[name]()
+    return {*scenario.always, *scenario.step, *scenario.eventually}
+
+
+CLEAN = tuple(name for name in PROGRAMS if EXPECTED[name] is None)
+
+
+@pytest.mark.parametrize("law", PLANTED)
+def test_a_planted_bug_breaks_the_law(law: str) -> None:
+    """A law that nothing breaks proves nothing."""
+    report = explore(only(PLANTED[law](), law))
+    assert (report.verdict, report.law) == (Verdict.VIOLATED, law)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_each_law_of_a_program_is_broken_by_something(name: str) -> None:
+    """By a shipped scenario that is expected to, or by a planted bug; and by no program."""
+    family = name.partition(".")[0] if name != "assignment" else "partition"
+    broken = {EXPECTED[other] for other in VIOLATED if other.startswith(family)}
+    assert laws_of(name) <= broken | set(PLANTED)
+    assert report_on(name).verdict is Verdict.COMPLETE

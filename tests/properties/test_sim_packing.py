@@ -1,0 +1,64 @@
+"""States as integers: every cell has a slot, every value a number, and every look is noted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.sim.packing import Lens, Looked, Overflow, Packing
+from tidegate.sim.world import Cell
+
+A, B = Cell[object](("a",), 0), Cell[object](("b",), "")
+
+
+def lens(packing: Packing, *, blind: bool = False) -> Lens:
+    return Lens(packing, 0, Looked(), blind)
+
+
+def test_what_is_written_is_read_and_nothing_else_changes() -> None:
+    """Each cell by itself; an untouched cell is empty, also in states that were packed before it was heard of."""
+    packing = Packing({})
+    first = lens(packing).write(A, 1)
+    second = first.write(B, "x").write(A, 2)
+    assert (first.read(A), first.read(B), second.read(A), second.read(B)) == (1, "", 2, "x")
+    assert second.write(A, 0).write(B, "").state == 0
+
+
+def test_equal_values_are_one_number_only_if_they_are_the_same() -> None:
+    """1, 1.0 and true are three states."""
+    packing = Packing({})
+    assert len({lens(packing).write(A, value).state for value in (1, 1.0, True, 1)}) == 3
+
+
+def test_every_look_is_noted_and_a_write_is_one() -> None:
+    """For the difference that a write makes depends on what was there; not so for who overwrites blindly."""
+    packing = Packing({})
+    looking, writing, blind = lens(packing), lens(packing), lens(packing, blind=True)
+    looking.read(A)
+    writing.write(B, "x")
+    after = blind.write(A, 1).write(B, "x")
+    assert looking.looked.bits == packing.slot(A).mask
+    assert writing.looked.bits == packing.slot(B).mask
+    assert (blind.looked.bits, blind.wrote) == (0, 0)
+    assert after.wrote == packing.slot(A).mask | packing.slot(B).mask
+
+
+def test_two_ways_of_writing_blindly_do_not_know_of_each_other() -> None:
+    """What was written on the one is not thought to be written on the other."""
+    packing = Packing({})
+    shared = lens(packing, blind=True).write(A, 1)
+    shared.write(B, "x")
+    assert shared.wrote == packing.slot(A).mask
+
+
+def test_a_slot_that_is_too_narrow_is_noticed() -> None:
+    """And it counts as filling, so that it will be wider; some others that are nearly as full do too."""
+    packing = Packing({A.name: 3})
+    world = lens(packing)
+    for value in range(1, 8):
+        world = world.write(A, value)
+    with pytest.raises(Overflow):
+        world.write(A, 8)
+    world.write(B, "x")
+    assert packing.slot(A).is_filling
+    assert not packing.slot(B).is_filling
+    assert (packing.slot(A).width, packing.slot(B).width, packing.bits) == (3, 8, 11)

@@ -1,0 +1,88 @@
+"""A scenario refuses what cannot be explored, and says what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tidegate.documents import ID, Document, Eq
+from tidegate.effects import Note, Refused, Sleep
+from tidegate.errors import Misuse
+from tidegate.instants import MILLISECOND, SECOND
+from tidegate.operations import find_one, insert_one
+from tidegate.sim.actors import Network, Ticks
+from tidegate.sim.scenario import Clock, Fault, Faults, Label, Scenario, Trouble, anything, nothing, spent
+from tidegate.sim.world import FAULTS, Plain
+
+
+def scenario(**changes: object) -> Scenario:
+    return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": (), **changes})  # type: ignore[arg-type]
+
+
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "two actors of one name": (lambda: scenario(actors=(Network(), Network())), "two actors have one name"),
+    "two laws of one name": (
+        lambda: scenario(always={"law": anything}, eventually={"law": anything}),
+        "two laws have one name",
+    ),
+    "an expectation that is no law": (
+        lambda: scenario(always={"law": anything}, expect="another"),
+        "it expects to break 'another', which is no law of it",
+    ),
+    "a negative budget": (lambda: scenario(budget=-1), "a budget of -1 faults"),
+    "no quantum": (lambda: Clock(0), "a quantum of 0 us"),
+    "a quantum finer than documents": (lambda: Clock(1_500), "a quantum of 1500 us"),
+    "a horizon in the future": (lambda: Clock(SECOND, horizon=-SECOND), "a horizon of -1000000 us"),
+    "a horizon finer than documents": (lambda: Clock(MILLISECOND, horizon=1_500), "a horizon of 1500 us"),
+    "negative moves": (lambda: Clock(SECOND, moves=-1), "-1 moves"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_explored_is_refused_at_once(what: str) -> None:
+    """Checked where it is made, with what is wrong."""
+    make, said = WRONG[what]
+    with pytest.raises(Misuse, match=said):
+        make()
+
+
+def test_what_can_be_explored_is_accepted() -> None:
+    """The same scenario, right."""
+    assert scenario(actors=(Network(), Ticks(SECOND)), always={"law": anything}, expect="law", budget=1).expect == "law"
+    assert Clock(MILLISECOND, horizon=0).horizon == 0
+
+
+def test_a_label_tells_what_was_heard_if_it_says_anything() -> None:
+    """That nothing was found is an answer, that nothing is answered is none."""
+    found = Document.of({"_id": "x"})
+    labels = [
+        (Label("crashes"), "crashes"),
+        (Label(Sleep(SECOND), None), "sleep 1 s"),
+        (Label(Note("a", 1), None), "note a: 1"),
+        (Label(insert_one("rows", found), None), 'insert into rows: {_id: "x"}'),
+        (Label(find_one("rows", Eq(ID, "x")), None), 'find rows where _id = "x" -> null'),
+        (Label(find_one("rows", Eq(ID, "x")), found), 'find rows where _id = "x" -> {_id: "x"}'),
+        (Label(Sleep(SECOND), Trouble("no reply")), "sleep 1 s -> no reply"),
+        (Label(Sleep(SECOND), Refused("no")), "sleep 1 s -> Refused(no)"),
+    ]
+    assert [str(label) for label, _ in labels] == [shown for _, shown in labels]
+
+
+def test_faults_strike_what_they_may_strike() -> None:
+    """Of some kinds, each on the effects that it picks."""
+    faults = Faults.of(Fault.LATE, Fault.DROPPED, on=nothing)
+    assert faults.allows(Fault.LATE)
+    assert not faults.strikes(Fault.LATE, Sleep(SECOND))
+    assert not faults.allows(Fault.UNSENT)
+    assert not faults.strikes(Fault.UNSENT, Sleep(SECOND))
+    assert Faults.of(Fault.LATE).strikes(Fault.LATE, Sleep(SECOND))
+
+
+def test_a_fault_that_is_spent_is_gone() -> None:
+    """None is left when all are."""
+    world = Plain().write(FAULTS, 1)
+    after = spent(world)
+    assert after is not None
+    assert after.read(FAULTS) == 0
+    assert spent(after) is None
