@@ -22,9 +22,9 @@ from tidegate import invocation as status
 from tidegate.errors import TidegateError
 from tidegate.invocation import INVOCATION
 from tidegate.programs.transition import Granted, transition
+from tidegate.records import Record
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Record
 from tidegate_adapters.mongo import AsyncMongo, connect_async
 
 JOBS = [f"job-{number}" for number in range(20)]

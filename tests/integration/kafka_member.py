@@ -17,8 +17,8 @@ from tidegate.assignment import Assignment, Consumer
 from tidegate.backpressure import Thresholds
 from tidegate.instants import SECOND
 from tidegate.partition import Assigned, Event, Fetched
+from tidegate.records import Record
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Record
 
 RULES = Consumer(executors=16, thresholds=Thresholds(high=400, low=100), drain=5 * SECOND)
 

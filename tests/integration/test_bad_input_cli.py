@@ -191,7 +191,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("explore", "relative.py:x"), 2, "attempted relative import"),
     # what shows when it is explored
     (("explore", "broken.py:no_effect"), 2, "a program awaited a int, which is no effect"),
-    (("explore", "broken.py:nondeterministic"), 4, "with the same replies a program first asked to"),
+    (("explore", "broken.py:nondeterministic"), 4, "with the same replies a program was first about to"),
     (("explore", "broken.py:bad_law"), 3, "why: ZeroDivisionError"),
     (("explore", "broken.py:bad_goal"), 3, "why: KeyError: 'nobody'"),
     (("explore", "broken.py:leaves"), 3, "why: SystemExit: 0"),

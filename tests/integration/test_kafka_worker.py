@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from tidegate.errors import Misuse, TidegateError
+from tidegate.instants import Instant
+from tidegate.records import BROKER, PRODUCER, Record
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Record
+from tidegate_adapters.kafka_ports import record
 
 RECORDS, PARTITIONS = 20_000, 8
 MEMBER = Path(__file__).with_name("kafka_member.py")
@@ -204,3 +206,21 @@ def test_topics_that_are_none_are_refused(topics: list[str]) -> None:
 
     with pytest.raises(Misuse, match="topics"):
         asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "kind", "expected"),
+    [
+        (1_700, 0, Instant(1_700_000, PRODUCER)),
+        (1_700, 1, Instant(1_700_000, BROKER)),
+        (-1, 0, None),
+        (None, None, None),
+    ],
+)
+def test_a_record_of_aiokafka_becomes_a_value(
+    timestamp: int | None, kind: int | None, expected: Instant | None
+) -> None:
+    """Milliseconds become microseconds on the clock that counted them; a header may have no value."""
+    headers = [("trace", b"1"), ("trace", None)]
+    received = ConsumerRecord("topic", 1, 2, timestamp, kind, b"k", None, None, 1, 0, headers)
+    assert record(received) == Record("topic", 1, 2, b"k", None, (("trace", b"1"), ("trace", None)), expected)

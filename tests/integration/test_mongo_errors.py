@@ -672,5 +672,5 @@ def test_a_missing_driver_is_named() -> None:
     code = "import sys; sys.modules['pymongo'] = None; import tidegate_adapters.mongo"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path.cwd())
 
-    assert "TidegateError: tidegate_adapters.mongo needs pymongo" in done.stderr
+    assert "MissingExtra: tidegate_adapters.mongo needs an extra" in done.stderr
     assert "pip install 'tidegate[mongo]'" in done.stderr

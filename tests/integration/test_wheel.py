@@ -135,3 +135,18 @@ def test_from_the_wheel_alone_the_command_says_what_to_install(alone: str) -> No
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: needs extra: pip install 'tidegate[cli]'\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("tidegate_adapters.mongo", "mongo"), ("tidegate_adapters.kafka", "kafka"), ("tidegate.strategies", "hypothesis")],
+)
+def test_from_the_wheel_alone_a_module_says_which_extra_it_needs(alone: str, module: str, extra: str) -> None:
+    """An ImportError of tidegate's own, with what to install; whoever asks for nothing of it is not troubled."""
+    done = python(
+        f"{alone}from tidegate.errors import MissingExtra\n"
+        f"try:\n    import {module}\nexcept MissingExtra as missing:\n    print(missing.what, missing.todo, sep='|')"
+    )
+
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.strip() == f"{module} needs an extra|pip install 'tidegate[{extra}]'"

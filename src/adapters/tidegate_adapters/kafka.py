@@ -41,15 +41,17 @@ from tidegate.partition import (
     Wish,
     heard,
 )
+from tidegate.records import Record
 from tidegate_adapters.kafka_ports import (
     CONNECTION_ERROR,
     KAFKA_ERROR,
     REFUSED,
     Client,
-    Record,
+    Received,
     client,
     listener,
     ours,
+    record,
     theirs,
 )
 
@@ -141,12 +143,12 @@ class Worker:
         fetched = await self.client.getmany(*map(theirs, poll.partitions), timeout_ms=POLL_MS)
         generation = self.generation  # of the assignment in force as the poll returns
         await self.is_assigned.wait()
-        for partition, records in fetched.items():
-            self.hand_over(ours(partition), generation, records)
+        for partition, received in fetched.items():
+            self.hand_over(ours(partition), generation, received)
 
-    def hand_over(self, partition: TopicPartition, generation: int, records: Sequence[Record]) -> None:
-        self.records |= {(partition, record.offset): record for record in records}
-        self.apply(Fetched(partition, generation, tuple(record.offset for record in records)))
+    def hand_over(self, partition: TopicPartition, generation: int, received: Sequence[Received]) -> None:
+        self.records |= {(partition, each.offset): record(each) for each in received}
+        self.apply(Fetched(partition, generation, tuple(each.offset for each in received)))
 
     # --- what the group says ---
 
@@ -217,11 +219,11 @@ class Worker:
                 await asyncio.sleep(duration / SECOND)
                 return None
 
-    async def handled(self, record: Record) -> object:
+    async def handled(self, given: Record) -> object:
         try:
-            await self.handle(record)
+            await self.handle(given)
         except Exception as error:
-            log.exception("handler failed at %s-%s @%s", record.topic, record.partition, record.offset)
+            log.exception("handler failed at %s", given)
             return error
         return None
 

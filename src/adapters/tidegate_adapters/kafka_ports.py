@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, cast
 
-from tidegate.errors import TidegateError
+from tidegate.errors import MissingExtra
+from tidegate.instants import MILLISECOND, Instant
 from tidegate.partition import TopicPartition
+from tidegate.records import BROKER, PRODUCER, Record
 
 try:
     import aiokafka
     from aiokafka import errors
-except ImportError as error:  # pragma: no cover  seen by the test of missing extras, in a process of its own
-    raise TidegateError("Kafka needs an extra", todo="pip install 'tidegate[kafka]'") from error
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 
-class Record(Protocol):
-    """A record as user code gets it."""
+class Received(Protocol):
+    """A record of aiokafka."""
 
     @property
     def topic(self) -> str: ...
@@ -29,9 +31,11 @@ class Record(Protocol):
     @property
     def value(self) -> bytes | None: ...
     @property
-    def timestamp(self) -> int: ...
+    def timestamp(self) -> int | None: ...
     @property
-    def headers(self) -> Sequence[tuple[str, bytes]]: ...
+    def timestamp_type(self) -> int | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 class Listener(Protocol):
@@ -51,7 +55,7 @@ class Client(Protocol):
     def paused(self) -> Collection[TopicPartition]: ...
     def pause(self, *partitions: object) -> None: ...
     def resume(self, *partitions: object) -> None: ...
-    async def getmany(self, *partitions: object, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Record]]: ...
+    async def getmany(self, *partitions: object, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Received]]: ...
     async def commit(self, offsets: Mapping[object, object]) -> None: ...
     async def committed(self, partition: object) -> int | None: ...
 
@@ -92,6 +96,21 @@ def theirs(partition: TopicPartition) -> object:
     return aiokafka.TopicPartition(partition.topic, partition.partition)
 
 
+def record(received: Received) -> Record:
+    """A record of aiokafka as a value; its time in milliseconds, of which -1 is none, as an instant."""
+    at, clock = received.timestamp, BROKER if received.timestamp_type == LOG_APPEND_TIME else PRODUCER
+    return Record(
+        received.topic,
+        received.partition,
+        received.offset,
+        received.key,
+        received.value,
+        tuple(received.headers),
+        None if at is None or at < 0 else Instant(at * MILLISECOND, clock),
+    )
+
+
+LOG_APPEND_TIME = 1
 REFUSED = (errors.CommitFailedError, errors.IllegalStateError, errors.GroupAuthorizationFailedError, errors.TopicAuthorizationFailedError, errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)  # fmt: skip
 """What a commit is answered when this generation may not commit, or never may."""
 KAFKA_ERROR = errors.KafkaError

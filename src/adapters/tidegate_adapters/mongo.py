@@ -49,7 +49,7 @@ from tidegate.documents import (
     Remove,
     Update,
 )
-from tidegate.errors import Misuse, TidegateError
+from tidegate.errors import MissingExtra, Misuse, TidegateError
 from tidegate.instants import MILLISECOND, Duration
 from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
 
@@ -63,9 +63,7 @@ try:
     from tidegate_adapters.bson_values import CODEC, loaded, stored
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, failure
 except ImportError as missing:
-    raise TidegateError(
-        "tidegate_adapters.mongo needs pymongo", why=str(missing), todo="pip install 'tidegate[mongo]'"
-    ) from missing
+    raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
 C = TypeVar("C")
 

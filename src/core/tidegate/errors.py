@@ -34,6 +34,20 @@ class Misuse(TidegateError, ValueError):  # noqa: N818  the field's word: what t
 
 
 @final
+class MissingExtra(TidegateError, ImportError):  # noqa: N818  it says what is missing
+    """A module needs a package that an extra of tidegate brings.
+
+    Args:
+        module: What was imported.
+        extra: Which extra brings what it needs.
+        why: What was not found.
+    """
+
+    def __init__(self, module: str, extra: str, why: ImportError) -> None:
+        super().__init__(f"{module} needs an extra", why=str(why), todo=f"pip install 'tidegate[{extra}]'")
+
+
+@final
 class UnknownEffect(Misuse):
     """A program awaited something that is no effect, or an effect that its handlers do not know."""
 

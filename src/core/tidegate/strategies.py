@@ -16,14 +16,31 @@ from itertools import accumulate
 from typing import Final, TypeVar
 
 from tidegate.documents import INT64, Document, Value
+from tidegate.errors import MissingExtra
 from tidegate.instants import MILLISECOND, Instant, instant
+from tidegate.partition import (
+    Assigned,
+    CommitRefused,
+    Committed,
+    CommitUnanswered,
+    Completed,
+    DrainTimedOut,
+    Event,
+    Failed,
+    Fetched,
+    Lost,
+    Revoked,
+    RoomMade,
+    TopicPartition,
+)
+from tidegate.records import BROKER, PRODUCER, Record
 from tidegate.snapshot import Projection
 
 try:
     from hypothesis import strategies as st
     from hypothesis.strategies import DrawFn, SearchStrategy
 except ImportError as missing:
-    raise ImportError("tidegate.strategies needs hypothesis: pip install 'tidegate[hypothesis]'") from missing
+    raise MissingExtra("tidegate.strategies", "hypothesis", missing) from missing
 
 T = TypeVar("T")
 
@@ -293,6 +310,46 @@ def projections(draw: DrawFn) -> Projection:
         if not any(f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.") for other in paths):
             paths.append(path)
     return Projection(tuple(paths))
+
+
+def records(topic: str = "topic", partition: int = 0) -> SearchStrategy[Record]:
+    """Records of one partition as a broker delivers them: with and without a key, a value, headers and a time.
+
+    Args:
+        topic: Their topic.
+        partition: The number of their partition.
+    """
+    blob = st.one_of(
+        st.none(), st.sampled_from((b"", b"\0", b"{}", b"\xff\xfe", b'{"$ne": null}')), st.binary(max_size=9)
+    )
+    stamps = st.builds(
+        Instant,
+        st.integers(0, _LAST.at // MILLISECOND).map(lambda at: at * MILLISECOND),
+        st.sampled_from((PRODUCER, BROKER)),
+    )
+    headers = st.lists(st.tuples(st.sampled_from(("trace", "attempt", "")), blob), max_size=3).map(tuple)
+    return st.builds(
+        Record, st.just(topic), st.just(partition), offsets(), blob, blob, headers, st.one_of(st.none(), stamps)
+    )
+
+
+def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
+    """What a partition may be told, in any order: of this generation and of others, of offsets that were seen or never.
+
+    Args:
+        topic: Its topic.
+        partition: Its number.
+    """
+    where, generation = st.just(TopicPartition(topic, partition)), st.integers(0, 3)
+    position, some = st.integers(0, 9), st.lists(st.integers(0, 9), max_size=5).map(tuple)
+    told = (Completed, Failed, Committed, CommitRefused, CommitUnanswered)
+    return st.one_of(
+        st.builds(Assigned, where, generation, position),
+        st.builds(Fetched, where, generation, some),
+        *(st.builds(kind, where, generation, position) for kind in told),
+        st.builds(DrainTimedOut, where, generation),
+        *(st.builds(kind, where) for kind in (Revoked, Lost, RoomMade)),
+    )
 
 
 def offsets() -> SearchStrategy[int]:

@@ -1,0 +1,57 @@
+"""A record of a topic as a value, whoever delivers it: what user code gets, and what is delivered or dead-lettered.
+
+What a record carries is the user's, and may be secret. So neither the text nor the `repr` of a record shows it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+import attrs
+
+from tidegate.errors import named, numbered
+from tidegate.instants import ClockName, Instant
+from tidegate.partition import TopicPartition
+
+PRODUCER: Final = ClockName("producer")
+"""The clock of whoever produced the record (Kafka's CreateTime)."""
+
+BROKER: Final = ClockName("broker")
+"""The clock of the broker that appended the record (Kafka's LogAppendTime)."""
+
+
+@final
+@attrs.frozen
+class Record:
+    """A record of a topic.
+
+    Attributes:
+        topic: Its topic.
+        partition: The number of its partition.
+        offset: Its place there.
+        key: What it was partitioned by, if anything.
+        value: What it carries; None is a tombstone.
+        headers: Names with values, in order; a name may come twice.
+        timestamp: When it was produced or appended, on the clock that says so; None if nobody said.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None = attrs.field(default=None, repr=False)
+    value: bytes | None = attrs.field(default=None, repr=False)
+    headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), repr=False)
+    timestamp: Instant | None = None
+
+    def __attrs_post_init__(self) -> None:
+        named(self.topic, "a topic")
+        numbered(self.partition, "a partition", 0)
+        numbered(self.offset, "an offset", 0)
+
+    @property
+    def of(self) -> TopicPartition:
+        """The partition that it is of."""
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.of} @{self.offset}"
