@@ -1,50 +1,20 @@
-"""Hypothesis strategies for the values of the core, for tests here and in projects that use tidegate.
-
-They aim at what breaks comparisons and ledgers: numbers that are equal in one type and not in another, keys in another
-order, null beside missing, gaps in offsets, offsets that come again. `pairs` and `document_pairs` draw two values that
-are the same but for a step or two of that kind, for two independent draws are practically never nearly equal.
-
-This module needs `pip install 'tidegate[hypothesis]'`; no other module of the core imports it.
-"""
+"""Documents and their values, alone and in pairs that are nearly equal."""
 
 from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
 from functools import cache
-from itertools import accumulate
 from typing import Final, TypeVar
 
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
 from tidegate.documents import INT64, Document, Value
-from tidegate.errors import MissingExtra
 from tidegate.instants import MILLISECOND, Instant, instant
-from tidegate.partition import (
-    Assigned,
-    CommitRefused,
-    Committed,
-    CommitUnanswered,
-    Completed,
-    DrainTimedOut,
-    Event,
-    Failed,
-    Fetched,
-    Lost,
-    Revoked,
-    RoomMade,
-    TopicPartition,
-)
-from tidegate.records import BROKER, PRODUCER, Record
 from tidegate.snapshot import Projection
 
-try:
-    from hypothesis import strategies as st
-    from hypothesis.strategies import DrawFn, SearchStrategy
-except ImportError as missing:
-    raise MissingExtra("tidegate.strategies", "hypothesis", missing) from missing
-
 T = TypeVar("T")
-
-OFFSETS: Final = range(2**63)
 
 # A small stock, so that names meet: two documents share fields, and a path finds something.
 _NAMES: Final = ("a", "b", "c", "state", "A")
@@ -54,7 +24,7 @@ _EDGES: Final = (2**31, 2**53, 2**53 + 1, 2.0**53, 2**63 - 1, -(2**63), 2.0**63,
 _STRINGS: Final = ("", "a", "A", "$a", "a.b", "1", "null", "\0", "\x1b[31m")
 _EMPTY: Final[tuple[Value, ...]] = (None, Document(), (), 0, "")
 _FIRST: Final = instant(datetime(1, 1, 1, tzinfo=UTC))
-_LAST: Final = instant(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
+LAST: Final = instant(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
 
 _FIELD_NAMES: Final = st.one_of(
     st.sampled_from(_NAMES),
@@ -69,7 +39,7 @@ _KEYS: Final = st.one_of(
     st.sampled_from(_ODD_KEYS),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5),
 )
-_INSTANTS: Final = st.integers(_FIRST.at // MILLISECOND, _LAST.at // MILLISECOND).map(
+_INSTANTS: Final = st.integers(_FIRST.at // MILLISECOND, LAST.at // MILLISECOND).map(
     lambda at: Instant(at * MILLISECOND)
 )
 _SCALARS: Final[SearchStrategy[Value]] = st.one_of(
@@ -310,71 +280,3 @@ def projections(draw: DrawFn) -> Projection:
         if not any(f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.") for other in paths):
             paths.append(path)
     return Projection(tuple(paths))
-
-
-def records(topic: str = "topic", partition: int = 0) -> SearchStrategy[Record]:
-    """Records of one partition as a broker delivers them: with and without a key, a value, headers and a time.
-
-    Args:
-        topic: Their topic.
-        partition: The number of their partition.
-    """
-    blob = st.one_of(
-        st.none(), st.sampled_from((b"", b"\0", b"{}", b"\xff\xfe", b'{"$ne": null}')), st.binary(max_size=9)
-    )
-    stamps = st.builds(
-        Instant,
-        st.integers(0, _LAST.at // MILLISECOND).map(lambda at: at * MILLISECOND),
-        st.sampled_from((PRODUCER, BROKER)),
-    )
-    headers = st.lists(st.tuples(st.sampled_from(("trace", "attempt", "")), blob), max_size=3).map(tuple)
-    return st.builds(
-        Record, st.just(topic), st.just(partition), offsets(), blob, blob, headers, st.one_of(st.none(), stamps)
-    )
-
-
-def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
-    """What a partition may be told, in any order: of this generation and of others, of offsets that were seen or never.
-
-    Args:
-        topic: Its topic.
-        partition: Its number.
-    """
-    where, generation = st.just(TopicPartition(topic, partition)), st.integers(0, 3)
-    position, some = st.integers(0, 9), st.lists(st.integers(0, 9), max_size=5).map(tuple)
-    told = (Completed, Failed, Committed, CommitRefused, CommitUnanswered)
-    return st.one_of(
-        st.builds(Assigned, where, generation, position),
-        st.builds(Fetched, where, generation, some),
-        *(st.builds(kind, where, generation, position) for kind in told),
-        st.builds(DrainTimedOut, where, generation),
-        *(st.builds(kind, where) for kind in (Revoked, Lost, RoomMade)),
-    )
-
-
-def offsets() -> SearchStrategy[int]:
-    """Offsets of a partition: not negative, and they fit into 64 bits."""
-    return st.one_of(st.integers(0, 20), st.integers(OFFSETS.start, OFFSETS.stop - 1))
-
-
-@st.composite
-def batches(draw: DrawFn) -> tuple[int, ...]:
-    """Offsets as one poll delivers them: increasing, with gaps where compaction or a transaction left them."""
-    gaps = draw(st.lists(st.one_of(st.just(1), st.integers(1, 5)), max_size=20))
-    first = min(draw(offsets()), OFFSETS.stop - 1 - sum(gaps))
-    return tuple(accumulate(gaps, initial=first))
-
-
-@st.composite
-def deliveries(draw: DrawFn) -> tuple[tuple[int, ...], ...]:
-    """Batches as a broker delivers them: each goes on where the last one ended, or again from an earlier offset."""
-    log = draw(batches())
-    delivered: list[tuple[int, ...]] = []
-    at = 0
-    for again, length in draw(st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=8)):
-        if again and at:
-            at = draw(st.integers(0, at - 1))
-        if at < len(log):
-            delivered.append(log[at : at + length])
-            at += len(delivered[-1])
-    return tuple(delivered)
