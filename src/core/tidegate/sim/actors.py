@@ -30,7 +30,6 @@ from tidegate.sim.behaviour import Asking, Behaviour, Birth, Crashed, Returned, 
 from tidegate.sim.scenario import Fault, Faults, Label, Step, Trouble, Undone, spent
 from tidegate.sim.world import (
     CLOCK,
-    FAULTS,
     FLIGHT,
     MOVES,
     Cell,
@@ -173,8 +172,8 @@ def troubled(
         yield Fault.LATE, Trouble("no reply: the request is still under way"), after.write(FLIGHT, flying), NO_REPLY
     if Fault.LOST_REPLY in struck:
         for done, _ in outcomes:
-            lost = done.write(FAULTS, after.read(FAULTS))
-            yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), lost, NO_REPLY
+            if lost := spent(done):
+                yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), lost, NO_REPLY
 
 
 def oldest(where: Filter) -> Duration:
@@ -219,6 +218,6 @@ class Ticks:
     blind: bool = False
 
     def steps(self, world: World) -> Iterator[Step]:
-        if left := world.read(MOVES):
+        if moved := world.taken(MOVES):
             now = world.read(CLOCK) + self.quantum
-            yield Step(Label(f"{seconds(self.quantum)} pass"), world.write(MOVES, left - 1).write(CLOCK, now))
+            yield Step(Label(f"{seconds(self.quantum)} pass"), moved.write(CLOCK, now))

@@ -336,6 +336,9 @@ class Search:
 
     def begin(self, scenario: Scenario) -> Packed:
         world: World = Lens(self.packing, 0, Looked())
+        for process in self.processes.values():  # they differ most, and the low bits are what a set looks at first
+            if process.place is not None:
+                self.packing.slot(process.place)
         for cell, value in scenario.world.cells.values():
             world = world.write(cell, value)
         world = world.write(FAULTS, scenario.budget)
@@ -528,7 +531,7 @@ T = TypeVar("T")
 
 def attempt(scenario: Scenario, run: Callable[[Search], T]) -> T:
     """Run a search; again with wider slots, larger footprints or absolute time where an attempt shows the need."""
-    widths: dict[tuple[str, ...], int] = {}
+    widths: dict[tuple[str, ...], int] = {FAULTS.name: scenario.budget.bit_length() + 1}
     clock = scenario.clock
     absolute = None if clock is None or clock.horizon is not None else ""  # or why relative time does not fit
     packing, footprints = Packing(dict(widths)), dict[str, Looked]()

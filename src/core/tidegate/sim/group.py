@@ -14,9 +14,9 @@ import attrs
 from tidegate.effects import Effect, Refused
 from tidegate.partition import Assigned, Commit, Fetch, Handle, Release, Revoked, TopicPartition
 from tidegate.sim.scenario import Label, Step
-from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox
+from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
 
-REBALANCES: Final = Cell[int](("budget", "rebalances"), 0)
+REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
 
 
 @final
@@ -110,8 +110,7 @@ class Coordinator:
             if world.read(dead(member)):
                 rest = tuple(other for other in group.members if other != member)
                 yield Step(Label(f"evicts {member}"), self.revoke(world, attrs.evolve(group, members=rest)))
-        if not group.rebalancing and (left := world.read(REBALANCES)):
-            spent = world.write(REBALANCES, left - 1)
+        if not group.rebalancing and (spent := world.taken(REBALANCES)):
             yield Step(Label("begins a rebalance"), self.revoke(spent, group), must=False)
 
     def revoke(self, world: World, group: Group) -> World:

@@ -3,6 +3,9 @@
 `Lens` is a World over such an int; it notes which bits were looked at. A write looks as well, for the difference that it
 makes depends on what was there. A slot is added when its cell is first touched; number 0 is the cell's empty value, so
 states that were packed before need no change.
+
+A budget is numbered so that the top bit of its slot is set while something is left. To take from it looks at that bit
+alone and always makes the same difference, so that one memory of a step serves whatever is left.
 """
 
 from __future__ import annotations
@@ -13,14 +16,14 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.documents import Document, exactly
-from tidegate.sim.world import Cell
+from tidegate.sim.world import BUDGET, Cell
 
 V = TypeVar("V")
 Name: TypeAlias = tuple[str, ...]
 Packed: TypeAlias = int
 
 WIDTH: Final = 8
-WIDTHS: Final[Mapping[str, int]] = {"budget": 4, "documents": 12, "notes": 4, "life": 4, "wakes": 4}
+WIDTHS: Final[Mapping[str, int]] = {"budget": 4, "documents": 12, "ids": 2, "notes": 2, "life": 2, "wakes": 4}
 """Bits of a slot to begin with, by the kind of its cell: a state of few words is quick, a restart of the search is not."""
 
 
@@ -38,17 +41,20 @@ class Slot:
     width: int
     values: list[object]
     numbers: dict[object, int]
+    is_full: bool = False
     low: int = attrs.field(init=False)
     mask: int = attrs.field(init=False)
+    top: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.low = (1 << self.width) - 1
         self.mask = self.low << self.shift
+        self.top = 1 << self.shift + self.width - 1
 
     @property
     def is_filling(self) -> bool:
         """Is it so full that a longer search may need a wider one? Slots tend to overflow one after the other."""
-        return len(self.values) << 3 > self.low
+        return self.is_full or (self.name[0] != BUDGET and len(self.values) << 3 > self.low)
 
     def get(self, state: Packed) -> object:
         return self.values[(state >> self.shift) & self.low]
@@ -59,6 +65,7 @@ class Slot:
         if number == len(self.values):
             self.values.append(value)
         if number > self.low:
+            self.is_full = True
             raise Overflow
         return state + ((number - ((state >> self.shift) & self.low)) << self.shift)
 
@@ -80,6 +87,10 @@ class Packing:
         if found is None:
             width = self.widths.get(cell.name) or WIDTHS.get(cell.name[0], WIDTH)
             found = Slot(cell.name, self.bits, width, [cell.empty], {exactly(cell.empty): 0})
+            if cell.name[0] == BUDGET:
+                none = found.low >> 1
+                found.values += [max(0, number - none) for number in range(1, found.low + 1)]
+                found.numbers |= {number - none: number for number in range(none, found.low + 1)}
             self.slots[cell.name] = found
             self.bits += width
         return found
@@ -113,6 +124,16 @@ class Lens:
         slot = self.packing.slots.get(cell.name) or self.packing.slot(cell)
         self.looked.bits |= slot.mask
         return cast("V", slot.values[(self.state >> slot.shift) & slot.low])
+
+    def taken(self, budget: Cell[int]) -> Lens | None:
+        if self.blind:
+            left = self.read(budget)
+            return self.write(budget, left - 1) if left else None
+        slot = self.packing.slot(budget)
+        self.looked.bits |= slot.top
+        if not self.state & slot.top:
+            return None
+        return Lens(self.packing, self.state - (1 << slot.shift), self.looked)
 
     def write(self, cell: Cell[V], value: V) -> Lens:
         slot = self.packing.slots.get(cell.name) or self.packing.slot(cell)

@@ -50,14 +50,20 @@ class World(Protocol):
 
     def read(self, cell: Cell[V], /) -> V: ...
     def write(self, cell: Cell[V], value: V) -> World: ...
+    def taken(self, budget: Cell[int], /) -> World | None:
+        """One less of what is left; None if nothing is. How much is left is not looked at, so few states differ in it."""
+        ...
 
 
 Outcomes: TypeAlias = Iterator[tuple[World, object]]
 Meaning: TypeAlias = Callable[[Effect[object], World, str], Outcomes]
 
 CLOCK: Final = Cell[Instant](("clock",), Instant(0, STORE))
-FAULTS: Final = Cell[int](("budget", "faults"), 0)
-MOVES: Final = Cell[int](("budget", "clock moves"), 0)
+BUDGET: Final = "budget"
+"""The first part of the name of a cell whose number only falls, and is only ever `taken` from."""
+
+FAULTS: Final = Cell[int]((BUDGET, "faults"), 0)
+MOVES: Final = Cell[int]((BUDGET, "clock moves"), 0)
 
 
 @final
@@ -126,6 +132,10 @@ class Plain:
 
     def write(self, cell: Cell[V], value: V) -> Plain:
         return Plain({**self.cells, cell.name: (cast("Cell[object]", cell), value)})
+
+    def taken(self, budget: Cell[int]) -> Plain | None:
+        left = self.read(budget)
+        return self.write(budget, left - 1) if left else None
 
 
 def seeded(contents: Mapping[str, tuple[Document, ...]]) -> Plain:
