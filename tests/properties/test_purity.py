@@ -86,7 +86,7 @@ MUTABLE: Final = frozenset({"Counter", "bytearray", "defaultdict", "deque", "dic
 
 
 def is_exempt(module: str) -> bool:
-    return module.split(".")[0] in EXEMPT
+    return module.split(".", maxsplit=1)[0] in EXEMPT
 
 
 @cache
