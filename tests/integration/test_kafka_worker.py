@@ -17,8 +17,11 @@ import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from tidegate.assignment import Assignment
+from tidegate.conformance import breaches
 from tidegate.errors import Misuse, TidegateError
 from tidegate.instants import Instant
+from tidegate.partition import Event
 from tidegate.records import BROKER, PRODUCER, Record
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import record
@@ -147,9 +150,12 @@ def uncommitted_at_assignments(facts: Facts) -> int:
 
 
 def test_a_failing_handler_stops_its_partition_uncommitted(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """Law P4 on a real broker: what fails is not committed, nor is what is behind it; other partitions go on."""
+    """Law P4 on a real broker: what fails is not committed, nor is what is behind it; other partitions go on. And law K2:
+    the broker keeps what a log promises.
+    """
     topic = make_topic(2)
     seen: list[tuple[int, int]] = []
+    told: list[Event] = []
 
     async def scenario() -> tuple[int | None, int | None]:
         producer = AIOKafkaProducer(bootstrap_servers=kafka)
@@ -163,7 +169,10 @@ def test_a_failing_handler_stops_its_partition_uncommitted(kafka: str, make_topi
             if seen[-1] == (0, 5):
                 raise RuntimeError("poison")
 
-        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}")
+        def observe(event: Event, _: Assignment) -> None:
+            told.append(event)
+
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", observe=observe)
         run = asyncio.create_task(worker.run())
         limit = time.monotonic() + 30
         while (1, 19) not in seen or (0, 5) not in seen:
@@ -179,6 +188,7 @@ def test_a_failing_handler_stops_its_partition_uncommitted(kafka: str, make_topi
         return found[TopicPartition(topic, 0)].offset, found[TopicPartition(topic, 1)].offset
 
     assert asyncio.run(scenario()) == (5, 20)
+    assert breaches(told) == ()
 
 
 def test_an_unreachable_broker_is_a_clear_error() -> None:

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
-from hypothesis.strategies import DrawFn, SearchStrategy
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
@@ -45,9 +44,9 @@ from tidegate.documents import (
 )
 from tidegate.effects import DUPLICATE_KEY, Failure, Refused
 from tidegate.instants import MILLISECOND, MINUTE, SECOND, Instant
-from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
+from tidegate.operations import FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
 from tidegate.sim.world import pinned
-from tidegate.strategies import field_names, pairs, values
+from tidegate.strategies import operations, pairs, values
 from tidegate_adapters.bson_values import CODEC, loaded, stored
 from tidegate_adapters.embedded import Embedded, process_clock
 from tidegate_adapters.mongo import Mongo
@@ -151,70 +150,7 @@ def collection(mongodb: str, database: str) -> Iterator[Collection[dict[str, Any
 
 # A small stock, so that operations meet the documents that others left.
 BEGUN: Final[tuple[str | int, ...]] = ("x", "y", 1)
-IDS: Final[SearchStrategy[str | int]] = st.one_of(st.sampled_from(BEGUN), st.sampled_from((2, "$a", "")))
-NAMES: Final = st.one_of(st.sampled_from(("a", "b", "c")), st.sampled_from(("a", "b", "c")), field_names())
-FIELDS: Final = NAMES.filter(lambda name: name != ID.name).map(Field[Any])
-INTEGERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1))
-NUMBERS: Final = st.one_of(INTEGERS, st.floats())
-AGES: Final = st.one_of(st.sampled_from((0, 1, -HOUR, HOUR, 50 * YEAR)), st.integers(-8_000 * YEAR, 3_000 * YEAR))
-
-
-def filters(value: SearchStrategy[Value]) -> SearchStrategy[Filter]:
-    """Every filter, most of them about one document."""
-    field = st.one_of(FIELDS, FIELDS, FIELDS, st.just(ID))
-    leaf: SearchStrategy[Filter] = st.one_of(
-        st.builds(Eq[Any], field, value),
-        st.builds(Lt, field, INTEGERS),
-        st.builds(In[Any], field, st.lists(st.one_of(value, IDS), max_size=3).map(tuple)),
-        st.builds(Exists, field),
-        st.builds(Contains[Any], field, value),
-        st.builds(OlderThan, field, AGES),
-    )
-    tree: SearchStrategy[Filter] = st.recursive(
-        leaf,
-        lambda inner: st.builds(
-            lambda kind, parts: kind(tuple(parts)),
-            st.sampled_from((AllOf, AnyOf)),
-            st.lists(inner, min_size=1, max_size=3),
-        ),
-        max_leaves=4,
-    )
-    one = st.builds(Eq[Any], st.just(ID), IDS)
-    return st.one_of(one, one, st.builds(lambda first, then: AllOf((first, then)), one, tree), tree)
-
-
-def updates(value: SearchStrategy[Value]) -> SearchStrategy[tuple[Update, ...]]:
-    """One to three updates of every kind, of different fields."""
-    scalar = value.filter(lambda each: not isinstance(each, (tuple, Document)))
-    update: SearchStrategy[Update] = st.one_of(
-        st.builds(Put[Any], FIELDS, value),
-        st.builds(Add, FIELDS, INTEGERS),
-        st.builds(Push[Any], FIELDS, value, st.sampled_from((None, 1, 2, 3))),
-        st.builds(Pull[Any], FIELDS, scalar),
-        st.builds(AddToSet[Any], FIELDS, value),
-        st.builds(Remove, FIELDS),
-        st.builds(PutServerTime, FIELDS),
-    )
-    return st.lists(update, min_size=1, max_size=3, unique_by=lambda each: each.field.name).map(tuple)
-
-
-def operations(value: SearchStrategy[Value]) -> SearchStrategy[Operation]:
-    """Every operation, updates more often than others."""
-    name, where, changes = st.just(COLLECTION), filters(value), updates(value)
-    find_and_update = st.builds(FindOneAndUpdate, name, where, changes)
-    update = st.builds(UpdateOne, name, where, changes)
-    find = st.builds(FindOne, name, where)
-    insert = st.builds(InsertOne, name, inserted(value))
-    delete = st.builds(DeleteOne, name, where)
-    return st.one_of(find_and_update, find_and_update, find_and_update, update, update, find, insert, delete)
-
-
-@st.composite
-def inserted(draw: DrawFn, value: SearchStrategy[Value]) -> Document:
-    """A document whose id stands anywhere in it."""
-    items = list(draw(st.dictionaries(FIELDS.map(str), value, max_size=3)).items())
-    items.insert(draw(st.integers(0, len(items))), (ID.name, draw(IDS)))
-    return Document(tuple(items))
+NUMBERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1), st.floats())
 
 
 class Agreement(RuleBasedStateMachine):
@@ -235,7 +171,7 @@ class Agreement(RuleBasedStateMachine):
         values = [each for pair in drawn for each in pair]
         return multiple(*values, *(item for each in values if isinstance(each, tuple) for item in each))
 
-    @rule(operation=operations(st.one_of(known, known, values())))
+    @rule(operation=operations(COLLECTION, st.one_of(known, known, values())))
     def operate(self, operation: Operation) -> None:
         """Any operation on whatever is there."""
         self.both.ask(operation)

@@ -26,6 +26,7 @@ from tidegate.strategies.documents import (
     values,
 )
 from tidegate.strategies.offsets import OFFSETS, batches, deliveries, events, offsets, records
+from tidegate.strategies.operations import filters, operations, updates
 
 __all__ = [
     "OFFSETS",
@@ -35,12 +36,15 @@ __all__ = [
     "documents",
     "events",
     "field_names",
+    "filters",
     "instants",
     "keys",
     "offsets",
+    "operations",
     "pairs",
     "projections",
     "records",
     "scalars",
+    "updates",
     "values",
 ]

@@ -1,0 +1,353 @@
+"""Does a store, or a log, keep the contract that programs rely on? Checks that anybody's adapter can run.
+
+The check of a store is a program like any other. It asks the store for one operation after the other, and compares what
+is answered, and what is stored then, with what the same operations mean here (`tidegate.sim.world.perform`, the meaning
+that the simulator explores). Whoever has handlers runs it through a driver:
+
+    assert run(agreement(probes("scratch")), handle) == ()
+
+The check of a log is a function of what one partition was told (the events of `tidegate.partition`), in the order in
+which it happened, by all members of the group.
+
+Laws
+    K1  A store that does what the operations mean has no disagreement, whatever the operations.
+    K2  A log that delivers every record from the position on, in order, and takes commits of the assignment in force
+        alone, has no breach.
+
+The store's clock is its own: it is read by letting the store put its time, and ages are asked for with a day of margin.
+
+Known not to work
+    - A filter that several documents match: which of them is taken is not promised, so `agreement` wants none such.
+    - What needs two clients at once, or a crash: durability and atomicity are for tests with the real thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.documents import (
+    ID,
+    Add,
+    AddToSet,
+    AllOf,
+    AnyOf,
+    Contains,
+    Document,
+    Eq,
+    Exists,
+    Field,
+    In,
+    Lt,
+    OlderThan,
+    Pull,
+    Push,
+    Put,
+    PutServerTime,
+    Remove,
+    Update,
+    exactly,
+    show,
+)
+from tidegate.effects import DUPLICATE_KEY, Failure
+from tidegate.instants import MINUTE, Instant
+from tidegate.operations import (
+    FindOneAndUpdate,
+    InsertOne,
+    Operation,
+    UpdateOne,
+    delete_one,
+    find_one,
+    find_one_and_update,
+    insert_one,
+    update_one,
+)
+from tidegate.partition import Assigned, Committed, CommitUnanswered, Event, Fetched, TopicPartition
+from tidegate.sim.world import CLOCK, Plain, World, perform
+
+# --- a store ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Disagreement:
+    """The store answered, or holds, something else than the operation means.
+
+    Attributes:
+        operation: What was asked last.
+        about: What was compared: the answer, or a document by its id.
+        expected, actual: What it means, and what the store says.
+    """
+
+    operation: Operation
+    about: str
+    expected: object
+    actual: object
+
+    def __str__(self) -> str:
+        return f"{self.operation}: {self.about} is {show(self.actual)}, and should be {show(self.expected)}"
+
+
+async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ...]:
+    """Ask the store for the operations in turn, and compare with what they mean.
+
+    Args:
+        operations: On documents whose ids nobody else uses; what stands there is deleted first and afterwards.
+
+    Returns:
+        The first disagreement, or nothing.
+
+    Raises:
+        Failure: the store passed on trouble (not applied, ambiguous, not durable), so nothing can be said.
+    """
+    inserts = {(each.collection, each.doc[ID]) for each in operations if isinstance(each, InsertOne)}
+    stored: list[Key] = sorted(inserts, key=repr)
+    world: World = Plain()
+    await cleared(stored)
+    for operation in operations:
+        actual = await answer(operation)
+        held = [await find_one(collection, Eq(ID, key)) for collection, key in stored]
+        world = world.write(CLOCK, put_time(operation, held) or world.read(CLOCK))
+        ((world, expected),) = perform(operation, world, "conformance")
+        found = compared(operation, expected, actual) or documents_compared(operation, stored, held, world)
+        if found:
+            return (found,)
+    await cleared(stored)
+    return ()
+
+
+Key: TypeAlias = "tuple[str, str | int]"
+
+
+async def answer(operation: Operation) -> object:
+    """What the store answers; a refusal is an answer too."""
+    try:
+        return await operation
+    except Failure as failure:
+        if type(failure).__name__ != "Refused":
+            raise
+        return failure.fresh()
+
+
+async def cleared(keys: Iterable[Key]) -> None:
+    for collection, key in keys:
+        await delete_one(collection, Eq(ID, key))
+
+
+def put_time(operation: Operation, held: list[Document | None]) -> Instant | None:
+    """The time that the store has just put, if it was asked to."""
+    if not isinstance(operation, (FindOneAndUpdate, UpdateOne)):
+        return None
+    fields = [update.field for update in operation.updates if isinstance(update, PutServerTime)]
+    times = (doc.held(field) for doc in held if doc is not None for field in fields)
+    return max((time for time in times if isinstance(time, Instant)), key=lambda time: time.at, default=None)
+
+
+def compared(operation: Operation, expected: object, actual: object, about: str = "the answer") -> Disagreement | None:
+    """Nothing, if both are the same all the way down; of refusals, only a taken id is told by its words."""
+    same = told(expected) == told(actual)
+    return None if same else Disagreement(operation, about, expected, actual)
+
+
+def told(reply: object) -> object:
+    return (type(reply), reply.reason == DUPLICATE_KEY) if isinstance(reply, Failure) else exactly(reply)
+
+
+def documents_compared(
+    operation: Operation, keys: list[Key], held: list[Document | None], world: World
+) -> Disagreement | None:
+    for (collection, key), actual in zip(keys, held, strict=True):
+        ((_, expected),) = perform(find_one(collection, Eq(ID, key)), world, "conformance")
+        if found := compared(operation, expected, actual, f"what {collection} holds as {show(key)}"):
+            return found
+    return None
+
+
+X: Final = "tidegate conformance x"
+Y: Final = "tidegate conformance $y"
+N: Final = Field[object]("n")
+LIST: Final = Field["tuple[object, ...]"]("list")
+AT: Final = Field[Instant]("at")
+COUNT: Final = Field[int]("count")
+DAY: Final = 24 * 60 * MINUTE
+VALUES: Final = (
+    0,
+    0.0,
+    True,
+    None,
+    "",
+    "$n",
+    b"",
+    (),
+    (1, "a"),
+    Document.of({"$gt": ""}),
+    Document.of({"a": 1, "b": 2}),
+)
+
+
+def probes(collection: str) -> tuple[Operation, ...]:
+    """Operations of every kind, on two documents: equality, types, missing fields, refusals, order, injection, time.
+
+    Args:
+        collection: Where to ask; only two documents of it are touched.
+    """
+    x, y = Eq(ID, X), Eq(ID, Y)
+    return (
+        find_one(collection, x),
+        insert_one(collection, Document.of({"n": 1, "_id": X, "list": ()})),
+        insert_one(collection, Document.of({"_id": X, "n": 2})),
+        insert_one(collection, Document.of({"_id": Y, "version": 1})),
+        *(each for value in VALUES for each in about_value(collection, value)),
+        *compare_and_set(collection),
+        *about_arrays(collection),
+        *refused(collection),
+        find_one_and_update(collection, x, PutServerTime(AT)),
+        *(find_one(collection, AllOf((x, OlderThan(AT, age)))) for age in (DAY, -DAY)),
+        find_one(collection, AllOf((y, OlderThan(AT, -DAY)))),
+        update_one(collection, x, Put(Field[int]("z"), 1), Put(Field[int]("b"), 2)),
+        delete_one(collection, AllOf((x, Eq(N, "no such value")))),
+        delete_one(collection, x),
+        delete_one(collection, x),
+        find_one_and_update(collection, x, Put(N, 1)),
+        update_one(collection, x, Put(N, 1)),
+    )
+
+
+def about_value(collection: str, value: object) -> Iterator[Operation]:
+    """The value is put, found as itself, and not found as its neighbours."""
+    x = Eq(ID, X)
+    yield find_one_and_update(collection, x, Put(N, value))
+    for other in VALUES:
+        yield find_one(collection, AllOf((x, Eq(N, other))))
+    yield find_one(collection, AllOf((x, In(N, (1, None)))))
+    yield find_one(collection, AllOf((x, Lt(Field[int]("n"), 1))))
+    yield find_one(collection, AllOf((x, Exists(N))))
+    yield find_one(
+        collection, AllOf((x, AnyOf((Contains(LIST, value), Contains(Field["tuple[object, ...]"]("n"), 1)))))
+    )
+
+
+def compare_and_set(collection: str) -> Iterator[Operation]:
+    """What every program here rests on: of two writers with one version in their filters, the second changes nothing."""
+    version = Field[int]("version")
+    at = AllOf((Eq(ID, Y), Eq(version, 1)))
+    yield update_one(collection, at, Put(version, 2), Put(N, "first"))
+    yield update_one(collection, at, Put(version, 2), Put(N, "second"))
+    yield find_one_and_update(collection, at, Put(N, "third"))
+    yield find_one_and_update(collection, AllOf((Eq(ID, Y), Eq(version, 2.0))), Add(version, 1))
+
+
+def about_arrays(collection: str) -> Iterator[Operation]:
+    x = Eq(ID, X)
+    changes: tuple[Update, ...] = (
+        *(Push(LIST, value) for value in (1, 1.0, "a", (1,))),
+        Push(LIST, "last", 3),
+        *(AddToSet(LIST, value) for value in ("last", True, 1)),
+        *(Pull(LIST, value) for value in (1, "nothing", "a")),
+        Remove(LIST),
+        Pull(LIST, 1),
+        Remove(LIST),
+        AddToSet(LIST, "again"),
+    )
+    for change in changes:
+        yield find_one_and_update(collection, x, change)
+    yield find_one(collection, AllOf((x, Contains(LIST, "again"))))
+    yield find_one(collection, AllOf((x, Eq(Field[object]("list"), "again"))))
+
+
+def refused(collection: str) -> Iterator[Operation]:
+    """An update that does not fit what is there is refused, and then nothing has changed, its other half included."""
+    x = Eq(ID, X)
+    yield update_one(collection, x, Put(N, "text"), Put(COUNT, 2**63 - 1))
+    yield update_one(collection, x, Add(Field[int]("n"), 1), Put(LIST, ("changed",)))
+    yield update_one(collection, x, Add(COUNT, 1), Put(LIST, ("changed",)))
+    yield find_one_and_update(collection, x, Push(Field["tuple[object, ...]"]("n"), 1))
+    yield find_one_and_update(collection, x, AddToSet(Field["tuple[object, ...]"]("n"), 1), Remove(LIST))
+    yield update_one(collection, x, Add(COUNT, -1))
+
+
+# --- a log --------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Breach:
+    """What a partition was told that a log must not tell.
+
+    Attributes:
+        event: What it was told.
+        why: Which promise that breaks.
+    """
+
+    event: Event
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.event}: {self.why}"
+
+
+@final
+@attrs.frozen
+class Log:
+    """What is known of one partition of a log by what was told so far."""
+
+    generation: int = -1
+    at: int = 0
+    known: frozenset[int] = frozenset()
+    committed: int | None = None
+    unsure: frozenset[int] = frozenset()
+
+
+def breaches(events: Iterable[Event]) -> tuple[Breach, ...]:
+    """What a log told that it must not: law K2.
+
+    Args:
+        events: What the members of one group were told of partitions, in the order in which it happened.
+
+    Returns:
+        Every breach, in that order.
+    """
+    logs: dict[TopicPartition, Log] = {}
+    found: list[Breach] = []
+    for event in events:
+        log = logs.get(event.partition, Log())
+        if why := broken(log, event):
+            found.append(Breach(event, why))
+        logs[event.partition] = learned(log, event)
+    return tuple(found)
+
+
+def broken(log: Log, event: Event) -> str:
+    """Which promise the event breaks; empty if none."""
+    match event:
+        case Assigned(_, generation, committed):
+            if generation <= log.generation:
+                return f"generation {log.generation} was before it"
+            if log.committed is None or committed in {log.committed, *log.unsure}:
+                return ""
+            return f"what was committed is one of {sorted({log.committed, *log.unsure})}"
+        case Fetched(_, generation, offsets) if generation == log.generation and offsets:
+            if any(after <= before for before, after in zip((log.at - 1, *offsets), offsets, strict=False)):
+                return f"offsets increase, from {log.at} on"
+            skipped = {offset for offset in log.known if log.at <= offset <= offsets[-1]} - set(offsets)
+            return f"{sorted(skipped)} were there before" if skipped else ""
+        case Committed(_, generation):
+            return "" if generation == log.generation else f"generation {log.generation} is in force"
+        case _:
+            return ""
+
+
+def learned(log: Log, event: Event) -> Log:
+    match event:
+        case Assigned(_, generation, committed):
+            return Log(max(generation, log.generation), committed, log.known, committed)
+        case Fetched(_, generation, offsets) if generation == log.generation and offsets:
+            return attrs.evolve(log, at=offsets[-1] + 1, known=log.known.union(offsets))
+        case Committed(_, _, position):
+            return attrs.evolve(log, committed=position)
+        case CommitUnanswered(_, _, position):  # it may be done, now or later
+            return attrs.evolve(log, unsure=log.unsure | {position})
+        case _:
+            return log
