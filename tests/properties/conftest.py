@@ -1,10 +1,28 @@
-"""Settings of the properties: derandomised, so that a failure on one machine is a failure on all."""
+"""Settings of the properties: derandomised, so that a failure on one machine is a failure on all.
+
+A property looks at a hundred examples. A planted bug is searched for much longer, and shown as it was found: which
+examples are drawn also depends on the constants of the modules that are loaded, and so on which tests run together.
+"""
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "tidegate", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile(
+    "planted", settings.get_profile("tidegate"), max_examples=10_000, phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("tidegate")
+
+
+@pytest.fixture(autouse=True)
+def _patience(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Search for a planted bug until it is found."""
+    settings.load_profile("planted" if "planted" in request.node.name else "tidegate")
+    yield
+    settings.load_profile("tidegate")
