@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable
-from itertools import product
+from functools import partial
+from itertools import pairwise, product
 
 import attrs
 import pytest
@@ -11,17 +12,24 @@ from hypothesis import strategies as st
 
 from tidegate import watermark
 from tidegate.errors import Misuse
+from tidegate.instants import WALL, Instant
 from tidegate.laws import watermark as laws
-from tidegate.watermark import OFFSET_MAX, Ledger, done_offsets, open_offsets
-
-PAGE = 1024
-
-OFFSETS = st.one_of(
-    st.integers(0, 12),
-    st.integers(PAGE - 3, PAGE + 3),
-    st.integers(0, 9).map(lambda page: page * PAGE),
-    st.integers(2**40, 2**40 + 3 * PAGE),
-    st.integers(OFFSET_MAX - 3, OFFSET_MAX),
+from tidegate.strategies.watermark import SPOTS, ledgers, positions, told, work
+from tidegate.watermark import (
+    OFFSET_MAX,
+    PAGE,
+    TOLD_MAX,
+    Abandoned,
+    Blocked,
+    DuplicateBudget,
+    Explanation,
+    Ledger,
+    Run,
+    Unblocked,
+    Work,
+    done_offsets,
+    open_offsets,
+    resumed,
 )
 
 
@@ -29,6 +37,7 @@ OFFSETS = st.one_of(
 class Tracker:
     """What a consumer does with a ledger, and asks of it: the real functions, but for one that is planted."""
 
+    resumed: Callable[[int, Iterable[Run]], Ledger] = watermark.resumed
     delivered: Callable[[Ledger, Collection[int]], Ledger] = watermark.delivered
     completed: Callable[[Ledger, Collection[int]], Ledger] = watermark.completed
     acknowledged: Callable[[Ledger, int], Ledger] = watermark.acknowledged
@@ -38,6 +47,9 @@ class Tracker:
     span: Callable[[Ledger], int] = watermark.span
     head: Callable[[Ledger], int | None] = watermark.head
     highest: Callable[[Ledger], int | None] = watermark.highest
+    fresh: Callable[[Ledger, Collection[int]], Collection[int]] = watermark.fresh
+    explain: Callable[[Ledger, dict[int, Work], Instant], Explanation] = watermark.explain
+    duplicate_budget: Callable[[Ledger, Ledger, Collection[int]], DuplicateBudget] = watermark.duplicate_budget
     equal: Callable[[Ledger, Ledger], bool] = operator.eq
     hashed: Callable[[Ledger], int] = hash
 
@@ -53,12 +65,10 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    stock = draw(st.lists(OFFSETS, min_size=1, max_size=9, unique=True))
-    some = st.lists(st.sampled_from(stock), max_size=9).map(tuple)
-    positions = st.one_of(st.sampled_from([0, OFFSET_MAX + 1, *stock]), st.sampled_from(stock).map(lambda at: at + 1))
-    floor = draw(st.one_of(st.just(0), positions))
-    ledger = watermark.completed(watermark.delivered(Ledger(floor), draw(some) + draw(some)), draw(some))
-    return Case(ledger, draw(some), draw(positions))
+    ledger = draw(ledgers())
+    known = (*open_offsets(ledger), *done_offsets(ledger))
+    stock = [*known, *draw(st.lists(SPOTS, min_size=0 if known else 1, max_size=3))]
+    return Case(ledger, tuple(draw(st.lists(st.sampled_from(stock), max_size=9))), draw(positions(stock)))
 
 
 def tracked(*offsets: int, completed: Iterable[int] = ()) -> Ledger:
@@ -72,10 +82,12 @@ class Twin:
     floor: int
     opened: frozenset[int] = frozenset()
     done: frozenset[int] = frozenset()
+    frontier: int = attrs.field(default=attrs.Factory(lambda self: self.floor, takes_self=True))
 
     def delivered(self, offsets: Iterable[int]) -> Twin:
-        new = {offset for offset in offsets if offset >= self.floor} - self.opened - self.done
-        return attrs.evolve(self, opened=self.opened | new)
+        seen = {offset for offset in offsets if offset >= self.floor}
+        frontier = max([self.frontier, *(offset + 1 for offset in seen)])
+        return attrs.evolve(self, opened=self.opened | (seen - self.done), frontier=frontier)
 
     def completed(self, offsets: Iterable[int]) -> Twin:
         finished = self.opened & {*offsets}
@@ -86,11 +98,11 @@ class Twin:
         return attrs.evolve(self, floor=floor, done=frozenset(offset for offset in self.done if offset >= floor))
 
     def committable(self) -> int | None:
-        head = min(self.opened, default=OFFSET_MAX + 1)
+        head = min(self.opened, default=self.frontier)
         return max((offset + 1 for offset in self.done if offset < head), default=None)
 
     def contents(self) -> laws.Contents:
-        return self.floor, tuple(sorted(self.opened)), tuple(sorted(self.done))
+        return self.floor, self.frontier, tuple(sorted(self.opened)), tuple(sorted(self.done))
 
 
 # --- the laws -----------------------------------------------------------------------------------------------------------
@@ -98,7 +110,11 @@ class Twin:
 
 def effort(tracker: Tracker) -> settings:
     """A counterexample to a specimen need not be a small one."""
-    return settings() if tracker == Tracker() else settings(phases=(Phase.explicit, Phase.generate))
+    return (
+        settings()
+        if tracker == Tracker()
+        else settings(phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False)
+    )
 
 
 def check_w1(tracker: Tracker) -> None:
@@ -136,7 +152,7 @@ def check_w3(tracker: Tracker) -> None:
 
 def check_w4(tracker: Tracker) -> None:
     @effort(tracker)
-    @given(st.lists(OFFSETS, min_size=1, max_size=9, unique=True), st.data())
+    @given(st.lists(SPOTS, min_size=1, max_size=9, unique=True), st.data())
     def order_and_batches_do_not_matter(offsets: list[int], data: st.DataObject) -> None:
         work = [(offset, kind) for offset in offsets for kind in ("delivered", "completed")]
         left = data.draw(st.permutations(work))
@@ -192,14 +208,19 @@ def check_w7(tracker: Tracker) -> None:
 
 def check_w8(tracker: Tracker) -> None:
     @effort(tracker)
-    @given(cases(), cases())
-    @example(Case(tracked(*(page * PAGE for page in (4, 6, 7, 5, 20))), (), 0), Case(Ledger(), (), 0))
-    def equality_is_of_contents(case: Case, other: Case) -> None:
-        again = Ledger(case.ledger.floor)
-        for offset in reversed((*open_offsets(case.ledger), *done_offsets(case.ledger))):
+    @given(ledgers(), ledgers())
+    @example(tracked(*(page * PAGE for page in (4, 6, 7, 5, 20))), Ledger())
+    @example(resumed(5, [(6, 8)]), tracked(6, 7, completed=(6, 7)))
+    def equality_is_of_contents(ledger: Ledger, other: Ledger) -> None:
+        done = done_offsets(ledger)
+        again = resumed(ledger.floor, [(offset, offset + 1) for offset in done if offset >= ledger.frontier])
+        seen = [offset for offset in (*open_offsets(ledger), *done) if offset < ledger.frontier]
+        for offset in reversed(seen):
             again = tracker.delivered(again, (offset,))
-        again = tracker.completed(again, done_offsets(case.ledger))
-        for one, two in ((case.ledger, again), (case.ledger, other.ledger)):
+        again = tracker.completed(again, done)
+        if max(seen, default=ledger.floor - 1) != ledger.frontier - 1:  # what was seen last is below the floor, or told
+            again = ledger
+        for one, two in ((ledger, again), (ledger, other)):
             assert laws.equality_is_of_contents(
                 one, two, equal=tracker.equal(one, two), hashes=(tracker.hashed(one), tracker.hashed(two))
             )
@@ -211,6 +232,7 @@ def check_w9(tracker: Tracker) -> None:
     @effort(tracker)
     @given(cases())
     @example(Case(tracked(5, PAGE, PAGE + 1, completed=(5, PAGE)), (), 0))
+    @example(Case(watermark.delivered(resumed(5, [(9, 10)]), (5,)), (), 0))
     def readings_are_true(case: Case) -> None:
         ledger = watermark.acknowledged(case.ledger, case.position)
         assert laws.readings_are_true(
@@ -234,10 +256,86 @@ def check_w10(tracker: Tracker) -> None:
         for ledger, at in ((wide, offset), *((case.ledger, at) for at in case.offsets)):
             assert laws.copies_one_path(ledger, tracker.delivered(ledger, (at,)))
             assert laws.copies_one_path(ledger, tracker.completed(ledger, (at,)))
-            prefix = watermark.completed(ledger, [open_ for open_ in open_offsets(ledger) if open_ < at])
+            prefix = watermark.completed(ledger, [each for each in open_offsets(ledger) if each < at])
             assert laws.copies_one_path(prefix, tracker.acknowledged(prefix, at))
 
     a_step_copies_one_path()
+
+
+def check_w11(tracker: Tracker) -> None:
+    @effort(tracker)
+    @given(cases())
+    @example(Case(resumed(5, [(6, 8)]), (5,), 0))
+    @example(Case(resumed(5, [(5, 6)]), (5,), 0))
+    @example(Case(watermark.delivered(resumed(5, [(5, 7), (PAGE, PAGE + 1)]), (5, 6)), (), 0))
+    def no_position_passes_the_frontier(case: Case) -> None:
+        after = tracker.delivered(case.ledger, case.offsets)
+        for ledger in (case.ledger, after):
+            assert laws.stays_behind_the_frontier(ledger, tracker.committable(ledger))
+
+        assert laws.frontier_follows(case.ledger, case.offsets, after)
+
+    no_position_passes_the_frontier()
+
+
+def check_w12(tracker: Tracker) -> None:
+    @effort(tracker)
+    @given(st.sampled_from((0, 5, PAGE, OFFSET_MAX - PAGE)), st.data())
+    def what_was_told_is_kept(position: int, data: st.DataObject) -> None:
+        runs = data.draw(told(position))
+        ledger = tracker.resumed(position, runs)
+
+        assert laws.keeps_what_it_was_told(position, runs, ledger, tracker.committable(ledger))
+
+        edges = [position, *(offset for run in runs for offset in (*run, run[1] - 1) if offset <= OFFSET_MAX)]
+        offsets = data.draw(st.lists(st.sampled_from(edges), max_size=9))
+
+        assert laws.works_on_nothing_told(
+            runs, offsets, tracker.fresh(ledger, offsets), tracker.delivered(ledger, offsets)
+        )
+
+    what_was_told_is_kept()
+
+
+NOW = Instant(50)
+
+
+def check_w13(tracker: Tracker) -> None:
+    @effort(tracker)
+    @given(ledgers(), st.data())
+    @example(tracked(3, 5, 6, 9, completed=(5, 6)), None)
+    @example(tracked(3, 5, completed=(5,)), None)
+    @example(tracked(4), None)
+    def what_is_explained_happens(ledger: Ledger, data: st.DataObject | None) -> None:
+        works = {3: Work("running", Instant(20), 2)} if data is None else data.draw(work(ledger))
+        explanation = tracker.explain(ledger, works, NOW)
+
+        assert laws.explains_what_happens(ledger, works, NOW, explanation)
+
+        if isinstance(explanation, (Blocked, Abandoned)):
+            after = watermark.completed(ledger, (explanation.offset,))
+
+            assert (watermark.low_watermark(ledger), watermark.low_watermark(after)) == (
+                explanation.position,
+                explanation.after,
+            )
+
+    what_is_explained_happens()
+
+
+def check_w14(tracker: Tracker) -> None:
+    @effort(tracker)
+    @given(cases(), st.booleans(), st.data())
+    @example(Case(tracked(3, 4, 5, 6, completed=(4,)), (5, 6), 0), True, None)
+    def replays_are_counted(case: Case, of_itself: bool, data: st.DataObject | None) -> None:
+        stop = OFFSET_MAX + 1 if data is None else data.draw(st.sampled_from((0, case.position, OFFSET_MAX + 1)))
+        heir = watermark.heir(case.ledger, stop) if of_itself or data is None else data.draw(ledgers())
+        later = watermark.completed(watermark.delivered(case.ledger, case.offsets), case.offsets[::2])
+        begun = case.offsets[1::2]
+
+        assert laws.counts_what_would_be_replayed(later, heir, begun, tracker.duplicate_budget(later, heir, begun))
+
+    replays_are_counted()
 
 
 LAWS: dict[str, Callable[[Tracker], None]] = {
@@ -251,23 +349,28 @@ LAWS: dict[str, Callable[[Tracker], None]] = {
     "W8": check_w8,
     "W9": check_w9,
     "W10": check_w10,
+    "W11": check_w11,
+    "W12": check_w12,
+    "W13": check_w13,
+    "W14": check_w14,
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_the_ledger_keeps_the_law(law: str) -> None:
-    """Laws W1 to W10, as the header of `tidegate.watermark` states them."""
+    """Laws W1 to W14, as the header of `tidegate.watermark` states them."""
     LAWS[law](Tracker())
 
 
 # --- specimens ----------------------------------------------------------------------------------------------------------
 
 
-def made(floor: int, opened: Iterable[int], done: Iterable[int]) -> Ledger:
+def made(before: Ledger, floor: int, opened: Iterable[int], done: Iterable[int]) -> Ledger:
     """A ledger of this content, whatever the invariants say."""
-    finished = tuple(done)
-    ledger = watermark.completed(watermark.delivered(Ledger(), (*opened, *finished)), finished)
+    found, finished = tuple(opened), tuple(done)
+    ledger = watermark.completed(watermark.delivered(Ledger(), (*found, *finished)), finished)
     object.__setattr__(ledger, "floor", floor)
+    object.__setattr__(ledger, "frontier", max([before.frontier, floor, *(offset + 1 for offset in found)]))
     return ledger
 
 
@@ -295,35 +398,37 @@ def page_of_the_head_only(ledger: Ledger) -> int | None:
 
 def whatever_it_is_told(ledger: Ledger, position: int) -> Ledger:
     """Drakkar's acknowledge: unconditional, pending ones forgotten too."""
-    return made(position, *([at for at in of(ledger) if at >= position] for of in (open_offsets, done_offsets)))
+    return made(ledger, position, *([at for at in of(ledger) if at >= position] for of in (open_offsets, done_offsets)))
 
 
 def backwards(ledger: Ledger, position: int) -> Ledger:
-    return made(min(position, watermark.committable(ledger) or position), open_offsets(ledger), done_offsets(ledger))
+    return made(
+        ledger, min(position, watermark.committable(ledger) or position), open_offsets(ledger), done_offsets(ledger)
+    )
 
 
 def up_to_the_head(ledger: Ledger, position: int) -> Ledger:
     floor = max(ledger.floor, min((position, *open_offsets(ledger))))
-    return made(floor, open_offsets(ledger), [at for at in done_offsets(ledger) if at >= floor])
+    return made(ledger, floor, open_offsets(ledger), [at for at in done_offsets(ledger) if at >= floor])
 
 
 def forgets_beyond_the_head(ledger: Ledger, position: int) -> Ledger:
-    return made(watermark.acknowledged(ledger, position).floor, open_offsets(ledger), ())
+    return made(ledger, watermark.acknowledged(ledger, position).floor, open_offsets(ledger), ())
 
 
 def keeps_what_is_below(ledger: Ledger, position: int) -> Ledger:
-    return made(watermark.acknowledged(ledger, position).floor, open_offsets(ledger), done_offsets(ledger))
+    return made(ledger, watermark.acknowledged(ledger, position).floor, open_offsets(ledger), done_offsets(ledger))
 
 
 def without_floor(ledger: Ledger, offsets: Collection[int]) -> Ledger:
     """Drakkar's register: 3 delivered again after 10 was committed is tracked, and makes it commit 4."""
     known = {*open_offsets(ledger), *done_offsets(ledger)}
-    return made(ledger.floor, ({*offsets} - known) | {*open_offsets(ledger)}, done_offsets(ledger))
+    return made(ledger, ledger.floor, ({*offsets} - known) | {*open_offsets(ledger)}, done_offsets(ledger))
 
 
 def opens_again(ledger: Ledger, offsets: Collection[int]) -> Ledger:
     opened = {*open_offsets(ledger), *(offset for offset in offsets if offset >= ledger.floor)}
-    return made(ledger.floor, opened, {*done_offsets(ledger)} - opened)
+    return made(ledger, ledger.floor, opened, {*done_offsets(ledger)} - opened)
 
 
 def takes_late_ones_for_done(ledger: Ledger, offsets: Collection[int]) -> Ledger:
@@ -338,6 +443,7 @@ def with_an_empty_page(ledger: Ledger, offsets: Collection[int]) -> Ledger:
         return after
     count, last = watermark.tracked(after), OFFSET_MAX // PAGE + 1
     padded = Ledger(after.floor)
+    object.__setattr__(padded, "frontier", after.frontier)
     object.__setattr__(padded, "pages", (last, watermark.pending(after), count, after.pages, (last, 0, 0)))
     return padded
 
@@ -350,17 +456,76 @@ def as_a_run(ledger: Ledger, offsets: Collection[int]) -> Ledger:
 
 def trusts_the_unknown(ledger: Ledger, offsets: Collection[int]) -> Ledger:
     done = {*offsets, *done_offsets(ledger)}
-    return made(ledger.floor, {*open_offsets(ledger)} - done, done)
+    return made(ledger, ledger.floor, {*open_offsets(ledger)} - done, done)
 
 
 def built_anew(ledger: Ledger, offsets: Collection[int]) -> Ledger:
     after = watermark.completed(ledger, offsets)
-    return made(after.floor, open_offsets(after), done_offsets(after))
+    return made(ledger, after.floor, open_offsets(after), done_offsets(after))
 
 
 def distance(ledger: Ledger) -> int:
     head, highest = watermark.head(ledger), watermark.highest(ledger)
     return 0 if head is None or highest is None else highest - head + 1
+
+
+def head_or_all(ledger: Ledger) -> int | None:
+    """Confluent's Parallel Consumer, told what is done ahead and having seen nothing: the position passes the unseen."""
+    head = watermark.head(ledger)
+    return max((offset + 1 for offset in done_offsets(ledger) if head is None or offset < head), default=None)
+
+
+def frontier_of_the_open(ledger: Ledger, offsets: Collection[int]) -> Ledger:
+    """What was told is not noticed when it is delivered."""
+    after = watermark.delivered(ledger, offsets)
+    object.__setattr__(after, "frontier", max([ledger.frontier, *(offset + 1 for offset in open_offsets(after))]))
+    return after
+
+
+def seen_at_once(position: int, runs: Iterable[Run]) -> Ledger:
+    """What was told is delivered and completed as soon as the partition is assigned."""
+    offsets = [offset for run in runs for offset in range(*run)]
+    return watermark.completed(watermark.delivered(Ledger(position), offsets), offsets)
+
+
+def ends_included(position: int, runs: Iterable[Run]) -> Ledger:
+    return watermark.resumed(position, [(start, min(stop + 1, OFFSET_MAX + 1)) for start, stop in runs])
+
+
+def all_not_done_here(ledger: Ledger, offsets: Collection[int]) -> Collection[int]:
+    """What was told is worked on again."""
+    return [offset for offset in offsets if offset >= ledger.floor and offset not in open_offsets(ledger)]
+
+
+def with_told(ledger: Ledger) -> int:
+    """What was told and not seen is held up too."""
+    head = watermark.head(ledger)
+    return 0 if head is None else sum(offset >= head for offset in (*open_offsets(ledger), *done_offsets(ledger)))
+
+
+def up_to_the_next_open(ledger: Ledger, works: dict[int, Work], now: Instant) -> Explanation:
+    told_of = watermark.explain(ledger, works, now)
+    following = open_offsets(ledger)[1:]
+    return told_of if isinstance(told_of, Unblocked) or not following else attrs.evolve(told_of, after=following[0])
+
+
+def freed_in_numbers(ledger: Ledger, works: dict[int, Work], now: Instant) -> Explanation:
+    told_of = watermark.explain(ledger, works, now)
+    return told_of if isinstance(told_of, Unblocked) else attrs.evolve(told_of, freed=told_of.after - told_of.position)
+
+
+def silent_about_the_abandoned(ledger: Ledger, works: dict[int, Work], now: Instant) -> Explanation:
+    known = {offset: works.get(offset, Work("queued", now)) for offset in open_offsets(ledger)}
+    return watermark.explain(ledger, known, now)
+
+
+def all_that_is_done(ledger: Ledger, heir: Ledger, begun: Collection[int]) -> DuplicateBudget:
+    """As if nothing was told."""
+    return watermark.duplicate_budget(ledger, Ledger(heir.floor), begun)
+
+
+def whatever_is_open(ledger: Ledger, heir: Ledger, _: Collection[int]) -> DuplicateBudget:
+    return watermark.duplicate_budget(ledger, heir, open_offsets(ledger))
 
 
 @pytest.mark.parametrize(
@@ -390,8 +555,21 @@ def distance(ledger: Ledger) -> int:
         ("W9", Tracker(pending=watermark.tracked)),
         ("W9", Tracker(tracked=watermark.span)),
         ("W9", Tracker(head=lambda ledger: min(open_offsets(ledger), default=ledger.floor))),
-        ("W9", Tracker(highest=lambda ledger: max(open_offsets(ledger), default=None))),
+        ("W9", Tracker(highest=lambda ledger: max((*open_offsets(ledger), *done_offsets(ledger)), default=None))),
+        ("W9", Tracker(span=with_told)),
         ("W10", Tracker(completed=built_anew)),
+        ("W11", Tracker(committable=head_or_all)),
+        ("W11", Tracker(delivered=frontier_of_the_open)),
+        ("W12", Tracker(resumed=seen_at_once)),
+        ("W12", Tracker(resumed=ends_included)),
+        ("W12", Tracker(committable=head_or_all)),
+        ("W12", Tracker(fresh=all_not_done_here)),
+        ("W12", Tracker(delivered=opens_again)),
+        ("W13", Tracker(explain=up_to_the_next_open)),
+        ("W13", Tracker(explain=freed_in_numbers)),
+        ("W13", Tracker(explain=silent_about_the_abandoned)),
+        ("W14", Tracker(duplicate_budget=all_that_is_done)),
+        ("W14", Tracker(duplicate_budget=whatever_is_open)),
     ],
 )
 def test_a_planted_bug_breaks_the_law(law: str, planted: Tracker) -> None:
@@ -403,18 +581,19 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Tracker) -> None:
 # --- agreement ----------------------------------------------------------------------------------------------------------
 
 EVENTS = st.one_of(
-    st.tuples(st.sampled_from(("delivered", "completed")), st.lists(OFFSETS, max_size=6).map(tuple)),
-    st.tuples(st.just("acknowledged"), OFFSETS),
+    st.tuples(st.sampled_from(("delivered", "completed")), st.lists(SPOTS, max_size=6).map(tuple)),
+    st.tuples(st.just("acknowledged"), SPOTS),
     st.tuples(st.just("committed"), st.none()),
 )
 
 
-@given(st.sampled_from((0, 3, PAGE)), st.lists(EVENTS, max_size=12))
+@given(st.sampled_from((0, 3, PAGE)), st.frozensets(SPOTS, max_size=4), st.lists(EVENTS, max_size=12))
 def test_a_ledger_and_its_twin_of_sets_say_the_same(
-    floor: int, events: list[tuple[str, tuple[int, ...] | int | None]]
+    floor: int, known: frozenset[int], events: list[tuple[str, tuple[int, ...] | int | None]]
 ) -> None:
-    """Agreement with a dumb twin over whole histories."""
-    ledger, twin = Ledger(floor), Twin(floor)
+    """Agreement with a dumb twin over whole histories, of partitions of which nothing or something was told."""
+    known = frozenset(offset for offset in known if offset >= floor)
+    ledger, twin = resumed(floor, [(offset, offset + 1) for offset in sorted(known)]), Twin(floor, done=known)
     for event, argument in events:
         ledger, twin = happened(event, argument, ledger, twin)
 
@@ -468,16 +647,18 @@ def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, 
 
 @pytest.mark.parametrize("floor", [0, 5, 6, PAGE, PAGE + 1])
 def test_every_event_has_an_answer_in_every_state(floor: int) -> None:
-    """Totality: each of three offsets, of two pages, absent, open or done, meets every event there is for them."""
+    """Totality: each of three offsets, of two pages, absent, told, open or done, meets every event there is for them."""
     stock = (5, PAGE - 1, PAGE)
     batches = [
         tuple(at for at, there in zip(stock, picks, strict=True) if there) for picks in product((0, 1), repeat=3)
     ]
-    for states in product(("absent", "open", "done"), repeat=3):
-        there = [at for at, state in zip(stock, states, strict=True) if state != "absent" and at >= floor]
+    for states in product(("absent", "told", "open", "done"), repeat=3):
+        known = [at for at, state in zip(stock, states, strict=True) if state == "told" and at >= floor]
+        there = [at for at, state in zip(stock, states, strict=True) if state in {"open", "done"} and at >= floor]
         done = [at for at, state in zip(stock, states, strict=True) if state == "done"]
-        ledger = watermark.completed(watermark.delivered(Ledger(floor), there), done)
-        twin = Twin(floor).delivered(there).completed(done)
+        ledger = resumed(floor, [(at, at + 1) for at in known])
+        ledger = watermark.completed(watermark.delivered(ledger, there), done)
+        twin = Twin(floor, done=frozenset(known)).delivered(there).completed(done)
         events: list[tuple[str, tuple[int, ...] | int]] = [
             *product(("delivered", "completed"), batches),
             *product(("acknowledged",), (0, *stock, 6, PAGE + 1, OFFSET_MAX + 1)),
@@ -489,6 +670,7 @@ def test_every_event_has_an_answer_in_every_state(floor: int) -> None:
             assert expected.committable() == watermark.committable(after)
 
 
+@settings(max_examples=50)
 @given(cases())
 def test_what_is_fresh_is_what_delivering_opens(case: Case) -> None:
     """The offsets to work on are those that are open after the delivery and were not tracked before."""
@@ -498,6 +680,7 @@ def test_what_is_fresh_is_what_delivering_opens(case: Case) -> None:
     assert tuple(sorted(opened)) == watermark.fresh(case.ledger, case.offsets)
 
 
+@settings(max_examples=50)
 @given(cases())
 def test_what_changes_nothing_answers_the_very_same_ledger(case: Case) -> None:
     """A caller may tell by identity that nothing has changed."""
@@ -507,6 +690,109 @@ def test_what_changes_nothing_answers_the_very_same_ledger(case: Case) -> None:
     assert delivered is watermark.delivered(delivered, case.offsets)
     assert completed is watermark.completed(completed, case.offsets)
     assert case.ledger is watermark.acknowledged(case.ledger, case.ledger.floor)
+
+
+@settings(max_examples=50)
+@given(ledgers())
+def test_runs_are_those_of_the_done_offsets(ledger: Ledger) -> None:
+    """They are in order, apart from each other, and hold the done offsets and no others."""
+    runs = tuple(watermark.done_runs(ledger))
+
+    assert done_offsets(ledger) == tuple(offset for run in runs for offset in range(*run))
+    assert all(stop < start for (_, stop), (start, _) in pairwise(runs))
+
+
+@pytest.mark.parametrize(
+    "runs", [((0, 1),), ((0, 3 * PAGE),), ((5, PAGE), (PAGE + 1, PAGE + 2)), ((PAGE - 1, PAGE + 1),)]
+)
+def test_a_run_goes_on_over_the_edges_of_pages(runs: tuple[Run, ...]) -> None:
+    """What is told as one run is one, wherever it begins and ends."""
+    assert tuple(watermark.done_runs(resumed(0, runs))) == runs
+
+
+@settings(max_examples=50)
+@given(ledgers(), SPOTS)
+def test_an_heir_knows_what_is_done_from_the_low_watermark_on(ledger: Ledger, stop: int) -> None:
+    """It begins at the low watermark, has seen nothing, and knows what is done below the offset that word ends at."""
+    position = watermark.low_watermark(ledger)
+    done = [offset for offset in done_offsets(ledger) if offset >= position]
+
+    assert watermark.heir(ledger) == resumed(position, [(offset, offset + 1) for offset in done])
+    assert watermark.heir(ledger, stop) == resumed(position, [(offset, offset + 1) for offset in done if offset < stop])
+
+
+@settings(max_examples=50)
+@given(ledgers())
+def test_the_low_watermark_is_the_committable_position_or_the_floor(ledger: Ledger) -> None:
+    """It is a position in either case, and everything tracked below it is done."""
+    position = watermark.low_watermark(ledger)
+
+    assert position == (watermark.committable(ledger) or ledger.floor)
+    assert all(position <= offset for offset in open_offsets(ledger))
+
+
+# --- what was told, and what is explained -------------------------------------------------------------------------------
+
+
+def test_what_was_told_counts_when_it_is_seen() -> None:
+    """Word was left of 12, 13 and 15 beyond 10: nothing may be committed until what comes before them is known and done."""
+    ledger = resumed(10, [(12, 14), (15, 16)])
+    seen = watermark.delivered(ledger, (10, 11, 12))
+
+    assert repr(ledger) == "Ledger(floor 10; done 12-13 15; seen below 10)"
+    assert watermark.committable(ledger) is None
+    assert watermark.fresh(ledger, (10, 11, 12)) == (10, 11)
+    assert (watermark.head(seen), watermark.highest(seen), watermark.span(seen), watermark.tracked(seen)) == (
+        10,
+        12,
+        3,
+        5,
+    )
+    assert watermark.committable(watermark.completed(seen, (10, 11))) == 13
+
+
+def test_what_was_told_and_no_longer_exists_holds_nothing_up() -> None:
+    """Word was left of 12, which compaction has removed since: 11 and 14 are delivered next to each other."""
+    ledger = watermark.delivered(resumed(10, [(12, 13)]), (10, 11, 14))
+
+    assert watermark.committable(watermark.completed(ledger, (10, 11))) == 13
+    assert Ledger(15) == watermark.acknowledged(watermark.completed(ledger, (10, 11, 14)), 15)
+
+
+def test_the_blocking_offset_is_explained() -> None:
+    """4 waits for 10 s in its second attempt, and holds up 5 to 7 as well; nobody works on 8, and 9 and 11 follow it."""
+    ledger = tracked(3, 4, 5, 6, 7, 8, 9, 11, completed=(3, 5, 6, 7, 9, 11))
+    works = {4: Work("running", Instant(5_000_000), 2)}
+    now = Instant(15_000_000)
+    later = watermark.completed(ledger, (4,))
+    done = watermark.completed(later, (8,))
+
+    assert Blocked(4, works[4], 10_000_000, 4, 8, 4) == watermark.explain(ledger, works, now)
+    assert [str(watermark.explain(each, works, now)) for each in (ledger, later, done)] == [
+        "4 waits for 4, running for 10 s, attempt 2; then 8, which settles 4",
+        "8 waits for 8, which nobody works on; then 12, which settles 3",
+        "nothing is open, 12 may be committed",
+    ]
+    assert str(watermark.explain(ledger, {4: Work("queued", now)}, now)).startswith("4 waits for 4, queued for 0 s; ")
+
+
+def test_a_clock_that_went_back_makes_no_negative_age() -> None:
+    """Work that began after now is of no age."""
+    explanation = watermark.explain(tracked(3), {3: Work("running", Instant(9))}, Instant(5))
+
+    assert isinstance(explanation, Blocked)
+    assert explanation.age == 0
+
+
+def test_the_budget_is_what_the_next_owner_would_do_again() -> None:
+    """Of 3 to 9, 4, 6 and 7 are done and 5 is running; 3 was committed, with word of 4. So 6, 7 and 5 would come again."""
+    before = tracked(3, 4, 5, 6, 7, 8, 9, completed=(4,))
+    now = watermark.completed(before, (6, 7))
+    budget = watermark.duplicate_budget(now, watermark.heir(before), (5,))
+
+    assert budget == DuplicateBudget(finished=2, begun=1)
+    assert str(budget) == "3 records would be replayed: 2 done, 1 under way"
+    assert watermark.duplicate_budget(now, watermark.heir(now)).records == 0
 
 
 # --- vectors of the described tracker -----------------------------------------------------------------------------------
@@ -539,7 +825,7 @@ def test_acknowledging_forgets_what_is_below_only() -> None:
     """Drakkar's offset tracker: of 100 to 103 with 100 and 101 done, 102 and 103 remain, and 102 was committed."""
     ledger = watermark.acknowledged(tracked(100, 101, 102, 103, completed=(100, 101)), 102)
 
-    assert laws.contents(ledger) == (102, (102, 103), ())
+    assert laws.contents(ledger) == (102, 104, (102, 103), ())
 
 
 def test_two_cycles_leave_nothing_but_the_floor() -> None:
@@ -600,6 +886,76 @@ def test_what_is_no_position_is_refused(bad: int) -> None:
         watermark.acknowledged(Ledger(), bad)
     with pytest.raises(Misuse, match="is no offset"):
         Ledger(bad)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        5,
+        None,
+        "12",
+        [5],
+        [(3,)],
+        [(3, 3)],
+        [(4, 3)],
+        [(1, 2)],
+        [(3, 5), (4, 6)],
+        [(3.0, 4)],
+        [(3, True)],
+        [(3, 2**63 + 1)],
+    ],
+)
+def test_what_is_no_word_of_a_former_owner_is_refused(bad: Iterable[Run]) -> None:
+    """Runs are pairs of ints, not empty, in order, and from the position on."""
+    with pytest.raises(Misuse, match="is no"):
+        resumed(2, bad)
+
+
+def test_a_ledger_is_told_of_so_many_offsets_and_no_more() -> None:
+    """What claims that two thousand million offsets are done is refused before it takes the memory for that."""
+    with pytest.raises(Misuse, match="too much is told"):
+        resumed(0, [(1, 2), (5, TOLD_MAX + 5)])
+    with pytest.raises(Misuse, match="is no offset"):
+        resumed(-1, [])
+
+
+@pytest.mark.parametrize("bad", [None, 5, "ledger", (0, 0, ())])
+def test_what_is_no_ledger_is_refused(bad: Ledger) -> None:
+    """By whatever takes one."""
+    asked: list[Callable[[], object]] = [
+        *(
+            partial(ask, bad)
+            for ask in (watermark.committable, watermark.low_watermark, watermark.head, watermark.span)
+        ),
+        *(partial(ask, bad) for ask in (watermark.highest, watermark.pending, watermark.tracked, watermark.heir)),
+        *(partial(ask, bad) for ask in (open_offsets, done_offsets, watermark.done_runs)),
+        *(partial(act, bad, (1,)) for act in (watermark.delivered, watermark.completed, watermark.fresh)),
+        partial(watermark.acknowledged, bad, 1),
+        partial(watermark.explain, bad, {}, NOW),
+        partial(watermark.duplicate_budget, bad, Ledger()),
+        partial(watermark.duplicate_budget, Ledger(), bad),
+    ]
+    for ask in asked:
+        with pytest.raises(Misuse, match="is no ledger"):
+            ask()
+
+
+def test_what_explains_nothing_is_refused() -> None:
+    """Work has a state, a time and a number of attempts, and is timed on one clock."""
+    ledger, bad = tracked(3), Work("running", Instant(0, WALL))
+    for works, now in (({3: bad}, NOW), ({3: "running"}, NOW), (None, NOW), ([3], NOW), ({}, 5)):
+        with pytest.raises(Misuse):
+            watermark.explain(ledger, works, now)  # type: ignore[arg-type]
+    made: list[Callable[[], Work]] = [
+        lambda: Work("", NOW),
+        lambda: Work("running", NOW, -1),
+        lambda: Work("running", NOW, True),
+        lambda: Work("running", 5),  # type: ignore[arg-type]
+        lambda: Work(None, NOW),  # type: ignore[arg-type]
+    ]
+    for make in made:
+        with pytest.raises(Misuse):
+            make()
 
 
 @pytest.mark.parametrize("bad", [5, None, "12"])
