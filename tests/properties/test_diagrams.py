@@ -104,6 +104,7 @@ def test_the_picture_of_an_invocation() -> None:
     assert labels["pending"] == "pending (requires, acquires)"
     assert labels["running_recovery"] == "running_recovery (releases, overrides)"
     assert labels["registered"] == "registered (available, releases)"
+    assert {("paused", "running_recovery"), ("retry", "concurrency_controlled")} <= edges
 
 
 def test_the_text_does_not_depend_on_how_a_table_was_made() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from tidegate import invocation
 from tidegate.invocation import INVOCATION
 from tidegate.laws import status as laws
-from tidegate.status import Accepted, NoRunner, NotAllowed, NotOwner, StatusRecord, decide_transition
+from tidegate.status import Accepted, NoRunner, NotAllowed, NotOwner, StatusRecord, StatusTable, decide_transition
 
 DESCRIBED = """
 registered                   | -  | Y | -  | -  | Rl | -  | pending, concurrency_controlled, concurrency_controlled_final
@@ -26,6 +27,14 @@ concurrency_controlled_final | F  | - | -  | -  | Rl | -  |
 """
 """pynenc 0.3: final, available, requires, acquires, releases, overrides, and what may follow."""
 
+OURS = {
+    ("rerouted", "concurrency_controlled_final"),
+    ("paused", "running_recovery"),
+    ("retry", "concurrency_controlled"),
+    ("retry", "concurrency_controlled_final"),
+}
+"""The edges beyond it."""
+
 STATUSES = [definition.status for definition in INVOCATION.definitions]
 OWNED = {"pending", "running", "paused"}
 
@@ -33,6 +42,14 @@ OWNED = {"pending", "running", "paused"}
 def described() -> dict[str, tuple[tuple[bool, ...], set[str]]]:
     rows = [[cell.strip() for cell in line.split("|")] for line in DESCRIBED.strip().splitlines()]
     return {row[0]: (tuple(cell != "-" for cell in row[1:7]), set(filter(None, row[7].split(", ")))) for row in rows}
+
+
+def ours() -> dict[str, tuple[tuple[bool, ...], set[str]]]:
+    """What is described, and our edges."""
+    return {
+        status: (flags, targets | {target for source, target in OURS if source == status})
+        for status, (flags, targets) in described().items()
+    }
 
 
 def after(*moves: tuple[str, str | None]) -> StatusRecord:
@@ -52,7 +69,7 @@ RUNNING = after(("registered", None), ("pending", "r1"), ("running", "r1"))
 SUCCESS = after(("registered", None), ("pending", "r1"), ("running", "r1"), ("success", "r1"))
 
 
-def test_the_table_is_the_described_one() -> None:
+def test_the_table_is_the_described_one_but_for_what_is_marked_as_added() -> None:
     """Every status, flag and edge, as pynenc has them; a new invocation is registered."""
     table = {
         each.status: (
@@ -64,13 +81,46 @@ def test_the_table_is_the_described_one() -> None:
                 each.releases_owner,
                 each.overrides_owner,
             ),
-            set(each.targets),
+            set(each.targets) - {edge.target for edge in each.added},
         )
         for each in INVOCATION.definitions
     }
 
     assert table == described()
     assert INVOCATION.initial == {"registered"}
+
+
+def test_our_edges_are_marked_with_their_reasons() -> None:
+    """Four, for a paused invocation whose owner died and for one that is refused when it should run again."""
+    added = {(each.status, edge.target): edge.why for each in INVOCATION.definitions for edge in each.added}
+
+    assert added.keys() == OURS
+    assert all("refused" in why or "die" in why for why in added.values())
+
+
+@pytest.mark.parametrize(("source", "target"), sorted(OURS))
+@pytest.mark.parametrize("runner", [None, "r2"])
+def test_our_edges_are_open_to_anybody_and_leave_no_owner(source: str, target: str, runner: str | None) -> None:
+    """A dead owner takes none of them, and who refuses an invocation does not own it."""
+    owner = "r1" if source in OWNED else None
+
+    assert decide_transition(INVOCATION, StatusRecord(source, owner, 7), target, runner) == Accepted(target, None, 8)
+
+
+def test_without_our_edges_a_paused_invocation_is_stuck_and_a_blocked_retry_has_no_way_on() -> None:
+    """In pynenc's table: what its recovery and its concurrency control want to do then is denied."""
+    table = StatusTable(
+        INVOCATION.initial,
+        tuple(
+            attrs.evolve(each, targets=each.targets - {edge.target for edge in each.added}, added=())
+            for each in INVOCATION.definitions
+        ),
+    )
+
+    for source, target in OURS:
+        verdict = decide_transition(table, StatusRecord(source, "r1" if source in OWNED else None, 7), target, None)
+
+        assert isinstance(verdict, NotAllowed)
 
 
 def test_every_status_has_its_constant() -> None:
@@ -84,8 +134,8 @@ def test_every_status_has_its_constant() -> None:
 @pytest.mark.parametrize("runner", [None, "r1", "r2"])
 @pytest.mark.parametrize("owner", [None, "r1"])
 def test_every_move_is_answered_as_described(owner: str | None, runner: str | None) -> None:
-    """Every status and none, every target, every owner and runner, by the described table alone."""
-    table = described()
+    """Every status and none, every target, every owner and runner, by what is described and added alone."""
+    table = ours()
     for current in (None, *STATUSES):
         for target in STATUSES:
             record = None if current is None else StatusRecord(current, owner, 7)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import attrs
 import pytest
-from hypothesis import example, given
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.errors import Misuse
@@ -12,6 +13,7 @@ from tidegate.laws import status as laws
 from tidegate.status import (
     HISTORY_MAX,
     Accepted,
+    Added,
     Change,
     Fate,
     Forgotten,
@@ -28,6 +30,16 @@ from tidegate.status import (
     became_of,
     decide_transition,
 )
+from tidegate.strategies.status import (
+    fates,
+    histories,
+    may_lack_an_owner,
+    runner_ids,
+    status_definitions,
+    status_records,
+    status_tables,
+    transitions,
+)
 
 Decide = Callable[[StatusTable, StatusRecord | None, str, str | None], Transition]
 BecameOf = Callable[[int, tuple[Change, ...], int, str], Fate]
@@ -42,59 +54,6 @@ TAKEN_AT_ONCE = StatusTable({"taken"}, (StatusDefinition("taken", acquires_owner
 
 
 # --- random tables, and random lives of a record ----------------------------------------------------------------------
-
-
-def may_lack_an_owner(initial: Iterable[str], definitions: Iterable[StatusDefinition]) -> set[str]:
-    """The statuses that may be entered without an owner, by walking over all (status, is owned)."""
-    by_name = {each.status: each for each in definitions}
-    seen: set[tuple[str, bool]] = set()
-    left = [(status, False) for status in initial]
-    while left:
-        status, was_owned = left.pop()
-        entered = by_name[status]
-        owned = entered.acquires_owner or (was_owned and not entered.releases_owner)
-        if (status, owned) not in seen:
-            seen.add((status, owned))
-            left += [(target, owned) for target in entered.targets]
-    return {status for status, owned in seen if not owned}
-
-
-@st.composite
-def definitions(draw: st.DrawFn) -> tuple[StatusDefinition, ...]:
-    """Each but the first follows one before it, so that all are reached; the rest is chance."""
-    names = [f"s{number}" for number in range(draw(st.integers(1, 5)))]
-    targets: dict[str, set[str]] = {name: draw(st.sets(st.sampled_from(names))) - {name} for name in names}
-    for number, name in enumerate(names[1:], 1):
-        targets[draw(st.sampled_from(names[:number]))].add(name)
-    made: list[StatusDefinition] = []
-    for name in names:
-        entry = draw(st.sampled_from(["keeps", "acquires", "releases"]))
-        leaving = draw(st.sampled_from(["anybody", "requires", "overrides"]))
-        made.append(
-            StatusDefinition(
-                name,
-                targets[name],
-                final=not targets[name],
-                requires_owner=leaving == "requires",
-                acquires_owner=entry == "acquires",
-                releases_owner=entry == "releases",
-                overrides_owner=leaving == "overrides",
-            )
-        )
-    return tuple(made)
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> StatusTable:
-    drawn = draw(definitions())
-    lacking = may_lack_an_owner({"s0"}, drawn)
-    return StatusTable(
-        {"s0"},
-        tuple(attrs.evolve(each, requires_owner=each.requires_owner and each.status not in lacking) for each in drawn),
-    )
-
-
-runners = st.sampled_from([None, "r1", "r2"])
 
 
 @attrs.frozen
@@ -120,7 +79,9 @@ class Life:
 
 
 lives = st.builds(
-    Life, tables() | st.just(TABLE), st.lists(st.tuples(st.integers(0, 59), runners), max_size=20).map(tuple)
+    Life,
+    status_tables() | st.just(TABLE),
+    st.lists(st.tuples(st.integers(0, 59), runner_ids()), max_size=20).map(tuple),
 )
 
 
@@ -286,7 +247,7 @@ def by_the_rules(table: StatusTable, record: StatusRecord | None, target: str, r
     return Accepted(target, owner, record.version + 1 if record else 1)
 
 
-@given(tables(), st.integers(1, 9), runners, runners)
+@given(status_tables(), st.integers(1, 9), runner_ids(), runner_ids())
 @example(TABLE, 1, None, None)
 def test_the_decision_is_total_and_agrees_with_a_dumb_twin(
     table: StatusTable, version: int, owner: str | None, runner: str | None
@@ -395,6 +356,10 @@ def test_a_new_record_that_is_acquired_needs_a_runner() -> None:
         (lambda: StatusTable(set[str](), (StatusDefinition("x"),)), "nothing leads to 'x'"),
         (lambda: StatusTable({"x"}, (StatusDefinition("x", requires_owner=True),)), "entered without one"),
         (lambda: TABLE["elsewhere"], "no status 'elsewhere'"),
+        (lambda: StatusDefinition("x", {"y"}, added=(Added("z", "so"),)), "'z' cannot be the edges added to 'x'"),
+        (lambda: StatusDefinition("x", {"y"}, added=(Added("y", "so"),) * 2), "'y', 'y' cannot be the edges added"),
+        (lambda: Added("y", ""), "cannot name the reason of an edge"),
+        (lambda: Added("", "so"), "cannot name a status"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:
@@ -403,7 +368,20 @@ def test_a_table_that_makes_no_sense_is_refused(wrong: Callable[[], object], com
         _ = wrong()
 
 
-@given(definitions())
+@given(status_tables())
+def test_an_added_edge_is_an_edge_like_any_other(table: StatusTable) -> None:
+    """The marks are data for readers: without them every decision is the same."""
+    plain = StatusTable(table.initial, tuple(attrs.evolve(each, added=()) for each in table.definitions))
+
+    assert all({edge.target for edge in each.added} <= each.targets for each in table.definitions)
+    for current in (None, *(StatusRecord(each.status, "r1", 1) for each in table.definitions)):
+        for each in table.definitions:
+            expected = decide_transition(plain, current, each.status, "r1")
+
+            assert expected == decide_transition(table, current, each.status, "r1")
+
+
+@given(status_definitions())
 def test_a_table_is_refused_exactly_if_a_required_owner_may_be_missing(drawn: tuple[StatusDefinition, ...]) -> None:
     """Agreement with a walk over all (status, is owned)."""
     lacking = may_lack_an_owner({"s0"}, drawn)
@@ -481,18 +459,15 @@ TWENTY = changes_by(f"q{version}" for version in range(1, 21))
 
 @st.composite
 def pasts(draw: st.DrawFn, *, unbroken: bool = False) -> Past:
-    """The bounded history of a record, perhaps with one change missing; requests have few ids, so they recur."""
-    ids = st.sampled_from(["q1", "q2", "q3"])
-    changes = changes_by(
-        draw(st.lists(ids, max_size=HISTORY_MAX // 2) | st.lists(ids, min_size=HISTORY_MAX, max_size=20))
-    )
+    """The bounded history of a record, perhaps with one change missing, and one of the requests that recur in it."""
+    changes = draw(histories())
     history = changes[-HISTORY_MAX:]
     if history and not unbroken and draw(st.booleans()):
         missing = draw(st.integers(0, len(history) - 1))
         history = history[:missing] + history[missing + 1 :]
     behind = st.sampled_from([0, 1, HISTORY_MAX, HISTORY_MAX + 1]) | st.integers(-2, 2 * HISTORY_MAX)
     decided = max(0, len(changes) - draw(behind))
-    return Past(changes, history, decided, draw(ids))
+    return Past(changes, history, decided, draw(st.sampled_from(["q1", "q2", "q3"])))
 
 
 def check_s5(became: BecameOf) -> None:
@@ -646,3 +621,90 @@ def test_a_history_that_does_not_fit_its_record_remembers_nothing(history: tuple
     assert became_of(3, history, 2, "c") == Forgotten()
     assert became_of(3, history, 2, "mine") == Forgotten()
     assert became_of(3, history, 3, "mine") == Forgotten()
+
+
+# --- bad input, and the strategies --------------------------------------------------------------------------------------
+
+NOTHING = object()
+HOSTILE: list[object] = [
+    None,
+    True,
+    -1,
+    2**70,
+    1.5,
+    math.nan,
+    "",
+    "x",
+    b"x",
+    (),
+    (1,),
+    [],
+    [[]],
+    {},
+    {1: 2},
+    NOTHING,
+    int,
+]
+FLAGS = ["final", "available", "requires_owner", "acquires_owner", "releases_owner", "overrides_owner", "added"]
+CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
+    "Added": (Added, {"target": "x", "why": "so"}),
+    "StatusDefinition": (StatusDefinition, {"status": "x", "targets": {"y"}, **dict.fromkeys(FLAGS[:-1], False)}),
+    "StatusDefinition, added": (StatusDefinition, {"status": "x", "added": ()}),
+    "StatusTable": (StatusTable, {"initial": {"free"}, "definitions": TABLE.definitions}),
+    "StatusRecord": (StatusRecord, {"status": "free", "owner": None, "version": 1}),
+    "Change": (Change, {"version": 1, "request_id": "q", "status": "free"}),
+    "decide_transition": (
+        decide_transition,
+        {"table": TABLE, "record": StatusRecord("free", None, 1), "target": "taken", "runner": "r1"},
+    ),
+    "became_of": (
+        became_of,
+        {"record_version": 1, "history": changes_by("q"), "decided_version": 0, "request_id": "q"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
+    """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
+    call, arguments = CALLS[name]
+    _ = call(**arguments)
+    for argument in arguments:
+        refused: list[object] = []
+        for hostile in HOSTILE:
+            try:
+                _ = call(**arguments | {argument: hostile})
+            except Misuse:
+                refused.append(hostile)
+
+        assert NOTHING in refused, argument
+
+
+def test_what_the_table_does_not_know_has_no_edges() -> None:
+    """Totality: of anything at all, the statuses that may follow are asked for without an error."""
+    for hostile in HOSTILE[1:]:
+        assert TABLE.following(hostile) == frozenset()  # type: ignore[arg-type]
+
+
+@given(status_tables(), st.data())
+def test_a_record_of_a_table_is_in_one_of_its_statuses(table: StatusTable, data: st.DataObject) -> None:
+    """What the strategies promise: records of a table, verdicts of each kind, changes from version 1 on."""
+    record = data.draw(status_records(table))
+    changes = data.draw(histories())
+
+    assert table[record.status].status == record.status
+    assert [change.version for change in changes] == list(range(1, len(changes) + 1))
+
+
+def test_every_verdict_and_every_fate_is_drawn() -> None:
+    """The strategies reach each case."""
+    seen: set[type] = set()
+
+    @settings(max_examples=150, phases=[Phase.generate])
+    @given(transitions(), fates())
+    def look(verdict: Transition, fate: Fate) -> None:
+        seen.update((type(verdict), type(fate)))
+
+    look()
+
+    assert seen == {Accepted, NotAllowed, NotOwner, NoRunner, Won, Lost, NotYet, Forgotten}

@@ -506,6 +506,18 @@ def test_after_so_many_conflicts_it_is_lost(attempts: int) -> None:
     assert "mine" not in [change.request_id for change in history(store.record)]
 
 
+def test_an_answer_says_what_was_expected_and_what_is_there_instead() -> None:
+    """Status, owner and version of both: pynenc's error has the record that it read last in all three places."""
+    expected, actual = StatusRecord("held", "r1", 6), StatusRecord("lent", "r2", 7)
+
+    assert str(Lost(8, expected, actual)) == (
+        "lost after attempt 8: expected 'held' of 'r1' at version 6, actual 'lent' of 'r2' at version 7"
+    )
+    assert str(Lost(3, None, None)) == "lost after attempt 3: expected nothing, actual nothing"
+    assert str(Granted(2)) == "granted: version 2"
+    assert str(FORGOTTEN) == "unknown after attempt 2: the record does not remember that far back"
+
+
 # --- refused, not applied, not durable, deleted -----------------------------------------------------------------------
 
 

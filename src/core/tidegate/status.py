@@ -34,6 +34,7 @@ Rules and flags are pynenc's, in its order: edge, owner, runner, new owner. We d
       (nobody could leave it).
     - pynenc's record has a time instead of a version, and no request id: its retry after a lost reply is told that its
       own success was illegal. Times belong to the store (`PutServerTime`).
+    - An edge that the described system lacks is marked in the table as `Added`, with its reason.
 
 Known not to work
     - A record that is deleted and made anew begins again at version 1: fates of requests to the former one are wrong.
@@ -45,17 +46,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.errors import Misuse, named, numbered
+from tidegate.kinds import all_of_kind, of_kind
 
 HISTORY_MAX: Final = 16
 """How many of its last versions a record remembers."""
 
 
 def frozen(statuses: Iterable[str]) -> frozenset[str]:
+    """The statuses as a set; Misuse where they are none: a string, too, is made of strings."""
+    all_of_kind(statuses, str, "a status")
+    for status in statuses:
+        plain(status)
     return frozenset(statuses)
 
 
@@ -64,11 +71,29 @@ def frozen(statuses: Iterable[str]) -> frozenset[str]:
 
 @final
 @attrs.frozen
+class Added:
+    """A mark on an edge that the system which the table was taken from does not have. Invariant: it has a reason.
+
+    Attributes:
+        target: The status that may follow.
+        why: Who needs this way on.
+    """
+
+    target: str
+    why: str
+
+    def __attrs_post_init__(self) -> None:
+        plain(self.target)
+        named(self.why, "the reason of an edge")
+
+
+@final
+@attrs.frozen
 class StatusDefinition:
     """What it means to be in a status.
 
     Invariants: not (acquires_owner and releases_owner); not (requires_owner and overrides_owner); final implies no
-    targets; status not in targets.
+    targets; status not in targets; what is marked as added is among the targets, and marked once.
 
     Attributes:
         status: Its name.
@@ -79,6 +104,7 @@ class StatusDefinition:
         acquires_owner: On entry, the runner becomes the owner.
         releases_owner: On entry, there is no owner any more.
         overrides_owner: Entered by anybody, whoever owns the record.
+        added: Which of the edges are not of the system that the table was taken from, each with its reason.
     """
 
     status: str
@@ -89,13 +115,19 @@ class StatusDefinition:
     acquires_owner: bool = attrs.field(default=False, kw_only=True)
     releases_owner: bool = attrs.field(default=False, kw_only=True)
     overrides_owner: bool = attrs.field(default=False, kw_only=True)
+    added: tuple[Added, ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        if type(self.status) is not str or not self.status:
+        plain(self.status)
+        for flag in FLAGS:
+            of_kind(getattr(self, flag), bool, f"what {flag} of a status is")
+        of_kind(self.added, tuple, "a tuple of edges")
+        all_of_kind(self.added, Added, "an added edge")
+        marked = [edge.target for edge in self.added]
+        if len(set(marked)) != len(marked) or not self.targets.issuperset(marked):
             raise Misuse(
-                f"{self.status!r} cannot name a status",
-                why="a stored status is a plain string that is not empty",
-                todo="of an enum, pass the value",
+                f"{listed(marked)} cannot be the edges added to {self.status!r}",
+                why=f"each is marked once, and {listed(self.targets)} may follow",
             )
         if self.acquires_owner and self.releases_owner:
             raise Misuse(f"{self.status!r} acquires and releases its owner", todo="choose one, or neither to keep it")
@@ -105,6 +137,9 @@ class StatusDefinition:
             raise Misuse(f"{self.status!r} is final, yet {listed(self.targets)} may follow", todo="drop one of the two")
         if self.status in self.targets:
             raise Misuse(f"{self.status!r} may follow itself", why="a transition is a change of status")
+
+
+FLAGS: Final = ("final", "available", "requires_owner", "acquires_owner", "releases_owner", "overrides_owner")
 
 
 @final
@@ -124,6 +159,8 @@ class StatusTable:
     definitions: tuple[StatusDefinition, ...]
 
     def __attrs_post_init__(self) -> None:
+        of_kind(self.definitions, tuple, "a tuple of definitions")
+        all_of_kind(self.definitions, StatusDefinition, "the definition of a status")
         edges = {definition.status: definition.targets for definition in self.definitions}
         if len(edges) != len(self.definitions):
             raise Misuse(f"a status is defined twice: {listed(each.status for each in self.definitions)}")
@@ -253,8 +290,10 @@ def decide_transition(table: StatusTable, record: StatusRecord | None, target: s
         the table does not know has no edges: that is `NotAllowed` too.
 
     Raises:
-        Misuse: The target or the runner is empty or no string.
+        Misuse: The target or the runner is empty or no string, or the table or the record is none.
     """
+    of_kind(table, StatusTable, "a table of statuses")
+    of_kind(record, (StatusRecord, NoneType), "a record or None")
     named(target, "a status")
     if runner is not None:
         named(runner, "a runner")
@@ -349,8 +388,10 @@ def became_of(record_version: int, history: tuple[Change, ...], decided_version:
         Its fate. A history that is not one unbroken run up to the record's version remembers nothing.
 
     Raises:
-        Misuse: A version is negative or no integer, or the request id is empty or no string.
+        Misuse: A version is negative or no integer, the request id is empty or no string, or the history is none.
     """
+    of_kind(history, tuple, "a tuple of changes")
+    all_of_kind(history, Change, "a change")
     numbered(record_version, "the version of a record", 0)
     numbered(decided_version, "the version decided on", 0)
     named(request_id, "a request")
@@ -366,6 +407,16 @@ def became_of(record_version: int, history: tuple[Change, ...], decided_version:
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------
+
+
+def plain(status: object) -> None:
+    """Raise Misuse unless `status` is what a store gives back for it."""
+    if type(status) is not str or not status:
+        raise Misuse(
+            f"{status!r} cannot name a status",
+            why="a stored status is a plain string that is not empty",
+            todo="of an enum, pass the value",
+        )
 
 
 def reachable(edges: Mapping[str, AbstractSet[str]], start: AbstractSet[str]) -> AbstractSet[str]:

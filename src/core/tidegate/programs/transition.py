@@ -71,6 +71,9 @@ class Granted:
 
     version: int
 
+    def __str__(self) -> str:
+        return f"granted: version {self.version}"
+
 
 @final
 @attrs.frozen
@@ -87,6 +90,9 @@ class Lost:
     expected: StatusRecord | None
     actual: StatusRecord | None
 
+    def __str__(self) -> str:
+        return f"lost after attempt {self.attempts}: expected {told(self.expected)}, actual {told(self.actual)}"
+
 
 @final
 @attrs.frozen
@@ -95,6 +101,9 @@ class Unknown:
 
     attempts: int
     reason: str
+
+    def __str__(self) -> str:
+        return f"unknown after attempt {self.attempts}: {self.reason}"
 
 
 Answer: TypeAlias = Granted | Denied | Lost | Unknown
@@ -272,3 +281,7 @@ def viewed(record: Document | None) -> StatusRecord | None:
 def history(record: Document) -> tuple[Change, ...]:
     """What the record remembers of its versions, newest last."""
     return tuple(Change(entry[VERSION], entry[REQUEST], entry[STATUS]) for entry in record.get(HISTORY) or ())
+
+
+def told(record: StatusRecord | None) -> str:
+    return "nothing" if record is None else str(record)
