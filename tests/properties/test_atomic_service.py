@@ -1,34 +1,49 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Protocol
+from itertools import accumulate, takewhile
+from typing import Any, Protocol
 
 import attrs
 import pytest
-from hypothesis import example, given
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.atomic_service import (
     PPM,
+    Alone,
     Assigned,
     AtomicService,
     AtomicServiceClaim,
     AtomicServiceRun,
+    Claiming,
+    Concern,
+    Crowded,
     LateStart,
+    MissedByPolls,
     NoStableRunners,
     NotAssignedSlot,
+    NoWindows,
     Runner,
     ScheduledRunnerInGrace,
+    Shared,
+    ShortWindow,
     SlotWindowInvalid,
+    StartUp,
+    Tolerance,
     Verdict,
     Window,
+    check_start_up,
     decide_atomic_service_claim,
+    tolerance,
 )
 from tidegate.errors import Misuse
 from tidegate.instants import MILLISECOND, MINUTE, SECOND, STORE, WALL, Duration, Instant
 from tidegate.laws import atomic_service as laws
+from tidegate.strategies.atomic_service import atomic_services, claimings
 
 EPOCH = Instant(0)
 LONG_AGO = Instant(-10_000 * MINUTE)
@@ -78,21 +93,9 @@ def crowd(count: int) -> tuple[Runner, ...]:
 
 
 @st.composite
-def services(draw: st.DrawFn, intervals: st.SearchStrategy[int], *, grace: bool = False) -> AtomicService:
-    interval = draw(intervals)
-    fractions = st.sampled_from([0, 1, PPM // 3, PPM // 2, PPM - 1, PPM])
-    return AtomicService(
-        interval=interval,
-        spread=draw(st.sampled_from([0, 1, interval // 5, interval // 3]).filter(lambda spread: spread < interval)),
-        stabilisation=draw(st.integers(0, 2 * interval)) if grace else 0,
-        start_fraction_ppm=draw(fractions),
-    )
-
-
-@st.composite
 def small_views(draw: st.DrawFn, *, grace: bool = False) -> View:
     """So small that each instant of a cycle can be asked."""
-    service = draw(services(st.integers(1, 24), grace=grace))
+    service = draw(atomic_services(st.integers(1, 24), grace=grace))
     now = Instant(draw(st.integers(-60, 60)))
     created = [now + -draw(st.integers(-5, 50)) for _ in range(draw(st.integers(1, 5)))]
     return View(service, tuple(Runner(f"r{place}", each) for place, each in enumerate(created)), now)
@@ -101,7 +104,7 @@ def small_views(draw: st.DrawFn, *, grace: bool = False) -> View:
 @st.composite
 def large_views(draw: st.DrawFn) -> View:
     """Real lengths, and instants close to the edges of slots."""
-    service = draw(services(st.sampled_from([MINUTE, 5 * MINUTE, 7 * SECOND])))
+    service = draw(atomic_services(st.sampled_from([MINUTE, 5 * MINUTE, 7 * SECOND])))
     count = draw(st.integers(1, 40))
     edge = draw(st.integers(0, count)) * service.interval // count
     cycle = draw(st.integers(-2, 6_000_000)) * service.interval
@@ -211,6 +214,64 @@ def check_a7(decide: Decide) -> None:
     holds()
 
 
+def check_a8(decide: Decide) -> None:
+    @given(views)
+    @example(View(AtomicService(interval=12, spread=4), crowd(3), EPOCH))
+    def holds(view: View) -> None:
+        assert all(map(laws.refused_beyond_what_it_bears, view.claims(decide)))
+
+    holds()
+
+
+def check_a9(decide: Decide) -> None:
+    @given(small_views())
+    @example(View(AtomicService(interval=20, spread=4), crowd(2), EPOCH))
+    @example(View(AtomicService(interval=20, spread=4, start_fraction_ppm=0), crowd(3), EPOCH))
+    def holds(view: View) -> None:
+        instants = [*view.cycle(), *(now + view.service.interval for now in view.cycle())]
+        claims = [view.claims(decide, now) for now in instants]
+
+        assert laws.tolerates_just_that(claims, claims[0][0].tolerance)
+
+    holds()
+
+
+Claims = list[AtomicServiceClaim]
+StartsUp = Callable[[AtomicService, Claiming, int], StartUp]
+
+
+def check_a10(start_up: StartsUp) -> None:
+    @settings(max_examples=40, phases=tuple(Phase) if start_up is check_start_up else (Phase.explicit, Phase.generate))
+    @given(atomic_services(st.integers(1, 20)), claimings(), st.lists(st.integers(1, 12), min_size=20, max_size=20))
+    @example(AtomicService(interval=40, spread=4), Claiming(check_interval=5, loop_sleep=0, run_margin_min=0), [1])
+    @example(AtomicService(interval=30, spread=0), Claiming(check_interval=9, loop_sleep=2, run_margin_min=0), [1])
+    @example(AtomicService(interval=12, spread=0), Claiming(check_interval=3, loop_sleep=0, run_margin_min=5), [1])
+    def holds(service: AtomicService, claiming: Claiming, gaps: list[int]) -> None:
+        polled_max = start_up(service, claiming, 1).polled_max
+        irregular = [min(gap, claiming.period) for gap in gaps] + [claiming.period] * service.interval
+        regular = [claiming.period] * service.interval
+        for count in {1, polled_max, polled_max + 1} - {0}:
+            view = View(service, crowd(count), EPOCH)
+            cycle = [view.claims(decide_atomic_service_claim, now) for now in view.cycle()]
+            reached = [
+                [
+                    laws.a_poll_leads_to_a_run([claims[place] for claims in polled(cycle, phase, apart)], claiming)
+                    for place in range(count)
+                    for phase in range(min(claiming.period, service.interval))
+                ]
+                for apart in (irregular, regular)
+            ]
+
+            assert all(map(all, reached)) if count <= polled_max else not all(reached[1])
+
+    holds()
+
+
+def polled(cycle: list[Claims], phase: int, gaps: list[int]) -> list[Claims]:
+    """What is answered at the polls of one cycle, the first of them at `phase`."""
+    return [cycle[at] for at in takewhile(lambda at: at < len(cycle), accumulate(gaps, initial=phase))]
+
+
 def test_at_most_one_runner_is_cleared_at_an_instant() -> None:
     """Law A1, for one clock. pynenc: exactly one runner processes the services at any given time."""
     check_a1(decide_atomic_service_claim)
@@ -261,6 +322,21 @@ def test_no_start_is_late() -> None:
     check_a7(decide_atomic_service_claim)
 
 
+def test_the_tolerance_names_how_many_runners_have_windows() -> None:
+    """Law A8: beyond that number every runner is refused for its window, and up to it none is."""
+    check_a8(decide_atomic_service_claim)
+
+
+def test_the_tolerance_names_the_difference_of_clocks() -> None:
+    """Law A9: at all pairs of instants of two cycles; the number is the largest, not only large enough."""
+    check_a9(decide_atomic_service_claim)
+
+
+def test_start_up_knows_for_how_many_runners_polls_suffice() -> None:
+    """Law A10: whatever the phase of the polls; and for one runner more there is a phase that misses."""
+    check_a10(check_start_up)
+
+
 # --- a dumb twin, and what goes wrong with it -------------------------------------------------------------------------
 
 
@@ -294,6 +370,29 @@ class Twin:
 
     def gone(self, window: Window, now: Instant) -> Fraction:
         return Fraction(now.at - window.start.at, window.end.at - window.start.at)
+
+    def runners_max(self, service: AtomicService) -> int:
+        too_many = bisect_left(
+            range(2, service.interval + 2), x=True, key=lambda count: service.interval // count <= service.spread
+        )
+        return 1 + too_many
+
+    def clock_difference(self, count: int, service: AtomicService) -> Duration:
+        edges = self.edges(count, service)
+        windows = [self.window(place, count, service, EPOCH) for place in range(count)]
+        ends = [window.start + self.last_start(window, service) for window in windows]
+        return min(edge - end.at for edge, end in zip(edges[1:], ends, strict=True)) - 1
+
+    def last_start(self, window: Window, service: AtomicService) -> Duration:
+        if not 0 < service.start_fraction_ppm < PPM:
+            return window.length - 1
+        return math.floor(window.length * Fraction(service.start_fraction_ppm, PPM))
+
+    def tolerance(self, count: int, service: AtomicService) -> Tolerance:
+        most = self.runners_max(service)
+        if count <= 1:
+            return Alone(most)
+        return Crowded(most) if count > most else Shared(self.clock_difference(count, service), most)
 
     def __call__(
         self, *, service: AtomicService, runner_id: str, runners: tuple[Runner, ...], now: Instant, run_id: str
@@ -332,6 +431,7 @@ class Twin:
             position=place,
             window=window,
             owner_now=owner_now,
+            tolerance=self.tolerance(count, service),
         )
 
 
@@ -397,6 +497,52 @@ class LateRoundedDown(Twin):
         return 0 < service.start_fraction_ppm < math.floor(self.gone(window, now) * PPM)
 
 
+class OneTooFew(Twin):
+    """As if the last slot needed a margin of its own."""
+
+    def runners_max(self, service: AtomicService) -> int:
+        return super().runners_max(service) - 1
+
+
+class DifferenceIsTheMargin(Twin):
+    """The late guard keeps runners further apart than the margin does, and nobody says so."""
+
+    def clock_difference(self, count: int, service: AtomicService) -> Duration:  # noqa: ARG002  a variant
+        return service.spread
+
+
+class DifferenceThatIsNeeded(Twin):
+    """The difference at which two are cleared is told as one that is borne."""
+
+    def clock_difference(self, count: int, service: AtomicService) -> Duration:
+        return super().clock_difference(count, service) + 1
+
+
+def by_the_whole_window(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    """A comparison as pynenc's: of the time between polls with the window, whatever part of it clears."""
+    return check_start_up(attrs.evolve(service, start_fraction_ppm=0), claiming, runners)
+
+
+def without_the_margin(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    return check_start_up(service, attrs.evolve(claiming, run_margin_min=0), runners)
+
+
+def without_the_sleep(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    return check_start_up(service, attrs.evolve(claiming, loop_sleep=0), runners)
+
+
+def one_too_few(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    answer = check_start_up(service, claiming, runners)
+    return attrs.evolve(answer, polled_max=max(0, answer.polled_max - 1))
+
+
+@pytest.mark.parametrize("planted", [by_the_whole_window, without_the_margin, without_the_sleep, one_too_few])
+def test_a_planted_start_up_breaks_the_law(planted: StartsUp) -> None:
+    """Law A10 says something: each of these names a number for which it does not hold."""
+    with pytest.raises(AssertionError):
+        check_a10(planted)
+
+
 @pytest.mark.parametrize(
     ("check", "bug"),
     [
@@ -410,6 +556,10 @@ class LateRoundedDown(Twin):
         (check_a5, AssignedByDivision()),
         (check_a6, GraceForSeveralOnly()),
         (check_a7, LateRoundedDown()),
+        (check_a8, OneTooFew()),
+        (check_a9, DifferenceIsTheMargin()),
+        (check_a9, DifferenceThatIsNeeded()),
+        (check_a9, FloatEdges()),
     ],
     ids=lambda each: getattr(each, "__name__", type(each).__name__),
 )
@@ -677,6 +827,84 @@ def test_the_fraction_told_is_above_the_limit_exactly_when_late(limit: int, inte
     assert not isinstance(verdict, LateStart) or limit < verdict.gone_ppm <= PPM
 
 
+def test_two_lists_clear_two_runners() -> None:
+    """Known not to work: a sees {a, c} and b sees {b, c}, and both are cleared at t = 10 (pynenc, seen when it ran)."""
+    assert isinstance(asked("a", listed("a", "c"), DEFAULT, 10).verdict, Assigned)
+    assert isinstance(asked("b", listed("b", "c"), DEFAULT, 10).verdict, Assigned)
+
+
+# --- what a configuration bears ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "service", "expected"),
+    [
+        (0, DEFAULT, Alone(4)),
+        (1, DEFAULT, Alone(4)),
+        (2, DEFAULT, Shared(105 * SECOND - 1, 4)),
+        (3, DEFAULT, Shared(80 * SECOND - 1, 4)),
+        (4, DEFAULT, Shared(67_500 * MILLISECOND - 1, 4)),
+        (5, DEFAULT, Crowded(4)),
+        (4, ANY_TIME, Shared(MINUTE, 4)),
+        (2, UNGUARDED, Shared(0, 5 * MINUTE)),
+        (2, AtomicService(interval=10, spread=9), Crowded(1)),
+    ],
+)
+def test_the_tolerance_of_the_defaults(count: int, service: AtomicService, expected: Tolerance) -> None:
+    """What pynenc tells are the least differences that clear two (105, 80, 67.5 s); a microsecond less is borne."""
+    assert tolerance(service, count) == expected
+
+
+@pytest.mark.parametrize(
+    ("service", "runners", "expected"),
+    [
+        (DEFAULT, 1, StartUp(4, 2, ())),
+        (DEFAULT, 2, StartUp(4, 2, ())),
+        (DEFAULT, 3, StartUp(4, 2, (MissedByPolls(20 * SECOND + 1, 30_100 * MILLISECOND),))),
+        (DEFAULT, 4, StartUp(4, 2, (MissedByPolls(7_500 * MILLISECOND + 1, 30_100 * MILLISECOND),))),
+        (DEFAULT, 5, StartUp(4, 2, (NoWindows(5, 4),))),
+        (AtomicService(interval=2 * MINUTE), 2, StartUp(1, 1, (NoWindows(2, 1),))),
+        (
+            AtomicService(interval=4 * SECOND, spread=0, start_fraction_ppm=0),
+            1,
+            StartUp(
+                4 * SECOND,
+                0,
+                (ShortWindow(4 * SECOND), MissedByPolls(3_950 * MILLISECOND + 1, 30_100 * MILLISECOND)),
+            ),
+        ),
+        (AtomicService(interval=20, spread=0), 2, StartUp(20, 0, (ShortWindow(10), MissedByPolls(0, 30_100_000)))),
+    ],
+)
+def test_start_up_tells_what_will_not_work(service: AtomicService, runners: int, expected: StartUp) -> None:
+    """By the window of two, as pynenc looks at it, all would be well with four that are polled past their 7.5 s."""
+    assert check_start_up(service, Claiming(), runners) == expected
+
+
+@pytest.mark.parametrize(
+    ("concern", "text"),
+    [
+        (NoWindows(5, 4), "5 runners have no windows; 4 would: make the interval longer"),
+        (ShortWindow(4 * SECOND), "a window of 4 s is below 5 s"),
+        (
+            MissedByPolls(7_500 * MILLISECOND, 30 * SECOND),
+            "7.5 s of a window lead to a run, and a runner asks every 30 s",
+        ),
+    ],
+)
+def test_a_concern_says_what_to_do(concern: Concern, text: str) -> None:
+    """In one line, for the log of a runner that starts."""
+    assert str(concern) == text
+
+
+def test_a_cycle_of_any_length_is_judged_at_once() -> None:
+    """The numbers come from formulas, so an extreme size costs nothing."""
+    service = AtomicService(interval=10**30, spread=0)
+
+    assert check_start_up(service, Claiming(), 10**9).runners_max == 10**30
+    assert isinstance(tolerance(service, 10**29), Shared)
+
+
 # --- bad input, and texts ---------------------------------------------------------------------------------------------
 
 
@@ -712,6 +940,48 @@ def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
         decide_atomic_service_claim(service=DEFAULT, runner_id="a", runners=AB, now=EPOCH, run_id=name)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"check_interval": 0},
+        {"check_interval": True},
+        {"loop_sleep": -1},
+        {"run_margin_min": -1},
+        {"run_margin_min": 0.05},
+    ],
+)
+def test_a_way_of_asking_that_means_nothing_is_refused(settings: dict[str, int]) -> None:
+    """At construction, with tidegate's own error; pynenc refuses a check interval of 0 when a runner starts."""
+    with pytest.raises(Misuse):
+        Claiming(**settings)
+
+
+NONSENSE: list[Any] = [None, True, -1, 1.5, "x", b"x", [], {}, object(), DEFAULT, EPOCH, (None,), Runner]
+
+
+@pytest.mark.parametrize("wrong", NONSENSE, ids=lambda wrong: type(wrong).__name__)
+def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
+    """Whatever stands in one place of a call, only tidegate's own error comes out."""
+    good: dict[str, Any] = {"service": DEFAULT, "runner_id": "a", "runners": AB, "now": EPOCH, "run_id": "run"}
+    calls: list[Callable[[], object]] = [
+        *(
+            lambda name=name: decide_atomic_service_claim(**{**good, name: wrong})
+            for name in good
+            if not isinstance(wrong, type(good[name])) or wrong == (None,)
+        ),
+        lambda: tolerance(wrong, 1) if wrong != DEFAULT else tolerance(DEFAULT, -1),
+        lambda: tolerance(DEFAULT, wrong),
+        lambda: check_start_up(DEFAULT, wrong, 1),
+        lambda: check_start_up(DEFAULT, Claiming(), wrong),
+        lambda: Runner("a", wrong) if wrong != EPOCH else Runner("", wrong),
+        lambda: Window(wrong, wrong),
+        lambda: AtomicServiceRun("a", "x", EPOCH, wrong, EPOCH),
+    ]
+    for call in calls:
+        with pytest.raises(Misuse):
+            call()
+
+
 def test_two_clocks_are_not_compared() -> None:
     """Law T2 of instants: a runner that was created on another clock has no age."""
     with pytest.raises(Misuse, match="compare"):
@@ -727,35 +997,41 @@ def test_a_window_ends_after_it_starts() -> None:
 @pytest.mark.parametrize(
     ("caller", "runners", "service", "second", "text"),
     [
-        ("a", (), DEFAULT, 0, "'a' no_stable_runners: there are none (not one of 0 runners)"),
+        ("a", (), DEFAULT, 0, "'a' no_stable_runners: there are none (not one of 0 runners; at most 4 runners)"),
         (
             "a",
             AB,
             DEFAULT,
             0,
-            "'a' assigned: run 'run' (position 0 of 2 runners, window 0 s@store to 90 s@store, turn of 'a')",
+            "'a' assigned: run 'run' (position 0 of 2 runners, window 0 s@store to 90 s@store, turn of 'a'; at most 4 runners, clocks within 104.999999 s)",
         ),
-        ("z\n", AB, DEFAULT, 0, "'z\\n' not_assigned_slot: it is not its turn (not one of 2 runners, turn of 'a')"),
+        (
+            "z\n",
+            AB,
+            DEFAULT,
+            0,
+            "'z\\n' not_assigned_slot: it is not its turn (not one of 2 runners, turn of 'a'; at most 4 runners, clocks within 104.999999 s)",
+        ),
         (
             "r1",
             crowd(5),
             DEFAULT,
             0,
-            "'r1' slot_window_invalid: a slot of 60 s has no room for a margin of 60 s (position 1 of 5 runners, turn of 'r0')",
+            "'r1' slot_window_invalid: a slot of 60 s has no room for a margin of 60 s (position 1 of 5 runners, turn of 'r0'; at most 4 runners would have windows)",
         ),
         (
             "a",
             YOUNG,
             GRACE,
             160,
-            "'a' scheduled_runner_in_grace: the slot stays empty until 200 s@store (position 0 of 2 runners, window 0 s@store to 90 s@store, turn of 'b')",
+            "'a' scheduled_runner_in_grace: the slot stays empty until 200 s@store (position 0 of 2 runners, window 0 s@store to 90 s@store, turn of 'b'; at most 4 runners, clocks within 104.999999 s)",
         ),
         (
             "a",
             listed("a"),
             DEFAULT,
             151,
-            "'a' late_start: 50.3334% of the window is gone, and 50.00% may be (position 0 of 1 runners, window 0 s@store to 300 s@store, turn of 'a')",
+            "'a' late_start: 50.3334% of the window is gone, and 50.00% may be (position 0 of 1 runners, window 0 s@store to 300 s@store, turn of 'a'; at most 4 runners)",
         ),
     ],
 )

@@ -25,6 +25,12 @@ The checks and their order are pynenc's `decide_atomic_service_claim`:
     6  more than start_fraction of the window is gone        LateStart
     7  otherwise                                             Assigned
 
+What a configuration bears can be told beforehand (`tolerance`, `check_start_up`), from the shortest slot s = I // N:
+
+    windows     while s > M                                         that is for up to I // (M + 1) runners
+    clocks      s - 1 - the last instant of its window that clears  may lie between two clocks: M without a late guard
+    polls       the instants of its window that clear it, with time left to work, reach from one poll to the next
+
 Laws
     A1  Of one view, at most one runner is cleared at an instant, also when clocks differ by no more than the margin.
     A2  Windows of one view follow each other with a gap of exactly the margin, from cycle to cycle too.
@@ -33,6 +39,10 @@ Laws
     A5  Who is cleared is the assigned runner.
     A6  Nobody is cleared in the slot of a runner that is younger than the stabilisation.
     A7  Nobody is cleared after more than the start fraction of the window, compared exactly.
+    A8  A view is refused for its windows exactly if it has more runners than the tolerance names.
+    A9  Nor are two cleared while clocks differ by no more than the tolerance names; a microsecond more, and two can be.
+    A10 Asked at least once a period, each of up to `polled_max` runners is cleared in each cycle with its margin left;
+        of one more, one can be missed.
 
 Where we differ
     - Integers: see above. The shortest slot is I // N, so slots that exceed the margin by less than a microsecond are
@@ -41,12 +51,16 @@ Where we differ
       is exceeded by x rounded up: the number told is above the limit exactly when the start is late.
     - Settings that mean nothing (interval <= 0, spread < 0, spread >= interval, a negative stabilisation, a fraction
       outside 0 to 1) are refused at construction; 0 and 1 turn the late guard off, 0 turns grace off.
+    - At start-up pynenc looks at two runners and warns by the length of their windows. With its defaults five stop all
+      services, and the windows of four (15 s, of which 7.5 s clear) lie between the polls (every 30 s). Here the number
+      of runners is an argument, the answer tells how many would do, and only instants that lead to a run count.
 
 Known not to work
     - Runners with different views may be cleared together: the decision knows one view. A write that only one of them
-      can make (the overlap gate) is still needed, and a fencing token where work may outlive its window.
-    - Nothing is said about how long the work takes, nor that it happens once a cycle.
-    - The number of runners that a configuration bears is not looked at: with the defaults, from 5 on all are refused.
+      can make is still needed, and a fencing token where work may outlive its window (both in `executions`).
+    - Nothing is said about how long the work takes, nor that it happens once a cycle: alone, a runner is cleared at each
+      poll in its part of the cycle.
+    - Runners that are gone count until they are found dead, so a restart can stop all services for that long.
     - Two runners of one id are taken for the first of them.
     - Cycles are counted from the epoch, so a scenario with this decision needs absolute instants.
 """
@@ -58,7 +72,8 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.errors import Misuse, named, numbered
-from tidegate.instants import MINUTE, Duration, Instant, seconds
+from tidegate.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, seconds
+from tidegate.kinds import all_of_kind, of_kind
 
 PPM: Final = 1_000_000
 """One, in parts per million."""
@@ -110,6 +125,7 @@ class Runner:
 
     def __attrs_post_init__(self) -> None:
         named(self.id, "a runner")
+        of_kind(self.created, Instant, "an instant")
 
 
 @final
@@ -121,6 +137,8 @@ class Window:
     end: Instant
 
     def __attrs_post_init__(self) -> None:
+        of_kind(self.start, Instant, "an instant")
+        of_kind(self.end, Instant, "an instant")
         if self.length <= 0:
             raise Misuse(f"no time from {self.start} to {self.end}", why="a window ends after it starts")
 
@@ -149,6 +167,13 @@ class AtomicServiceRun:
     cycle_start: Instant
     window: Window
     started: Instant
+
+    def __attrs_post_init__(self) -> None:
+        named(self.runner_id, "a runner")
+        named(self.run_id, "a run")
+        of_kind(self.cycle_start, Instant, "an instant")
+        of_kind(self.window, Window, "a window")
+        of_kind(self.started, Instant, "an instant")
 
 
 @final
@@ -212,12 +237,49 @@ class LateStart:
     limit_ppm: int
 
     def __str__(self) -> str:
-        return f"late_start: {percent(self.gone_ppm)} of the window is gone, and {percent(self.limit_ppm)} may be"
+        return f"late_start: {_percent(self.gone_ppm)} of the window is gone, and {_percent(self.limit_ppm)} may be"
 
 
 Verdict: TypeAlias = (
     Assigned | NoStableRunners | NotAssignedSlot | SlotWindowInvalid | ScheduledRunnerInGrace | LateStart
 )
+
+
+@final
+@attrs.frozen
+class Alone:
+    """One runner, or none: whatever clocks show, there are no two to be cleared. So many would still have windows."""
+
+    runners_max: int
+
+    def __str__(self) -> str:
+        return f"at most {self.runners_max} runners"
+
+
+@final
+@attrs.frozen
+class Shared:
+    """Several runners: no two are cleared while clocks differ by no more than this; so many would still have windows."""
+
+    clock_difference: Duration
+    runners_max: int
+
+    def __str__(self) -> str:
+        return f"at most {self.runners_max} runners, clocks within {seconds(self.clock_difference)}"
+
+
+@final
+@attrs.frozen
+class Crowded:
+    """More runners than have windows, so nobody is ever cleared; so many would have."""
+
+    runners_max: int
+
+    def __str__(self) -> str:
+        return f"at most {self.runners_max} runners would have windows"
+
+
+Tolerance: TypeAlias = Alone | Shared | Crowded
 
 
 @final
@@ -234,6 +296,7 @@ class AtomicServiceClaim:
         position: The caller's place among the runners, from 0; None if it is none of them.
         window: When the caller may start in this cycle; None if it never may.
         owner_now: The slot is the caller's, and it has a window. True in the margin after the window too.
+        tolerance: How many runners, and which difference of clocks, the configuration bears.
     """
 
     runner_id: str
@@ -244,12 +307,13 @@ class AtomicServiceClaim:
     position: int | None
     window: Window | None
     owner_now: bool
+    tolerance: Tolerance
 
     def __str__(self) -> str:
         place = "not one" if self.position is None else f"position {self.position}"
         window = "" if self.window is None else f", window {self.window}"
         turn = "" if self.assigned is None else f", turn of {self.assigned!r}"
-        return f"{self.runner_id!r} {self.verdict} ({place} of {self.runners} runners{window}{turn})"
+        return f"{self.runner_id!r} {self.verdict} ({place} of {self.runners} runners{window}{turn}; {self.tolerance})"
 
 
 # --- the decision -----------------------------------------------------------------------------------------------------
@@ -272,16 +336,20 @@ def decide_atomic_service_claim(
         The claim; `claim.verdict` is `Assigned(run)` if it may.
 
     Raises:
-        Misuse: An id is empty or no string, or there is a stabilisation, and the assigned runner was created on another
-            clock than `now` was read on.
+        Misuse: An id is empty or no string, an argument is of the wrong type, or there is a stabilisation, and the
+            assigned runner was created on another clock than `now` was read on.
     """
+    of_kind(service, AtomicService, "an atomic service")
     named(runner_id, "a runner")
     named(run_id, "a run")
+    of_kind(runners, tuple, "a tuple of runners")
+    all_of_kind(runners, Runner, "a runner")
+    of_kind(now, Instant, "an instant")
     interval, count = service.interval, len(runners)
     cycle_start = now + -(now.at % interval)
     position = next((place for place, runner in enumerate(runners) if runner.id == runner_id), None)
-    scheduled = runners[assigned_slot(now - cycle_start, interval, count)] if runners else None
-    window = None if position is None else window_of(position, count, service, cycle_start)
+    scheduled = runners[_assigned_slot(now - cycle_start, interval, count)] if runners else None
+    window = None if position is None else _window_of(position, count, service, cycle_start)
 
     verdict: Verdict
     if scheduled is None:
@@ -309,34 +377,201 @@ def decide_atomic_service_claim(
         position=position,
         window=window,
         owner_now=window is not None and assigned == runner_id,
+        tolerance=tolerance(service, count),
     )
+
+
+# --- what a configuration bears ---------------------------------------------------------------------------------------
+
+
+def tolerance(service: AtomicService, runners: int) -> Tolerance:
+    """How many runners a configuration bears, and by how much their clocks may differ.
+
+    Args:
+        service: How runners share the time.
+        runners: How many there are.
+
+    Returns:
+        The largest number of runners that have windows, and for several runners the largest difference of clocks, in
+        microseconds, at which no two of them are cleared.
+
+    Raises:
+        Misuse: The number is negative or no integer, or an argument is of the wrong type.
+    """
+    of_kind(service, AtomicService, "an atomic service")
+    numbered(runners, "a number of runners", 0)
+    runners_max = _most_runners(service, 1)
+    if runners <= 1:
+        return Alone(runners_max)
+    if runners > runners_max:
+        return Crowded(runners_max)
+    slot = service.interval // runners
+    return Shared(slot - 1 - _last_start(service, slot - service.spread), runners_max)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Claiming:
+    """How often a runner asks, and how much time a run needs.
+
+    Invariants: 0 < check_interval; 0 <= loop_sleep; 0 <= run_margin_min.
+
+    Attributes:
+        check_interval: The least time between two claims of a runner, in microseconds.
+        loop_sleep: How long its loop sleeps, in microseconds, so that a claim may be that much late.
+        run_margin_min: The least time of its window that has to be left when a run has begun, in microseconds.
+    """
+
+    check_interval: Duration = 30 * SECOND
+    loop_sleep: Duration = 100 * MILLISECOND
+    run_margin_min: Duration = 50 * MILLISECOND
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.check_interval, "a check interval in microseconds", 1)
+        numbered(self.loop_sleep, "a sleep in microseconds", 0)
+        numbered(self.run_margin_min, "a margin in microseconds", 0)
+
+    @property
+    def period(self) -> Duration:
+        """The longest time between two claims of a runner that does not stall."""
+        return self.check_interval + self.loop_sleep
+
+
+WINDOW_MIN: Final = 5 * SECOND
+"""Shorter windows are told at start-up: stalls and differences of clocks are of that size (pynenc's number)."""
+
+
+@final
+@attrs.frozen
+class NoWindows:
+    """More runners than have windows."""
+
+    runners: int
+    runners_max: int
+
+    def __str__(self) -> str:
+        return f"{self.runners} runners have no windows; {self.runners_max} would: make the interval longer"
+
+
+@final
+@attrs.frozen
+class ShortWindow:
+    """The shortest window is below WINDOW_MIN."""
+
+    window: Duration
+
+    def __str__(self) -> str:
+        return f"a window of {seconds(self.window)} is below {seconds(WINDOW_MIN)}"
+
+
+@final
+@attrs.frozen
+class MissedByPolls:
+    """A runner may ask before and after the instants of its window that lead to a run, and never between."""
+
+    useful: Duration
+    period: Duration
+
+    def __str__(self) -> str:
+        return f"{seconds(self.useful)} of a window lead to a run, and a runner asks every {seconds(self.period)}"
+
+
+Concern: TypeAlias = NoWindows | ShortWindow | MissedByPolls
+
+
+@final
+@attrs.frozen
+class StartUp:
+    """What a configuration is good for.
+
+    Attributes:
+        runners_max: So many runners have windows.
+        polled_max: So many are sure of a run in each cycle; 0 if not even a single one is.
+        concerns: What is wrong for the number of runners that was asked about; empty if nothing is.
+    """
+
+    runners_max: int
+    polled_max: int
+    concerns: tuple[Concern, ...]
+
+
+def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    """What to warn of before so many runners start.
+
+    What means nothing at all (an interval of 0, a spread as long as the interval) is refused when the settings are made.
+
+    Args:
+        service: How runners share the time.
+        claiming: How often each asks.
+        runners: How many there will be; count those that a restart leaves behind, until they are found dead.
+
+    Returns:
+        For how many runners the configuration works, and the concerns, if any.
+
+    Raises:
+        Misuse: The number is below 1 or no integer, or an argument is of the wrong type.
+    """
+    of_kind(service, AtomicService, "an atomic service")
+    of_kind(claiming, Claiming, "how a runner claims")
+    numbered(runners, "a number of runners", 1)
+    runners_max = _most_runners(service, 1)
+    concerns: tuple[Concern, ...] = ()
+    if runners > runners_max:
+        concerns = (NoWindows(runners, runners_max),)
+    else:
+        window = service.interval // runners - (service.spread if runners > 1 else 0)
+        useful = max(0, 1 + min(_last_start(service, window), window - max(1, claiming.run_margin_min)))
+        if window < WINDOW_MIN:
+            concerns += (ShortWindow(window),)
+        if useful < claiming.period:
+            concerns += (MissedByPolls(useful, claiming.period),)
+    return StartUp(runners_max, _most_runners(service, _window_needed(service, claiming)), concerns)
+
+
+def _most_runners(service: AtomicService, window: Duration) -> int:
+    """The largest number of runners whose shortest window has this length; 0 where a cycle is shorter."""
+    several = service.interval // (window + service.spread)
+    return several if several > 1 else int(service.interval >= window)
+
+
+def _window_needed(service: AtomicService, claiming: Claiming) -> Duration:
+    """The least length of a window in which the instants that lead to a run reach from one claim to the next."""
+    on_time = claiming.period - 1 + max(1, claiming.run_margin_min)
+    limit = service.start_fraction_ppm
+    return max(on_time, -((claiming.period - 1) * -PPM // limit)) if 0 < limit < PPM else on_time
+
+
+def _last_start(service: AtomicService, window: Duration) -> Duration:
+    """How far into a window of this length a runner is still cleared."""
+    limit = service.start_fraction_ppm
+    return limit * window // PPM if 0 < limit < PPM else window - 1
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
 
 
-def edge(place: int, interval: Duration, count: int) -> Duration:
+def _edge(place: int, interval: Duration, count: int) -> Duration:
     """Where slot `place` begins, in microseconds after the cycle's start."""
     return place * interval // count
 
 
-def assigned_slot(elapsed: Duration, interval: Duration, count: int) -> int:
+def _assigned_slot(elapsed: Duration, interval: Duration, count: int) -> int:
     """The slot that holds the instant: edge(p) <= elapsed < edge(p + 1), for 0 <= elapsed < interval."""
     return ((elapsed + 1) * count - 1) // interval
 
 
-def window_of(position: int, count: int, service: AtomicService, cycle_start: Instant) -> Window | None:
+def _window_of(position: int, count: int, service: AtomicService, cycle_start: Instant) -> Window | None:
     """When the runner at `position` may start in this cycle; None where the margin takes up the shortest slot."""
     if count == 1:
         return Window(cycle_start, cycle_start + service.interval)
     if service.interval // count <= service.spread:
         return None
     return Window(
-        cycle_start + edge(position, service.interval, count),
-        cycle_start + (edge(position + 1, service.interval, count) - service.spread),
+        cycle_start + _edge(position, service.interval, count),
+        cycle_start + (_edge(position + 1, service.interval, count) - service.spread),
     )
 
 
-def percent(ppm: int) -> str:
+def _percent(ppm: int) -> str:
     """`75.00%`, or with four digits where two would round."""
     return f"{ppm // 10_000}.{f'{ppm % 10_000:04d}'.removesuffix('00')}%"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import attrs
 
@@ -11,8 +12,12 @@ from tidegate.atomic_service import (
     Assigned,
     AtomicService,
     AtomicServiceClaim,
+    Claiming,
     Runner,
     ScheduledRunnerInGrace,
+    Shared,
+    SlotWindowInvalid,
+    Tolerance,
     Verdict,
     Window,
 )
@@ -74,6 +79,36 @@ def no_start_is_late(claim: AtomicServiceClaim, service: AtomicService, now: Ins
     if not cleared([claim]) or claim.window is None or not 0 < limit < PPM:
         return True
     return (now - claim.window.start) * PPM <= limit * claim.window.length
+
+
+def refused_beyond_what_it_bears(claim: AtomicServiceClaim) -> bool:
+    """Law A8: a view is refused for its windows exactly if it has more runners than the tolerance names."""
+    beyond = claim.position is not None and claim.runners > claim.tolerance.runners_max
+    return isinstance(claim.verdict, SlotWindowInvalid) is beyond
+
+
+def tolerates_just_that(instants: Sequence[Iterable[AtomicServiceClaim]], tolerance: Tolerance) -> bool:
+    """Law A9: no two runners are cleared at instants no further apart than the tolerance names, and two are just beyond.
+
+    Args:
+        instants: The claims of all runners, without grace, at instants that follow each other by a microsecond, from the
+            start of a cycle to the end of the next one.
+        tolerance: What is named for so many runners.
+    """
+    starts = [(at, runner) for at, claims in enumerate(instants) for runner in cleared(claims)]
+    apart = [later - earlier for (earlier, one), (later, other) in pairwise(starts) if one != other]
+    if not isinstance(tolerance, Shared):
+        return not apart
+    return min(apart) == tolerance.clock_difference + 1
+
+
+def a_poll_leads_to_a_run(claims: Iterable[AtomicServiceClaim], claiming: Claiming) -> bool:
+    """Law A10: of the claims that a runner makes in a cycle, no further apart than a period, one leads to a run.
+
+    It is cleared, and the least margin is left of its window. It holds for up to `polled_max` runners.
+    """
+    runs = [claim.verdict.run for claim in claims if isinstance(claim.verdict, Assigned)]
+    return any(run.window.end - run.started >= claiming.run_margin_min for run in runs)
 
 
 def moved(claim: AtomicServiceClaim, by: Duration) -> AtomicServiceClaim:
