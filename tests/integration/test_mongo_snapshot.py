@@ -6,21 +6,39 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
+import bson
 import pytest
+from bson import Binary, Code, Decimal128, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
 from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
 
-from tidegate.documents import Document, Field, Value, equal, exactly
+from tidegate.documents import Contains, Document, Eq, Field, Filter, Foreign, In, Lt, Value, equal, exactly, matches
+from tidegate.errors import Misuse
 from tidegate.instants import Instant
-from tidegate.snapshot import Changed, Projection, Unchanged, Verdict, Way, changed, snapshot
-from tidegate.strategies import document_pairs, pairs, projections
-from tidegate_adapters.bson_values import CODEC, loaded, stored
+from tidegate.laws import snapshot as laws
+from tidegate.snapshot import Changed, Projection, Unchanged, Verdict, changed, differs, expression, snapshot
+from tidegate.strategies.snapshot import (
+    ODD_DECIMALS,
+    binary,
+    computed_projections,
+    decimal,
+    foreign_document_pairs,
+    foreign_pairs,
+    foreigns,
+    javascript,
+    regex,
+)
+from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored
+from tidegate_adapters.mongo import condition
 
 Raw: TypeAlias = dict[str, Any]
 Pair: TypeAlias = tuple[Document, Document]
 Decide: TypeAlias = Callable[[Document | None, Document], Verdict]
+Ask: TypeAlias = Callable[[Projection], Value]
+Differ: TypeAlias = Callable[[Projection, Document | str], Document]
 
 PAIRS: Final = 10_000
 PROJECTED: Final = 2_000
@@ -37,6 +55,12 @@ EDGES: Final[tuple[Value, ...]] = (
         Document((("a", None),)),
         Document((("$gt", 0),)),
     ),
+    *ODD_DECIMALS,
+    *(decimal(10, -1), decimal(2**53, 0), decimal(2**53 + 1, 0), decimal(2**63 - 1, 0), decimal(2**63, 0)),
+    *(Foreign("objectId", b"a" * 12), Foreign("timestamp", b"\1" * 8), Foreign("minKey", b""), Foreign("maxKey", b"")),
+    *(regex(""), regex("a"), regex("a", "i"), javascript(""), javascript("a")),
+    *(binary(data, subtype) for data in (b"", b"a") for subtype in (2, 4, 5)),
+    (decimal(1, 0),),
 )
 
 
@@ -87,7 +111,7 @@ def check_random_values(decide: Decide, collection: Collection[Raw], count: int,
     compared = 0
 
     @examples(count // BATCH, *phases)
-    @given(st.lists(pairs(), min_size=BATCH, max_size=BATCH))
+    @given(st.lists(foreign_pairs(), min_size=BATCH, max_size=BATCH))
     def check(drawn: list[tuple[Value, Value]]) -> None:
         nonlocal compared
         check_values(decide, collection, [(held(left), held(right)) for left, right in drawn])
@@ -138,34 +162,167 @@ def test_random_values_find_it_out_as_well(collection: Collection[Raw], wrong: s
         check_random_values(decide, collection, PAIRS // 10, Phase.generate)
 
 
-def expression(ways: tuple[Way, ...], root: str) -> Any:
-    """What mongodash lets MongoDB compute: {a: {b: "$a.b"}} for a watched a.b."""
-    if not ways:
-        return root
-    tree: Raw = {}
-    for way in ways:
-        *outer, leaf = (field.name for field in way)
-        inside = tree
-        for name in outer:
-            inside = inside.setdefault(name, {})
-        inside[leaf] = ".".join([root, *outer, leaf])
-    return tree
+def with_id(number: int, document: Document) -> Document:
+    """The document as a collection has it: with an id, which is first."""
+    return Document((("_id", number), *((key, value) for key, value in document.items if key != "_id")))
+
+
+def check_projections(collection: Collection[Raw], ask: Ask, differ: Differ, count: int, *phases: Phase) -> int:
+    """How many pairs of documents agreed: the snapshot is what the server computes, and has changed where it says so."""
+    compared = 0
+
+    @examples(count // BATCH, *phases)
+    @given(computed_projections(), st.lists(foreign_document_pairs(), min_size=BATCH, max_size=BATCH))
+    def check(projection: Projection, drawn: list[Pair]) -> None:
+        nonlocal compared
+        pairs = [(with_id(n, before), with_id(n, after)) for n, (before, after) in enumerate(drawn)]
+        known, seen = ([taken(pair[side], projection) for pair in pairs] for side in (0, 1))
+        branches = [
+            {"case": {"$eq": ["$_id", n]}, "then": encoded(differ(projection, each))} for n, each in enumerate(known)
+        ]
+        answer = {"seen": encoded(ask(projection)), "differs": {"$switch": {"branches": branches}}}
+        collection.insert_many([stored(after, "after") for _, after in pairs])
+        try:
+            answers = list(collection.aggregate([{"$sort": {"_id": 1}}, {"$replaceWith": answer}]))
+        finally:
+            collection.delete_many({})
+        for before, after, told in zip(known, seen, answers, strict=True):
+            verdict = changed(before, after)
+
+            assert laws.the_server_sees_the_same(after, loaded(told["seen"], "seen"), told["differs"], verdict), (
+                f"{projection}: from {before} to {after}, in MongoDB {told}"
+            )
+        compared += len(pairs)
+
+    check()
+    return compared
+
+
+def taken(document: Document, projection: Projection) -> Document:
+    result = snapshot(document, projection)
+    assert isinstance(result, Document)
+    return result
 
 
 def test_a_projection_sees_what_mongodb_sees(collection: Collection[Raw]) -> None:
-    """A snapshot is the value, key order included, that MongoDB computes; and it has changed where `$ne` holds."""
+    """Law N11, by MongoDB itself: of two thousand pairs, stored snapshots as literals, computed values included."""
+    assert check_projections(collection, expression, differs, PROJECTED) >= PROJECTED
 
-    @examples(PROJECTED // BATCH)
-    @given(projections(), st.lists(document_pairs(), min_size=BATCH, max_size=BATCH))
-    def check(projection: Projection, drawn: list[Pair]) -> None:
-        both = [expression(projection.ways, root) for root in ("$l", "$r")]
-        for pair, answer in zip(
-            drawn, computed(collection, drawn, {"cut": both, "differ": {"$ne": both}}), strict=True
-        ):
-            before, after = (snapshot(doc, projection) for doc in pair)
-            seen = tuple(loaded(each, "seen") for each in answer["cut"])
 
-            assert exactly((before, after)) == exactly(seen), f"{projection} of {pair}: {before}, {after}"
-            assert isinstance(changed(before, after), Changed) == answer["differ"], f"{before} and {after}"
+def without_literal(projection: Projection, before: Document | str) -> Document:
+    """Planted bug of mongodash: the stored snapshot is evaluated."""
+    return Document((("$ne", (before, expression(projection))),))
+
+
+def first_names(projection: Projection) -> Value:
+    """Planted bug: the whole fields that paths begin with are asked for."""
+    fields = {way[0].name: f"${way[0].name}" for way, _ in projection.ways}
+    return Document(tuple(fields.items())) if fields else expression(projection)
+
+
+@pytest.mark.parametrize(("ask", "differ"), [(expression, without_literal), (first_names, differs)])
+def test_another_expression_is_found_out(collection: Collection[Raw], ask: Ask, differ: Differ) -> None:
+    """A tenth of the pairs is enough to notice: MongoDB fails, or says something else."""
+    with pytest.raises((AssertionError, OperationFailure)):
+        check_projections(collection, ask, differ, PROJECTED // 10, Phase.generate)
+
+
+def test_only_ids_travel_to_the_planner(collection: Collection[Raw]) -> None:
+    """The server compares what it stores with what is watched, and answers with the ids of what has changed."""
+    projection = Projection.of({"status": 1, "place.city": 1})
+    records = collection.database["records"]
+    documents: dict[str, tuple[Raw, Raw | None]] = {
+        "same": (
+            {"status": decimal(1, 0), "place": {"city": "x", "street": "y"}},
+            {"place": {"city": "x"}, "status": 1},
+        ),
+        "other": ({"status": 2, "place": {"city": "x"}}, {"place": {"city": "x"}, "status": 1}),
+        "null": ({"status": None}, {"place": {}}),
+        "missing": ({"other": 1}, {"place": {}}),
+        "dollar": ({"status": "$status"}, {"place": {}, "status": "$status"}),
+        "new": ({"status": 1}, None),
+    }
+    for id_, (document, seen) in documents.items():
+        collection.insert_one({"_id": id_, **encoded(Document.of(document))})
+        if seen is not None:
+            records.insert_one({"source": id_, "snapshot": encoded(Document.of(seen))})
+    asked = differs(projection, "$$record.snapshot")
+    found = collection.aggregate(
+        [
+            {"$lookup": {"from": "records", "localField": "_id", "foreignField": "source", "as": "records"}},
+            {"$match": {"$expr": {"$let": {"vars": {"record": {"$first": "$records"}}, "in": encoded(asked)}}}},
+            {"$project": {"_id": 1}},
+            {"$sort": {"_id": 1}},
+        ]
+    )
+
+    assert list(found) == [{"_id": "new"}, {"_id": "null"}, {"_id": "other"}]
+
+
+@examples(200)
+@given(foreign_document_pairs(), foreigns())
+def test_what_only_bson_has_comes_back_as_it_was(pair: Pair, value: Foreign) -> None:
+    """Law D1, through BSON and pymongo's own codec: the same types and payloads all the way down."""
+    document = pair[0].put(FIELD, value)
+    read: Raw = bson.decode(bson.encode(encoded(document)), CODEC)
+
+    assert exactly(loaded(read, "c")) == exactly(document)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "payload"),
+    [
+        (ObjectId("000102030405060708090a0b"), "objectId", bytes(range(12))),
+        (Decimal128("1.50"), "decimal", decimal(150, -2).payload),
+        (Binary(b"a", 4), "binData", binary(b"a", 4).payload),
+        (Binary(b"a", 2), "binData", binary(b"a", 2).payload),
+        (Regex("a", "ix"), "regex", b"a\0ix\0"),
+        (Code("f()"), "javascript", javascript("f()").payload),
+        (Timestamp(1, 2), "timestamp", b"\2\0\0\0\1\0\0\0"),
+        (MinKey(), "minKey", b""),
+        (MaxKey(), "maxKey", b""),
+    ],
+)
+def test_types_of_bson_are_taken_over(value: object, kind: str, payload: bytes) -> None:
+    """And what is written for them is what pymongo would write."""
+    document = loaded({"v": value}, "c")
+
+    assert document == held(Foreign(kind, payload))
+    assert bson.encode(encoded(document)) == bson.encode({"v": value})
+
+
+@pytest.mark.parametrize("value", [Code("a", {}), Timestamp(0, 0), object(), 1j])
+def test_what_has_no_counterpart_is_refused(value: object) -> None:
+    """Code with a scope; the timestamp in whose place MongoDB stores the time; and what is not of BSON at all."""
+    with pytest.raises(Misuse):
+        loaded({"v": value}, "c")
+
+
+FOREIGN_FILTERS: Final[tuple[Callable[[Foreign], Filter], ...]] = (
+    lambda value: Eq(FIELD, value),
+    lambda value: In(FIELD, (1, value) if value.type != "regex" else (1,)),
+    lambda value: Contains(Field[tuple[Value, ...]](FIELD.name), value),
+    lambda _: Lt(Field[int](FIELD.name), 1),
+)
+
+
+@pytest.mark.parametrize("number", range(len(FOREIGN_FILTERS)))
+def test_filters_find_what_only_bson_has(collection: Collection[Raw], number: int) -> None:
+    """Each filter means the same in a real MongoDB, with a foreign value in the document, in the filter, or in both."""
+    compared = 0
+
+    @examples(40)
+    @given(foreigns(), st.lists(foreign_pairs(), min_size=BATCH, max_size=BATCH))
+    def check(value: Foreign, drawn: list[tuple[Value, Value]]) -> None:
+        nonlocal compared
+        docs = [held(each) for each in (*EDGES, value, (value,), *(each for pair in drawn for each in pair))]
+        where = FOREIGN_FILTERS[number](value)
+        collection.delete_many({})
+        collection.insert_many([{"_id": n, **stored(doc, "doc")} for n, doc in enumerate(docs)])
+        found = {each["_id"] for each in collection.find(condition(where), {"_id": 1})}
+
+        assert found == {n for n, doc in enumerate(docs) if matches(where, doc, lambda: Instant(0))}, str(where)
+        compared += len(docs)
 
     check()
+    assert compared > 40 * BATCH

@@ -32,6 +32,7 @@ from tidegate.documents import (
     Exists,
     Field,
     Filter,
+    Foreign,
     In,
     Lt,
     OlderThan,
@@ -46,6 +47,7 @@ from tidegate.documents import (
     exactly,
     frozen,
     matches,
+    numeric,
     show,
     updated,
 )
@@ -64,6 +66,18 @@ from tidegate.instants import (
     instant,
     moment,
     seconds,
+)
+from tidegate.strategies.snapshot import (
+    ODD_DECIMALS,
+    POWERS,
+    SIGNIFICAND_MAX,
+    binary,
+    decimal,
+    foreign_document_pairs,
+    foreign_pairs,
+    foreigns,
+    javascript,
+    regex,
 )
 
 T = TypeVar("T")
@@ -94,7 +108,7 @@ def fields() -> SearchStrategy[Field[Any]]:
 
 
 def check_d2(equal: Equal) -> None:
-    @given(strategies.pairs(), strategies.pairs())
+    @given(foreign_pairs(), foreign_pairs())
     @example((math.nan, math.nan), (1, 1))
     @example((0, 1), (1, 2))
     @example((0, 1), (1, 0))
@@ -169,6 +183,12 @@ DISTINCT: tuple[Value, ...] = (
     Instant(0, WALL),
     2**53 + 1,
     2.0**53,
+    decimal(1, 0),
+    decimal(10, -1),
+    regex("1"),
+    binary(b"1", 4),
+    javascript("1"),
+    Foreign("minKey", b""),
 )
 
 
@@ -388,6 +408,140 @@ def test_terms_are_refused_at_construction() -> None:
             construct()
 
 
+# --- what only BSON has -------------------------------------------------------------------------------------------------
+
+NAN, INFINITY = ODD_DECIMALS[0], ODD_DECIMALS[3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("objectId", b"\0" * 11),
+        ("objectId", "\0" * 12),
+        ("decimal", b"\0" * 17),
+        ("timestamp", b""),
+        ("timestamp", b"\0" * 8),
+        ("binData", b"\0\0\0\0\0"),
+        ("binData", b"\1\0\0\0\4"),
+        ("binData", b"\0\0\0\0\2"),
+        ("binData", b"\4\0\0\0\2\1\0\0\0"),
+        ("binData", b""),
+        ("regex", b"a"),
+        ("regex", b"a\0"),
+        ("regex", b"a\0mi\0"),
+        ("regex", b"a\0g\0"),
+        ("regex", b"\xff\0\0"),
+        ("javascript", b"\1\0\0\0"),
+        ("javascript", b"\1\0\0\0a"),
+        ("javascript", b"\2\0\0\0\xff\0"),
+        ("javascript", b"\3\0\0\0a\0"),
+        ("minKey", b"\0"),
+        ("maxKey", None),
+        ("symbol", b"\2\0\0\0a\0"),
+        ("ObjectId", b"\0" * 12),
+        (7, b"\0" * 12),
+        (None, b""),
+        (Colour.RED, b""),
+    ],
+)
+def test_what_only_bson_has_stands_there_as_bson_writes_it(kind: str, payload: bytes) -> None:
+    """A payload of another length, with an end missing, no text, or of a type that has a counterpart, is refused."""
+    with pytest.raises(Misuse, match="has this payload"):
+        Foreign(kind, payload)
+
+
+@given(foreigns(), foreign_document_pairs())
+def test_what_only_bson_has_stands_in_documents(value: Foreign, pair: tuple[Document, Document]) -> None:
+    """It is taken over as it is, by mappings too, and prints on one line."""
+    document = pair[0].put(A, value)
+
+    assert exactly(document[A]) == exactly(value) == exactly(frozen(value))
+    assert Document.of(dict(document.items)) == document == Document(document.items)
+    assert show(value) in show(document)
+    assert "\n" not in show(document)
+
+
+def numbers() -> SearchStrategy[Value]:
+    decimals = st.builds(
+        decimal, st.integers(-SIGNIFICAND_MAX, SIGNIFICAND_MAX), st.integers(POWERS.start, POWERS.stop - 1)
+    )
+    near = st.builds(decimal, st.integers(-(2**54), 2**54), st.integers(-3, 3))
+    whole = st.integers(-(2**63), 2**63 - 1)
+    return st.one_of(whole, st.floats(), st.integers(-9, 9), decimals, near, st.sampled_from(ODD_DECIMALS))
+
+
+def as_fraction(value: object) -> Fraction | str:
+    """The dumb twin: the fraction that it is."""
+    if isinstance(value, Foreign):
+        exact = numeric(value)
+        assert exact is not None
+        return exact if isinstance(exact, str) else Fraction(exact[0]) * Fraction(10) ** exact[1]
+    assert isinstance(value, (int, float))
+    return Fraction(value) if math.isfinite(value) else str(value)
+
+
+@given(numbers(), numbers())
+@example(decimal(1, -1), 0.1)
+@example(decimal(5, -1), 0.5)
+@example(decimal(2**53 + 1, 0), 2.0**53)
+@example(NAN, math.nan)
+@example(INFINITY, math.inf)
+def test_decimals_are_compared_by_their_number(left: Value, right: Value) -> None:
+    """Exactly, whatever the types: the decimal 0.1 is not the double 0.1, which lies a little above."""
+    assert equal(left, right) == (as_fraction(left) == as_fraction(right))
+
+
+@given(st.integers(-SIGNIFICAND_MAX, SIGNIFICAND_MAX), st.integers(POWERS.start, POWERS.stop - 1))
+def test_a_decimal_is_the_number_that_it_was_made_of(significand: int, power: int) -> None:
+    """IEEE 754-2008, 3.5.2: sign, power and significand of a decimal128."""
+    assert as_fraction(decimal(significand, power)) == Fraction(significand) * Fraction(10) ** power
+
+
+@given(numbers(), st.integers(-(2**63), 2**63 - 1))
+@example(decimal(-1, 6111), -(2**63))
+@example(decimal(1, -6176), 1)
+def test_decimals_are_below_what_their_number_is_below(held: Value, limit: int) -> None:
+    """Of `Lt`; NaN is below nothing, and minus infinity below everything."""
+    number = as_fraction(held)
+    is_below = number == "-inf" if isinstance(number, str) else number < limit
+
+    assert matches(Lt(A, limit), doc(a=held), unread) == is_below
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (1_000, (1, 3)),
+        (-0.25, (-25, -2)),
+        (0, (0, 0)),
+        (-0.0, (0, 0)),
+        (decimal(0, 300), (0, 0)),
+        (decimal(-150, -2), (-15, -1)),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        *zip(ODD_DECIMALS, ("nan", "nan", "nan", "inf", "-inf", (0, 0), (0, 0), (0, 0)), strict=False),
+        (True, None),
+        (None, None),
+        ("1", None),
+        (b"1", None),
+        (regex("1"), None),
+    ],
+)
+def test_a_number_has_one_form(value: Value, number: object) -> None:
+    """So that equal numbers of all types have one; what is no number has none."""
+    assert numeric(value) == number
+
+
+def test_nothing_is_computed_with_what_only_bson_has() -> None:
+    """A sum of decimals is MongoDB's; a regular expression among values would be a pattern to match."""
+    with pytest.raises(Misuse, match="holds a decimal"):
+        updated(doc(a=decimal(1, 0)), (Add(A, 1),), unread)
+    with pytest.raises(Misuse, match="a regular expression among the values of a"):
+        In(A, (1, regex("a")))
+    with pytest.raises(Refused):
+        updated(doc(a=regex("a")), (Add(A, 1),), unread)
+
+
 # --- filters ------------------------------------------------------------------------------------------------------------
 
 YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
@@ -418,6 +572,15 @@ YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
         (Lt(A, 2), doc(a=-math.inf), True),
         (Lt(A, 2), doc(a=math.nan), False),
         (Lt(A, 2), doc(a=True), False),
+        (Lt(A, 2), doc(a=decimal(19, -1)), True),
+        (Lt(A, 2), doc(a=(decimal(20, -1), regex("a"))), False),
+        (Lt(A, 2), doc(a=INFINITY), False),
+        (Lt(A, 2), doc(a=NAN), False),
+        (Eq(A, 1), doc(a=decimal(10, -1)), True),
+        (Eq(A, regex("a")), doc(a="a"), False),
+        (Eq(A, regex("a")), doc(a=("b", regex("a"))), True),
+        (In(A, (decimal(1, 0), NAN)), doc(a=math.nan), True),
+        (Contains(A, Foreign("minKey", b"")), doc(a=(Foreign("minKey", b""),)), True),
         (Lt(A, 2), doc(a=None), False),
         (Lt(A, 2), doc(a="1"), False),
         (Lt(A, 2), doc(a=(5, 1)), True),
@@ -631,6 +794,11 @@ def test_a_set_prints_the_same_however_it_was_built(items: list[Value]) -> None:
         (frozenset({"b", "a"}), '{"a", "b"}'),
         ("\U000e0001", '"\\U000e0001"'),
         (Instant(1_500 * MILLISECOND), "1.5 s@store"),
+        (Foreign("objectId", bytes(range(12))), "objectId(000102030405060708090a0b)"),
+        (decimal(-150, -2), "decimal(-150E-2)"),
+        (NAN, "decimal(nan)"),
+        (regex("a\n", "i"), "regex(/a\\u000a/i)"),
+        (Foreign("maxKey", b""), "maxKey()"),
     ],
 )
 def test_values_print_like_this(value: object, shown: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate import strategies
-from tidegate.documents import Document, Value, exactly
+from tidegate.documents import Document, Foreign, Value, exactly
 from tidegate.errors import Misuse
 from tidegate.instants import STORE, WALL, Instant
 from tidegate.laws import snapshot as laws
@@ -31,6 +31,7 @@ from tidegate.patches import (
     patch_to_json,
     to_json,
 )
+from tidegate.strategies.snapshot import foreign_pairs, foreigns
 
 Difference = Callable[[Value, Value], Patch]
 Application = Callable[[Patch, Value], Value]
@@ -44,7 +45,7 @@ def doc(**items: object) -> Document:
 
 
 def check_n1(difference: Difference) -> None:
-    @given(strategies.pairs())
+    @given(foreign_pairs())
     @example((1, True))
     @example((1, 1.0))
     @example((0.0, -0.0))
@@ -58,7 +59,7 @@ def check_n1(difference: Difference) -> None:
 
 
 def check_n2(difference: Difference, applied: Application) -> None:
-    @given(strategies.pairs())
+    @given(foreign_pairs())
     @example((doc(a=1, b=2), doc(b=2, a=1)))
     @example((doc(a=1, c=3), doc(a=1, b=2, c=3)))
     @example(((1, 2, 3), (1,)))
@@ -311,7 +312,7 @@ Encode = Callable[[Value], object]
 
 
 def check_n8(to_json: Encode) -> None:
-    @given(strategies.values())
+    @given(st.one_of(strategies.values(), foreigns(), foreign_pairs().map(lambda pair: pair[0])))
     @example(doc(b=1, a=1))
     @example(Document((("$bytes", "00"),)))
     @example(Document((("$document", Document((("$document", 1),))),)))
@@ -320,6 +321,7 @@ def check_n8(to_json: Encode) -> None:
     @example(math.inf)
     @example(struct.unpack(">d", b"\xff\xf8\0\0\0\0\0\1")[0])
     @example(Instant(1, WALL))
+    @example((Foreign("minKey", b""),))
     def law(value: Value) -> None:
         try:
             decoded = from_json(through_text(to_json(value)))
@@ -363,7 +365,7 @@ def test_a_planted_bug_breaks_n8(planted: Encode) -> None:
         check_n8(planted)
 
 
-@given(strategies.pairs())
+@given(foreign_pairs())
 def test_patches_come_back_from_json(pair: tuple[Value, Value]) -> None:
     """Law N8, for patches; operations compare exactly."""
     patch = difference(*pair)
@@ -382,6 +384,7 @@ def test_plain_json_looks_like_this() -> None:
         "m": {"$float": "fff0000000000000"},
         "t": [1, 1.0, True, None, "é"],
     }
+    assert to_json(Foreign("timestamp", b"\1" * 8)) == {"$foreign": ["timestamp", "01" * 8]}
     assert to_json(Document((("$a", 1),))) == {"$document": {"$a": 1}}
     assert to_json(Document((("$a", 1), ("$b", 2)))) == {"$a": 1, "$b": 2}
     assert patch_to_json((Added("/a", b""), Removed("/b"), Replaced("/c", 1))) == [
@@ -419,6 +422,10 @@ def nested(depth: int) -> object:
         {"$instant": [True, "store"]},
         {"$instant": ["1", "store"]},
         {"$instant": 1},
+        {"$foreign": ["minKey"]},
+        {"$foreign": ["minKey", "00"]},
+        {"$foreign": ["symbol", ""]},
+        {"$foreign": ["timestamp", "0g"]},
         {"$document": {"a": 1}},
         {"$document": 1},
         nested(101),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Callable
 from typing import TypeAlias, cast
@@ -13,10 +15,39 @@ from hypothesis import strategies as st
 from tidegate import strategies
 from tidegate.documents import DEPTH_MAX, Document, Field, Value, equal, exactly
 from tidegate.errors import Misuse
-from tidegate.instants import Instant
+from tidegate.instants import MILLISECOND, Instant
 from tidegate.laws import snapshot as laws
-from tidegate.patches import Added, Replaced, difference
-from tidegate.snapshot import Changed, Projection, Unchanged, Verdict, changed, snapshot
+from tidegate.patches import Added, Replaced, difference, to_json
+from tidegate.snapshot import (
+    Changed,
+    Computed,
+    Differs,
+    Digest,
+    Kept,
+    NotComputed,
+    Projection,
+    Unchanged,
+    Verdict,
+    changed,
+    described,
+    differs,
+    digest,
+    expression,
+    remembered,
+    snapshot,
+)
+from tidegate.strategies.snapshot import (
+    COMPUTED,
+    FAILING,
+    computed_projections,
+    decimal,
+    digests,
+    foreign_document_pairs,
+    foreigns,
+    kept,
+    regex,
+    verdicts,
+)
 
 Judge: TypeAlias = Callable[[Document | None, Document], Verdict]
 Take: TypeAlias = Callable[[Document, Projection], Document]
@@ -27,14 +58,22 @@ def doc(**items: object) -> Document:
     return Document.of(items)
 
 
+def taken(document: Document, projection: Projection) -> Document:
+    """A snapshot that nothing is in the way of."""
+    result = snapshot(document, projection)
+    assert isinstance(result, Document)
+    return result
+
+
 WHOLE = Projection()
 A, A_B = Projection(("a",)), Projection(("a.b",))
+AB = st.sampled_from(("a", "b"))
 
 
 @st.composite
 def watched(draw: st.DrawFn) -> Watched:
     """Two documents of few keys, deep enough for paths to lead somewhere, and what is watched of them."""
-    before, after = draw(strategies.document_pairs(st.sampled_from(("a", "b"))))
+    before, after = draw(foreign_document_pairs(AB))
     few = st.sampled_from(((), ("a",), ("a.b",), ("a.a", "a.b"), ("b.a.b",), ("b.a", "a"), ("a.a.a", "a.b", "b.b")))
     return before, after, draw(st.one_of(few.map(Projection), strategies.projections()))
 
@@ -59,7 +98,7 @@ def check_n4(judge: Judge) -> None:
     @example((doc(a=(1, -0.0)), doc(a=(1.0, 0)), A))
     def law(drawn: Watched) -> None:
         before, after, projection = drawn
-        verdict = judge(snapshot(before, projection), snapshot(after, projection))
+        verdict = judge(taken(before, projection), taken(after, projection))
         assert laws.equal_documents_are_unchanged(before, after, verdict)
 
     law()
@@ -84,9 +123,9 @@ def check_n6(judge: Judge) -> None:
     @example(drawn=(doc(), doc(), WHOLE), first_sight=True)
     def law(drawn: Watched, first_sight: bool) -> None:
         before, after, projection = drawn
-        taken = None if first_sight else snapshot(before, projection)
-        now = snapshot(after, projection)
-        assert laws.a_change_tells_all(taken, now, judge(taken, now))
+        first = None if first_sight else taken(before, projection)
+        now = taken(after, projection)
+        assert laws.a_change_tells_all(first, now, judge(first, now))
 
     law()
 
@@ -96,16 +135,16 @@ def check_n7(take: Take) -> None:
     @example((doc(a=doc(b=1), b=1), doc(), A_B))
     def law(drawn: Watched) -> None:
         document, _, projection = drawn
-        taken, reverse = take(document, projection), Projection(projection.paths[::-1])
-        assert laws.a_snapshot_is_its_own(taken, take(taken, projection))
-        assert laws.a_snapshot_is_its_own(taken, take(document, reverse))
+        once, reverse = take(document, projection), Projection(projection.paths[::-1])
+        assert laws.a_snapshot_is_its_own(once, take(once, projection))
+        assert laws.a_snapshot_is_its_own(once, take(document, reverse))
 
     law()
 
 
 def test_what_is_not_watched_is_not_seen() -> None:
     """Law N3; mongodash: another field, no run."""
-    check_n3(snapshot, changed)
+    check_n3(taken, changed)
 
 
 def test_what_is_read_again_is_unchanged() -> None:
@@ -115,7 +154,7 @@ def test_what_is_read_again_is_unchanged() -> None:
 
 def test_no_watched_change_is_lost() -> None:
     """Law N5; mongodash: either watched field, a run."""
-    check_n5(snapshot, changed)
+    check_n5(taken, changed)
 
 
 def test_the_patch_of_a_change_tells_all() -> None:
@@ -125,7 +164,7 @@ def test_the_patch_of_a_change_tells_all() -> None:
 
 def test_a_snapshot_of_a_snapshot_is_that_snapshot() -> None:
     """Law N7; paths are a set."""
-    check_n7(snapshot)
+    check_n7(taken)
 
 
 def everything(document: Document, _: Projection) -> Document:
@@ -135,17 +174,16 @@ def everything(document: Document, _: Projection) -> Document:
 
 def nulls(document: Document, projection: Projection) -> Document:
     """Planted bug: what is missing is written as null."""
-    whole = {way[0].name: document.get(way[0]) for way in projection.ways}
+    whole = {way[0].name: document.get(way[0]) for way, _ in projection.ways}
     return Document(tuple(whole.items())) if whole else document
 
 
 def flat(document: Document, projection: Projection) -> Document:
     """Planted bug: a dotted path gives a dotted key."""
-    taken = snapshot(document, projection)
     return Document(
         tuple(
             (f"{key}.{inner}", leaf)
-            for key, value in taken.items
+            for key, value in taken(document, projection).items
             for inner, leaf in (value.items if isinstance(value, Document) else (("", value),))
         )
     )
@@ -208,7 +246,7 @@ def test_a_planted_bug_breaks_n4(planted: Judge) -> None:
         check_n4(planted)
 
 
-@pytest.mark.parametrize(("take", "judge"), [(nulls, changed), (snapshot, by_python), (snapshot, never)])
+@pytest.mark.parametrize(("take", "judge"), [(nulls, changed), (taken, by_python), (taken, never)])
 def test_a_planted_bug_breaks_n5(take: Take, judge: Judge) -> None:
     """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
@@ -228,13 +266,193 @@ def test_a_planted_bug_breaks_n7() -> None:
         check_n7(flat)
 
 
-# --- agreement ----------------------------------------------------------------------------------------------------------
+# --- digests ------------------------------------------------------------------------------------------------------------
+
+
+def check_n9(judge: Callable[[Kept, Document], Verdict], digest: Callable[[Document], Kept]) -> None:
+    @given(foreign_document_pairs(AB))
+    @example((doc(a=1), doc(a=1.0)))
+    @example((doc(a="b:1"), doc(a=b"b:1")))
+    @example((doc(a=doc(), b=1), doc(b=1, a=doc())))
+    @example((doc(a=("a", "b")), doc(a=("ab",))))
+    @example((doc(a=(1, (2,))), doc(a=((1,), 2))))
+    @example((doc(a=doc(a=1), b=2), doc(a=doc(a=1, b=2))))
+    def law(pair: tuple[Document, Document]) -> None:
+        before, after = pair
+        assert laws.a_digest_notices_the_same(changed(before, after), judge(digest(before), after))
+
+    law()
+
+
+def test_a_digest_notices_what_the_snapshot_would() -> None:
+    """Law N9; the comparison of MongoDB, over what was forgotten."""
+    check_n9(changed, digest)
+
+
+def of_text(document: Document) -> Digest:
+    """Planted bug: 1 and 1.0 have different texts."""
+    return Digest(hashlib.sha256(str(document).encode()).hexdigest())
+
+
+def of_sorted_keys(document: Document) -> Digest:
+    """Planted bug: the order of keys is lost."""
+    return digest(Document.of(json.loads(json.dumps(to_json(document), sort_keys=True))))
+
+
+def of_parts(document: Document) -> Digest:
+    """Planted bug: where one part ends and the next begins is not told."""
+    return Digest(hashlib.sha256(str(document).translate(dict.fromkeys(map(ord, '[]{}", :'))).encode()).hexdigest())
+
+
+@pytest.mark.parametrize("planted", [of_text, of_sorted_keys, of_parts])
+def test_a_planted_bug_breaks_n9(planted: Callable[[Document], Digest]) -> None:
+    """A law that no bug breaks proves nothing."""
+
+    def judge(before: Kept, after: Document) -> Verdict:
+        return Unchanged() if before == planted(after) else Differs()
+
+    with pytest.raises(AssertionError):
+        check_n9(judge, planted)
+
+
+@given(st.dictionaries(AB, st.one_of(foreigns(), strategies.values()), max_size=2).map(Document.of), st.integers(0, 99))
+def test_what_is_small_enough_is_kept_as_it_is(document: Document, bytes_max: int) -> None:
+    """A snapshot is kept up to the limit, and its digest beyond it; either tells that nothing has changed."""
+    there = remembered(document, bytes_max)
+
+    assert there in (document, digest(document))
+    assert remembered(document, 0) == digest(document)
+    assert exactly(remembered(document, 2**30)) == exactly(document)
+    assert changed(there, document) == Unchanged()
+
+
+def test_the_digest_of_a_document_is_pinned() -> None:
+    """Digests are stored: another release has to find the same ones."""
+    document = doc(a=(1, 1.5, None, True, "x"), b=b"", c=Instant(MILLISECOND), d=decimal(-15, -1), e=regex("^a", "i"))
+
+    assert str(digest(document)) == "sha256:f7c55731c66eb0d3c5d17b5d755881ca9b25ef7de52d3c6d11d90ba0ca15c31e"
+
+
+# --- computed values ----------------------------------------------------------------------------------------------------
+
+PRICE, QUANTITY = Field[int]("price"), Field[int]("quantity")
+
+
+def total(document: Document) -> Value:
+    return document[PRICE] * document[QUANTITY]
+
+
+TOTAL = Projection.of({"total": Computed(total, {"$multiply": ["$price", "$quantity"]})})
+
+
+def test_a_computed_value_is_watched() -> None:
+    """mongodash: price x quantity from 10 x 2 to 5 x 4 is no change, to 5 x 5 it is one."""
+    before = taken(doc(price=10, quantity=2), TOTAL)
+
+    assert before == doc(total=20)
+    assert changed(before, taken(doc(price=5, quantity=4), TOTAL)) == Unchanged()
+    assert changed(before, taken(doc(price=5, quantity=5), TOTAL)) == Changed((Replaced("/total", 25),))
+
+
+def test_a_filter_may_be_computed() -> None:
+    """mongodash: filtered and reduced arrays; the snapshot holds what was computed."""
+
+    def open_items(document: Document) -> Value:
+        return tuple(item for item in document[Field[tuple[Document, ...]]("items")] if item[Field[bool]("open")])
+
+    watched_items = Projection.of({"open.items": Computed(open_items), "name": 1})
+    document = doc(items=(doc(open=True, n=1), doc(open=False, n=2)), name="x")
+
+    assert taken(document, watched_items) == doc(name="x", open=doc(items=(doc(open=True, n=1),)))
+
+
+def test_computed_instants_are_cut_to_milliseconds() -> None:
+    """As MongoDB cuts dates, towards the past; otherwise a snapshot that was stored would differ from itself."""
+
+    def late(_: Document) -> Value:
+        return (Instant(1_999), (Instant(-1),), 1)
+
+    assert taken(doc(), Projection.of({"late": Computed(late)})) == doc(late=(Instant(1_000), (Instant(-1_000),), 1))
+
+
+def gives(value: object) -> Computed:
+    return Computed(lambda _: cast("Value", value))
+
+
+def nested(depth: int) -> Value:
+    value: Value = 1
+    for _ in range(depth):
+        value = (value,)
+    return value
+
+
+def check_n10(snapshot: Callable[[Document, Projection], Document | NotComputed]) -> None:
+    @given(
+        foreign_document_pairs(AB), computed_projections(), st.sampled_from((None, FAILING, gives([1]), gives(2**63)))
+    )
+    @example((doc(), doc()), WHOLE, FAILING)
+    @example((doc(), doc()), Projection((), (("x", gives(1)),)), None)
+    def law(pair: tuple[Document, Document], projection: Projection, failing: Computed | None) -> None:
+        document, _ = pair
+        fails = () if failing is None else (("z.fails", failing),)
+        watched = Projection(projection.paths, (*projection.computed, *fails))
+        assert laws.a_failure_is_told(failing is not None, "z.fails", snapshot(document, watched))
+
+    law()
+
+
+def test_what_cannot_be_computed_is_told() -> None:
+    """Law N10; in mongodash a computed value that fails costs the whole batch its changes."""
+    check_n10(snapshot)
+
+
+def left_out(document: Document, projection: Projection) -> Document | NotComputed:
+    """Planted bug: what fails is left out, as if it were missing."""
+    result = snapshot(document, projection)
+    return document if isinstance(result, NotComputed) else result
+
+
+def never_computed(document: Document, projection: Projection) -> Document | NotComputed:
+    """Planted bug: no computed value is ever trusted."""
+    return NotComputed("z.fails", "it is computed") if projection.computed else snapshot(document, projection)
+
+
+@pytest.mark.parametrize("planted", [left_out, never_computed])
+def test_a_planted_bug_breaks_n10(planted: Callable[[Document, Projection], Document | NotComputed]) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_n10(planted)
+
+
+@pytest.mark.parametrize(
+    ("computed", "why"),
+    [
+        (FAILING, "its function raised KeyError"),
+        (gives([1]), "its function gave a list that MongoDB cannot keep"),
+        (gives({"a": 1}), "its function gave a dict that MongoDB cannot keep"),
+        (gives(2**63), "its function gave a int that MongoDB cannot keep"),
+        (gives(nested(DEPTH_MAX - 1)), "its function gave a tuple that MongoDB cannot keep"),
+        (gives(nested(100_000)), "its function raised RecursionError"),
+    ],
+)
+def test_a_failure_says_where_and_of_which_kind(computed: Computed, why: str) -> None:
+    """By type alone: what was raised, or given, may hold payload."""
+    assert snapshot(doc(), Projection.of({"x.y": computed})) == NotComputed("x.y", why)
+    assert str(NotComputed("x.y", why)) == f"x.y cannot be computed: {why}"
+
+
+def test_a_computed_value_is_as_deep_as_a_document() -> None:
+    """So that a snapshot with it exists."""
+    assert isinstance(snapshot(doc(), Projection.of({"x.y": gives(nested(DEPTH_MAX - 2))})), Document)
+
+
+# --- the same on the server ---------------------------------------------------------------------------------------------
 
 Plain: TypeAlias = dict[str, object]
 MISSING = object()
 
 
-def expression(paths: tuple[str, ...]) -> Plain:
+def dumb_expression(paths: tuple[str, ...]) -> Plain:
     """What mongodash sends to MongoDB for these paths: {a: {b: "$a.b"}}."""
     whole: Plain = {}
     for path in paths:
@@ -247,12 +465,36 @@ def expression(paths: tuple[str, ...]) -> Plain:
 
 
 def evaluated(term: object, document: Plain) -> object:
-    """The term of an aggregation as the manual of MongoDB describes it: an object of terms, or a field path."""
-    if isinstance(term, dict):
-        results = {key: evaluated(inner, document) for key, inner in cast("Plain", term).items()}
-        return {key: result for key, result in results.items() if result is not MISSING}
-    assert isinstance(term, str)
-    return at(document, term[1:].split("."))
+    """The term of an aggregation as the manual of MongoDB describes it."""
+    match term:
+        case "$$ROOT":
+            return document
+        case str() if term.startswith("$"):
+            return at(document, term[1:].split("."))
+        case {"$literal": literal}:
+            return literal
+        case {"$type": inner}:
+            return "missing" if evaluated(inner, document) is MISSING else "something"
+        case {"$ifNull": [inner, otherwise]}:
+            given = evaluated(inner, document)
+            return otherwise if given is MISSING or given is None else given
+        case {"$eq": [left, right]}:
+            return is_alike(evaluated(left, document), evaluated(right, document))
+        case {"$ne": [left, right]}:
+            return not is_alike(evaluated(left, document), evaluated(right, document))
+        case dict():
+            results = {key: evaluated(inner, document) for key, inner in cast("Plain", term).items()}
+            return {key: result for key, result in results.items() if result is not MISSING}
+        case _:
+            return term
+
+
+def is_alike(left: object, right: object) -> bool:
+    return left is right if left is MISSING or right is MISSING else equal(closed(left), closed(right))
+
+
+def closed(plain: object) -> Value:
+    return Document.of({"": plain}).items[0][1]
 
 
 def at(value: object, names: list[str]) -> object:
@@ -276,14 +518,94 @@ def opened(value: Value) -> object:
             return value
 
 
-@given(watched())
-def test_a_snapshot_is_what_the_aggregation_gives(drawn: Watched) -> None:
-    """The dumb twin: the expression itself, over plain dicts; MongoDB agrees in the integration tests."""
-    document, _, projection = drawn
-    whole = cast("Plain", opened(document))
-    told = evaluated(expression(projection.paths), whole) if projection.paths else whole
+def check_n11(
+    expression: Callable[[Projection], Value], differs: Callable[[Projection, Document | str], Value]
+) -> None:
+    @given(foreign_document_pairs(AB), st.one_of(watched().map(lambda drawn: drawn[2]), computed_projections()))
+    @example((doc(a="$b", b=1), doc(a=1, b=1)), WHOLE)
+    @example((doc(a="$b", b=1), doc(a="$b", b=1)), WHOLE)
+    @example((doc(a=doc(b=1)), doc(a=(doc(b=1), doc()))), A_B)
+    @example((doc(a=1), doc(b=1)), Projection((), (("x", COMPUTED[0]),)))
+    def law(pair: tuple[Document, Document], projection: Projection) -> None:
+        before, after = (taken(each, projection) for each in pair)
+        root = cast("Plain", opened(pair[1]))
+        told = closed(evaluated(opened(expression(projection)), root))
+        stored = evaluated(opened(differs(projection, before)), root)
+        assert isinstance(told, Document)
+        assert isinstance(stored, bool)
+        assert laws.the_server_sees_the_same(after, told, stored, changed(before, after))
 
-    assert exactly(snapshot(document, projection)) == exactly(Document.of(cast("Plain", told)))
+    law()
+
+
+def test_the_server_sees_the_same() -> None:
+    """Law N11, by a dumb twin of the aggregation; MongoDB itself agrees in the integration tests."""
+    check_n11(expression, differs)
+
+
+def flat_expression(projection: Projection) -> Value:
+    """Planted bug: dotted keys where nested ones are meant."""
+    return (
+        Document(tuple((path, f"${path}") for path in projection.paths)) if projection.paths else expression(projection)
+    )
+
+
+def without_computed(projection: Projection) -> Value:
+    """Planted bug: what is computed is forgotten."""
+    return expression(Projection(projection.paths))
+
+
+def not_literal(projection: Projection, before: Document | str) -> Value:
+    """Planted bug of mongodash: the stored snapshot enters the expression as it is, so "$b" is a field."""
+    return Document((("$ne", (before, expression(projection))),))
+
+
+def equal_instead(projection: Projection, before: Document | str) -> Value:
+    """Planted bug: it asks for the opposite."""
+    return Document((("$eq", differs(projection, before).items[0][1]),))
+
+
+@pytest.mark.parametrize(
+    ("expression", "differs"),
+    [
+        (flat_expression, differs),
+        (without_computed, differs),
+        (expression, not_literal),
+        (expression, equal_instead),
+    ],
+)
+def test_a_planted_bug_breaks_n11(
+    expression: Callable[[Projection], Value], differs: Callable[[Projection, Document | str], Value]
+) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_n11(expression, differs)
+
+
+@given(strategies.projections())
+def test_paths_are_asked_for_as_mongodash_does(projection: Projection) -> None:
+    """{a: {b: "$a.b"}} for a.b, its keys in the order of the paths; the whole document is the root."""
+    told = opened(expression(projection))
+
+    assert told == (dumb_expression(projection.paths) if projection.paths else "$$ROOT")
+
+
+def test_the_expression_leads_to_where_a_snapshot_is_stored() -> None:
+    """A planner compares with the stored snapshot on the server, and lets only ids travel."""
+    assert differs(Projection(("a.b", "c")), "$$record.snapshot") == Document.of(
+        {"$ne": ["$$record.snapshot", {"a": {"b": "$a.b"}, "c": "$c"}]}
+    )
+    assert differs(WHOLE, doc(a=1)) == Document.of({"$ne": [{"$literal": {"a": 1}}, "$$ROOT"]})
+    for elsewhere in ("snapshot", 1, None, Digest("0" * 64)):
+        with pytest.raises(Misuse, match="leads to no stored snapshot"):
+            differs(WHOLE, cast("str", elsewhere))
+
+
+def test_without_an_expression_the_server_cannot_be_asked() -> None:
+    """A function has no translation; who wants only ids to travel gives one."""
+    for ask in (expression, lambda projection: differs(projection, "$snapshot")):
+        with pytest.raises(Misuse, match="'total' has no expression for MongoDB"):
+            ask(Projection.of({"a": 1, "total": Computed(total)}))
 
 
 # --- described vectors --------------------------------------------------------------------------------------------------
@@ -295,12 +617,12 @@ PARENTS = (doc(), doc(a=doc()), doc(a=None), doc(a="scalar"), doc(a=doc(c=1)))
 @pytest.mark.parametrize("after", PARENTS)
 def test_where_the_leaf_is_missing_the_parent_does_not_matter(before: Document, after: Document) -> None:
     """mongodash: missing, {}, null and a scalar all give an empty parent object."""
-    assert snapshot(before, A_B) == doc(a=doc())
-    assert changed(snapshot(before, A_B), snapshot(after, A_B)) == Unchanged()
+    assert taken(before, A_B) == doc(a=doc())
+    assert changed(taken(before, A_B), taken(after, A_B)) == Unchanged()
 
 
 @pytest.mark.parametrize(
-    ("document", "paths", "taken"),
+    ("document", "paths", "expected"),
     [
         (doc(_id=1, a=1), (), doc(_id=1, a=1)),
         (doc(_id=1, a=1), ("a",), doc(a=1)),
@@ -318,9 +640,9 @@ def test_where_the_leaf_is_missing_the_parent_does_not_matter(before: Document, 
         (doc(**{"a-b": 1, "a": doc(b=1, c=2)}), ("a.b", "a-b", "a.c"), Document.of({"a": {"b": 1, "c": 2}, "a-b": 1})),
     ],
 )
-def test_a_snapshot_is_nested_as_its_paths_are(document: Document, paths: tuple[str, ...], taken: Document) -> None:
+def test_a_snapshot_is_nested_as_its_paths_are(document: Document, paths: tuple[str, ...], expected: Document) -> None:
     """The table of mongodash for projections, and what MongoDB makes of a path through an array."""
-    assert snapshot(document, Projection(paths)) == taken
+    assert taken(document, Projection(paths)) == expected
 
 
 @pytest.mark.parametrize(
@@ -347,6 +669,14 @@ def test_a_snapshot_is_nested_as_its_paths_are(document: Document, paths: tuple[
         (doc(a=Instant(1000)), doc(a=Instant(1000)), True),
         (doc(a=Instant(1000)), doc(a=Instant(2000)), False),
         (doc(a=Instant(1000)), doc(a=1000), False),
+        (doc(a=1), doc(a=decimal(100, -2)), True),
+        (doc(a=True), doc(a=decimal(1, 0)), False),
+        (doc(a=0.5), doc(a=decimal(5, -1)), True),
+        (doc(a=0.1), doc(a=decimal(1, -1)), False),
+        (doc(a=2.0**53), doc(a=decimal(2**53 + 1, 0)), False),
+        (doc(a="a"), doc(a=regex("a")), False),
+        (doc(a=regex("a")), doc(a=regex("a", "i")), False),
+        (doc(a=(decimal(10, -1),)), doc(a=(1.0,)), True),
     ],
 )
 def test_values_compare_as_in_mongodb(before: Document, after: Document, same: bool) -> None:
@@ -364,8 +694,8 @@ def test_an_element_without_the_leaf_is_invisible() -> None:
     """Known not to work, as in MongoDB: the position of a leaf among elements that lack it is not seen."""
     one, other = doc(a=(doc(b=1), doc())), doc(a=(doc(), doc(b=1)))
 
-    assert changed(snapshot(one, A_B), snapshot(other, A_B)) == Unchanged()
-    assert isinstance(changed(snapshot(one, A), snapshot(other, A)), Changed)
+    assert changed(taken(one, A_B), taken(other, A_B)) == Unchanged()
+    assert isinstance(changed(taken(one, A), taken(other, A)), Changed)
 
 
 # --- construction -------------------------------------------------------------------------------------------------------
@@ -403,6 +733,98 @@ def test_paths_are_a_tuple(paths: tuple[str, ...]) -> None:
         Projection(paths)
 
 
+@pytest.mark.parametrize(
+    "form",
+    [0, False, 1.0, 2, None, "$price", "x", {"$slice": 1}, {"b": 1}, {"$elemMatch": {}}, {"$meta": "x"}, [1], ()],
+)
+@pytest.mark.parametrize("path", ["a", "_id"])
+def test_a_path_is_watched_with_1_or_true(path: str, form: object) -> None:
+    """Nothing can be left out, not even _id; and what is computed says so, where mongodash takes all else for it."""
+    with pytest.raises(Misuse, match=f"'{path}' cannot be watched as"):
+        Projection.of({path: form})
+
+
+def test_a_projection_is_written_as_in_mongodb() -> None:
+    """Paths with 1 or true, nothing for everything, and computed values beside them."""
+    computed = Computed(total)
+
+    assert Projection.of({}) == WHOLE
+    assert Projection.of({"b": True, "a.c": 1}) == Projection(("a.c", "b"))
+    assert Projection.of({"b": 1, "total": computed}) == Projection(("b",), (("total", computed),))
+    assert Projection((), (("b", computed), ("a", computed))).computed == (("a", computed), ("b", computed))
+    for watched in (["a"], "a", None):
+        with pytest.raises(Misuse, match="is no projection"):
+            Projection.of(cast("dict[str, object]", watched))
+    with pytest.raises(Misuse, match=r"'a' and 'a\.b' cannot both be watched"):
+        Projection.of({"a.b": computed, "a": 1})
+    with pytest.raises(Misuse, match="1 is no path"):
+        Projection.of(cast("dict[str, object]", {1: 1}))
+
+
+@pytest.mark.parametrize("computed", [[("a", FAILING)], ("a", FAILING), (FAILING,), (("a", total),), None])
+def test_computed_values_are_pairs(computed: tuple[tuple[str, Computed], ...]) -> None:
+    """A path, and what computes the value that is to stand there."""
+    with pytest.raises(Misuse, match=r"no tuple of computed values|is no computed value"):
+        Projection((), computed)
+
+
+@pytest.mark.parametrize(
+    ("compute", "expression", "version"),
+    [
+        ("$price", None, 1),
+        (None, None, 1),
+        (total, "price", 1),
+        (total, 1, 1),
+        (total, ["$a"], 1),
+        (total, {"a": {1}}, 1),
+        (total, None, 0),
+        (total, None, True),
+        (total, None, "1"),
+    ],
+)
+def test_what_computes_nothing_is_refused(
+    compute: Callable[[Document], Value], expression: object, version: int
+) -> None:
+    """A function, an expression, and the number of its version."""
+    with pytest.raises(Misuse):
+        Computed(compute, expression, version)
+
+
+def test_what_is_watched_is_described_as_data() -> None:
+    """A new version of a function, or another expression, is another description; another function alone cannot be."""
+    first = Projection.of({"b": 1, "total": Computed(total, "$total")})
+    second = Projection.of({"b": 1, "total": Computed(total, "$total", version=2)})
+
+    assert described(first) == Document.of(
+        {"paths": ["b"], "computed": [{"path": "total", "version": 1, "expression": "$total"}]}
+    )
+    assert len({described(first), described(second), described(TOTAL), described(WHOLE)}) == 4
+    assert Computed(total, "$a") != Computed(total, "$b")
+    assert str(second) == "b, total (computed, version 2)"
+
+
+@pytest.mark.parametrize("sha256", ["", "0" * 63, "0" * 65, "A" * 64, "g" * 64, b"0" * 64, None, 0])
+def test_a_digest_is_64_hexadecimal_digits(sha256: str) -> None:
+    """What else is stored there is no digest."""
+    with pytest.raises(Misuse, match="is no digest"):
+        Digest(sha256)
+
+
+@pytest.mark.parametrize("bytes_max", [-1, True, 1.5, None, "1"])
+def test_a_limit_is_a_number_of_bytes(bytes_max: int) -> None:
+    """From 0 on."""
+    with pytest.raises(Misuse):
+        remembered(doc(), bytes_max)
+
+
+@given(kept(), digests(), verdicts())
+def test_what_is_kept_and_what_is_said_print_on_one_line(there: Kept, other: Digest, verdict: Verdict) -> None:
+    """Values for people: a digest names its function, a verdict says whether something changed."""
+    assert len(str(there).splitlines()) == len(str(other).splitlines()) == 1
+    assert str(verdict).startswith(("changed", "unchanged"))
+    assert hash(verdict) == hash(verdict)
+
+
 def test_a_path_is_at_most_as_deep_as_a_document() -> None:
     """So that every snapshot of every document exists."""
     deepest = ".".join(["a"] * DEPTH_MAX)
@@ -410,8 +832,8 @@ def test_a_path_is_at_most_as_deep_as_a_document() -> None:
     for _ in range(DEPTH_MAX - 1):
         document = doc(a=document)
 
-    assert snapshot(document, Projection((deepest,))) == document
-    assert snapshot(doc(), Projection((deepest,))) != doc()
+    assert taken(document, Projection((deepest,))) == document
+    assert taken(doc(), Projection((deepest,))) != doc()
     with pytest.raises(Misuse, match=f"{DEPTH_MAX + 1} names"):
         Projection((f"a.{deepest}",))
 

@@ -8,12 +8,14 @@
     Instant              date, in whole milliseconds    Instant of the store's clock
     tuple                array                          tuple
     Document             object                         Document, its keys in their order
+    Foreign              ObjectId, Decimal128, ...      the same: what BSON writes is its payload
 
-Dates are taken beyond the years 1 to 9999 that Python's own can name. Other types of MongoDB (ObjectId, Decimal128,
-regular expressions, timestamps, ...) have no counterpart: a field that holds one is an error that names both, never a
+Dates are taken beyond the years 1 to 9999 that Python's own can name. What is not in this table and not one of
+`documents.FOREIGN` (code with a scope) has no counterpart: a field that holds it is an error that names both, never a
 value that would compare wrongly.
 
-Known not to work: of a key that a foreign document has twice, the last one is seen; an object with the keys $ref and
+Known not to work: pymongo reads `undefined` as null, symbols as strings, and of a regular expression only the flags that
+Python has; of a key that a foreign document has twice, the last one is seen; an object with the keys $ref and
 $id is read with those two, and $db, in front, for pymongo makes a DBRef of it.
 """
 
@@ -22,15 +24,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
+from bson.errors import InvalidDocument
 
-from tidegate.documents import Document, Value, checked
+from tidegate.documents import Document, Foreign, Value, checked
 from tidegate.errors import Misuse
 from tidegate.instants import MILLISECOND, Instant
 
 CODEC: Final = CodecOptions[dict[str, Any]](document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS)
+
+CODES: Final = {
+    "binData": 0x05,
+    "objectId": 0x07,
+    "regex": 0x0B,
+    "javascript": 0x0D,
+    "timestamp": 0x11,
+    "decimal": 0x13,
+    "maxKey": 0x7F,
+    "minKey": 0xFF,
+}
+"""The bytes that name the types of `documents.FOREIGN` in BSON."""
+NAMES: Final = {code: name for name, code in CODES.items()}
 
 
 def stored(value: object, where: str) -> Any:
@@ -58,6 +75,9 @@ def encoded(value: Value) -> Any:
             return [encoded(item) for item in value]
         case Instant(at):
             return DatetimeMS(at // MILLISECOND)
+        case Foreign(kind, payload):
+            element = bytes([CODES[kind], 0]) + payload  # its name is empty
+            return bson.decode((len(element) + 5).to_bytes(4, "little") + element + b"\0", CODEC)[""]
         case _:
             return value
 
@@ -96,9 +116,31 @@ def decoded(value: object, where: str) -> Value:
         case str() | bytes() if type(value) in {str, bytes}:  # pymongo's Code and Binary derive from them
             return value
         case _:
-            raise Misuse(
-                f"a field holds a {type(value).__name__}, which has no counterpart in tidegate",
-                where=where,
-                why="programs compare what they read, and this would compare wrongly",
-                todo="store it as a string, an integer, a float, bytes, a date, an array or an object",
-            )
+            return foreign(value, where)
+
+
+def foreign(value: object, where: str) -> Foreign:
+    """A value of one of the types that only BSON has.
+
+    Args:
+        value: As pymongo decoded it, or as it takes it.
+        where: Where it is from, for the message.
+
+    Returns:
+        The value, its payload as BSON writes it.
+
+    Raises:
+        Misuse: It is of another type.
+    """
+    try:
+        element = bson.encode({"": value})[4:-1]
+    except InvalidDocument:
+        element = b"\0"
+    if element[0] not in NAMES:
+        raise Misuse(
+            f"a field holds a {type(value).__name__}, which has no counterpart in tidegate",
+            where=where,
+            why="programs compare what they read, and this would compare wrongly",
+            todo="store it as a string, an integer, a float, bytes, a date, an array or an object",
+        )
+    return Foreign(NAMES[element[0]], element[2:])

@@ -15,6 +15,9 @@ The meaning is MongoDB's, its surprises included:
     - `Eq(field, None)` holds for a missing field too;
     - fields that an update adds are appended in the order of their names.
 
+Types that only BSON has (ObjectId, Decimal128, regular expressions, ...) stand in documents as `Foreign`: they are kept
+and compared, decimals by their number, but nothing is computed with them.
+
 Laws
     D1  decoding an encoded value gives the same value (`exactly`); checked by the adapters.
     D2  `equal` is an equivalence, and `exactly(a) == exactly(b)` implies `equal(a, b)`.
@@ -24,6 +27,7 @@ Laws
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -39,7 +43,7 @@ from tidegate.instants import MILLISECOND, STORE, Duration, Instant, instant
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 
-Value: TypeAlias = "bool | int | float | str | bytes | Instant | tuple[Value, ...] | Document | None"
+Value: TypeAlias = "bool | int | float | str | bytes | Instant | Foreign | tuple[Value, ...] | Document | None"
 
 INT64: Final = range(-(2**63), 2**63)
 DEPTH_MAX: Final = 100  # MongoDB's own limit for nested documents
@@ -173,7 +177,7 @@ def frozen(value: object, where: str = "value", depth: int = 1) -> Value:
     if depth > DEPTH_MAX + 1:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where[:80])
     match value:
-        case Document() | Instant() | None | bool() | int() | float() | str() | bytes():
+        case Document() | Instant() | Foreign() | None | bool() | int() | float() | str() | bytes():
             return value
         case datetime():
             return instant(value)
@@ -190,7 +194,7 @@ def checked(value: object, where: str, depth: int = 1) -> None:
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
     match value:
-        case None | bool():
+        case None | bool() | Foreign():
             pass
         case int() | float() | str() | bytes() | tuple() if type(value) not in PLAIN:
             raise Misuse(
@@ -234,6 +238,129 @@ def checked(value: object, where: str, depth: int = 1) -> None:
             raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where)
 
 
+# --- what only BSON has -------------------------------------------------------------------------------------------------
+
+REGEX: Final = "regex"
+DECIMAL: Final = "decimal"
+FOREIGN: Final[Mapping[str, re.Pattern[bytes]]] = {
+    "objectId": re.compile(rb".{12}", re.DOTALL),
+    DECIMAL: re.compile(rb".{16}", re.DOTALL),
+    "timestamp": re.compile(rb"(?!\0{8}).{8}", re.DOTALL),  # MongoDB stores its own time in the place of 0
+    "binData": re.compile(rb".{4}([^\x00\x02]|\x02.{4}).*", re.DOTALL),  # of subtype 0 are `bytes`
+    REGEX: re.compile(rb"[^\0]*\0i?l?m?s?u?x?\0"),
+    "javascript": re.compile(rb".{4}.*\0", re.DOTALL),
+    "minKey": re.compile(rb""),
+    "maxKey": re.compile(rb""),
+}
+"""The types that stand in documents as BSON writes them, by the names that MongoDB's `$type` knows."""
+_OLD_BINARY: Final = 2
+
+
+@final
+@attrs.frozen
+class Foreign:
+    """A value of a type that only BSON has. It is kept and compared, and never computed with.
+
+    Invariant: the payload is what bsonspec.org has after the type and the name of such an element.
+
+    Attributes:
+        type: One of `FOREIGN`.
+        payload: The value as BSON writes it, for instance the twelve bytes of an ObjectId.
+    """
+
+    type: str
+    payload: bytes
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.type) is not str or type(self.payload) is not bytes or not _is_bson(self.type, self.payload):
+            raise Misuse(
+                f"no {self.type!r} has this payload",
+                why="it is written as bsonspec.org says; of subtype 0 are plain bytes, and no timestamp is 0",
+                todo=f"one of {', '.join(FOREIGN)}, and what follows the name of the element in BSON",
+            )
+
+    def __str__(self) -> str:
+        match self.type:
+            case "regex":
+                pattern, options, _ = self.payload.decode().split("\0")
+                return f"regex(/{pattern}/{options})"
+            case "decimal":
+                read = _decimal(self.payload)
+                return f"decimal({read if isinstance(read, str) else f'{read[0]}E{read[1]}'})"
+            case _:
+                return f"{self.type}({self.payload.hex()})"
+
+
+def _is_bson(kind: str, payload: bytes) -> bool:
+    if kind not in FOREIGN or FOREIGN[kind].fullmatch(payload) is None:
+        return False
+    match kind:
+        case "binData":
+            is_old = payload[4] == _OLD_BINARY
+            return _has_length(payload[:-1]) and (not is_old or _has_length(payload[5:]))
+        case "javascript":
+            return _has_length(payload) and _is_utf8(payload[4:])
+        case _:
+            return kind != REGEX or _is_utf8(payload)
+
+
+def _has_length(payload: bytes) -> bool:
+    return int.from_bytes(payload[:4], "little") == len(payload) - 4
+
+
+def _is_utf8(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def numeric(value: object) -> tuple[int, int] | str | None:
+    """The number that a value is, so that two of them are equal exactly if MongoDB takes the numbers for equal.
+
+    Args:
+        value: Any value of a document.
+
+    Returns:
+        A significand, no multiple of ten, and its power of ten; "nan", "inf" or "-inf"; None for what is no number.
+    """
+    match value:
+        case bool():
+            return None
+        case int():
+            return _reduced(value, 0)
+        case float() if math.isfinite(value):
+            over, under = value.as_integer_ratio()
+            places = under.bit_length() - 1  # a fraction over 2**n is one over 10**n with 5**n times as much above
+            return _reduced(over * 5**places, -places)
+        case float():
+            return str(value)
+        case Foreign("decimal", payload):
+            read = _decimal(payload)
+            return read if isinstance(read, str) else _reduced(*read)
+        case _:
+            return None
+
+
+def _decimal(payload: bytes) -> tuple[int, int] | str:
+    """Significand and power of ten of a decimal128 with a binary significand (IEEE 754-2008, 3.5.2)."""
+    bits = int.from_bytes(payload, "little")
+    sign = -1 if bits >> 127 else 1
+    if bits >> 123 & 0b1111 == 0b1111:
+        return "nan" if bits >> 122 & 1 else str(sign * math.inf)
+    if bits >> 125 & 0b11 == 0b11:
+        return 0, 0  # a significand of more than 34 digits, which IEEE 754 reads as 0
+    significand = bits & (1 << 113) - 1
+    return sign * significand if significand < 10**34 else 0, (bits >> 113 & 0x3FFF) - 6176
+
+
+def _reduced(significand: int, power: int) -> tuple[int, int]:
+    while significand and significand % 10 == 0:
+        significand, power = significand // 10, power + 1
+    return significand, power if significand else 0
+
+
 # --- filters ------------------------------------------------------------------------------------------------------------
 
 
@@ -270,13 +397,19 @@ class Lt:
 @final
 @attrs.frozen
 class In(Generic[V]):
-    """The field equals one of the values."""
+    """The field equals one of the values. None of them is a regular expression."""
 
     field: Field[V]
     values: tuple[V, ...]
 
     def __attrs_post_init__(self) -> None:
         checked(self.values, str(self.field))
+        if any(isinstance(value, Foreign) and value.type == REGEX for value in self.values):
+            raise Misuse(
+                f"a regular expression among the values of {self.field}",
+                why="MongoDB would ask which strings match it",
+                todo="ask for it with Eq, and for the others with In: AnyOf((Eq(...), In(...)))",
+            )
 
     def __str__(self) -> str:
         return f"{self.field} in {show(self.values)}"
@@ -360,7 +493,7 @@ def matches(term: Filter, doc: Document, now: Clock) -> bool:
         case Eq(field, value):
             return equals(doc, field, value)
         case Lt(field, value):
-            return any(is_number(item) and cast("int", item) < value for item in elements(doc.held(field)))
+            return any(is_below(item, value) for item in elements(doc.held(field)))
         case In(field, values):
             return any(equals(doc, field, value) for value in values)
         case Exists(field):
@@ -390,9 +523,25 @@ def elements(held: object) -> Iterator[object]:
         yield from held
 
 
+def is_below(held: object, limit: int) -> bool:
+    """Tell whether something held is a number, and below the limit."""
+    if not is_decimal(held):
+        return is_number(held) and cast("int", held) < limit
+    read = numeric(held)
+    if read is None or isinstance(read, str):
+        return read == "-inf"
+    significand, power = read
+    below: bool = significand * 10 ** max(power, 0) < limit * 10 ** max(-power, 0)
+    return below
+
+
 def check_number(value: object) -> None:
     if type(value) is not int or value not in INT64:
         raise Misuse(f"{value!r} is no integer of 64 bits")
+
+
+def is_decimal(value: object) -> bool:
+    return isinstance(value, Foreign) and value.type == DECIMAL
 
 
 def is_number(value: object) -> bool:
@@ -513,7 +662,7 @@ def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
     """The document after all updates; new fields are appended by name.
 
     Raises:
-        Misuse: two updates touch one field.
+        Misuse: two updates touch one field, or something is added to a decimal.
         Refused: a field has the wrong type; then nothing has changed.
     """
     if len({update.field.name for update in updates}) != len(updates):
@@ -529,6 +678,8 @@ def applied(term: Update, doc: Document, now: Clock) -> Document:
             return doc.put(field, value)
         case Add(field, amount):
             held = doc.held(field) if doc.has(field) else 0
+            if is_decimal(held):
+                raise Misuse(f"{field} holds a decimal", why="sums of decimals are MongoDB's, and not modelled here")
             if not is_number(held):
                 raise Refused(f"{field} is no number")
             total: object = cast("int", held) + amount
@@ -568,6 +719,8 @@ def equal(left: object, right: object) -> bool:
     """MongoDB's equality: numbers by value, NaN equal to itself, documents by key, value and order."""
     if is_number(left) and is_number(right):
         return left == right or (is_nan(left) and is_nan(right))
+    if isinstance(left, Foreign) or isinstance(right, Foreign):
+        return left == right or None is not numeric(left) == numeric(right)
     if isinstance(left, Document) and isinstance(right, Document):
         return len(left.items) == len(right.items) and all(
             key == other and equal(value, against)

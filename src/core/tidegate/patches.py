@@ -10,11 +10,12 @@ Keys have an order here, as in MongoDB and unlike in JSON; `Added` puts a new ke
 does. So where the keys that stay would not stand in the order wanted, all from the first wrong one on are removed and
 added again. Of an array, what begins and what ends alike is left alone, and the rest is compared place by place.
 
-Plain JSON has no bytes, no instants, no NaN and no infinity: these become an object with a tag as its only key, and a
+Plain JSON has no bytes, no instants, no NaN, no infinity and none of BSON's other types: these become an object with a tag as its only key, and a
 document that looks like one of those is itself tagged, so that nothing can be mistaken.
 
     b"\x00"                   {"$bytes": "00"}
     Instant(1000, STORE)      {"$instant": [1000, "store"]}
+    Foreign("minKey", b"")    {"$foreign": ["minKey", ""]}
     NaN, every bit of it      {"$float": "7ff8000000000000"}
     {$bytes: "00"}            {"$document": {"$bytes": "00"}}
 
@@ -40,7 +41,7 @@ from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
 
 import attrs
 
-from tidegate.documents import DEPTH_MAX, Document, Value, checked, exactly, frozen, show
+from tidegate.documents import DEPTH_MAX, Document, Foreign, Value, checked, exactly, frozen, show
 from tidegate.errors import Misuse
 from tidegate.instants import ClockName, Instant
 
@@ -173,7 +174,7 @@ def _step(path: str, key: str) -> str:
 
 # --- application --------------------------------------------------------------------------------------------------------
 
-_Open: TypeAlias = "bool | int | float | str | bytes | Instant | list[_Open] | dict[str, _Open] | None"
+_Open: TypeAlias = "bool | int | float | str | bytes | Instant | Foreign | list[_Open] | dict[str, _Open] | None"
 
 
 def applied(patch: Patch, value: Value) -> Value:
@@ -265,6 +266,8 @@ def to_json(value: Value) -> Json:
             return {"$bytes": value.hex()}
         case Instant(at, clock):
             return {"$instant": [at, clock]}
+        case Foreign(kind, payload):
+            return {"$foreign": [kind, payload.hex()]}
         case tuple():
             return [to_json(item) for item in value]
         case Document(items):
@@ -351,6 +354,8 @@ def _untagged(json: dict[str, object], depth: int) -> Value:
             value: Value = _unhexed(digits)
         case {"$instant": [int() as at, str() as clock]}:
             value = Instant(at, ClockName(clock))
+        case {"$foreign": [str() as kind, str() as digits]}:
+            value = Foreign(kind, _unhexed(digits))
         case {"$float": str() as digits} if len(_unhexed(digits)) == _DOUBLE.size:
             (value,) = _DOUBLE.unpack(_unhexed(digits))
         case {"$document": plain} if isinstance(plain, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.documents import Document, Field, Value, equal, exactly
 from tidegate.patches import Patch, applied
-from tidegate.snapshot import Changed, Projection, Unchanged, Verdict
+from tidegate.snapshot import Changed, NotComputed, Projection, Unchanged, Verdict
 
 
 def only_the_same_have_no_difference(before: Value, after: Value, patch: Patch) -> bool:
@@ -19,7 +19,9 @@ def a_patch_leads_to_what_came_after(after: Value, reached: Value) -> bool:
 
 def the_unwatched_is_not_seen(before: Document, after: Document, projection: Projection, verdict: Verdict) -> bool:
     """Law N3: where every field that a path begins with is equal before and after, nothing has changed."""
-    if not projection.ways or not all(is_alike(before, after, way[0]) for way in projection.ways):
+    if projection.computed or not projection.paths:
+        return True
+    if not all(is_alike(before, after, way[0]) for way, _ in projection.ways):
         return True
     return verdict == Unchanged()
 
@@ -32,9 +34,9 @@ def equal_documents_are_unchanged(before: Document, after: Document, verdict: Ve
 def no_watched_change_is_lost(before: Document, after: Document, projection: Projection, verdict: Verdict) -> bool:
     """Law N5: where a field that is watched whole differs, it has changed; so where the whole document is watched."""
     if not projection.ways:
-        return isinstance(verdict, Changed) or equal(before, after)
-    whole = [way[0] for way in projection.ways if len(way) == 1]
-    return isinstance(verdict, Changed) or all(is_alike(before, after, field) for field in whole)
+        return verdict != Unchanged() or equal(before, after)
+    whole = [way[0] for way, computed in projection.ways if len(way) == 1 and computed is None]
+    return verdict != Unchanged() or all(is_alike(before, after, field) for field in whole)
 
 
 def a_change_tells_all(before: Document | None, after: Document, verdict: Verdict) -> bool:
@@ -44,14 +46,29 @@ def a_change_tells_all(before: Document | None, after: Document, verdict: Verdic
     return before is not None
 
 
-def a_snapshot_is_its_own(taken: Document, again: Document) -> bool:
+def a_snapshot_is_its_own(taken: Document | NotComputed, again: Document | NotComputed) -> bool:
     """Law N7: a snapshot of a snapshot is that snapshot, as is one with the paths in another order."""
-    return is_same(taken, again)
+    return isinstance(taken, Document) and isinstance(again, Document) and is_same(taken, again)
 
 
 def nothing_is_lost_in_json(value: Value, decoded: Value) -> bool:
     """Law N8: what is decoded is exactly what was encoded."""
     return is_same(value, decoded)
+
+
+def a_digest_notices_the_same(by_snapshot: Verdict, by_digest: Verdict) -> bool:
+    """Law N9: unchanged by the digest is unchanged, and changed is changed."""
+    return (by_snapshot == Unchanged()) == (by_digest == Unchanged())
+
+
+def a_failure_is_told(fails: bool, path: str, taken: Document | NotComputed) -> bool:
+    """Law N10: where the function at the path fails, that is told by its path; and else there is a snapshot."""
+    return isinstance(taken, NotComputed) and taken.path == path if fails else isinstance(taken, Document)
+
+
+def the_server_sees_the_same(taken: Document, computed: Document, differs: bool, verdict: Verdict) -> bool:
+    """Law N11: MongoDB computes the snapshot, and says that it differs exactly if it has changed."""
+    return is_same(taken, computed) and differs == (verdict != Unchanged())
 
 
 def is_same(left: Value, right: Value) -> bool:
