@@ -4,6 +4,9 @@ They aim at what breaks comparisons and ledgers: numbers that are equal in one t
 order, null beside missing, gaps in offsets, offsets that come again. `pairs` and `document_pairs` draw two values that
 are the same but for a step or two of that kind, for two independent draws are practically never nearly equal.
 
+Strategies for what whole projects share stand here; those for the values of one decision in the module of its name, as in
+`strategies.lease.terms()`.
+
 This package needs `pip install 'tidegate[hypothesis]'`; no other module of the core imports it.
 """
 
@@ -14,6 +17,35 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate.strategies", "hypothesis", missing) from missing
 
+from tidegate.strategies import (
+    admission,
+    atomic_service,
+    backpressure,
+    chunking,
+    commit_metadata,
+    conditions,
+    counter,
+    debounce,
+    delivery,
+    election,
+    evolution,
+    executions,
+    fanout,
+    firing,
+    lease,
+    membership,
+    orphans,
+    polling,
+    reactive,
+    recovery,
+    retention,
+    retry,
+    schedule,
+    snapshot,
+    status,
+    trigger,
+    watermark,
+)
 from tidegate.strategies.documents import (
     document_pairs,
     documents,
@@ -30,21 +62,48 @@ from tidegate.strategies.operations import filters, operations, updates
 
 __all__ = [
     "OFFSETS",
+    "admission",
+    "atomic_service",
+    "backpressure",
     "batches",
+    "chunking",
+    "commit_metadata",
+    "conditions",
+    "counter",
+    "debounce",
     "deliveries",
+    "delivery",
     "document_pairs",
     "documents",
+    "election",
     "events",
+    "evolution",
+    "executions",
+    "fanout",
     "field_names",
     "filters",
+    "firing",
     "instants",
     "keys",
+    "lease",
+    "membership",
     "offsets",
     "operations",
+    "orphans",
     "pairs",
+    "polling",
     "projections",
+    "reactive",
     "records",
+    "recovery",
+    "retention",
+    "retry",
     "scalars",
+    "schedule",
+    "snapshot",
+    "status",
+    "trigger",
     "updates",
     "values",
+    "watermark",
 ]
