@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from hashlib import sha256
-from typing import Any, Protocol
 
 import attrs
 import pytest
@@ -14,42 +11,30 @@ from tidegate import delivery
 from tidegate.delivery import (
     Acknowledged,
     Action,
-    Admit,
-    Breaker,
     Buried,
     Burying,
-    Circuit,
-    Closed,
     Complete,
-    DeadLetter,
     Delivered,
     Dismissed,
     Event,
     Failed,
     Failures,
-    Flaw,
-    HalfOpen,
     Held,
-    HoldBack,
     Incomplete,
-    Open,
     Outbox,
-    Outcome,
     Payload,
     Released,
     Rules,
     Sending,
     Skipped,
-    Undecodable,
     Unwritten,
     Why,
     Written,
 )
 from tidegate.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.errors import Misuse
-from tidegate.instants import MILLISECOND, SECOND, STORE, WALL, ClockName, Instant
+from tidegate.instants import MILLISECOND, SECOND, STORE, WALL, Instant
 from tidegate.laws import delivery as laws
-from tidegate.records import Record
 from tidegate.retry import PPM, Fixed, Policy
 from tidegate.strategies import delivery as drawn
 from tidegate.strategies.retry import failures as drawn_failures
@@ -57,13 +42,6 @@ from tidegate.strategies.retry import failures as drawn_failures
 START = Instant(0, WALL)
 PATIENT = Policy(schedule=Fixed(5), attempts_max=2)
 RULES = Rules(sending=PATIENT, burying=PATIENT)
-RECORD = Record("orders", 3, 7, b"key-hunter2", b"value-hunter2", (("h", b"header-hunter2"),), Instant(5))
-
-
-class Hear(Protocol):
-    """What becomes of a circuit."""
-
-    def __call__(self, breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant, /) -> Circuit: ...
 
 
 @attrs.frozen
@@ -72,11 +50,6 @@ class Courier:
 
     step: Callable[[Rules, Payload, Event], Payload] = delivery.step
     judge: Callable[[Outbox], Complete | Incomplete] = delivery.judge
-    admit: Callable[[Breaker, Circuit, Instant], Admit | HoldBack] = delivery.admit
-    heard: Hear = delivery.heard
-    encode: Callable[[DeadLetter], bytes] = delivery.encode
-    decode: Callable[[bytes], DeadLetter | Undecodable] = delivery.decode
-    show: Callable[[DeadLetter], str] = repr
 
 
 REAL = Courier()
@@ -318,167 +291,6 @@ def check_dl6(courier: Courier) -> None:
     payloads_come_to_rest()
 
 
-# --- the laws: circuits -------------------------------------------------------------------------------------------------
-
-INSTANTS = st.integers(0, 80).map(lambda at: Instant(at, WALL))
-HEARD = (drawn.breakers(), drawn.circuits(), st.integers(0, 5), st.sampled_from(Outcome), INSTANTS)
-FIVE = Breaker(threshold=5, cooldown=30)
-
-
-def check_dl7(courier: Courier) -> None:
-    @effort(courier)
-    @given(*HEARD)
-    @example(FIVE, Closed(0, 4), 0, Outcome.UNANSWERED, START)
-    @example(FIVE, Closed(0, 3), 0, Outcome.UNANSWERED, START)
-    @example(FIVE, Closed(0, 3), 0, Outcome.ANSWERED, START)
-    def it_opens_at_the_threshold(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> None:
-        after = courier.heard(breaker, circuit, era, outcome, now)
-        assert laws.opens_at_the_threshold(breaker, circuit, era, outcome, after)
-
-    it_opens_at_the_threshold()
-
-
-@attrs.frozen
-class Asked:
-    """A worker asks whether it may try the sink, so many microseconds after the last thing that happened."""
-
-    after: int
-
-
-@attrs.frozen
-class Ended:
-    """The outcome of one of the attempts that were ever admitted is heard, perhaps again."""
-
-    which: int
-    outcome: Outcome
-
-
-RUNS = st.lists(
-    st.one_of(st.builds(Asked, st.integers(0, 6)), st.builds(Ended, st.integers(0, 9), st.sampled_from(Outcome))),
-    max_size=40,
-)
-BAD = Ended(0, Outcome.UNANSWERED)
-
-
-def check_dl8(courier: Courier) -> None:
-    """Any interleaving of questions and outcomes, late ones and repeated ones too."""
-
-    @effort(courier)
-    @given(drawn.breakers(), RUNS)
-    @example(Breaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(1)])
-    @example(Breaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(4)])
-    @example(Breaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(5), Asked(4), Asked(1)])
-    @example(Breaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(6), Asked(1), Asked(1)])
-    def probes_come_one_by_one(breaker: Breaker, run: list[Asked | Ended]) -> None:
-        circuit: Circuit = Closed()
-        now, eras, tripped = START, list[int](), list[Instant]()
-        probes, settled = list[tuple[int, Instant]](), set[int]()
-        for event in run:
-            if isinstance(event, Asked):
-                now += event.after
-                verdict = courier.admit(breaker, circuit, now)
-                if isinstance(verdict, Admit):
-                    circuit = verdict.circuit
-                    eras.append(verdict.era)
-                    assert all(laws.waits_out_the_cooldown(breaker, trip, now) for trip in tripped)
-                    if isinstance(circuit, HalfOpen):
-                        probes.append((verdict.era, now))
-            elif event.which < len(eras):
-                era = eras[-1 - event.which]
-                after = courier.heard(breaker, circuit, era, event.outcome, now)
-                if after != circuit:
-                    settled.add(era)
-                    tripped = [now] if isinstance(after, Open) and event.outcome is Outcome.UNANSWERED else []
-                circuit = after
-            assert laws.probes_one_by_one(breaker, probes, settled)
-
-    probes_come_one_by_one()
-
-
-def check_dl9(courier: Courier) -> None:
-    @effort(courier)
-    @given(drawn.breakers(), drawn.circuits(), INSTANTS)
-    @example(FIVE, HalfOpen(1, START), START + 1)
-    @example(FIVE, Open(1, START + 99), START)
-    def no_circuit_stays_shut(breaker: Breaker, circuit: Circuit, now: Instant) -> None:
-        verdict = courier.admit(breaker, circuit, now)
-        until = None if isinstance(verdict, Admit) else verdict.until
-        assert laws.does_not_stay_shut(breaker, now, until)
-
-    no_circuit_stays_shut()
-
-
-def check_dl10(courier: Courier) -> None:
-    @effort(courier)
-    @given(*HEARD)
-    @example(FIVE, HalfOpen(2, START), 0, Outcome.UNANSWERED, START)
-    @example(FIVE, HalfOpen(2, START), 1, Outcome.ANSWERED, START)
-    @example(FIVE, HalfOpen(2, START), 2, Outcome.ANSWERED, START)
-    def other_eras_say_nothing(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> None:
-        verdict = courier.admit(breaker, circuit, now)
-        assert laws.is_deaf_to_other_eras(circuit, era, courier.heard(breaker, circuit, era, outcome, now))
-        assert isinstance(verdict, HoldBack) or laws.has_its_own_era(circuit, verdict)
-
-    other_eras_say_nothing()
-
-
-# --- the laws: dead letters ---------------------------------------------------------------------------------------------
-
-
-def letter(payload: bytes | None = b"payload-hunter2", error: str = "no reply", record: Record = RECORD) -> DeadLetter:
-    return DeadLetter(
-        record=record,
-        sink="results",
-        index=0,
-        payload=payload,
-        error=error,
-        attempts=3,
-        first_failed=START,
-        last_failed=START + 5,
-    )
-
-
-def check_dl11(courier: Courier) -> None:
-    @effort(courier)
-    @given(drawn.dead_letters())
-    @example(letter(b"\xff\xfe"))
-    @example(letter(b"\xed\xa0\x80"))
-    @example(letter(None))
-    @example(letter(error="postgres://me:p@ss/w@host gone \ud800"))
-    def letters_come_back(each: DeadLetter) -> None:
-        assert laws.comes_back(each, courier.decode(courier.encode(each)))
-
-    letters_come_back()
-
-
-def check_dl12(courier: Courier) -> None:
-    """A byte is replaced, removed, or put in; a field is replaced; or the bytes are anything at all."""
-
-    @effort(courier)
-    @given(drawn.dead_letters(), st.integers(0), st.binary(max_size=2), st.integers(0, 2))
-    @example(letter(b"payload"), len('{"format": "tidegate dead letter", "version": 1, "topic": "'), b"p", 1)
-    def changes_are_noticed(each: DeadLetter, at: int, other: bytes, length: int) -> None:
-        data = courier.encode(each)
-        at %= len(data)
-        assert laws.notices_a_change(each, courier.decode(data[:at] + other + data[at + length :]))
-
-    changes_are_noticed()
-
-
-def check_dl13(courier: Courier) -> None:
-    @effort(courier)
-    @given(st.sampled_from((b"", b"\xff")), st.text(max_size=9))
-    def nothing_is_shown(prefix: bytes, error: str) -> None:
-        carried = prefix + b"hunter2"
-        record = Record("orders", 3, 7, carried, carried, (("h", carried),))
-        each = letter(carried, f"{error}://me:hunter2@host", record)
-        foreign = json.dumps({**json.loads(courier.encode(each)), "attempts": "hunter2"}).encode()
-        texts = (courier.show(each), str(each), each.id, repr(courier.decode(foreign)), repr(courier.decode(carried)))
-        assert laws.shows_nothing(("hunter2",), texts)
-
-    nothing_is_shown()
-
-
 LAWS: dict[str, Callable[[Courier], None]] = {
     "DL1": check_dl1,
     "DL1 in the world": check_dl1_in_the_world,
@@ -488,19 +300,12 @@ LAWS: dict[str, Callable[[Courier], None]] = {
     "DL4": check_dl4,
     "DL5": check_dl5,
     "DL6": check_dl6,
-    "DL7": check_dl7,
-    "DL8": check_dl8,
-    "DL9": check_dl9,
-    "DL10": check_dl10,
-    "DL11": check_dl11,
-    "DL12": check_dl12,
-    "DL13": check_dl13,
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_delivery_keeps_the_law(law: str) -> None:
-    """Laws DL1 to DL13, as the header of `tidegate.delivery` states them."""
+    """Laws DL1 to DL6, as the header of `tidegate.delivery` states them."""
     LAWS[law](REAL)
 
 
@@ -588,80 +393,6 @@ def before_it_is_sealed(outbox: Outbox) -> Complete | Incomplete:
     return delivery.judge(delivery.sealed(outbox))
 
 
-def never_zeroed(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
-    """Five failures in all, not in a row."""
-    after = delivery.heard(breaker, circuit, era, outcome, now)
-    return circuit if isinstance(circuit, Closed) and outcome is Outcome.ANSWERED else after
-
-
-def one_too_late(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
-    return delivery.heard(attrs.evolve(breaker, threshold=breaker.threshold + 1), circuit, era, outcome, now)
-
-
-def of_any_era(breaker: Breaker, circuit: Circuit, _: int, outcome: Outcome, now: Instant) -> Circuit:
-    """Drakkar: what was sent before the trip decides the probe."""
-    return delivery.heard(breaker, circuit, circuit.era, outcome, now)
-
-
-def without_cooldown(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
-    return delivery.admit(breaker, circuit, now + breaker.cooldown)
-
-
-def all_are_probes(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
-    """Half open is taken for open to all."""
-    return Admit(circuit) if isinstance(circuit, HalfOpen) else delivery.admit(breaker, circuit, now)
-
-
-def waits_for_its_probe(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
-    """Drakkar: a probe that never comes back keeps the slot for ever."""
-    return HoldBack(circuit.until) if isinstance(circuit, HalfOpen) else delivery.admit(breaker, circuit, now)
-
-
-def waits_for_its_clock(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
-    """A clock that was set back by an hour shuts it for an hour."""
-    if isinstance(circuit, Open) and circuit.until - now > 0:
-        return HoldBack(circuit.until)
-    return delivery.admit(breaker, circuit, now)
-
-
-def digest(fields: dict[str, Any]) -> str:
-    """Worked out anew: whoever forges a dead letter can do that too."""
-    return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def changed(each: DeadLetter, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """An encoded dead letter with another content, and the digest of that."""
-    fields = json.loads(delivery.encode(each))
-    del fields["sha256"]
-    change(fields)
-    return json.dumps({**fields, "sha256": digest(fields)}).encode()
-
-
-def without_its_body(each: DeadLetter) -> bytes:
-    """Drakkar: of each payload its shell is dumped."""
-    return changed(each, lambda fields: fields.update(payload={"text": "{}"}))
-
-
-def as_text(each: DeadLetter) -> bytes:
-    """Bytes that are no text are replaced, here and there."""
-    text = None if each.record.key is None else {"text": each.record.key.decode("utf-8", "replace")}
-    return changed(each, lambda fields: fields.update(key=text))
-
-
-def unchecked(data: bytes) -> DeadLetter | Undecodable:
-    """The digest is not looked at."""
-    try:
-        fields = json.loads(data)
-        fields["sha256"] = digest({name: value for name, value in fields.items() if name != "sha256"})
-    except (ValueError, TypeError):
-        return delivery.decode(data)
-    return delivery.decode(json.dumps(fields).encode())
-
-
-def with_its_payload(each: DeadLetter) -> str:
-    return f"{each!r} {each.payload!r}"
-
-
 @pytest.mark.parametrize(
     ("law", "planted"),
     [
@@ -683,18 +414,6 @@ def with_its_payload(each: DeadLetter) -> str:
         ("DL4", Courier(step=buried_unconfirmed)),
         ("DL5", Courier(step=any_attempt)),
         ("DL6", Courier(step=forgets_attempts)),
-        ("DL7", Courier(heard=never_zeroed)),
-        ("DL7", Courier(heard=one_too_late)),
-        ("DL8", Courier(admit=without_cooldown)),
-        ("DL8", Courier(admit=all_are_probes)),
-        ("DL9", Courier(admit=waits_for_its_probe)),
-        ("DL9", Courier(admit=waits_for_its_clock)),
-        ("DL10", Courier(heard=of_any_era)),
-        ("DL10", Courier(admit=all_are_probes)),
-        ("DL11", Courier(encode=without_its_body)),
-        ("DL11", Courier(encode=as_text)),
-        ("DL12", Courier(decode=unchecked)),
-        ("DL13", Courier(show=with_its_payload)),
     ],
 )
 def test_a_planted_bug_breaks_the_law(law: str, planted: Courier) -> None:
@@ -851,119 +570,6 @@ def test_an_offset_without_payloads_is_complete_when_user_code_is_done() -> None
     )
 
 
-# --- facts: circuits ----------------------------------------------------------------------------------------------------
-
-
-def test_a_circuit_opens_after_five_probes_after_30_s_and_closes() -> None:
-    """The defaults of Drakkar; a success in between sets the count back, a refusal is an answer too."""
-    breaker, circuit, now = Breaker(), delivery.Closed(), START
-    seen: list[Circuit] = [circuit]
-    for failure in [Ambiguous()] * 3 + [Refused("no")] + [Ambiguous()] * 5:
-        state = seen[-1]
-        seen.append(delivery.heard(breaker, state, 0, delivery.outcome_of(failure), now))
-    opened = seen[-1]
-    held = delivery.admit(breaker, opened, START + 29 * SECOND)
-    probe = delivery.admit(breaker, opened, START + 30 * SECOND)
-    assert isinstance(probe, Admit)
-
-    assert [state.unanswered for state in seen if isinstance(state, Closed)] == [0, 1, 2, 3, 0, 1, 2, 3, 4]
-    assert opened == Open(1, START + 30 * SECOND)
-    assert held == HoldBack(START + 30 * SECOND)
-    assert str(held) == "hold back until 30 s@wall"
-    assert probe == Admit(HalfOpen(2, START + 60 * SECOND))
-    assert delivery.heard(breaker, probe.circuit, 2, delivery.outcome_of(None), now) == Closed(3)
-    assert delivery.heard(breaker, probe.circuit, 2, delivery.outcome_of(NotApplied()), now) == Open(
-        3, START + 30 * SECOND
-    )
-    assert delivery.heard(breaker, probe.circuit, 2, Outcome.NOT_TRIED, now + 9) == Open(3, START + 9)
-    assert delivery.heard(breaker, opened, 1, Outcome.ANSWERED, now) == opened
-    assert delivery.heard(breaker, seen[0], 0, Outcome.NOT_TRIED, now) == seen[0]
-
-
-def outage(breaker: Breaker, payloads: int, away: int) -> tuple[int, int]:
-    """How many of the payloads are delivered and dead-lettered, of a sink that is away for so many seconds."""
-    circuit: Circuit = Closed()
-    states: list[Payload] = [Sending()] * payloads
-    for second in range(away + 120):
-        now = START + second * SECOND
-        for index, state in enumerate(states):
-            if not isinstance(state, Sending) or (state.not_before and state.not_before - now > 0):
-                continue
-            verdict = delivery.admit(breaker, circuit, now)
-            if isinstance(verdict, Admit):
-                failure = Ambiguous("no reply") if second < away else None
-                circuit = delivery.heard(breaker, verdict.circuit, verdict.era, delivery.outcome_of(failure), now)
-                event = failed(state.attempt, failure, at=second * SECOND) if failure else Acknowledged()
-                states[index] = delivery.step(Rules(), state, event)
-    return states.count(Delivered()), sum(isinstance(state, Burying) for state in states)
-
-
-def test_an_outage_does_not_empty_the_topic_into_the_dead_letters() -> None:
-    """A sink that is away for two minutes: only the payload that two probes were made with is dead-lettered.
-
-    Without a breaker, everything is; Drakkar, with one, diverts everything while it is open.
-    """
-    assert outage(Breaker(), 100, 120) == (99, 1)
-    assert outage(Breaker(threshold=10**9), 100, 120) == (0, 100)
-
-
-# --- facts: dead letters ------------------------------------------------------------------------------------------------
-
-
-def test_a_dead_letter_can_be_read_and_found() -> None:
-    """One line of ASCII: text as text, other bytes in base64, and where it came from."""
-    burying = Burying(Failures(3, START, START + 5, "smtp://me:hunter2@mail is away"))
-    record = Record("orders", 3, 7, b"\xff", '{"name": "J\u00fcrgen"}'.encode(), (("h", None),), Instant(5))
-    each = delivery.dead_letter(burying, record, "results", 0, b"line\x1b[31m\n")
-    fields = json.loads(delivery.encode(each))
-
-    assert b"\n" not in delivery.encode(each)
-    assert b"\x1b" not in delivery.encode(each)
-    assert len(fields.pop("sha256")) == 64
-    assert fields == {
-        "format": "tidegate dead letter",
-        "version": 1,
-        "topic": "orders",
-        "partition": 3,
-        "offset": 7,
-        "key": {"base64": "/w=="},
-        "value": {"text": '{"name": "J\u00fcrgen"}'},
-        "headers": [["h", None]],
-        "timestamp": {"us": 5, "clock": "store"},
-        "sink": "results",
-        "index": 0,
-        "payload": {"text": "line\x1b[31m\n"},
-        "error": "smtp://***@mail is away",
-        "attempts": 3,
-        "first_failed": {"us": 0, "clock": "wall"},
-        "last_failed": {"us": 5, "clock": "wall"},
-    }
-    assert str(each) == "orders-3 @7 to 'results': 'smtp://***@mail is away', attempts: 3"
-
-
-def test_a_dead_letter_may_be_written_otherwise() -> None:
-    """Whoever pretty-prints it, or sorts its fields, has changed nothing."""
-    fields = json.loads(delivery.encode(letter()))
-
-    assert delivery.decode(json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False).encode()) == letter()
-
-
-def test_the_same_payload_of_the_same_record_has_one_id() -> None:
-    """A reply that was lost leads to two dead letters of one key; another payload, sink, index or record to another."""
-    one = letter()
-    others = (
-        attrs.evolve(one, payload=b"other"),
-        attrs.evolve(one, sink="results-2"),
-        attrs.evolve(one, index=1),
-        attrs.evolve(one, record=attrs.evolve(RECORD, offset=8)),
-        attrs.evolve(one, record=attrs.evolve(RECORD, topic="orders-3")),
-    )
-
-    assert attrs.evolve(one, attempts=9, error="later", last_failed=START + 99).id == one.id
-    assert one.id.startswith("orders-3@7:")
-    assert len({each.id for each in (one, *others)}) == 6
-
-
 def test_an_error_is_cut_and_masked_once() -> None:
     """What is kept of an error is kept as it is when it is kept again, so that a dead letter comes back."""
     long = "x" * 4_090 + "mongodb://u:p@a,b/?x@y " + "\ud800" + "z" * 9
@@ -974,74 +580,7 @@ def test_an_error_is_cut_and_masked_once() -> None:
     assert delivery.shown("\ud800") == "\\ud800"
 
 
-DEEP = b'{"a":' * 100_000
-
-
-@pytest.mark.parametrize(
-    ("flaw", "data"),
-    [
-        (Flaw.NOT_JSON, b""),
-        (Flaw.NOT_JSON, b"\xff"),
-        (Flaw.NOT_JSON, b"{"),
-        (Flaw.NOT_JSON, b'{"format": NaN}'),
-        (Flaw.NOT_JSON, b'{"format": 1, "format": 1}'),
-        (Flaw.NOT_JSON, b'{"format": ' + b"9" * 100_000 + b"}"),
-        (Flaw.NOT_JSON, b"[" * 100_000),
-        (Flaw.NOT_JSON, DEEP),
-        (Flaw.FOREIGN, b"[]"),
-        (Flaw.FOREIGN, b"null"),
-        (Flaw.FOREIGN, b"{}"),
-        (Flaw.FOREIGN, b'{"original_payloads": ["{}"], "sink_name": "results", "attempt_count": 1}'),
-        (Flaw.FIELDS, b'{"format": "tidegate dead letter"}'),
-        (Flaw.CORRUPT, b'{"format": "tidegate dead letter", "version": 1}'),
-        (Flaw.CORRUPT, delivery.encode(letter()).replace(b"payload-", b"payl0ad-")),
-        (Flaw.CORRUPT, delivery.encode(letter()).replace(b'"attempts": 3', b'"attempts": 1000000000')),
-        (Flaw.VERSION, changed(letter(), lambda fields: fields.update(version=2))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(version=True))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.pop("payload"))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(more=1))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(topic=""))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(topic=5))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(sink="\ud800"))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(partition=True))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(offset=2**63))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(attempts=-1))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(attempts=1.0))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(headers=5))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(headers=[["h"]]))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(payload="text"))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(payload={"hex": "00"}))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(payload={"text": "a", "base64": ""}))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(payload={"base64": "&&&&"}))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(payload={"base64": "\u00e9"}))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(payload={"text": "\ud800"}))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(last_failed=5))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(last_failed={"us": 5, "clock": 5}))),
-        (Flaw.FIELDS, changed(letter(), lambda fields: fields.update(last_failed={"us": 5, "zone": "utc"}))),
-    ],
-    ids=range(38),
-)
-def test_what_is_no_dead_letter_says_why(flaw: Flaw, data: bytes) -> None:
-    """Corrupt, forged, deep, endless or foreign: the answer is a value, never an exception."""
-    assert delivery.decode(data) == Undecodable(flaw)
-    assert str(Undecodable(flaw)) == f"undecodable: {flaw.value}"
-
-
-@given(st.binary(max_size=60))
-def test_any_bytes_are_answered(data: bytes) -> None:
-    """Whatever is found in the topic of the dead letters."""
-    assert isinstance(delivery.decode(data), Undecodable)
-
-
 # --- bad input ----------------------------------------------------------------------------------------------------------
-
-
-def lettered(**changes: Any) -> DeadLetter:
-    return attrs.evolve(letter(), **changes)
-
-
-def recorded(**changes: Any) -> DeadLetter:
-    return letter(record=attrs.evolve(RECORD, **changes))
 
 
 @pytest.mark.parametrize(
@@ -1088,49 +627,6 @@ def recorded(**changes: Any) -> DeadLetter:
         lambda: delivery.told(RULES, None, 0, Written()),  # type: ignore[arg-type]
         lambda: delivery.told(RULES, Outbox(), -1, Written()),
         lambda: delivery.judge(None),  # type: ignore[arg-type]
-        lambda: Breaker(threshold=0),
-        lambda: Breaker(cooldown=0),
-        lambda: Breaker(cooldown=1.5),  # type: ignore[arg-type]
-        lambda: Closed(-1),
-        lambda: Closed(0, -1),
-        lambda: Open(-1, START),
-        lambda: Open(0, 5),  # type: ignore[arg-type]
-        lambda: HalfOpen(-1, START),
-        lambda: HalfOpen(0, None),  # type: ignore[arg-type]
-        lambda: delivery.admit(None, Closed(), START),  # type: ignore[arg-type]
-        lambda: delivery.admit(FIVE, "closed", START),  # type: ignore[arg-type]
-        lambda: delivery.admit(FIVE, Closed(), 0),  # type: ignore[arg-type]
-        lambda: delivery.admit(FIVE, Open(0, START), Instant(0, STORE)),
-        lambda: delivery.heard(None, Closed(), 0, Outcome.ANSWERED, START),  # type: ignore[arg-type]
-        lambda: delivery.heard(FIVE, None, 0, Outcome.ANSWERED, START),  # type: ignore[arg-type]
-        lambda: delivery.heard(FIVE, Closed(), -1, Outcome.ANSWERED, START),
-        lambda: delivery.heard(FIVE, Closed(), 0, True, START),  # type: ignore[arg-type]
-        lambda: delivery.heard(FIVE, Closed(), 0, Outcome.ANSWERED, 0),  # type: ignore[arg-type]
-        lambda: delivery.outcome_of("no reply"),  # type: ignore[arg-type]
-        lambda: delivery.dead_letter(Sending(), RECORD, "results", 0, b""),  # type: ignore[arg-type]
-        lambda: delivery.encode(None),  # type: ignore[arg-type]
-        lambda: delivery.decode("{}"),  # type: ignore[arg-type]
-        lambda: lettered(record=None),
-        lambda: lettered(sink=""),
-        lambda: lettered(sink="\ud800"),
-        lambda: lettered(index=-1),
-        lambda: lettered(index=2**63),
-        lambda: lettered(payload="text"),
-        lambda: lettered(error=""),
-        lambda: lettered(attempts=0),
-        lambda: lettered(attempts=2**63),
-        lambda: lettered(first_failed=0),
-        lambda: lettered(last_failed=Instant(2**63, WALL)),
-        lambda: lettered(last_failed=Instant(0, ClockName("\ud800"))),
-        lambda: recorded(topic="\ud800"),
-        lambda: recorded(offset=2**63),
-        lambda: recorded(key="text"),
-        lambda: recorded(value=5),
-        lambda: recorded(headers=[("h", b"")]),
-        lambda: recorded(headers=("h",)),
-        lambda: recorded(headers=((5, b""),)),
-        lambda: recorded(headers=(("h", "text"),)),
-        lambda: recorded(timestamp=5),
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
@@ -1147,8 +643,6 @@ def test_every_value_may_be_a_key() -> None:
         Sending(failures()),
         Held(Why.LASTING, Sending()),
         Outbox((Sending(),)),
-        Closed(),
-        letter(),
         RULES,
         failed(),
     )

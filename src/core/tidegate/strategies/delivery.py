@@ -1,34 +1,26 @@
-"""Rules, payloads and what is heard of them, offsets, circuits, and dead letters.
+"""Rules, payloads, what is heard of them, and offsets.
 
-What is heard has the numbers of attempts that are under way, over, or to come; dead letters carry bytes that are text,
-nearly text, and none.
+What is heard has the numbers of attempts that are under way, over, or to come.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-import attrs
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.delivery import (
     Acknowledged,
     Action,
-    Breaker,
     Buried,
     Burying,
-    Circuit,
-    Closed,
-    DeadLetter,
     Delivered,
     Dismissed,
     Event,
     Failed,
     Failures,
-    HalfOpen,
     Held,
-    Open,
     Outbox,
     Payload,
     Released,
@@ -41,7 +33,6 @@ from tidegate.delivery import (
 )
 from tidegate.instants import WALL, Instant
 from tidegate.retry import Exponential, Policy
-from tidegate.strategies.offsets import records
 from tidegate.strategies.retry import draws, failures
 
 _COUNTS: Final = st.integers(1, 4)
@@ -88,37 +79,6 @@ _EVENTS: Final[SearchStrategy[Event]] = st.one_of(
     st.builds(Unwritten, _COUNTS, failures(), _SOON, draws()),
     st.sampled_from((Acknowledged(), Written(), Released(), Dismissed())),
 )
-_BREAKERS: Final = st.builds(Breaker, threshold=st.integers(1, 4), cooldown=st.integers(1, 20))
-_ERAS: Final = st.integers(0, 4)
-_CIRCUITS: Final[SearchStrategy[Circuit]] = st.one_of(
-    st.builds(Closed, _ERAS, st.integers(0, 4)), st.builds(Open, _ERAS, _SOON), st.builds(HalfOpen, _ERAS, _SOON)
-)
-_BLOBS: Final = st.one_of(
-    st.none(),
-    st.sampled_from(
-        (b"", b"\0", b"{}", b"\xff\xfe", b"\xed\xa0\x80", b"=cmd()", b"\x1b[31m\n", '"\u2028\U0001f600'.encode())
-    ),
-    st.binary(max_size=40),
-    st.text(max_size=20).map(lambda text: text.encode("utf-8", "surrogatepass")),
-)
-_TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
-_RECORDS: Final = st.builds(
-    lambda record, topic, partition: attrs.evolve(record, topic=topic, partition=partition),
-    records(),
-    _TEXTS,
-    st.integers(0, 9),
-)
-_DEAD_LETTERS: Final = st.builds(
-    DeadLetter,
-    record=_RECORDS,
-    sink=_TEXTS,
-    index=st.integers(0, 9),
-    payload=_BLOBS,
-    error=st.text(min_size=1, max_size=20),
-    attempts=_COUNTS,
-    first_failed=_SOON,
-    last_failed=_SOON,
-)
 _OUTBOXES: Final = st.builds(Outbox, st.lists(_PAYLOADS, max_size=4).map(tuple), st.booleans())
 
 
@@ -140,18 +100,3 @@ def delivery_events() -> SearchStrategy[Event]:
 def outboxes() -> SearchStrategy[Outbox]:
     """Offsets with up to four payloads."""
     return _OUTBOXES
-
-
-def breakers() -> SearchStrategy[Breaker]:
-    """Breakers that open soon, and for a short time."""
-    return _BREAKERS
-
-
-def circuits() -> SearchStrategy[Circuit]:
-    """Circuits in every state."""
-    return _CIRCUITS
-
-
-def dead_letters() -> SearchStrategy[DeadLetter]:
-    """Dead letters of all payloads: text, nearly text, what terminals and tables would carry out, and none."""
-    return _DEAD_LETTERS
