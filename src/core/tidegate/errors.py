@@ -7,7 +7,13 @@ contract, and nothing was done.
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
+
+SHOWN_MAX: Final = 120
+"""How many characters of a value a message shows."""
+
+NUMBER_MAX: Final = 10**60
+"""More than there is of anything, and still to be printed: Python prints no int of more than 4,300 digits."""
 
 
 class TidegateError(Exception):
@@ -57,13 +63,26 @@ class Nondeterministic(Misuse):
     """A program asked for something else when it was run again with the same replies."""
 
 
+def shown(value: object) -> str:
+    """A value in a message: as it prints, cut short; its type where it does not print.
+
+    An int of five thousand digits, a tuple of a thousand tuples, and user code may fail to.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  the message is to tell what is wrong, and not to be wrong itself
+        return f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
 def named(name: object, what: str) -> None:
     """Raise Misuse unless `name` is a string that is not empty."""
     if not isinstance(name, str) or not name:
-        raise Misuse(f"{name!r} cannot name {what}", why="a name is a string that is not empty")
+        raise Misuse(f"{shown(name)} cannot name {what}", why="a name is a string that is not empty")
 
 
-def numbered(number: object, what: str, least: int) -> None:
-    """Raise Misuse unless `number` is an integer, no bool, and not below `least`."""
-    if type(number) is not int or number < least:
-        raise Misuse(f"{number!r} cannot be {what}", why=f"it is an integer from {least} on")
+def numbered(number: object, what: str, least: int, most: int = NUMBER_MAX) -> None:
+    """Raise Misuse unless `number` is an integer, no bool, and from `least` to `most`."""
+    if type(number) is not int or not least <= number <= most:
+        to = "on" if most == NUMBER_MAX else f"to {most}"
+        raise Misuse(f"{shown(number)} cannot be {what}", why=f"it is an integer from {least} {to}")

@@ -19,7 +19,7 @@ from typing import Final, NewType, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import Misuse
+from tidegate.errors import NUMBER_MAX, Misuse, shown
 
 Duration: TypeAlias = int
 """A length of time in microseconds."""
@@ -43,14 +43,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 @final
 @attrs.frozen
 class Instant:
-    """`at` microseconds after 1970-01-01T00:00:00Z, as `clock` shows it."""
+    """`at` microseconds after 1970-01-01T00:00:00Z, as `clock` shows it. Invariant: -NUMBER_MAX <= at <= NUMBER_MAX."""
 
     at: int
     clock: ClockName = STORE
 
     def __attrs_post_init__(self) -> None:
-        if type(self.at) is not int:
-            raise Misuse(f"{self.at!r} is no instant", why="instants are whole microseconds", todo="use instant()")
+        if type(self.at) is not int or not -NUMBER_MAX <= self.at <= NUMBER_MAX:
+            raise Misuse(f"{shown(self.at)} is no instant", why="instants are whole microseconds", todo="use instant()")
 
     def __sub__(self, earlier: Instant) -> Duration:
         if self.clock != earlier.clock:

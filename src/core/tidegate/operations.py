@@ -19,7 +19,7 @@ import attrs
 
 from tidegate.documents import ID, AllOf, Document, Field, Filter, Update
 from tidegate.effects import Effect
-from tidegate.errors import Misuse
+from tidegate.errors import Misuse, shown
 
 COLLECTION_LENGTH_MAX: Final = 200
 
@@ -27,7 +27,7 @@ COLLECTION_LENGTH_MAX: Final = 200
 def check_collection(name: object) -> None:
     """Raise Misuse unless `name` may name a collection."""
     if not isinstance(name, str):
-        raise Misuse(f"{name!r} is no name of a collection", why="it is no string")
+        raise Misuse(f"{shown(name)} is no name of a collection", why="it is no string")
     check_collection_name(name)
 
 
@@ -35,7 +35,9 @@ def check_collection(name: object) -> None:
 def check_collection_name(name: str) -> None:
     """The same for strings; remembered, for every effect is checked and names are few."""
     if not name or len(name) > COLLECTION_LENGTH_MAX:
-        raise Misuse(f"{name!r} is no name of a collection", why=f"it takes 1 to {COLLECTION_LENGTH_MAX} characters")
+        raise Misuse(
+            f"{shown(name)} is no name of a collection", why=f"it takes 1 to {COLLECTION_LENGTH_MAX} characters"
+        )
     if "$" in name or "\0" in name or name.startswith((".", "system.")) or name.endswith(".") or ".." in name:
         raise Misuse(f"{name!r} is no name of a collection", why="MongoDB gives it a meaning of its own")
 
