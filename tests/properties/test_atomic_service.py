@@ -13,7 +13,6 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.atomic_service import (
-    PPM,
     Alone,
     Assigned,
     AtomicService,
@@ -41,7 +40,7 @@ from tidegate.atomic_service import (
     tolerance,
 )
 from tidegate.errors import Misuse
-from tidegate.instants import MILLISECOND, MINUTE, SECOND, STORE, WALL, Duration, Instant
+from tidegate.instants import MILLISECOND, MINUTE, PPM, SECOND, STORE, WALL, Duration, Instant
 from tidegate.laws import atomic_service as laws
 from tidegate.strategies.atomic_service import atomic_services, claimings
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tidegate import polling
 from tidegate.errors import Misuse
-from tidegate.instants import MILLISECOND, STORE, WALL, Duration, Instant
+from tidegate.instants import MILLISECOND, PPM, STORE, WALL, Duration, Instant
 from tidegate.laws import polling as laws
 from tidegate.polling import Ask, Bounds, NoSource, Pace, Turn, Wait, Why
-from tidegate.retry import LONGEST, PPM
+from tidegate.retry import LONGEST
 from tidegate.strategies import polling as drawn
 from tidegate.strategies.retry import draws
 

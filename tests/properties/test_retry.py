@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from tidegate import retry
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.errors import Misuse
-from tidegate.instants import MILLISECOND, MINUTE, SECOND, STORE, WALL, Duration, Instant
+from tidegate.instants import MILLISECOND, MINUTE, PPM, SECOND, STORE, WALL, Duration, Instant
 from tidegate.laws import retry as laws
 from tidegate.retry import (
     ARTICLE,
     DAY,
     LONGEST,
-    PPM,
     STEPS,
     AssertAgain,
     Cron,

@@ -72,12 +72,8 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.errors import Misuse, named, numbered
-from tidegate.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, seconds
+from tidegate.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration, Instant, seconds
 from tidegate.kinds import all_of_kind, of_kind
-
-PPM: Final = 1_000_000
-"""One, in parts per million."""
-
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
@@ -105,14 +101,12 @@ class AtomicService:
         numbered(self.interval, "an interval in microseconds", 1)
         numbered(self.spread, "a spread in microseconds", 0)
         numbered(self.stabilisation, "a stabilisation in microseconds", 0)
-        numbered(self.start_fraction_ppm, "a fraction in parts per million", 0)
+        numbered(self.start_fraction_ppm, "a fraction in parts per million", 0, PPM)
         if self.spread >= self.interval:
             raise Misuse(
                 f"the spread, {seconds(self.spread)}, is not below the interval, {seconds(self.interval)}",
                 why="no window would be left in any slot",
             )
-        if self.start_fraction_ppm > PPM:
-            raise Misuse(f"{self.start_fraction_ppm} parts per million are more than the whole", todo=f"0 to {PPM}")
 
 
 @final

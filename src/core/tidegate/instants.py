@@ -9,7 +9,8 @@ Laws
     T1  (a + d) - a == d
     T2  (a - b) is an error when `a` and `b` were read on different clocks: two machines' clocks are never compared.
 
-Durations are plain integers; `MILLISECOND`, `SECOND` and `MINUTE` are for writing them down.
+Durations are plain integers; `MILLISECOND`, `SECOND` and `MINUTE` are for writing them down. So are fractions, for the
+same reason: in parts per million, of which `PPM` is the whole.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ MICROSECOND: Final[Duration] = 1
 MILLISECOND: Final[Duration] = 1_000
 SECOND: Final[Duration] = 1_000_000
 MINUTE: Final[Duration] = 60 * SECOND
+
+PPM: Final = 1_000_000
+"""One, in parts per million."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

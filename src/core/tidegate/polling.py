@@ -47,9 +47,9 @@ from typing import Generic, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.instants import MILLISECOND, SECOND, Duration, Instant, seconds
+from tidegate.instants import MILLISECOND, PPM, SECOND, Duration, Instant, seconds
 from tidegate.kinds import of_kind
-from tidegate.retry import PPM, check_delay, check_ppm
+from tidegate.retry import check_delay, check_ppm
 
 S = TypeVar("S")
 

@@ -64,11 +64,8 @@ import attrs
 
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.errors import Misuse, named, numbered
-from tidegate.instants import MINUTE, SECOND, Duration, Instant, seconds
+from tidegate.instants import MINUTE, PPM, SECOND, Duration, Instant, seconds
 from tidegate.kinds import callable_one, of_kind
-
-PPM: Final = 1_000_000
-"""One, in parts per million."""
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
 LONGEST: Final[Duration] = 36_525 * DAY

@@ -8,7 +8,6 @@ from itertools import pairwise
 import attrs
 
 from tidegate.atomic_service import (
-    PPM,
     Assigned,
     AtomicService,
     AtomicServiceClaim,
@@ -21,7 +20,7 @@ from tidegate.atomic_service import (
     Verdict,
     Window,
 )
-from tidegate.instants import Duration, Instant
+from tidegate.instants import PPM, Duration, Instant
 
 
 def cleared(claims: Iterable[AtomicServiceClaim]) -> frozenset[str]:

@@ -8,9 +8,8 @@ from typing import assert_never
 import attrs
 
 from tidegate.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
-from tidegate.instants import Duration, Instant
+from tidegate.instants import PPM, Duration, Instant
 from tidegate.retry import (
-    PPM,
     AssertAgain,
     Cron,
     Duplicate,

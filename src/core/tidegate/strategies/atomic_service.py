@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.atomic_service import (
-    PPM,
     Assigned,
     AtomicService,
     AtomicServiceClaim,
@@ -18,7 +17,7 @@ from tidegate.atomic_service import (
     Window,
     decide_atomic_service_claim,
 )
-from tidegate.instants import MINUTE, SECOND, Instant
+from tidegate.instants import MINUTE, PPM, SECOND, Instant
 
 _EPOCH: Final = Instant(0)
 _RUN_IDS: Final = st.sampled_from(("x", "y", "z"))

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
-from tidegate.instants import MINUTE, WALL, Duration, Instant
+from tidegate.instants import MINUTE, PPM, WALL, Duration, Instant
 from tidegate.retry import (
     DAY,
     FACTOR_LEAST,
     LONGEST,
-    PPM,
     Cron,
     Exponential,
     Fixed,
