@@ -33,9 +33,9 @@ from tidegate.delivery import (
 )
 from tidegate.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.errors import Misuse
-from tidegate.instants import MILLISECOND, SECOND, STORE, WALL, Instant
+from tidegate.instants import MILLISECOND, PPM, SECOND, STORE, WALL, Instant
 from tidegate.laws import delivery as laws
-from tidegate.retry import PPM, Fixed, Policy
+from tidegate.retry import Fixed, Policy
 from tidegate.strategies import delivery as drawn
 from tidegate.strategies.retry import failures as drawn_failures
 
@@ -621,6 +621,8 @@ def test_an_error_is_cut_and_masked_once() -> None:
         lambda: Outbox((), None),  # type: ignore[arg-type]
         lambda: delivery.added(None, 1),  # type: ignore[arg-type]
         lambda: delivery.added(Outbox(), -1),
+        lambda: delivery.added(Outbox(), 10**12),
+        lambda: delivery.added(delivery.added(Outbox(), delivery.PAYLOADS_MAX), 1),
         lambda: delivery.added(delivery.sealed(Outbox()), 1),
         lambda: delivery.sealed(None),  # type: ignore[arg-type]
         lambda: delivery.told(RULES, Outbox(), 0, Written()),

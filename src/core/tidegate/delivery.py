@@ -456,6 +456,10 @@ def _check_attempt(attempt: object, failure: object, now: object, draw_ppm: obje
 # --- an offset --------------------------------------------------------------------------------------------------------
 
 
+PAYLOADS_MAX: Final = 100_000
+"""How many payloads one offset may have: a number far above was meant as something else, or never ends."""
+
+
 @final
 @attrs.frozen
 class Outbox:
@@ -467,6 +471,7 @@ class Outbox:
     def __attrs_post_init__(self) -> None:
         of_kind(self.payloads, tuple, "the payloads of an offset")
         of_kind(self.sealed, bool, "whether there will be no more")
+        numbered(len(self.payloads), "a number of payloads", 0, PAYLOADS_MAX)
         for payload in self.payloads:
             of_kind(payload, PAYLOADS, "a payload")
 
@@ -503,10 +508,11 @@ def added(outbox: Outbox, count: int) -> Outbox:
     """With so many payloads more, which are to be sent; their indices are the next ones.
 
     Raises:
-        Misuse: User code is done with the offset, the count is no number from 0 on, or an argument is of another type.
+        Misuse: User code is done with the offset, there would be more than PAYLOADS_MAX, or an argument is of another
+            type.
     """
     of_kind(outbox, Outbox, "an outbox")
-    numbered(count, "a number of payloads", 0)
+    numbered(count, "a number of payloads", 0, PAYLOADS_MAX)
     if outbox.sealed:
         raise Misuse("an offset that is done got another payload", todo="seal it after the last one")
     return Outbox((*outbox.payloads, *[Sending()] * count))
