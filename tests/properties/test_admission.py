@@ -32,6 +32,7 @@ from tidegate.admission import (
     StillHeld,
     decide_registration,
     decide_running,
+    differing,
     is_held,
     release,
     reservation_id,
@@ -969,7 +970,9 @@ def test_two_may_run_where_two_places_are_there() -> None:
     assert decide_running(taken, "z", FIRST, {"x": working, "y": None}, at_most=2) == Admitted(
         Reservation((Place("x", 1), Place("z", 1)))
     )
-    assert isinstance(decide_running(taken, "z", FIRST, {"x": working}, at_most=1), Refused)
+    assert decide_running(taken, "z", FIRST, {"x": working}, at_most=1) == Refused(
+        (Place("x", 1),), "concurrency_controlled_final"
+    ), "it names who holds a place, and not who may"
 
 
 def test_an_earlier_turn_gives_its_place_to_the_next() -> None:
@@ -1082,6 +1085,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Reservation": (Reservation, {"places": (Place("x", 1),)}),
     "Found": (Found, {"call": SAME, "record": FIRST}),
     "reservation_id": (reservation_id, {"purpose": Purpose.RUNNING, "rule": Rule(), "call": SAME}),
+    "differing": (differing, {"call": SAME, "other": SAME}),
     "is_held": (is_held, {"purpose": Purpose.RUNNING, "place": Place("x", 1), "record": FIRST}),
     "decide_registration": (
         decide_registration,

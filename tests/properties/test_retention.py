@@ -194,6 +194,12 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
             call()
 
 
+def test_an_id_says_which_row_goes() -> None:
+    """Of two with one id, one over and one under way, the one that may go would take the other with it."""
+    with pytest.raises(Misuse, match="one id"):
+        surplus((row("a", 0, 1), row("a", 0, None)), Retention(age=1), now=NOW)
+
+
 def test_rows_and_now_are_of_one_clock() -> None:
     """Law T2 of instants."""
     with pytest.raises(Misuse, match="compare"):

@@ -621,6 +621,50 @@ def test_a_wish_has_at_least_one_attempt(bad: int) -> None:
         wish(attempts=bad)
 
 
+@pytest.mark.parametrize("bad", ["", None, 1, "a..b", "$a", "x" * 1_000])
+def test_records_are_in_a_collection(bad: str) -> None:
+    """A name that MongoDB would not take is refused with the wish, and not when the program asks."""
+    with pytest.raises(Misuse, match="no name of a collection"):
+        Transition(bad, TABLE, KEY, "held", "r1", "mine")
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"status": 7}, "7 cannot name a status"),
+        ({"status": ...}, "has no 'status'"),
+        ({"owner": 7}, "7 cannot name a runner"),
+        ({"version": ...}, "has no 'version'"),
+        ({"version": 2.0}, r"2\.0 cannot be the version"),
+        ({"history": 7}, "no collection"),
+        ({"history": (7,)}, "not a version in the history"),
+        ({"history": ({"version": 2, "status": "held"},)}, "has no 'request'"),
+        ({"history": ({"version": 2, "status": "held", "request": None},)}, "None cannot name a request"),
+    ],
+    ids=str,
+)
+def test_a_document_that_is_no_record_is_told(changed: dict[str, object], complaint: str) -> None:
+    """Somebody else wrote it. Its history is looked at only for a request that may have been done."""
+    good: dict[str, object] = {"_id": KEY, "status": "held", "owner": "r1", "version": 2, "history": ()}
+    broken = Document.of({name: value for name, value in (good | changed).items() if value is not ...})
+
+    def replaced(store: Store) -> None:
+        deletion(store)
+        store.do(insert_one(RECORDS, broken))
+
+    ways = (answered, dropped) if "history" in changed else ()
+    with pytest.raises(Misuse, match=complaint):
+        run(wish(), stored(), *ways, after(replaced))
+
+
+def test_a_record_without_an_owner_has_none() -> None:
+    """A field that is missing equals null, to MongoDB's filters as well."""
+    store = Store(seeded({RECORDS: (Document.of({"_id": KEY, "status": "free", "version": 1}),)}))
+
+    assert run(wish(), store) == Granted(2)
+    assert viewed(store.record) == StatusRecord("held", "r1", 2)
+
+
 def test_the_function_refuses_bad_input_before_it_asks_for_anything() -> None:
     """Misuse is raised where the program would ask first."""
     program = transition(RECORDS, TABLE, "", "held", runner="r1", request="mine")

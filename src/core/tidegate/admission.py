@@ -127,7 +127,7 @@ class Rule:
             raise Misuse(f"a key is named twice: {self.keys}")
 
 
-def by_name(arguments: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _by_name(arguments: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The arguments in the order of their names; Misuse where they are none."""
     all_of_kind(arguments, tuple, "a name and a value")
     for argument in arguments:
@@ -149,7 +149,7 @@ class Call:
     """
 
     task: str
-    arguments: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=by_name, repr=False)
+    arguments: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_by_name, repr=False)
 
     def __attrs_post_init__(self) -> None:
         named(self.task, "a task")
@@ -178,13 +178,13 @@ def reservation_id(purpose: Purpose, rule: Rule, call: Call) -> str | None:
     if rule.control is Control.DISABLED:
         return None
     digest = sha256()
-    for part in (rule.control.value, call.task, *in_common(rule, call)):
+    for part in (rule.control.value, call.task, *_in_common(rule, call)):
         written = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:%b" % (len(written), written))  # its length before it, so that no two lists look the same
     return f"{purpose.value}-{digest.hexdigest()}"
 
 
-def in_common(rule: Rule, call: Call) -> Iterator[str]:
+def _in_common(rule: Rule, call: Call) -> Iterator[str]:
     """The arguments in which calls agree that exclude each other."""
     for name, value in call.arguments:
         if rule.control is Control.ARGUMENTS or name in rule.keys:
@@ -192,7 +192,13 @@ def in_common(rule: Rule, call: Call) -> Iterator[str]:
 
 
 def differing(call: Call, other: Call) -> tuple[str, ...]:
-    """The names of the arguments that two calls do not have in common, in order."""
+    """The names of the arguments that two calls do not have in common, in order.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+    """
+    for each in (call, other):
+        of_kind(each, Call, "a call")
     return tuple(sorted({name for name, _ in {*call.arguments} ^ {*other.arguments}}))
 
 
@@ -301,7 +307,7 @@ class Ask:
 @final
 @attrs.frozen
 class Refused:
-    """Others hold all places. The way on of the one that asked is `target`."""
+    """Others hold all places: these do, for certain. The way on of the one that asked is `target`."""
 
     by: tuple[Place, ...]
     target: str
@@ -339,7 +345,7 @@ class Reuse:
 
     def __str__(self) -> str:
         made = "" if self.is_made else ", which is to be made"
-        return f"reuse {self.invocation!r}{made}{told(self.differing)}"
+        return f"reuse {self.invocation!r}{made}{_told(self.differing)}"
 
 
 @final
@@ -351,7 +357,7 @@ class Differs:
     differing: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"refused: {self.invocation!r} is registered{told(self.differing)}"
+        return f"refused: {self.invocation!r} is registered{_told(self.differing)}"
 
 
 Registration: TypeAlias = Admitted | AlreadyAdmitted | Ask | Reuse | Differs
@@ -465,9 +471,10 @@ def decide_running(
     )
     if len(held) < at_most:
         return Admitted(Reservation((*held, mine)))
-    if sum(place.invocation in known for place in held) >= at_most:
-        return Refused(held, CONCURRENCY_CONTROLLED if reroute else CONCURRENCY_CONTROLLED_FINAL)
-    return Ask(tuple(place.invocation for place in held if place.invocation not in known))
+    by = tuple(place for place in held if place.invocation in known)
+    if len(by) >= at_most:
+        return Refused(by, CONCURRENCY_CONTROLLED if reroute else CONCURRENCY_CONTROLLED_FINAL)
+    return Ask(tuple(place.invocation for place in held if place not in by))
 
 
 @final
@@ -529,5 +536,5 @@ def release(
     return Released(Reservation(tuple(each for each in reservation.places if each != place)))
 
 
-def told(names: tuple[str, ...]) -> str:
+def _told(names: tuple[str, ...]) -> str:
     return f", with other arguments: {', '.join(names)}" if names else ""

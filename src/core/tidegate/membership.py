@@ -146,7 +146,7 @@ class Membership:
         if len({member.seen.clock for member in self.members}) > 1:
             raise Misuse("members were seen on different clocks", why="two clocks are never compared")
         object.__setattr__(self, "by_id", by_id)
-        object.__setattr__(self, "latest", {member.place: member for member in sorted(self.members, key=by_life)})
+        object.__setattr__(self, "latest", {member.place: member for member in sorted(self.members, key=_by_life)})
 
 
 @final
@@ -273,15 +273,15 @@ def liveness(membership: Membership, who: str, now: Instant) -> Liveness:
     Raises:
         Misuse: The id is empty or no string, an argument is of the wrong type, or now was read on another clock.
     """
-    check_clock(membership, now)
+    _check_clock(membership, now)
     named(who, "a member")
     member = membership.by_id.get(who)
     if member is None:
         return Unseen()
     runner = None if member.runner is None else membership.by_id.get(member.runner)
-    if (ended := end_of(membership, member)) is not None:
+    if (ended := _end_of(membership, member)) is not None:
         return ended
-    if runner is not None and end_of(membership, runner) is not None:
+    if runner is not None and _end_of(membership, runner) is not None:
         return Orphaned(runner.id)
     if now - member.seen >= membership.dead_after:
         return Silent(member.seen)
@@ -301,13 +301,13 @@ def runners(membership: Membership, now: Instant) -> tuple[Runner, ...]:
     Raises:
         Misuse: An argument is of the wrong type, or now was read on another clock.
     """
-    check_clock(membership, now)
+    _check_clock(membership, now)
     living = [
         member
         for member in membership.latest.values()
         if member.runner is None and isinstance(liveness(membership, member.id, now), Alive)
     ]
-    return tuple(Runner(member.id, member.joined) for member in sorted(living, key=by_creation))
+    return tuple(Runner(member.id, member.joined) for member in sorted(living, key=_by_creation))
 
 
 # --- what a process does ----------------------------------------------------------------------------------------------
@@ -332,11 +332,11 @@ def join(
     Raises:
         Misuse: An id or a name is empty or no string, an argument is of the wrong type, or now was read on another clock.
     """
-    check_clock(membership, now)
+    _check_clock(membership, now)
     wish = Member(id=who, name=who if name is None else name, life=1, runner=runner, created=now, joined=now, seen=now)
     there = membership.by_id.get(who)
     if there is not None:
-        same = there.place == wish.place and there.runner == runner and is_alive(membership, who, now)
+        same = there.place == wish.place and there.runner == runner and _is_alive(membership, who, now)
         return Joined(there) if same else Taken(there)
     if runner is not None and not isinstance(known := liveness(membership, runner, now), Alive):
         return RunnerNotAlive(runner, known)
@@ -344,7 +344,7 @@ def join(
     if former is None:
         return Joined(wish)
     wish = attrs.evolve(wish, life=former.life + 1)
-    return Joined(taking_over(wish, former) if is_alive(membership, former.id, now) else wish)
+    return Joined(_taking_over(wish, former) if _is_alive(membership, former.id, now) else wish)
 
 
 def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:
@@ -365,7 +365,7 @@ def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unse
     if not isinstance(found, Alive):
         return found
     member = membership.by_id[who]
-    return Beaten(attrs.evolve(member, seen=later(member.seen, now)))
+    return Beaten(attrs.evolve(member, seen=_later(member.seen, now)))
 
 
 def leave(membership: Membership, who: str) -> Left | Unseen:
@@ -408,11 +408,11 @@ def forgettable(membership: Membership, now: Instant, retention: Duration) -> tu
         Misuse: The retention is shorter than `dead_after`, an argument is of the wrong type, or now was read on another
             clock.
     """
-    check_clock(membership, now)
+    _check_clock(membership, now)
     numbered(retention, "a retention in microseconds", membership.dead_after)
     forgotten: list[str] = []
     kept: set[object] = set()  # the places that keep an earlier life, and the runners that keep a worker
-    for member in sorted(membership.members, key=lambda each: (each.runner is None, *by_life(each))):
+    for member in sorted(membership.members, key=lambda each: (each.runner is None, *_by_life(each))):
         if now - member.seen < retention or member.place in kept or member.id in kept:
             kept |= {member.place, member.runner}
         else:
@@ -423,7 +423,7 @@ def forgettable(membership: Membership, now: Instant, retention: Duration) -> tu
 # --- helpers ----------------------------------------------------------------------------------------------------------
 
 
-def check_clock(membership: Membership, now: Instant) -> None:
+def _check_clock(membership: Membership, now: Instant) -> None:
     """Raise Misuse unless `now` was read on the clock that the members were seen by."""
     of_kind(membership, Membership, "a membership")
     of_kind(now, Instant, "an instant")
@@ -431,7 +431,7 @@ def check_clock(membership: Membership, now: Instant) -> None:
         _ = now - member.seen  # two clocks are never compared
 
 
-def end_of(membership: Membership, member: Member) -> Departed | Replaced | None:
+def _end_of(membership: Membership, member: Member) -> Departed | Replaced | None:
     """Why its life is over, whatever the time; None if that is not known."""
     if member.departed:
         return Departed()
@@ -439,23 +439,23 @@ def end_of(membership: Membership, member: Member) -> Departed | Replaced | None
     return None if latest.id == member.id else Replaced(latest.id)
 
 
-def taking_over(member: Member, former: Member) -> Member:
+def _taking_over(member: Member, former: Member) -> Member:
     """The member in the place of its former life, which may have come from a clock that was ahead."""
-    since = later(member.joined, former.created)
+    since = _later(member.joined, former.created)
     return attrs.evolve(member, created=former.created, joined=since, seen=since)
 
 
-def is_alive(membership: Membership, who: str, now: Instant) -> bool:
+def _is_alive(membership: Membership, who: str, now: Instant) -> bool:
     return isinstance(liveness(membership, who, now), Alive)
 
 
-def later(one: Instant, other: Instant) -> Instant:
+def _later(one: Instant, other: Instant) -> Instant:
     return one if one - other > 0 else other
 
 
-def by_life(member: Member) -> tuple[int, str]:
+def _by_life(member: Member) -> tuple[int, str]:
     return member.life, member.id
 
 
-def by_creation(member: Member) -> tuple[int, str]:
+def _by_creation(member: Member) -> tuple[int, str]:
     return member.created.at, member.name

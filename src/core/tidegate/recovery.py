@@ -255,11 +255,11 @@ def decide_recovery(item: Item, membership: Membership, now: Instant, patience: 
     if definition.final:
         return Finished()
     if definition.available:
-        return unless_queued(item, now, patience)
+        return _unless_queued(item, now, patience)
     if definition.requires_owner:
-        return unless_owned(item, membership, now, patience)
+        return _unless_owned(item, membership, now, patience)
     due = item.changed + patience.passing_max
-    return InHand(due) if now - due < 0 else move(item, Trouble.LEFT_HALFWAY)
+    return InHand(due) if now - due < 0 else _move(item, Trouble.LEFT_HALFWAY)
 
 
 def plan_recovery(
@@ -289,7 +289,7 @@ def plan_recovery(
 # --- by what an invocation may wait for -------------------------------------------------------------------------------
 
 
-def unless_queued(item: Item, now: Instant, patience: Patience) -> Publish | Queued | InHand:
+def _unless_queued(item: Item, now: Instant, patience: Patience) -> Publish | Queued | InHand:
     """It waits for whoever picks it up; a message that has just been taken out is not missed at once."""
     if item.message is Message.THERE:
         return Queued()
@@ -297,20 +297,20 @@ def unless_queued(item: Item, now: Instant, patience: Patience) -> Publish | Que
     return InHand(due) if now - due < 0 else Publish(item.key, item.record)
 
 
-def unless_owned(item: Item, membership: Membership, now: Instant, patience: Patience) -> Move | InHand:
+def _unless_owned(item: Item, membership: Membership, now: Instant, patience: Patience) -> Move | InHand:
     """It is in the hands of its owner, who may be dead, or have forgotten it while it was pending."""
-    owned_until = gone_at(item, membership, now)
+    owned_until = _gone_at(item, membership, now)
     if now - owned_until >= 0:
-        return move(item, Trouble.OWNER_GONE)
+        return _move(item, Trouble.OWNER_GONE)
     if item.record.status != PENDING:
         return InHand(owned_until)
     due = item.changed + patience.pending_max
     if now - due >= 0:
-        return move(item, Trouble.PENDING_TOO_LONG)
+        return _move(item, Trouble.PENDING_TOO_LONG)
     return InHand(due if owned_until - due > 0 else owned_until)
 
 
-def gone_at(item: Item, membership: Membership, now: Instant) -> Instant:
+def _gone_at(item: Item, membership: Membership, now: Instant) -> Instant:
     """From when on its owner is presumed dead, if it is not heard of; now, if it is gone already."""
     if item.record.owner is None:
         return now
@@ -323,5 +323,5 @@ def gone_at(item: Item, membership: Membership, now: Instant) -> Instant:
             return now
 
 
-def move(item: Item, trouble: Trouble) -> Move:
+def _move(item: Item, trouble: Trouble) -> Move:
     return Move(item.key, item.record, WAY_ON[item.record.status], trouble)

@@ -88,9 +88,12 @@ def surplus(
         The ids, oldest start first.
 
     Raises:
-        Misuse: A row was timed on another clock than `now` was read on, or an argument is of the wrong type.
+        Misuse: A row was timed on another clock than `now` was read on, two rows have one id, or an argument is of the
+            wrong type.
     """
     all_of_kind(rows, Row, "a row")
+    if len({row.id for row in rows}) != len(rows):
+        raise Misuse("two rows have one id", why="an id says which row goes")
     of_kind(retention, Retention, "a retention")
     all_of_kind(protected, str, "the id of a row")
     of_kind(now, Instant, "an instant")

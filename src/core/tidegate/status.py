@@ -51,18 +51,18 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import Misuse, named, numbered, shown
 from tidegate.kinds import all_of_kind, of_kind
 
 HISTORY_MAX: Final = 16
 """How many of its last versions a record remembers."""
 
 
-def frozen(statuses: Iterable[str]) -> frozenset[str]:
+def _frozen(statuses: Iterable[str]) -> frozenset[str]:
     """The statuses as a set; Misuse where they are none: a string, too, is made of strings."""
     all_of_kind(statuses, str, "a status")
     for status in statuses:
-        plain(status)
+        _plain(status)
     return frozenset(statuses)
 
 
@@ -83,7 +83,7 @@ class Added:
     why: str
 
     def __attrs_post_init__(self) -> None:
-        plain(self.target)
+        _plain(self.target)
         named(self.why, "the reason of an edge")
 
 
@@ -108,7 +108,7 @@ class StatusDefinition:
     """
 
     status: str
-    targets: frozenset[str] = attrs.field(default=frozenset[str](), converter=frozen)
+    targets: frozenset[str] = attrs.field(default=frozenset[str](), converter=_frozen)
     final: bool = attrs.field(default=False, kw_only=True)
     available: bool = attrs.field(default=False, kw_only=True)
     requires_owner: bool = attrs.field(default=False, kw_only=True)
@@ -118,28 +118,30 @@ class StatusDefinition:
     added: tuple[Added, ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        plain(self.status)
-        for flag in FLAGS:
+        _plain(self.status)
+        for flag in _FLAGS:
             of_kind(getattr(self, flag), bool, f"what {flag} of a status is")
         of_kind(self.added, tuple, "a tuple of edges")
         all_of_kind(self.added, Added, "an added edge")
         marked = [edge.target for edge in self.added]
         if len(set(marked)) != len(marked) or not self.targets.issuperset(marked):
             raise Misuse(
-                f"{listed(marked)} cannot be the edges added to {self.status!r}",
-                why=f"each is marked once, and {listed(self.targets)} may follow",
+                f"{_listed(marked)} cannot be the edges added to {self.status!r}",
+                why=f"each is marked once, and {_listed(self.targets)} may follow",
             )
         if self.acquires_owner and self.releases_owner:
             raise Misuse(f"{self.status!r} acquires and releases its owner", todo="choose one, or neither to keep it")
         if self.requires_owner and self.overrides_owner:
             raise Misuse(f"{self.status!r} requires its owner and overrides ownership", todo="choose one")
         if self.final and self.targets:
-            raise Misuse(f"{self.status!r} is final, yet {listed(self.targets)} may follow", todo="drop one of the two")
+            raise Misuse(
+                f"{self.status!r} is final, yet {_listed(self.targets)} may follow", todo="drop one of the two"
+            )
         if self.status in self.targets:
             raise Misuse(f"{self.status!r} may follow itself", why="a transition is a change of status")
 
 
-FLAGS: Final = ("final", "available", "requires_owner", "acquires_owner", "releases_owner", "overrides_owner")
+_FLAGS: Final = ("final", "available", "requires_owner", "acquires_owner", "releases_owner", "overrides_owner")
 
 
 @final
@@ -155,7 +157,7 @@ class StatusTable:
         definitions: In the order in which people read them.
     """
 
-    initial: frozenset[str] = attrs.field(converter=frozen)
+    initial: frozenset[str] = attrs.field(converter=_frozen)
     definitions: tuple[StatusDefinition, ...]
 
     def __attrs_post_init__(self) -> None:
@@ -163,19 +165,19 @@ class StatusTable:
         all_of_kind(self.definitions, StatusDefinition, "the definition of a status")
         edges = {definition.status: definition.targets for definition in self.definitions}
         if len(edges) != len(self.definitions):
-            raise Misuse(f"a status is defined twice: {listed(each.status for each in self.definitions)}")
+            raise Misuse(f"a status is defined twice: {_listed(each.status for each in self.definitions)}")
         if unknown := self.initial.union(*edges.values()) - edges.keys():
-            raise Misuse(f"no definition of {listed(unknown)}", todo="define it, or drop the edges to it")
-        if unreachable := edges.keys() - reachable(edges, self.initial):
-            raise Misuse(f"nothing leads to {listed(unreachable)}", todo="add an edge to it, or drop it")
+            raise Misuse(f"no definition of {_listed(unknown)}", todo="define it, or drop the edges to it")
+        if unreachable := edges.keys() - _reachable(edges, self.initial):
+            raise Misuse(f"nothing leads to {_listed(unreachable)}", todo="add an edge to it, or drop it")
         acquiring = {each.status for each in self.definitions if each.acquires_owner}
         releasing = {each.status for each in self.definitions if each.releases_owner}
-        ownerless = reachable(
+        ownerless = _reachable(
             {status: targets - acquiring for status, targets in edges.items()}, (self.initial | releasing) - acquiring
         )
         if stuck := frozenset(status for status in ownerless if self[status].requires_owner):
             raise Misuse(
-                f"{listed(stuck)} requires an owner and may be entered without one",
+                f"{_listed(stuck)} requires an owner and may be entered without one",
                 why="nobody could leave it",
                 todo="acquire the owner on entry, or on every way to it",
             )
@@ -189,7 +191,9 @@ class StatusTable:
         for definition in self.definitions:
             if definition.status == status:
                 return definition
-        raise Misuse(f"no status {status!r} here", why=f"there are {listed(each.status for each in self.definitions)}")
+        raise Misuse(
+            f"no status {shown(status)} here", why=f"there are {_listed(each.status for each in self.definitions)}"
+        )
 
     def following(self, status: str | None) -> frozenset[str]:
         """The statuses that may follow; those of a new record for None, and none for a status that is not known."""
@@ -243,7 +247,7 @@ class NotAllowed:
     allowed: frozenset[str]
 
     def __str__(self) -> str:
-        return f"not allowed: {known(self.current)} may become {listed(self.allowed)}, not {self.target!r}"
+        return f"not allowed: {_known(self.current)} may become {_listed(self.allowed)}, not {self.target!r}"
 
 
 @final
@@ -269,7 +273,7 @@ class NoRunner:
     target: str
 
     def __str__(self) -> str:
-        return f"no runner: {known(self.current)} may become {self.target!r} only by a runner"
+        return f"no runner: {_known(self.current)} may become {self.target!r} only by a runner"
 
 
 Denied: TypeAlias = NotAllowed | NotOwner | NoRunner
@@ -409,26 +413,26 @@ def became_of(record_version: int, history: tuple[Change, ...], decided_version:
 # --- helpers ----------------------------------------------------------------------------------------------------------
 
 
-def plain(status: object) -> None:
+def _plain(status: object) -> None:
     """Raise Misuse unless `status` is what a store gives back for it."""
     if type(status) is not str or not status:
         raise Misuse(
-            f"{status!r} cannot name a status",
+            f"{shown(status)} cannot name a status",
             why="a stored status is a plain string that is not empty",
             todo="of an enum, pass the value",
         )
 
 
-def reachable(edges: Mapping[str, AbstractSet[str]], start: AbstractSet[str]) -> AbstractSet[str]:
+def _reachable(edges: Mapping[str, AbstractSet[str]], start: AbstractSet[str]) -> AbstractSet[str]:
     reached = frozenset(start)
     while more := reached.union(*(edges[status] for status in reached)) - reached:
         reached |= more
     return reached
 
 
-def listed(statuses: Iterable[str]) -> str:
+def _listed(statuses: Iterable[str]) -> str:
     return ", ".join(repr(status) for status in sorted(statuses)) or "nothing"
 
 
-def known(status: str | None) -> str:
+def _known(status: str | None) -> str:
     return "a new record" if status is None else repr(status)

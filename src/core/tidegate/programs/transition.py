@@ -35,11 +35,12 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update
+from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update, V
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
-from tidegate.errors import named, numbered
+from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import Instant
-from tidegate.operations import find_one, find_one_and_update, insert_one
+from tidegate.kinds import all_of_kind
+from tidegate.operations import check_collection, find_one, find_one_and_update, insert_one
 from tidegate.status import (
     HISTORY_MAX,
     Accepted,
@@ -91,7 +92,7 @@ class Lost:
     actual: StatusRecord | None
 
     def __str__(self) -> str:
-        return f"lost after attempt {self.attempts}: expected {told(self.expected)}, actual {told(self.actual)}"
+        return f"lost after attempt {self.attempts}: expected {_told(self.expected)}, actual {_told(self.actual)}"
 
 
 @final
@@ -134,6 +135,7 @@ class Transition:
     attempts: int = ATTEMPTS
 
     def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
         named(self.key, "a record")
         named(self.request, "a request")
         numbered(self.attempts, "a number of attempts", 1)
@@ -197,7 +199,7 @@ class Transition:
         """What became of our request that was decided on the version `sent`."""
         if record is None:
             return became_of(0, (), sent, self.request)
-        return became_of(record[VERSION], history(record), sent, self.request)
+        return became_of(_kept(record, VERSION), history(record), sent, self.request)
 
     async def write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
         """Carry the decision out; False if the record is no longer as it was read."""
@@ -274,14 +276,33 @@ async def transition(
 
 
 def viewed(record: Document | None) -> StatusRecord | None:
-    """What a decision needs to know of the record."""
-    return None if record is None else StatusRecord(record[STATUS], record[OWNER], record[VERSION])
+    """What a decision needs to know of the record.
+
+    Raises:
+        Misuse: The document is no record: a field is missing or of the wrong type.
+    """
+    if record is None:
+        return None
+    return StatusRecord(_kept(record, STATUS), record.get(OWNER), _kept(record, VERSION))
 
 
 def history(record: Document) -> tuple[Change, ...]:
-    """What the record remembers of its versions, newest last."""
-    return tuple(Change(entry[VERSION], entry[REQUEST], entry[STATUS]) for entry in record.get(HISTORY) or ())
+    """What the record remembers of its versions, newest last.
+
+    Raises:
+        Misuse: The document is no record: what its history holds is no version.
+    """
+    entries = record.get(HISTORY) or ()
+    all_of_kind(entries, Document, "a version in the history of a record")
+    return tuple(Change(_kept(entry, VERSION), _kept(entry, REQUEST), _kept(entry, STATUS)) for entry in entries)
 
 
-def told(record: StatusRecord | None) -> str:
+def _kept(document: Document, field: Field[V]) -> V:
+    try:
+        return document[field]
+    except KeyError:
+        raise Misuse(f"a record has no {str(field)!r}", todo="let only transitions write in its collection") from None
+
+
+def _told(record: StatusRecord | None) -> str:
     return "nothing" if record is None else str(record)
