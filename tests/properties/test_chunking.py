@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
-from typing import Protocol, TypeAlias, assert_never
+from typing import Protocol, TypeAlias, TypeVar, assert_never
 
 import attrs
 import pytest
@@ -51,12 +51,14 @@ from tidegate.chunking import (
     remove,
 )
 from tidegate.documents import ID, Document, Eq, Field, Put, matches, updated
-from tidegate.errors import Misuse
+from tidegate.errors import INT64_MAX, Misuse
 from tidegate.instants import Instant
 from tidegate.laws import chunking as laws
 from tidegate.operations import DeleteOne, InsertOne, UpdateOne, delete_one, update_one
 from tidegate.status import Change, Lost, NotYet, Won, became_of
 from tidegate.strategies.chunking import chunks, manifests, marks, payloads, records, references, seen, torn
+
+T = TypeVar("T")
 
 ATTEMPT = "ann@0"
 
@@ -1032,6 +1034,33 @@ def test_values_do_not_tell_their_content(chunk: Chunk, manifest: Manifest, mark
     assert len({chunk, manifest, mark, reference}) == 4
 
 
+def test_records_are_gone_through_one_by_one_after_the_chunks() -> None:
+    """A store may have more records than fit into memory, and each is to be read AFTER all of the chunks."""
+    steps: list[str] = []
+
+    def told(what: str, items: Iterable[T]) -> Iterator[T]:
+        for item in items:
+            steps.append(what)
+            yield item
+
+    digests = [Chunk(bytes([number])).digest for number in range(2)]
+    there = tuple(Seen(digest, "ann@0") for digest in digests)
+    found = [Record(pending=(Mark("bob@0", (digest,)),)) for digest in digests[:1]]
+
+    assert collectable(told("chunk", there), told("record", found)) == there[1:]
+    assert steps == ["chunk", "chunk", "record"]
+
+
+def test_a_manifest_that_tells_of_the_longest_payload_is_answered() -> None:
+    """2**63 - 1 bytes and one more are asked of zlib in vain, and it takes no larger number."""
+    stored = Chunk(zlib.compress(b"x"))
+    longest = Reference(Kind.TEXT, Codec.ZLIB, INT64_MAX, stored.digest, (stored.digest,))
+    given_ = {stored.digest: stored.data}
+
+    assert isinstance(join(Manifest((("a", longest),)), given_), TooLong)
+    assert isinstance(join(Manifest((("a", longest),)), given_, limit=INT64_MAX), Corrupt)
+
+
 X = Chunk(b"x").digest
 TEXT = Reference(Kind.TEXT, Codec.NONE, 1, X, (X,))
 
@@ -1097,6 +1126,7 @@ TEXT = Reference(Kind.TEXT, Codec.NONE, 1, X, (X,))
         lambda: decide_put(None, ""),
         lambda: collectable(None, ()),  # type: ignore[arg-type]
         lambda: collectable((X,), ()),  # type: ignore[arg-type]
+        lambda: collectable(range(10**18), ()),  # type: ignore[arg-type]
         lambda: collectable((), (Corrupt("the record", "is none"),)),  # type: ignore[arg-type]
     ],
 )

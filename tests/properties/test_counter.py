@@ -564,6 +564,13 @@ def test_the_articles_protocol_counts_wrong() -> None:
         lambda: counting.decide_sweep(None),  # type: ignore[arg-type]
         lambda: updates(ALL, KEY, None),  # type: ignore[arg-type]
         lambda: updates(ALL, "", Sweep((), 1)),
+        lambda: Sweep(5),  # type: ignore[arg-type]
+        lambda: Sweep(("t",)),  # type: ignore[arg-type]
+        lambda: Sweep((("t", 0),)),
+        lambda: Sweep((), 0),
+        lambda: Sweep((), 1, "t"),  # type: ignore[arg-type]
+        lambda: Sweep((), 1, (5,)),  # type: ignore[arg-type]
+        lambda: close(ALL, KEY, 1, (["t"],)),  # type: ignore[arg-type]
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:

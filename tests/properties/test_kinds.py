@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.errors import Misuse
-from tidegate.kinds import all_of_kind, callable_one, of_kind
+from tidegate.kinds import all_of_kind, callable_one, of_kind, tuple_of_kind
 
 
 def test_what_is_of_the_kind_passes() -> None:
@@ -11,6 +11,7 @@ def test_what_is_of_the_kind_passes() -> None:
     of_kind(1, (int, str), "a number")
     all_of_kind((1, "a"), (int, str), "a number")
     all_of_kind((), int, "a number")
+    tuple_of_kind((1, "a"), (int, str), "a number")
     callable_one(len, "a function")
 
 
@@ -28,3 +29,11 @@ def test_a_collection_is_neither_text_nor_mixed(values: object) -> None:
     """Text is a collection of texts to Python; here it would be a mistake."""
     with pytest.raises(Misuse):
         all_of_kind(values, str, "a name")
+    with pytest.raises(Misuse):
+        tuple_of_kind(values, str, "a name")
+
+
+def test_a_list_is_no_tuple() -> None:
+    """A value that holds it could change."""
+    with pytest.raises(Misuse, match="a list is not a tuple, each of it a name"):
+        tuple_of_kind(["a"], str, "a name")

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from tidegate import lease as leasing
 from tidegate.documents import Contains, Document, Field, OlderThan, Pull, matches, updated
-from tidegate.errors import Misuse
+from tidegate.errors import INT64_MAX, Misuse
 from tidegate.instants import SECOND, STORE, WALL, ClockName, Duration, Instant
 from tidegate.laws import lease as laws
 from tidegate.lease import (
     LONGEST,
-    NUMBER_MAX,
     Absent,
     Admitted,
     Busy,
@@ -989,12 +988,12 @@ def test_who_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: list[t
         lambda: Terms(margin=-(10**6_000)),
         lambda: Lease(0, 1, "ann", "r", 8),
         lambda: Lease(2, 1, "ann", "r", 8),
-        lambda: Lease(1, NUMBER_MAX + 1, "ann", "r", 8),
+        lambda: Lease(1, INT64_MAX + 1, "ann", "r", 8),
         lambda: Lease(1, 1, "", "r", 8),
         lambda: Lease(1, 1, "ann", "", 8),
         lambda: Lease(1, 1, "ann", "r", 0),
         lambda: Lease(1, 1, "ann", "r", 8, 5),  # type: ignore[arg-type]
-        lambda: taken(Lease(NUMBER_MAX, NUMBER_MAX, "ann", "r", 8), holder="bob", request="q", ttl=8),
+        lambda: taken(Lease(INT64_MAX, INT64_MAX, "ann", "r", 8), holder="bob", request="q", ttl=8),
         lambda: taken(None, holder="", request="q", ttl=8),
         lambda: taken("lease", holder="ann", request="q", ttl=8),  # type: ignore[arg-type]
         lambda: Sighting(-1, SOON),

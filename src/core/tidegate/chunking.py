@@ -58,7 +58,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum, unique
 from typing import Final, TypeAlias, TypeVar, final
 
@@ -66,7 +66,6 @@ import attrs
 
 from tidegate.documents import (
     ID,
-    INT64,
     AddToSet,
     AllOf,
     Contains,
@@ -77,7 +76,8 @@ from tidegate.documents import (
     Put,
     Value,
 )
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.kinds import callable_one, of_kind, tuple_of_kind
 from tidegate.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
 from tidegate.status import HISTORY_MAX, Change
 
@@ -147,7 +147,7 @@ class Chunk:
     digest: str = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.data, bytes, "the data of a chunk")
+        of_kind(self.data, bytes, "the data of a chunk")
         object.__setattr__(self, "digest", _digest_of(self.data))
 
     def document(self, attempt: str) -> Document:
@@ -178,11 +178,11 @@ class Reference:
     chunks: tuple[str, ...]
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.kind, Kind, "the kind of a reference")
-        check_kind(self.codec, Codec, "a codec")
-        check_count(self.length, "the length of a reference")
-        check_digests((self.digest,))
-        check_digests(self.chunks)
+        of_kind(self.kind, Kind, "the kind of a reference")
+        of_kind(self.codec, Codec, "a codec")
+        numbered(self.length, "the length of a reference", 0, INT64_MAX)
+        _check_digests((self.digest,))
+        _check_digests(self.chunks)
         if not self.chunks:
             raise Misuse("a reference to no chunk")
 
@@ -206,16 +206,15 @@ class Manifest:
     whole: Reference | None = None
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.parts, tuple, "the parts of a manifest")
+        tuple_of_kind(self.parts, tuple, "a part with its key")
         for part in self.parts:
-            check_kind(part, tuple, "a part with its key")
             if len(part) != len(("key", "value")):
                 raise Misuse("a part stands without its key, or with more")
-            check_kind(part[1], (str, bytes, Reference), "a part of a payload")
+            of_kind(part[1], (str, bytes, Reference), "a part of a payload")
             if isinstance(part[1], Reference) and part[1].kind is Kind.PAYLOAD:
                 raise Misuse("a part of a payload is a payload")
         if self.whole is not None:
-            check_kind(self.whole, Reference, "a reference")
+            of_kind(self.whole, Reference, "a reference")
             if self.parts or self.whole.kind is not Kind.PAYLOAD:
                 raise Misuse("a manifest of a whole has parts, or is of something else")
         self.document()  # refuses keys that a document cannot have
@@ -284,12 +283,11 @@ def plan(
     Raises:
         Misuse: An argument is of the wrong type, the payload holds something else, or no chunk fits into the threshold.
     """
-    check_kind(payload, Document, "a payload")
-    check_kind(codec, Codec, "a codec")
-    if not callable(size):
-        raise Misuse(f"a {type(size).__name__} cannot tell the size of a document")
+    of_kind(payload, Document, "a payload")
+    of_kind(codec, Codec, "a codec")
+    callable_one(size, "a measure of documents")
     named(attempt, "an attempt")
-    check_count(threshold, "a threshold in bytes", 1)
+    numbered(threshold, "a threshold in bytes", 1, INT64_MAX)
     values = tuple((key, _content(value, key)) for key, value in payload.items)
     inline = Manifest(values)
     if _measured(inline.document(), size) <= threshold:
@@ -342,7 +340,7 @@ def _content(value: object, key: str) -> str | bytes:
 
 def _measured(document: Document, size: Size) -> int:
     number = size(document)
-    check_count(number, "the size of a document")
+    numbered(number, "the size of a document", 0, INT64_MAX)
     return number
 
 
@@ -428,9 +426,9 @@ def join(
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    check_kind(manifest, Manifest, "a manifest")
-    check_kind(chunks, Mapping, "chunks by their digests")
-    check_count(limit, "a limit in bytes")
+    of_kind(manifest, Manifest, "a manifest")
+    of_kind(chunks, Mapping, "chunks by their digests")
+    numbered(limit, "a limit in bytes", 0, INT64_MAX)
     length = sum(reference.length for reference in manifest.references)
     if length > limit:
         return TooLong(length, limit)
@@ -475,7 +473,7 @@ def _restored(reference: Reference, data: Mapping[str, bytes], where: str) -> by
 def _inflated(stored: bytes, length: int, where: str) -> bytes | Corrupt:
     machine = zlib.decompressobj()
     try:
-        raw = machine.decompress(stored, length + 1)
+        raw = machine.decompress(stored, min(length + 1, INT64_MAX))
     except zlib.error:
         return Corrupt(where, "cannot be inflated")
     if len(raw) > length or not machine.eof or machine.unused_data:
@@ -529,7 +527,7 @@ class Mark:
 
     def __attrs_post_init__(self) -> None:
         named(self.attempt, "an attempt")
-        check_digests(self.chunks)
+        _check_digests(self.chunks)
 
     def document(self) -> Document:
         """What is stored of it."""
@@ -554,10 +552,10 @@ class Record:
     history: tuple[Change, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        check_count(self.version, "the version of a record")
-        check_kind(self.manifest, Manifest, "a manifest")
-        check_all(self.pending, Mark, "marks")
-        check_all(self.history, Change, "changes")
+        numbered(self.version, "the version of a record", 0, INT64_MAX)
+        of_kind(self.manifest, Manifest, "a manifest")
+        tuple_of_kind(self.pending, Mark, "a mark")
+        tuple_of_kind(self.history, Change, "a change")
 
     @property
     def chunks(self) -> frozenset[str]:
@@ -572,7 +570,7 @@ def attempt_of(request: str, version: int) -> str:
         Misuse: The request is empty or no string, or the version is none.
     """
     named(request, "a request")
-    check_count(version, "the version of a record")
+    numbered(version, "the version of a record", 0, INT64_MAX)
     return f"{request}@{version}"
 
 
@@ -593,13 +591,13 @@ def record_of(document: Document) -> Record | Corrupt:
     Raises:
         Misuse: It is no document.
     """
-    check_kind(document, Document, "a record")
+    of_kind(document, Document, "a record")
     try:
         return Record(
             _typed(document.held(VERSION), int),
             _manifest_of(_typed(document.held(MANIFEST), Document)),
-            tuple(_mark_of(_typed(mark, Document)) for mark in _typed(document.held(PENDING), tuple)),
-            tuple(_change_of(_typed(change, Document)) for change in _typed(document.held(HISTORY), tuple)),
+            tuple(map(_mark_of, _array_of(document.get(PENDING), Document))),
+            tuple(map(_change_of, _array_of(document.get(HISTORY), Document))),
         )
     except ValueError as wrong:  # Misuse, or the name of no kind and no codec
         return Corrupt("the record", f"is none: {wrong.what if isinstance(wrong, Misuse) else 'an unknown name'}")
@@ -621,12 +619,12 @@ def _reference_of(document: Document) -> Reference:
         Codec(_typed(document.held(CODEC), str)),
         _typed(document.held(LENGTH), int),
         _typed(document.held(DIGEST), str),
-        _typed(document.held(CHUNKS), tuple),
+        _array_of(document.get(CHUNKS), str),
     )
 
 
 def _mark_of(document: Document) -> Mark:
-    return Mark(_typed(document.held(ATTEMPT), str), _typed(document.held(CHUNKS), tuple))
+    return Mark(_typed(document.held(ATTEMPT), str), _array_of(document.get(CHUNKS), str))
 
 
 def _change_of(document: Document) -> Change:
@@ -644,7 +642,7 @@ def mark(collection: str, key: str, version: int, announced: Mark) -> UpdateOne:
     Raises:
         Misuse: An argument is of the wrong type, or a name is empty.
     """
-    check_kind(announced, Mark, "a mark")
+    of_kind(announced, Mark, "a mark")
     return update_one(collection, _unchanged(key, version), AddToSet(PENDING, announced.document()))
 
 
@@ -654,7 +652,7 @@ def put(collection: str, chunk: Chunk, attempt: str) -> InsertOne:
     Raises:
         Misuse: An argument is of the wrong type, or a name is empty.
     """
-    check_kind(chunk, Chunk, "a chunk")
+    of_kind(chunk, Chunk, "a chunk")
     return insert_one(collection, chunk.document(attempt))
 
 
@@ -674,8 +672,8 @@ def swap(collection: str, key: str, version: int, announced: Mark, manifest: Man
     Raises:
         Misuse: An argument is of the wrong type, a name is empty, or the manifest refers to what was not announced.
     """
-    check_kind(announced, Mark, "a mark")
-    check_kind(manifest, Manifest, "a manifest")
+    of_kind(announced, Mark, "a mark")
+    of_kind(manifest, Manifest, "a manifest")
     if not {*manifest.chunks} <= {*announced.chunks}:
         raise Misuse("the manifest refers to chunks that were not announced", todo="mark all of them, then put them")
     still = _unchanged(key, version)
@@ -712,7 +710,7 @@ def _next_version(
 
 
 def _unchanged(key: str, version: int) -> AllOf:
-    check_count(version, "the version of a record")
+    numbered(version, "the version of a record", 0, INT64_MAX)
     return AllOf((_key_is(key), Eq(VERSION, version)))
 
 
@@ -722,7 +720,7 @@ def _key_is(key: str) -> Eq[str]:
 
 
 def _as_seen(seen: Seen) -> AllOf:
-    check_kind(seen, Seen, "what was seen of a chunk")
+    of_kind(seen, Seen, "what was seen of a chunk")
     return AllOf((Eq(ID, seen.digest), Eq(PUT, seen.put)))
 
 
@@ -738,7 +736,7 @@ class Seen:
     put: str
 
     def __attrs_post_init__(self) -> None:
-        check_digests((self.digest,))
+        _check_digests((self.digest,))
         named(self.put, "an attempt")
 
 
@@ -775,7 +773,7 @@ def decide_put(seen: Seen | None, attempt: str) -> Insert | Touch | Done:
     Raises:
         Misuse: An argument is of the wrong type, or the id is empty.
     """
-    check_kind(seen, (Seen, type(None)), "what was seen of a chunk")
+    of_kind(seen, (Seen, type(None)), "what was seen of a chunk")
     named(attempt, "an attempt")
     if seen is None:
         return Insert()
@@ -787,7 +785,8 @@ def collectable(seen: Iterable[Seen], records: Iterable[Record]) -> tuple[Seen, 
 
     Args:
         seen: Chunks as they were read.
-        records: All records, each read AFTER all of these chunks. If one of them is `Corrupt`, nothing may be collected.
+        records: All records, each read AFTER all of these chunks, as they come; they are gone through once the chunks
+            are there. If one of them is `Corrupt`, nothing may be collected.
 
     Returns:
         Those to `remove`, in the order in which they were seen.
@@ -795,8 +794,8 @@ def collectable(seen: Iterable[Seen], records: Iterable[Record]) -> tuple[Seen, 
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    chunks, needed = _collected(seen, Seen), set[str]()
-    for record in _collected(records, Record):
+    chunks, needed = tuple(_each(seen, Seen)), set[str]()
+    for record in _each(records, Record):
         needed |= record.chunks
     return tuple(chunk for chunk in chunks if chunk.digest not in needed)
 
@@ -823,37 +822,24 @@ def _typed(held: object, kind: type[T]) -> T:
     return held
 
 
-def _collected(items: Iterable[T], kind: type[T]) -> tuple[T, ...]:
-    check_kind(items, Iterable, f"a batch of {kind.__name__}")
-    found = tuple(items)
-    check_all(found, kind, f"a batch of {kind.__name__}")
-    return found
+def _array_of(held: tuple[T, ...] | None, kind: type[T]) -> tuple[T, ...]:
+    """What a document holds, if it is an array of the kind, for it may be anything."""
+    if not isinstance(held, tuple):
+        raise Misuse(f"a {type(held).__name__} stands where an array should")
+    return tuple(_typed(each, kind) for each in held)
 
 
-def check_kind(value: object, kind: type | tuple[type, ...], what: str) -> None:
-    """Raise Misuse unless `value` is of the kind. The value is not quoted, for it may be anything."""
-    if not isinstance(value, kind):
-        raise Misuse(f"a {type(value).__name__} cannot be {what}")
+def _each(items: Iterable[T], kind: type[T]) -> Iterator[T]:
+    """The items one by one, so that they need not be there all at once."""
+    of_kind(items, Iterable, f"a batch of {kind.__name__}")
+    for item in items:
+        of_kind(item, kind, f"a {kind.__name__}")
+        yield item
 
 
-def check_all(values: object, kind: type, what: str) -> None:
-    """Raise Misuse unless `values` is a tuple of that kind."""
-    if not isinstance(values, tuple):
-        raise Misuse(f"a {type(values).__name__} cannot be {what}")
-    for value in values:
-        check_kind(value, kind, f"one of {what}")
-
-
-def check_count(number: object, what: str, least: int = 0) -> None:
-    """Raise Misuse unless `number` is an integer of 64 bits from `least` on."""
-    if type(number) is int and number not in INT64:
-        raise Misuse(f"{what} does not fit into 64 bits")
-    numbered(number, what, least)
-
-
-def check_digests(digests: tuple[str, ...]) -> None:
+def _check_digests(digests: tuple[str, ...]) -> None:
     """Raise Misuse unless these are digests as `Chunk` has them."""
-    check_all(digests, str, "digests")
+    tuple_of_kind(digests, str, "a digest")
     for digest in digests:
         if len(digest) != hashlib.sha256().digest_size * 2 or not _HEX.issuperset(digest):
             raise Misuse("a digest is no SHA-256 in hexadecimal")

@@ -41,17 +41,17 @@ Known not to work
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from hashlib import sha256
-from typing import Final, TypeAlias, assert_never, cast, final
+from typing import Final, TypeAlias, assert_never, final
 
 import attrs
 
 from tidegate.documents import DEPTH_MAX, Document, Value, equal
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import INT64_MAX, Misuse, named, numbered
 from tidegate.instants import Instant
-from tidegate.kinds import all_of_kind, callable_one, of_kind
+from tidegate.kinds import callable_one, of_kind, tuple_of_kind
 from tidegate.patches import Json, to_json
 from tidegate.schedule import Schedule
 
@@ -460,7 +460,7 @@ def holds(condition: Condition, context: Context) -> Answer:
             if context.task != task:
                 return Fails("another task")
             of_arguments = _passes(arguments, context.arguments, "the arguments")
-            return _all_of((of_arguments, _passes(result, context.result, "the result")))
+            return min(of_arguments, _passes(result, context.result, "the result"), key=_truth)
         case OnException(task, errors, arguments), ExceptionContext():
             if context.task != task:
                 return Fails("another task")
@@ -471,7 +471,7 @@ def holds(condition: Condition, context: Context) -> Answer:
             return Fails("another code") if context.code != code else _passes(payload, context.payload, "the payload")
         case Composite(logic, conditions), _:
             answers = tuple(holds(each, context) for each in conditions)
-            return _all_of(answers) if logic is Logic.ALL else _any_of(answers)
+            return min(answers, key=_truth) if logic is Logic.ALL else max(answers, key=_truth)
         case _:
             return Fails("it is of another kind")
 
@@ -496,12 +496,11 @@ def _passes(by: Filter, value: Value, what: str) -> Answer:
             assert_never(by)
 
 
-def _all_of(answers: tuple[Answer, ...]) -> Answer:
-    return next(answer for kind in (Fails, CannotTell, Holds) for answer in answers if isinstance(answer, kind))
+_TRUTH: Final[Mapping[type[Answer], int]] = {Fails: 0, CannotTell: 1, Holds: 2}
 
 
-def _any_of(answers: tuple[Answer, ...]) -> Answer:
-    return next(answer for kind in (Holds, CannotTell, Fails) for answer in answers if isinstance(answer, kind))
+def _truth(answer: Answer) -> int:
+    return _TRUTH[type(answer)]
 
 
 # --- ids ----------------------------------------------------------------------------------------------------------------
@@ -595,16 +594,15 @@ def _written_filter(by: Filter) -> Json:
 # --- helpers ------------------------------------------------------------------------------------------------------------
 
 
-def in_order(conditions: object) -> tuple[Condition, ...]:
+def in_order(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     """A tuple of conditions sorted by id.
 
     Raises:
         Misuse: It is no tuple of conditions, or one comes twice.
     """
-    of_kind(conditions, tuple, "a tuple of conditions")
-    all_of_kind(conditions, CONDITIONS, "a condition")
-    by_id = {condition_id(each): each for each in cast("tuple[Condition, ...]", conditions)}
-    if len(by_id) != len(cast("tuple[Condition, ...]", conditions)):
+    tuple_of_kind(conditions, CONDITIONS, "a condition")
+    by_id = {condition_id(each): each for each in conditions}
+    if len(by_id) != len(conditions):
         raise Misuse("a condition comes twice", todo="drop one, or give functions of filters names of their own")
     return tuple(by_id[each] for each in sorted(by_id))
 
@@ -616,11 +614,11 @@ def _depth(condition: Condition) -> int:
 def _check_invocation(task: object, invocation_id: object, version: object, arguments: object) -> None:
     named(task, "a task")
     named(invocation_id, "an invocation")
-    numbered(version, "the version of an invocation", 1)
+    numbered(version, "the version of an invocation", 1, INT64_MAX)
     of_kind(arguments, Document, "a document")
 
 
-def _check_names(names: object, what: str) -> None:
+def _check_names(names: frozenset[str], what: str) -> None:
     of_kind(names, frozenset, "a frozenset of names")
-    for name in cast("frozenset[object]", names):
+    for name in names:
         named(name, what)

@@ -50,8 +50,9 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import ID, INT64, Add, AllOf, Document, Eq, Field, Put, Remove
-from tidegate.errors import Misuse, named, numbered
+from tidegate.documents import ID, Add, AllOf, Document, Eq, Field, Put, Remove
+from tidegate.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.kinds import of_kind, tuple_of_kind
 from tidegate.operations import UpdateOne, update_one
 
 COUNT: Final = Field[int]("count")
@@ -84,20 +85,9 @@ class Counter:
     tokens: tuple[tuple[str, int], ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        check_number(self.count, "a count", 0)
-        check_number(self.round, "a round", 1)
-        check_kind(self.tokens, tuple, "the tokens of a counter")
-        for pair in self.tokens:
-            check_kind(pair, tuple, "a token with its round")
-            if len(pair) != len(("token", "noted")):
-                raise Misuse("a token stands without its round, or with more")
-            token, noted = pair
-            token_field(token)
-            check_number(abs(noted) if type(noted) is int else noted, "the round of a token", 1)
-            if abs(noted) > self.round:
-                raise Misuse(f"token {token!r} was noted in round {abs(noted)}, and this is {self.round}")
-        if len({token for token, _ in self.tokens}) != len(self.tokens):
-            raise Misuse("a token stands twice in a counter", why="it is a field of the record")
+        numbered(self.count, "a count", 0, INT64_MAX)
+        numbered(self.round, "a round", 1, INT64_MAX)
+        _check_tokens(self.tokens, self.round)
 
     def noted(self, token: str) -> int | None:
         """The round in which the token was noted, negative once it is counted; None if it is not there."""
@@ -120,7 +110,7 @@ def counter_of(record: Document) -> Counter:
     Raises:
         Misuse: It is no record of a counter.
     """
-    check_kind(record, Document, "the record of a counter")
+    of_kind(record, Document, "the record of a counter")
     tokens = ((key.removeprefix(PREFIX), noted) for key, noted in record.items if key.startswith(PREFIX))
     return Counter(
         _integer(record, COUNT), _integer(record, ROUND), tuple((token, _rounded(at)) for token, at in tokens)
@@ -146,7 +136,7 @@ def first_step(collection: str, key: str, token: str, in_round: int) -> UpdateOn
     Raises:
         Misuse: A name is empty or cannot be one, or the round is none.
     """
-    check_number(in_round, "a round", 1)
+    numbered(in_round, "a round", 1, INT64_MAX)
     field = token_field(token)
     where = AllOf((_key_is(key), Eq(ROUND, in_round), Eq(field, None)))
     return update_one(collection, where, Put(field, in_round))
@@ -158,7 +148,7 @@ def second_step(collection: str, key: str, token: str, noted: int) -> UpdateOne:
     Raises:
         Misuse: A name is empty or cannot be one, or the round is none.
     """
-    check_number(noted, "a round", 1)
+    numbered(noted, "a round", 1, INT64_MAX)
     field = token_field(token)
     return update_one(collection, AllOf((_key_is(key), Eq(field, noted))), Put(field, -noted), Add(COUNT, 1))
 
@@ -169,8 +159,8 @@ def close(collection: str, key: str, in_round: int, drop: tuple[str, ...]) -> Up
     Raises:
         Misuse: A name is empty or cannot be one, or the round is none.
     """
-    check_number(in_round, "a round", 1)
-    check_kind(drop, tuple, "tokens to remove")
+    numbered(in_round, "a round", 1, INT64_MAX)
+    tuple_of_kind(drop, str, "a token")
     where = AllOf((_key_is(key), Eq(ROUND, in_round)))
     return update_one(collection, where, Add(ROUND, 1), *(Remove(token_field(token)) for token in drop))
 
@@ -209,8 +199,8 @@ class Increment:
     def __attrs_post_init__(self) -> None:
         token_field(self.token)
         if self.asked is not None:
-            check_number(self.asked, "a round", 1)
-        check_kind(self.is_noted, bool, "a flag")
+            numbered(self.asked, "a round", 1, INT64_MAX)
+        of_kind(self.is_noted, bool, "a flag")
         if self.is_noted and self.asked is None:
             raise Misuse(f"token {self.token!r} is noted in no round", todo="tell the round that was asked for")
 
@@ -296,9 +286,9 @@ def decide_increment(counter: Counter, increment: Increment, tokens_max: int = T
     Raises:
         Misuse: An argument is of the wrong type or out of range.
     """
-    check_kind(counter, Counter, "a counter")
-    check_kind(increment, Increment, "an increment")
-    check_number(tokens_max, "a number of tokens", 1)
+    of_kind(counter, Counter, "a counter")
+    of_kind(increment, Increment, "an increment")
+    numbered(tokens_max, "a number of tokens", 1, INT64_MAX)
     noted, asked, now = counter.noted(increment.token), increment.asked, counter.round
     if noted is not None:
         return Count(noted) if noted > 0 else Counted()
@@ -332,6 +322,12 @@ class Sweep:
     closing: int | None = None
     drop: tuple[str, ...] = ()
 
+    def __attrs_post_init__(self) -> None:
+        _check_tokens(self.count, INT64_MAX)
+        if self.closing is not None:
+            numbered(self.closing, "a round", 1, INT64_MAX)
+        tuple_of_kind(self.drop, str, "a token")
+
     def __str__(self) -> str:
         closing = "nothing to close" if self.closing is None else f"close round {self.closing}"
         return f"count {len(self.count)}, {closing}, drop {len(self.drop)}"
@@ -349,7 +345,7 @@ def decide_sweep(counter: Counter) -> Sweep:
     Raises:
         Misuse: It is no counter.
     """
-    check_kind(counter, Counter, "a counter")
+    of_kind(counter, Counter, "a counter")
     if not counter.tokens:
         return Sweep()
     before = [(token, noted) for token, noted in counter.tokens if abs(noted) < counter.round]
@@ -366,7 +362,7 @@ def updates(collection: str, key: str, sweep: Sweep) -> tuple[UpdateOne, ...]:
     Raises:
         Misuse: A name is empty or cannot be one, or it is no sweep.
     """
-    check_kind(sweep, Sweep, "a sweep")
+    of_kind(sweep, Sweep, "a sweep")
     counted = tuple(second_step(collection, key, token, noted) for token, noted in sweep.count)
     return counted if sweep.closing is None else (*counted, close(collection, key, sweep.closing, sweep.drop))
 
@@ -374,14 +370,16 @@ def updates(collection: str, key: str, sweep: Sweep) -> tuple[UpdateOne, ...]:
 # --- helpers ----------------------------------------------------------------------------------------------------------
 
 
-def check_kind(value: object, kind: type, what: str) -> None:
-    """Raise Misuse unless `value` is of the kind. The value is not quoted, for it may be anything."""
-    if not isinstance(value, kind):
-        raise Misuse(f"a {type(value).__name__} cannot be {what}")
-
-
-def check_number(number: object, what: str, least: int) -> None:
-    """Raise Misuse unless `number` is an integer of 64 bits from `least` on."""
-    if type(number) is int and number not in INT64:
-        raise Misuse(f"{what} does not fit into 64 bits")
-    numbered(number, what, least)
+def _check_tokens(tokens: tuple[tuple[str, int], ...], latest: int) -> None:
+    """Raise Misuse unless these are distinct tokens, each with a round up to the latest, negative once it is counted."""
+    tuple_of_kind(tokens, tuple, "a token with its round")
+    for pair in tokens:
+        if len(pair) != len(("token", "noted")):
+            raise Misuse("a token stands without its round, or with more")
+        token, noted = pair
+        _ = token_field(token)
+        numbered(noted, "the round of a token", -latest, latest)
+        if noted == 0:
+            raise Misuse("a token was noted in no round", why="the first round is 1")
+    if len({token for token, _ in tokens}) != len(tokens):
+        raise Misuse("a token stands twice", why="it is a field of the record")

@@ -56,11 +56,11 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.effects import Effect, Failure
-from tidegate.errors import Misuse, named
+from tidegate.errors import INT64_MAX, Misuse, named, numbered
 from tidegate.instants import Duration, Instant, seconds
+from tidegate.kinds import of_kind
 from tidegate.lease import (
     LONGEST,
-    NUMBER_MAX,
     Held,
     Lapsed,
     Lease,
@@ -70,8 +70,6 @@ from tidegate.lease import (
     Tenure,
     Terms,
     Vacant,
-    check_bounded,
-    check_kind,
     decide_release,
     duty,
     judged,
@@ -114,9 +112,9 @@ class Swap(Effect["Lease | None"]):
     stood: Duration
 
     def __attrs_post_init__(self) -> None:
-        check_bounded(self.version, "the version of a lease", 0, NUMBER_MAX)
-        check_kind(self.lease, Lease, "a lease")
-        check_bounded(self.stood, "a duration in microseconds", 0, 2 * LONGEST)
+        numbered(self.version, "the version of a lease", 0, INT64_MAX)
+        of_kind(self.lease, Lease, "a lease")
+        numbered(self.stood, "a duration in microseconds", 0, 2 * LONGEST)
 
     def __str__(self) -> str:
         since = f" for {seconds(self.stood)}" if self.stood else ""
@@ -131,7 +129,7 @@ class Begin(Effect[None]):
     epoch: int
 
     def __attrs_post_init__(self) -> None:
-        check_bounded(self.epoch, "an epoch", 1, NUMBER_MAX)
+        numbered(self.epoch, "an epoch", 1, INT64_MAX)
 
     def __str__(self) -> str:
         return f"begin epoch {self.epoch}"
@@ -145,7 +143,7 @@ class End(Effect[None]):
     epoch: int
 
     def __attrs_post_init__(self) -> None:
-        check_bounded(self.epoch, "an epoch", 1, NUMBER_MAX)
+        numbered(self.epoch, "an epoch", 1, INT64_MAX)
 
     def __str__(self) -> str:
         return f"end epoch {self.epoch}"
@@ -166,7 +164,7 @@ class Woke:
     at: Instant
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.at, Instant, "the time")
+        of_kind(self.at, Instant, "the time")
 
 
 @final
@@ -179,9 +177,9 @@ class Told:
     lease: Lease | None
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.at, Instant, "the time")
-        check_kind(self.request, (Look, Swap), "a request")
-        check_kind(self.lease, (Lease, NOTHING), "a lease")
+        of_kind(self.at, Instant, "the time")
+        of_kind(self.request, (Look, Swap), "a request")
+        of_kind(self.lease, (Lease, NOTHING), "a lease")
 
 
 @final
@@ -193,8 +191,8 @@ class Unanswered:
     request: Request
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.at, Instant, "the time")
-        check_kind(self.request, (Look, Swap), "a request")
+        of_kind(self.at, Instant, "the time")
+        of_kind(self.request, (Look, Swap), "a request")
 
 
 @final
@@ -206,8 +204,8 @@ class Ended:
     epoch: int
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.at, Instant, "the time")
-        check_bounded(self.epoch, "an epoch", 1, NUMBER_MAX)
+        of_kind(self.at, Instant, "the time")
+        numbered(self.epoch, "an epoch", 1, INT64_MAX)
 
 
 @final
@@ -218,7 +216,7 @@ class StopAsked:
     at: Instant
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.at, Instant, "the time")
+        of_kind(self.at, Instant, "the time")
 
 
 Event: TypeAlias = Woke | Told | Unanswered | Ended | StopAsked
@@ -263,8 +261,8 @@ class Flight:
     sent: Instant
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.request, (Look, Swap), "a request")
-        check_kind(self.sent, Instant, "the time")
+        of_kind(self.request, (Look, Swap), "a request")
+        of_kind(self.sent, Instant, "the time")
 
 
 @final
@@ -284,8 +282,8 @@ class Claim:
 
     def __attrs_post_init__(self) -> None:
         named(self.request, "a request")
-        check_kind(self.since, Instant, "the time")
-        check_kind(self.is_over, bool, "a flag")
+        of_kind(self.since, Instant, "the time")
+        of_kind(self.is_over, bool, "a flag")
 
 
 @final
@@ -308,11 +306,11 @@ class Following:
     is_stopping: bool = False
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.flight, (Flight, NOTHING), "a request under way")
-        check_kind(self.sighting, (Sighting, NOTHING), "a sighting")
-        check_kind(self.claim, (Claim, NOTHING), "a claim")
-        check_kind(self.look_at, (Instant, NOTHING), "the time")
-        check_kind(self.is_stopping, bool, "a flag")
+        of_kind(self.flight, (Flight, NOTHING), "a request under way")
+        of_kind(self.sighting, (Sighting, NOTHING), "a sighting")
+        of_kind(self.claim, (Claim, NOTHING), "a claim")
+        of_kind(self.look_at, (Instant, NOTHING), "the time")
+        of_kind(self.is_stopping, bool, "a flag")
 
     def __str__(self) -> str:
         return f"following{', to stop' if self.is_stopping else ''}"
@@ -342,12 +340,12 @@ class Leading:
     is_over: bool = False
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.tenure, Tenure, "a tenure")
-        check_kind(self.next_at, Instant, "the time")
-        check_kind(self.flight, (Flight, NOTHING), "a request under way")
-        check_kind(self.unsure, (Instant, NOTHING), "the time")
+        of_kind(self.tenure, Tenure, "a tenure")
+        of_kind(self.next_at, Instant, "the time")
+        of_kind(self.flight, (Flight, NOTHING), "a request under way")
+        of_kind(self.unsure, (Instant, NOTHING), "the time")
         for flag in (self.is_blind, self.is_stopping, self.is_over):
-            check_kind(flag, bool, "a flag")
+            of_kind(flag, bool, "a flag")
 
     @property
     def epoch(self) -> int:
@@ -434,7 +432,7 @@ class Candidate:
     def __attrs_post_init__(self) -> None:
         named(self.name, "a candidate")
         named(self.life, "the life of a candidate")
-        check_kind(self.terms, Terms, "the terms of a lease")
+        of_kind(self.terms, Terms, "the terms of a lease")
 
     @property
     def pause(self) -> Duration:
@@ -454,7 +452,7 @@ class Candidate:
         Raises:
             Misuse: It is no state or no event, or was told by another clock than those before.
         """
-        check_kind(event, EVENTS, "an event of a candidate")
+        of_kind(event, EVENTS, "an event of a candidate")
         match state:
             case Following():
                 return self.following(state, event)
@@ -475,7 +473,7 @@ class Candidate:
         Raises:
             Misuse: It is no state, or now was read on another clock.
         """
-        check_kind(state, (Following, Leading, Stopped), "a state of a candidate")
+        of_kind(state, (Following, Leading, Stopped), "a state of a candidate")
         if not isinstance(state, Leading) or state.is_over:
             return DoesNotLead()
         verdict = duty(self.terms, state.tenure, now)

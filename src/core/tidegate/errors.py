@@ -12,6 +12,9 @@ from typing import Final, final
 SHOWN_MAX: Final = 120
 """How many characters of a value a message shows."""
 
+INT64_MAX: Final = 2**63 - 1
+"""The largest integer that a document holds."""
+
 NUMBER_MAX: Final = 10**60
 """More than there is of anything, and still to be printed: Python prints no int of more than 4,300 digits."""
 

@@ -65,9 +65,9 @@ from typing import ClassVar, Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.conditions import EventContext, identity
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import INT64_MAX, Misuse, named, numbered
 from tidegate.instants import SECOND, Duration, Instant
-from tidegate.kinds import all_of_kind, of_kind
+from tidegate.kinds import all_of_kind, of_kind, tuple_of_kind
 from tidegate.retention import Retention, Row, surplus
 from tidegate.trigger import Occurrence, Trigger
 
@@ -164,14 +164,14 @@ class Firing:
 
     def __attrs_post_init__(self) -> None:
         named(self.trigger_id, "a trigger")
-        numbered(self.number, "the number of a run", 0)
-        of_kind(self.occurrences, tuple, "a tuple of occurrences")
-        all_of_kind(self.occurrences, Occurrence, "an occurrence")
+        numbered(self.number, "the number of a run", 0, INT64_MAX)
+        tuple_of_kind(self.occurrences, Occurrence, "an occurrence")
         if not self.occurrences or len({each.id for each in self.occurrences}) != len(self.occurrences):
             raise Misuse("a run has occurrences, each once")
-        if not self.number and len(self.occurrences) > 1:
+        first, *others = self.occurrences
+        if others and not self.number:
             raise Misuse("several occurrences in a run without a number", why="its id would name only one of them")
-        run_of = self.number or self.occurrences[0].id
+        run_of = self.number or first.id
         object.__setattr__(self, "id", identity("run", self.trigger_id, run_of))
 
     @property
@@ -204,8 +204,8 @@ class Run:
     def __attrs_post_init__(self) -> None:
         of_kind(self.firing, Firing, "a firing")
         of_kind(self.state, (Held, Failed, GivenUp, Fired), "the state of a run")
-        numbered(self.attempt, "an attempt", 1)
-        numbered(self.version, "the version of a run", self.attempt)
+        numbered(self.attempt, "an attempt", 1, INT64_MAX)
+        numbered(self.version, "the version of a run", self.attempt, INT64_MAX)
 
     @property
     def id(self) -> str:
@@ -226,7 +226,7 @@ class Plan:
     Attributes:
         firings: What is to be claimed, in the order in which it was seen: new runs, and those that are not settled.
         given_up: What to write where the trigger of a run is gone.
-        dropped: The ids of the occurrences that nobody waits for any more; an pending instant of a cron is closed.
+        dropped: The ids of the occurrences that nobody waits for any more; a pending instant of a cron is closed.
     """
 
     firings: tuple[Firing, ...]
@@ -340,8 +340,8 @@ class Claims:
     attempts_max: int = 5
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.expiry, "an expiry in microseconds", 1)
-        numbered(self.attempts_max, "a number of attempts", 1)
+        numbered(self.expiry, "an expiry in microseconds", 1, INT64_MAX)
+        numbered(self.attempts_max, "a number of attempts", 1, INT64_MAX)
 
 
 @final
@@ -481,7 +481,7 @@ def failed(run: Run, attempt: int, reasons: tuple[str, ...], claims: Claims, now
         Misuse: An argument is of the wrong type.
     """
     of_kind(run, Run, "a run")
-    numbered(attempt, "an attempt", 1)
+    numbered(attempt, "an attempt", 1, INT64_MAX)
     _check_reasons(reasons)
     of_kind(claims, Claims, "how runs are claimed")
     of_kind(now, Instant, "an instant")
@@ -584,8 +584,7 @@ def _row(run: Run) -> Row:
     return Row(run.id, start, end if end is None or end - start >= 0 else start)
 
 
-def _check_reasons(reasons: object) -> None:
-    of_kind(reasons, tuple, "a tuple of reasons")
-    all_of_kind(reasons, str, "a reason")
+def _check_reasons(reasons: tuple[str, ...]) -> None:
+    tuple_of_kind(reasons, str, "a reason")
     if not reasons:
         raise Misuse("a failure without a reason")

@@ -25,7 +25,21 @@ def all_of_kind(values: object, kinds: type | tuple[type, ...], what: str) -> No
         of_kind(value, kinds, what)
 
 
+def tuple_of_kind(values: object, kinds: type | tuple[type, ...], what: str) -> None:
+    """Raise Misuse unless `values` is a tuple, and each of it an instance of one of `kinds`."""
+    of_kind(values, tuple, f"a tuple, each of it {what}")
+    all_of_kind(values, kinds, what)
+
+
 def callable_one(value: object, what: str) -> None:
     """Raise Misuse unless `value` can be called."""
     if not callable(value):
         raise Misuse(f"a {type(value).__name__} is not {what}", why="it cannot be called")
+
+
+def hashable_one(value: object, what: str) -> None:
+    """Raise Misuse unless `value` can be hashed: it is compared with others, and kept in sets."""
+    try:
+        hash(value)
+    except TypeError:
+        raise Misuse(f"a {type(value).__name__} is not {what}", why="it cannot be hashed") from None

@@ -78,11 +78,9 @@ from typing import Final, TypeAlias, assert_never, final
 
 import attrs
 
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import INT64_MAX, Misuse, named, numbered
 from tidegate.instants import MINUTE, SECOND, Duration, Instant, seconds
-
-NUMBER_MAX: Final = 2**63 - 1
-"""The highest token and version: a document holds no higher number."""
+from tidegate.kinds import of_kind, tuple_of_kind
 
 LONGEST: Final[Duration] = 36_525 * 24 * 60 * MINUTE
 """A century: no lease is longer."""
@@ -112,10 +110,10 @@ class Terms:
     grace: Duration = 0
 
     def __attrs_post_init__(self) -> None:
-        check_bounded(self.ttl, "a TTL in microseconds", 1, LONGEST)
-        check_bounded(self.heartbeat, "a heartbeat in microseconds", 1, LONGEST)
-        check_bounded(self.margin, "a margin in microseconds", 0, LONGEST)
-        check_bounded(self.grace, "a grace in microseconds", 0, LONGEST)
+        numbered(self.ttl, "a TTL in microseconds", 1, LONGEST)
+        numbered(self.heartbeat, "a heartbeat in microseconds", 1, LONGEST)
+        numbered(self.margin, "a margin in microseconds", 0, LONGEST)
+        numbered(self.grace, "a grace in microseconds", 0, LONGEST)
         if self.heartbeat + self.margin >= self.ttl:
             raise Misuse(
                 f"a heartbeat of {seconds(self.heartbeat)} and a margin of {seconds(self.margin)} fill "
@@ -130,7 +128,7 @@ class Terms:
 class Lease:
     """The record of a lease; where there is none, it was never taken.
 
-    Invariants: 1 <= token <= version <= NUMBER_MAX; 1 <= ttl <= LONGEST; holder and request are not empty.
+    Invariants: 1 <= token <= version <= INT64_MAX; 1 <= ttl <= LONGEST; holder and request are not empty.
 
     Attributes:
         token: The fencing token of the last grant.
@@ -149,14 +147,14 @@ class Lease:
     stamp: Instant | None = None
 
     def __attrs_post_init__(self) -> None:
-        check_bounded(self.version, "the version of a lease", 1, NUMBER_MAX)
-        check_bounded(self.token, "the token of a lease", 1, self.version)
+        numbered(self.version, "the version of a lease", 1, INT64_MAX)
+        numbered(self.token, "the token of a lease", 1, self.version)
         if self.holder is not None:
             named(self.holder, "a holder")
         named(self.request, "a request")
-        check_bounded(self.ttl, "a TTL in microseconds", 1, LONGEST)
+        numbered(self.ttl, "a TTL in microseconds", 1, LONGEST)
         if self.stamp is not None:
-            check_kind(self.stamp, Instant, "the stamp of a lease")
+            of_kind(self.stamp, Instant, "the stamp of a lease")
 
     @property
     def stamped(self) -> Sighting | None:
@@ -182,8 +180,8 @@ class Sighting:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.mark, str):
-            check_bounded(self.mark, "the version of a lease", 0, NUMBER_MAX)
-        check_kind(self.since, Instant, "the time of a sighting")
+            numbered(self.mark, "the version of a lease", 0, INT64_MAX)
+        of_kind(self.since, Instant, "the time of a sighting")
 
 
 @final
@@ -202,8 +200,8 @@ class Tenure:
     since: Instant
 
     def __attrs_post_init__(self) -> None:
-        check_kind(self.lease, Lease, "the lease of a tenure")
-        check_kind(self.since, Instant, "the beginning of a tenure")
+        of_kind(self.lease, Lease, "the lease of a tenure")
+        of_kind(self.since, Instant, "the beginning of a tenure")
         if self.lease.holder is None:
             raise Misuse(f"no tenure of a lease that nobody holds: {self.lease}")
 
@@ -269,8 +267,8 @@ def sighted(before: Sighting | None, mark: Mark | None, now: Instant) -> Sightin
     Raises:
         Misuse: An argument is of the wrong type, or the clock is another one than before.
     """
-    check_kind(before, (Sighting, type(None)), "a sighting")
-    check_kind(now, Instant, "the time")
+    of_kind(before, (Sighting, type(None)), "a sighting")
+    of_kind(now, Instant, "the time")
     if mark is None:
         return None
     seen = Sighting(mark, now)
@@ -293,8 +291,8 @@ def judged(lease: Lease | None, sighting: Sighting | None, now: Instant, grace: 
     Raises:
         Misuse: An argument is of the wrong type, or now was read on another clock than the sighting's.
     """
-    check_kind(sighting, (Sighting, type(None)), "a sighting")
-    check_kind(now, Instant, "the time")
+    of_kind(sighting, (Sighting, type(None)), "a sighting")
+    of_kind(now, Instant, "the time")
     closed = must_stand(lease, grace)
     if lease is None or closed == 0:
         return Vacant()
@@ -314,8 +312,8 @@ def must_stand(lease: Lease | None, grace: Duration) -> Duration:
     Raises:
         Misuse: The lease is none, or the grace is no duration.
     """
-    check_kind(lease, (Lease, type(None)), "a lease")
-    check_bounded(grace, "a grace in microseconds", 0, LONGEST)
+    of_kind(lease, (Lease, type(None)), "a lease")
+    numbered(grace, "a grace in microseconds", 0, LONGEST)
     return 0 if lease is None or lease.holder is None else lease.ttl + grace
 
 
@@ -401,7 +399,7 @@ def decide_take(
     Raises:
         Misuse: An argument is of the wrong type or empty, or two clocks would be compared.
     """
-    check_kind(terms, Terms, "the terms of a lease")
+    of_kind(terms, Terms, "the terms of a lease")
     named(request, "a request")
     standing = judged(lease, sighting, now, terms.grace)
     wanted = taken(lease, holder=holder, request=request, ttl=terms.ttl)
@@ -433,7 +431,7 @@ def decide_release(lease: Lease | None, request: str) -> Release | Lost:
     Raises:
         Misuse: An argument is of the wrong type or empty.
     """
-    check_kind(lease, (Lease, type(None)), "a lease")
+    of_kind(lease, (Lease, type(None)), "a lease")
     named(request, "a request")
     return Release(_changed(lease, holder=None)) if lease is not None and _holds(lease, request) else Lost(lease)
 
@@ -444,7 +442,7 @@ def taken(lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> L
     Raises:
         Misuse: An argument is of the wrong type or empty, or the numbers are used up.
     """
-    check_kind(lease, (Lease, type(None)), "a lease")
+    of_kind(lease, (Lease, type(None)), "a lease")
     named(holder, "a holder")
     before = (0, 0) if lease is None else (lease.token, lease.version)
     return Lease(before[0] + 1, before[1] + 1, holder, request, ttl)
@@ -456,7 +454,7 @@ def renewed(tenure: Tenure) -> Lease:
     Raises:
         Misuse: It is no tenure.
     """
-    check_kind(tenure, Tenure, "a tenure")
+    of_kind(tenure, Tenure, "a tenure")
     return _changed(tenure.lease, holder=tenure.lease.holder)
 
 
@@ -512,9 +510,9 @@ def duty(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
     Raises:
         Misuse: An argument is of the wrong type, or now was read on another clock than the tenure.
     """
-    check_kind(terms, Terms, "the terms of a lease")
-    check_kind(tenure, Tenure, "a tenure")
-    check_kind(now, Instant, "the time")
+    of_kind(terms, Terms, "the terms of a lease")
+    of_kind(tenure, Tenure, "a tenure")
+    of_kind(now, Instant, "the time")
     gone = max(now - tenure.since, 0)
     left = tenure.lease.ttl - terms.margin - gone
     if left <= 0:
@@ -547,9 +545,9 @@ def read_back(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | Lost
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    check_kind(tenure, Tenure, "a tenure")
-    check_kind(lease, (Lease, type(None)), "a lease")
-    check_kind(sent, Instant, "the time")
+    of_kind(tenure, Tenure, "a tenure")
+    of_kind(lease, (Lease, type(None)), "a lease")
+    of_kind(sent, Instant, "the time")
     if lease is None:
         return Lost(None)
     if lease.version <= tenure.lease.version:
@@ -597,8 +595,8 @@ def decide_fence(highest: int, token: int) -> Admitted | Fenced:
     Raises:
         Misuse: A token is no number of one.
     """
-    check_bounded(highest, "a token", 0, NUMBER_MAX)
-    check_bounded(token, "a token", 1, NUMBER_MAX)
+    numbered(highest, "a token", 0, INT64_MAX)
+    numbered(token, "a token", 1, INT64_MAX)
     return Admitted(token) if token >= highest else Fenced(token, highest)
 
 
@@ -667,13 +665,11 @@ def lock_view(
     Raises:
         Misuse: An argument is of the wrong type, or now was read on another clock than the sighting.
     """
-    check_kind(claims, tuple, "an array of claims")
-    for claim in claims:
-        check_kind(claim, str, "a claim")
+    tuple_of_kind(claims, str, "a claim")
     named(mine, "a claim")
-    check_kind(sighting, (Sighting, type(None)), "a sighting")
-    check_kind(now, Instant, "the time")
-    check_bounded(threshold, "a threshold in microseconds", 1, LONGEST)
+    of_kind(sighting, (Sighting, type(None)), "a sighting")
+    of_kind(now, Instant, "the time")
+    numbered(threshold, "a threshold in microseconds", 1, LONGEST)
     if mine not in claims:
         return Absent()
     first = claims[0]
@@ -694,18 +690,3 @@ def _holds(lease: Lease, request: str) -> bool:
 def _changed(lease: Lease, *, holder: str | None) -> Lease:
     """The record after a renewal or a release: the same token, the next version."""
     return attrs.evolve(lease, version=lease.version + 1, holder=holder, stamp=None)
-
-
-def check_kind(value: object, kind: type | tuple[type, ...], what: str) -> None:
-    """Raise Misuse unless `value` is of the kind. The value is not quoted, for it may be anything."""
-    if not isinstance(value, kind):
-        raise Misuse(f"a {type(value).__name__} cannot be {what}")
-
-
-def check_bounded(number: object, what: str, least: int, most: int) -> None:
-    """Raise Misuse unless `number` is an integer from `least` to `most`."""
-    if type(number) is int and number > most:
-        raise Misuse(f"{what} is too large", why=f"it is an integer from {least} to {most}")
-    if type(number) is int and number < -NUMBER_MAX:
-        raise Misuse(f"{what} is negative", why=f"it is an integer from {least} to {most}")  # too long to be quoted
-    numbered(number, what, least)

@@ -56,7 +56,7 @@ Known not to work
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias, assert_never, final
 
@@ -66,6 +66,7 @@ from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotD
 from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import MINUTE, PPM, SECOND, Duration, Instant, seconds
 from tidegate.kinds import callable_one, of_kind
+from tidegate.schedule import NextAfter
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
 LONGEST: Final[Duration] = 36_525 * DAY
@@ -144,10 +145,6 @@ class Series:
             raise Misuse("a series has no interval", todo="name at least one, or use a policy of one attempt")
         for interval in self.intervals:
             check_delay(interval, "an interval in microseconds", 0)
-
-
-NextAfter: TypeAlias = Callable[[str, Instant], Instant | None]
-"""A port: the first instant of an expression after a given one, on its clock; None if there is none, ever again."""
 
 
 @final

@@ -50,9 +50,9 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import Misuse, numbered
+from tidegate.errors import INT64_MAX, Misuse, numbered
 from tidegate.instants import MICROSECOND, Duration, Instant
-from tidegate.kinds import all_of_kind, callable_one, of_kind
+from tidegate.kinds import all_of_kind, callable_one, of_kind, tuple_of_kind
 
 PENDING_MAX: Final = 100
 """How many instants may be pending before a cell waits; a document has to hold them."""
@@ -98,7 +98,7 @@ class Schedule:
                 why=f"a cron expression has {FIELDS}: minute, hour, day of month, month, day of week",
             )
         if self.late_max is not None:
-            numbered(self.late_max, "a lateness in microseconds", 0)
+            numbered(self.late_max, "a lateness in microseconds", 0, INT64_MAX)
         object.__setattr__(self, "expression", " ".join(fields))
 
     def __str__(self) -> str:
@@ -126,9 +126,8 @@ class Cell:
 
     def __attrs_post_init__(self) -> None:
         of_kind(self.last, Instant, "an instant")
-        numbered(self.version, "the version of a cell", 1)
-        of_kind(self.pending, tuple, "a tuple of instants")
-        all_of_kind(self.pending, Instant, "an instant")
+        numbered(self.version, "the version of a cell", 1, INT64_MAX)
+        tuple_of_kind(self.pending, Instant, "an instant")
         in_order = all(later - earlier > 0 for earlier, later in pairwise(self.pending))
         if not in_order or (self.pending and self.last - self.pending[-1] < 0):
             raise Misuse(
@@ -261,11 +260,13 @@ def closed(cell: Cell, fired: Collection[Instant]) -> Cell:
 
 def _next(next_after: NextAfter, expression: str, after: Instant) -> Instant | Never | Broken:
     try:
-        answer: object = next_after(expression, after)
+        answer = next_after(expression, after)
     except Exception as error:  # noqa: BLE001  one bad expression must not stop the other crons
         return Broken(f"the port raised {type(error).__name__}")
-    if answer is None:
-        return Never()
+    return Never() if answer is None else _later(answer, after)
+
+
+def _later(answer: object, after: Instant) -> Instant | Broken:
     if not isinstance(answer, Instant) or answer.clock != after.clock:
         return Broken("the port answered no instant on the clock that it was asked on")
     return answer if answer - after > 0 else Broken("the port answered no later instant")

@@ -51,9 +51,9 @@ from tidegate.conditions import (
     in_order,
 )
 from tidegate.documents import Document
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import INT64_MAX, Misuse, named, numbered
 from tidegate.instants import MINUTE, Duration, Instant
-from tidegate.kinds import all_of_kind, callable_one, of_kind
+from tidegate.kinds import all_of_kind, callable_one, of_kind, tuple_of_kind
 from tidegate.patches import Json, to_json
 from tidegate.schedule import Cell
 
@@ -203,8 +203,7 @@ class FirstOf:
     providers: tuple[Static | FromContext | FromAll, ...]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.providers, tuple, "a tuple of providers")
-        all_of_kind(self.providers, (Static, FromContext, FromAll), "a provider")
+        tuple_of_kind(self.providers, (Static, FromContext, FromAll), "a provider")
         if not self.providers:
             raise Misuse("none of no providers has arguments", todo="use Static()")
 
@@ -250,8 +249,7 @@ def provided(provider: Provider, contexts: tuple[Context, ...]) -> Provided | No
         Misuse: An argument is of the wrong type.
     """
     of_kind(provider, _PROVIDERS, "a provider")
-    of_kind(contexts, tuple, "a tuple of contexts")
-    all_of_kind(contexts, CONTEXTS, "a context")
+    tuple_of_kind(contexts, CONTEXTS, "a context")
     match provider:
         case Static(arguments):
             return Provided(arguments)
@@ -319,7 +317,7 @@ class Trigger:
         named(self.task, "a task")
         of_kind(self.logic, Logic, "a logic")
         of_kind(self.provider, _PROVIDERS, "a provider")
-        numbered(self.within, "a time in microseconds", 1)
+        numbered(self.within, "a time in microseconds", 1, INT64_MAX)
         object.__setattr__(self, "conditions", in_order(self.conditions))
         if not self.conditions:
             raise Misuse("a trigger without conditions never fires", todo="give it one")

@@ -39,16 +39,14 @@ def the_first_decides(parts: Sequence[Provided | NotProvided], whole: Provided |
     return whole == (first or NotProvided(reasons))
 
 
-def provides_a_document_or_tells(said: object, answer: Provided | NotProvided) -> bool:
+def provides_a_document_or_tells(said: Document | None, answer: Provided | NotProvided) -> bool:
     """Law TG4: whatever the user's code does, a provider has an answer: its document, or the reason why there is none.
 
     Args:
-        said: The document that the user's code answered, a dict of values included; anything else where it did not.
+        said: The document that the user's code answered, or that its dict stands for; None where it did neither.
         answer: What came of it.
     """
-    if isinstance(said, dict):
-        said = Document(tuple(said.items()))
-    if isinstance(said, Document):
+    if said is not None:
         return answer == Provided(said)
     return isinstance(answer, NotProvided) and len(answer.reasons) == 1
 

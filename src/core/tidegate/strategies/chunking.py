@@ -17,7 +17,7 @@ _BYTES = st.binary(max_size=8)
 def payloads() -> SearchStrategy[Document]:
     """Texts and bytes under up to four keys, some of them long, and long ones that repeat themselves."""
     short = _TEXTS | _BYTES
-    long = st.builds(lambda value, times: value * times, short, st.integers(20, 150))
+    long = st.tuples(short, st.integers(20, 150)).map(lambda drawn: drawn[0] * drawn[1])
     return st.dictionaries(keys(), short | long, max_size=4).map(lambda items: Document(tuple(items.items())))
 
 
@@ -60,7 +60,7 @@ def marks() -> SearchStrategy[Mark]:
 
 def seen() -> SearchStrategy[Seen]:
     """Chunks as a collector sees them."""
-    return st.builds(lambda chunk, put: Seen(chunk.digest, put), chunks(), st.sampled_from(("ann@0", "bob@1")))
+    return st.builds(Seen, chunks().map(lambda chunk: chunk.digest), st.sampled_from(("ann@0", "bob@1")))
 
 
 @st.composite

@@ -44,13 +44,11 @@ def event_triggers() -> SearchStrategy[Trigger]:
     """Triggers of one to three codes of events, of any or of all within a short time."""
     codes = st.lists(st.sampled_from(_CODES), min_size=1, max_size=3, unique=True)
     return st.builds(
-        lambda task, drawn, logic, within: Trigger(
-            task=task, conditions=tuple(map(OnEvent, drawn)), logic=logic, within=within
-        ),
-        st.sampled_from(("t", "u")),
-        codes,
-        st.sampled_from(Logic),
-        st.integers(1, 6),
+        Trigger,
+        task=st.sampled_from(("t", "u")),
+        conditions=codes.map(lambda drawn: tuple(map(OnEvent, drawn))),
+        logic=st.sampled_from(Logic),
+        within=st.integers(1, 6),
     )
 
 

@@ -21,21 +21,23 @@ def terms(draw: DrawFn) -> Terms:
     )
 
 
-def leases(*, held: bool | None = None) -> SearchStrategy[Lease]:
+@st.composite
+def leases(draw: DrawFn, *, held: bool | None = None) -> Lease:
     """Records of leases: held and released, with a stamp and without.
 
     Args:
+        draw: Hypothesis's.
         held: Whether somebody holds it; both unless told.
     """
-    holders = {True: st.sampled_from(("ann", "bob")), False: st.none()}
-    return st.builds(
-        lambda token, more, *rest: Lease(token, token + more, *rest),
-        st.integers(1, 9),
-        st.integers(0, 9),
-        holders[True] | holders[False] if held is None else holders[held],
-        st.sampled_from(("r1", "r2", "r3")),
-        st.integers(1, 12),
-        st.none() | instants(STORE),
+    somebody, nobody = st.sampled_from(("ann", "bob")), st.none()
+    token = draw(st.integers(1, 9))
+    return Lease(
+        token,
+        token + draw(st.integers(0, 9)),
+        holder=draw(somebody | nobody if held is None else somebody if held else nobody),
+        request=draw(st.sampled_from(("r1", "r2", "r3"))),
+        ttl=draw(st.integers(1, 12)),
+        stamp=draw(st.none() | instants(STORE)),
     )
 
 
