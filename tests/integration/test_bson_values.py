@@ -12,13 +12,13 @@ from hypothesis import example, given
 from tidegate import strategies
 from tidegate.documents import Document, exactly
 from tidegate.instants import Instant
-from tidegate_adapters.bson_values import CODEC, encoded, loaded
+from tidegate_adapters.bson_values import CODEC, loaded, stored
 
 Load: TypeAlias = Callable[[dict[str, Any]], Document]
 
 
 def through_bson(doc: Document) -> dict[str, Any]:
-    return bson.decode(bson.encode(encoded(doc)), CODEC)
+    return bson.decode(bson.encode(stored(doc)), CODEC)
 
 
 def check_d1(load: Load) -> None:

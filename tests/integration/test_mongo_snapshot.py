@@ -15,7 +15,26 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
-from tidegate.documents import Contains, Document, Eq, Field, Filter, Foreign, In, Lt, Value, equal, exactly, matches
+from tidegate.documents import (
+    AddToSet,
+    Contains,
+    Document,
+    Eq,
+    Field,
+    Filter,
+    Foreign,
+    In,
+    Lt,
+    Pull,
+    Push,
+    Put,
+    Update,
+    Value,
+    equal,
+    exactly,
+    matches,
+    updated,
+)
 from tidegate.errors import Misuse
 from tidegate.instants import Instant
 from tidegate.laws import snapshot as laws
@@ -31,8 +50,8 @@ from tidegate.strategies.snapshot import (
     javascript,
     regex,
 )
-from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored
-from tidegate_adapters.mongo import condition
+from tidegate_adapters.bson_values import CODEC, loaded, stored
+from tidegate_adapters.mongo import changes, condition
 
 Raw: TypeAlias = dict[str, Any]
 Pair: TypeAlias = tuple[Document, Document]
@@ -178,9 +197,9 @@ def check_projections(collection: Collection[Raw], ask: Ask, differ: Differ, cou
         pairs = [(with_id(n, before), with_id(n, after)) for n, (before, after) in enumerate(drawn)]
         known, seen = ([taken(pair[side], projection) for pair in pairs] for side in (0, 1))
         branches = [
-            {"case": {"$eq": ["$_id", n]}, "then": encoded(differ(projection, each))} for n, each in enumerate(known)
+            {"case": {"$eq": ["$_id", n]}, "then": stored(differ(projection, each))} for n, each in enumerate(known)
         ]
-        answer = {"seen": encoded(ask(projection)), "differs": {"$switch": {"branches": branches}}}
+        answer = {"seen": stored(ask(projection)), "differs": {"$switch": {"branches": branches}}}
         collection.insert_many([stored(after, "after") for _, after in pairs])
         try:
             answers = list(collection.aggregate([{"$sort": {"_id": 1}}, {"$replaceWith": answer}]))
@@ -243,14 +262,14 @@ def test_only_ids_travel_to_the_planner(collection: Collection[Raw]) -> None:
         "new": ({"status": 1}, None),
     }
     for id_, (document, seen) in documents.items():
-        collection.insert_one({"_id": id_, **encoded(Document.of(document))})
+        collection.insert_one({"_id": id_, **stored(Document.of(document))})
         if seen is not None:
-            records.insert_one({"source": id_, "snapshot": encoded(Document.of(seen))})
+            records.insert_one({"source": id_, "snapshot": stored(Document.of(seen))})
     asked = differs(projection, "$$record.snapshot")
     found = collection.aggregate(
         [
             {"$lookup": {"from": "records", "localField": "_id", "foreignField": "source", "as": "records"}},
-            {"$match": {"$expr": {"$let": {"vars": {"record": {"$first": "$records"}}, "in": encoded(asked)}}}},
+            {"$match": {"$expr": {"$let": {"vars": {"record": {"$first": "$records"}}, "in": stored(asked)}}}},
             {"$project": {"_id": 1}},
             {"$sort": {"_id": 1}},
         ]
@@ -264,7 +283,7 @@ def test_only_ids_travel_to_the_planner(collection: Collection[Raw]) -> None:
 def test_what_only_bson_has_comes_back_as_it_was(pair: Pair, value: Foreign) -> None:
     """Law D1, through BSON and pymongo's own codec: the same types and payloads all the way down."""
     document = pair[0].put(FIELD, value)
-    read: Raw = bson.decode(bson.encode(encoded(document)), CODEC)
+    read: Raw = bson.decode(bson.encode(stored(document)), CODEC)
 
     assert exactly(loaded(read, "c")) == exactly(document)
 
@@ -288,7 +307,7 @@ def test_types_of_bson_are_taken_over(value: object, kind: str, payload: bytes) 
     document = loaded({"v": value}, "c")
 
     assert document == held(Foreign(kind, payload))
-    assert bson.encode(encoded(document)) == bson.encode({"v": value})
+    assert bson.encode(stored(document)) == bson.encode({"v": value})
 
 
 @pytest.mark.parametrize("value", [Code("a", {}), Timestamp(0, 0), object(), 1j])
@@ -296,6 +315,32 @@ def test_what_has_no_counterpart_is_refused(value: object) -> None:
     """Code with a scope; the timestamp in whose place MongoDB stores the time; and what is not of BSON at all."""
     with pytest.raises(Misuse):
         loaded({"v": value}, "c")
+
+
+@pytest.mark.parametrize("value", [*EDGES, Foreign("objectId", b"b" * 12)], ids=str)
+def test_updates_do_the_same_with_what_only_bson_has(collection: Collection[Raw], value: Value) -> None:
+    """Each update that takes the value makes the same array of one that holds every edge, and the text of a pattern."""
+    held_now = Document((("v", (*EDGES, "ba", value)),))
+    field = Field[tuple[Value, ...]](FIELD.name)
+    terms: list[Callable[[], Update]] = [
+        lambda: Put(FIELD, value),
+        lambda: Push(field, value, 3),
+        lambda: AddToSet(field, value),
+        lambda: Pull(field, value),
+    ]
+    for term in terms:
+        try:
+            update = term()
+        except Misuse:  # what MongoDB would read as a condition cannot be pulled
+            assert isinstance(value, (tuple, Document)) or (isinstance(value, Foreign) and value.type == "regex")
+            continue
+        collection.delete_many({})
+        collection.insert_one({"_id": 1, **stored(held_now)})
+        collection.update_one({"_id": 1}, changes((update,)))
+        read = collection.find_one({"_id": 1}, {"_id": 0})
+
+        assert read is not None
+        assert exactly(loaded(read, "c")) == exactly(updated(held_now, (update,), lambda: Instant(0))), str(update)
 
 
 FOREIGN_FILTERS: Final[tuple[Callable[[Foreign], Filter], ...]] = (

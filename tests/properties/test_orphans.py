@@ -197,6 +197,7 @@ ORPHANS: Final[Any] = orphans
         lambda: ORPHANS.CleanUp(keep_for=True),
         lambda: ORPHANS.Remove("r1"),
         lambda: ORPHANS.Keep("wanted"),
+        lambda: ORPHANS.last_touched(None),
         lambda: ORPHANS.clean_up(None, Source.GONE, AT_ONCE, at(0)),
         lambda: ORPHANS.clean_up(COMPLETED, "gone", AT_ONCE, at(0)),
         lambda: ORPHANS.clean_up(COMPLETED, Source.GONE, None, at(0)),

@@ -6,14 +6,14 @@ import json
 import math
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import jsonpatch
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate import strategies
+from tidegate import patches, strategies
 from tidegate.documents import Document, Foreign, Value, exactly
 from tidegate.errors import Misuse
 from tidegate.instants import STORE, WALL, Instant
@@ -299,6 +299,41 @@ def test_operations_print_on_one_line() -> None:
     assert str(Added("/a", "x\ny")) == 'add "/a": "x\\u000ay"'
     assert str(Removed("/a\nb")) == 'remove "/a\\u000ab"'
     assert str(Replaced("/a", None)) == 'replace "/a": null'
+
+
+def nest_of(depth: int) -> Value:
+    value: Value = 1
+    for _ in range(depth):
+        value = (value,)
+    return value
+
+
+WRONG: Final[Any] = patches
+"""The module, for what the type checkers refuse."""
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [[1], {"a": 1}, object(), 1j, {1}, 10**5_000, ([1],), nest_of(101), nest_of(100_000)],
+    ids=lambda junk: type(junk).__name__,
+)
+def test_what_is_no_value_is_in_no_patch(junk: Any) -> None:
+    """Nor is it compared, changed, or written as JSON."""
+    wrong: tuple[Callable[[], object], ...] = (
+        lambda: WRONG.Added("/a", junk),
+        lambda: WRONG.Replaced("/a", junk),
+        lambda: WRONG.difference(junk, 1),
+        lambda: WRONG.difference(1, junk),
+        lambda: WRONG.applied((), junk),
+        lambda: WRONG.to_json(junk),
+        lambda: WRONG.applied(junk, 1),
+        lambda: WRONG.applied((junk,), 1),
+        lambda: WRONG.patch_to_json(junk),
+        lambda: WRONG.patch_to_json((junk,)),
+    )
+    for ask in wrong:
+        with pytest.raises(Misuse):
+            ask()
 
 
 # --- plain JSON ---------------------------------------------------------------------------------------------------------

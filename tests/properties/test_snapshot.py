@@ -6,12 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tidegate import snapshot as module
 from tidegate import strategies
 from tidegate.documents import DEPTH_MAX, Document, Field, Value, equal, exactly
 from tidegate.errors import Misuse
@@ -823,6 +824,56 @@ def test_what_is_kept_and_what_is_said_print_on_one_line(there: Kept, other: Dig
     assert len(str(there).splitlines()) == len(str(other).splitlines()) == 1
     assert str(verdict).startswith(("changed", "unchanged"))
     assert hash(verdict) == hash(verdict)
+
+
+SNAPSHOT: Final[Any] = module
+"""The same, for what the type checkers refuse."""
+
+
+@pytest.mark.parametrize(
+    "junk", [2, object(), [1], {"a": 1}, ("a",), True, 10**5_000, int, math.nan], ids=lambda junk: type(junk).__name__
+)
+def test_wrong_types_are_told(junk: Any) -> None:
+    """Whatever stands where something else belongs is misuse, and nothing was compared."""
+    wrong: tuple[Callable[[], object], ...] = (
+        lambda: SNAPSHOT.described(junk),
+        lambda: SNAPSHOT.changed(junk, doc()),
+        lambda: SNAPSHOT.changed(None, junk),
+        lambda: SNAPSHOT.remembered(junk, 1),
+        lambda: SNAPSHOT.digest(junk),
+        lambda: SNAPSHOT.snapshot(junk, WHOLE),
+        lambda: SNAPSHOT.snapshot(doc(), junk),
+        lambda: SNAPSHOT.expression(junk),
+        lambda: SNAPSHOT.differs(junk, doc()),
+        lambda: SNAPSHOT.differs(WHOLE, junk),
+        lambda: SNAPSHOT.Changed(junk),
+        lambda: SNAPSHOT.Changed((junk,)),
+        lambda: SNAPSHOT.NotComputed(junk, "why"),
+        lambda: SNAPSHOT.NotComputed("a", junk),
+        lambda: SNAPSHOT.Computed(total, junk if not isinstance(junk, dict) else 1),
+        lambda: SNAPSHOT.Projection(((junk,),)),
+        lambda: SNAPSHOT.Projection((), junk),
+        lambda: SNAPSHOT.Projection.of({"a": junk if junk is not True else 0}),
+        lambda: SNAPSHOT.Digest(junk),
+    )
+    for ask in wrong:
+        with pytest.raises(Misuse):
+            ask()
+
+
+@pytest.mark.parametrize("depth", [97, 98, 100])
+def test_what_no_document_holds_is_not_compared_on_the_server(depth: int) -> None:
+    """The comparison stands around the snapshot, and a document has no more than its hundred levels."""
+    deep = doc(a=1)
+    for _ in range(depth - 1):
+        deep = doc(a=deep)
+
+    if depth <= DEPTH_MAX - 3:
+        assert differs(WHOLE, deep) == Document.of({"$ne": [{"$literal": deep}, "$$ROOT"]})
+    else:
+        with pytest.raises(Misuse, match="nested deeper"):
+            differs(WHOLE, deep)
+    assert changed(deep, deep) == Unchanged()
 
 
 def test_a_path_is_at_most_as_deep_as_a_document() -> None:

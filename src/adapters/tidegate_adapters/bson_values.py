@@ -28,11 +28,11 @@ import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
-from bson.errors import InvalidDocument
 
-from tidegate.documents import Document, Foreign, Value, checked
-from tidegate.errors import Misuse
+from tidegate.documents import DEPTH_MAX, Document, Foreign, Value, checked
+from tidegate.errors import Misuse, shown
 from tidegate.instants import MILLISECOND, Instant
+from tidegate.kinds import of_kind
 
 CODEC: Final = CodecOptions[dict[str, Any]](document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS)
 
@@ -50,7 +50,7 @@ CODES: Final = {
 NAMES: Final = {code: name for name, code in CODES.items()}
 
 
-def stored(value: object, where: str) -> Any:
+def stored(value: object, where: str = "value") -> Any:
     """What MongoDB is to keep for a value.
 
     Args:
@@ -64,15 +64,15 @@ def stored(value: object, where: str) -> Any:
         Misuse: It is no value of tidegate, or MongoDB cannot keep it.
     """
     checked(value, where)
-    return encoded(cast("Value", value))
+    return _encoded(cast("Value", value))
 
 
-def encoded(value: Value) -> Any:
+def _encoded(value: Value) -> Any:
     match value:
         case Document(items):
-            return {key: encoded(item) for key, item in items}
+            return {key: _encoded(item) for key, item in items}
         case tuple():
-            return [encoded(item) for item in value]
+            return [_encoded(item) for item in value]
         case Instant(at):
             return DatetimeMS(at // MILLISECOND)
         case Foreign(kind, payload):
@@ -93,12 +93,17 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
         The document.
 
     Raises:
-        Misuse: A field holds a type of MongoDB that has no counterpart here.
+        Misuse: A field holds a type of MongoDB that has no counterpart here, or is nested too deep.
     """
-    return Document(tuple((key, decoded(item, f"{where}: {key}")) for key, item in document.items()))
+    of_kind(document, Mapping, "a document")
+    of_kind(where, str, "the name of a collection")
+    items = ((key, _decoded(item, f"{where}: {shown(key)}", 1)) for key, item in document.items())
+    return Document(tuple(items))
 
 
-def decoded(value: object, where: str) -> Value:
+def _decoded(value: object, where: str, depth: int) -> Value:
+    if depth > DEPTH_MAX:
+        raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(where))
     match value:
         case None | bool() | float():
             return value
@@ -107,34 +112,24 @@ def decoded(value: object, where: str) -> Value:
         case DatetimeMS():
             return Instant(int(value) * MILLISECOND)
         case list():
-            return tuple(decoded(item, f"{where}[{index}]") for index, item in enumerate(cast("list[object]", value)))
+            each = enumerate(cast("list[object]", value))
+            return tuple(_decoded(item, f"{where}[{index}]", depth + 1) for index, item in each)
         case DBRef():  # what pymongo makes of any object that has the keys $ref and $id
-            return decoded(value.as_doc(), where)
+            return _decoded(value.as_doc(), where, depth)
         case Mapping():
             items = cast("Mapping[str, object]", value).items()
-            return Document(tuple((key, decoded(item, f"{where}.{key}")) for key, item in items))
+            return Document(tuple((key, _decoded(item, f"{where}.{shown(key)}", depth + 1)) for key, item in items))
         case str() | bytes() if type(value) in {str, bytes}:  # pymongo's Code and Binary derive from them
             return value
         case _:
-            return foreign(value, where)
+            return _foreign(value, where)
 
 
-def foreign(value: object, where: str) -> Foreign:
-    """A value of one of the types that only BSON has.
-
-    Args:
-        value: As pymongo decoded it, or as it takes it.
-        where: Where it is from, for the message.
-
-    Returns:
-        The value, its payload as BSON writes it.
-
-    Raises:
-        Misuse: It is of another type.
-    """
+def _foreign(value: object, where: str) -> Foreign:
+    """A value of one of the types that only BSON has, its payload as BSON writes it."""
     try:
         element = bson.encode({"": value})[4:-1]
-    except InvalidDocument:
+    except Exception:  # noqa: BLE001  pymongo has many for what it does not take: InvalidDocument, ValueError, ...
         element = b"\0"
     if element[0] not in NAMES:
         raise Misuse(

@@ -29,16 +29,17 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast, final
+from typing import Any, Final, Generic, Never, TypeAlias, TypeVar, cast, final
 
 import attrs
 
 from tidegate.effects import Refused
-from tidegate.errors import Misuse
+from tidegate.errors import Misuse, numbered, shown
 from tidegate.instants import MILLISECOND, STORE, Duration, Instant, instant
+from tidegate.kinds import callable_one, of_kind, tuple_of_kind
 
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
@@ -52,6 +53,7 @@ PLAIN: Final = frozenset({int, float, str, bytes, tuple})  # a subclass of these
 
 def has_lone_surrogate(text: str) -> bool:
     """Tell whether a text has no UTF-8 form."""
+    of_kind(text, str, "a text")
     return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -76,7 +78,7 @@ class Field(Generic[V]):
             or "\0" in name
             or name.isdigit()
         ):
-            raise Misuse(f"{name!r} cannot name a field", why="it is empty, a number, a path, or an operator")
+            raise Misuse(f"{shown(name)} cannot name a field", why="it is empty, a number, a path, or an operator")
         if has_lone_surrogate(name):
             raise Misuse(f"{name!r} cannot name a field", why="a lone surrogate has no UTF-8 form")
 
@@ -104,15 +106,19 @@ class Document:
     _exact: tuple[tuple[str, object], ...] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        for key, value in self.items:
+        of_kind(self.items, tuple, "a tuple of keys and values")
+        for item in self.items:
+            if type(item) is not tuple or len(item) != 2:
+                raise Misuse(f"a {type(item).__name__} is no key and value")
+            key, value = item
             if type(key) is not str or "\0" in key:
-                raise Misuse(f"{key!r} is no key of a document", why="keys are strings without NUL")
+                raise Misuse(f"{shown(key)} is no key of a document", why="keys are strings without NUL")
             if has_lone_surrogate(key):
                 raise Misuse(f"{key!r} is no key of a document", why="a lone surrogate has no UTF-8 form")
-            checked(value, key)
+            _check(value, key)
         keys = [key for key, _ in self.items]
         if len(set(keys)) != len(keys):
-            raise Misuse(f"a document has a key twice: {keys}")
+            raise Misuse(f"a document has a key twice: {shown(keys)}")
         object.__setattr__(self, "_exact", tuple((key, exactly(value)) for key, value in self.items))
 
     @classmethod
@@ -122,17 +128,20 @@ class Document:
         Raises:
             Misuse: a value has no counterpart, a datetime is naive, or an invariant is broken.
         """
-        return cls(tuple((key, frozen(value, key)) for key, value in contents.items()))
+        of_kind(contents, Mapping, "a mapping of keys to values")
+        return cls(tuple((key, _frozen(value, _named(key), 1)) for key, value in contents.items()))
 
     def __getitem__(self, field: Field[V]) -> V:
+        name = _name_of(field)
         for key, value in self.items:
-            if key == field.name:
+            if key == name:
                 return cast("V", value)
-        raise KeyError(field.name)
+        raise KeyError(name)
 
     def get(self, field: Field[V]) -> V | None:
         """The field's value, or None where there is none."""
-        return cast("V | None", next((value for key, value in self.items if key == field.name), None))
+        name = _name_of(field)
+        return cast("V | None", next((value for key, value in self.items if key == name), None))
 
     def held(self, field: Field[Any]) -> object:
         """Whatever the field holds, whatever its type says; None where there is none."""
@@ -140,27 +149,34 @@ class Document:
 
     def has(self, field: Field[Any]) -> bool:
         """Tell whether the field is there, if only as null."""
-        return any(key == field.name for key, _ in self.items)
+        name = _name_of(field)
+        return any(key == name for key, _ in self.items)
 
     def put(self, field: Field[V], value: V) -> Document:
         """With the field set, in its place or at the end."""
-        checked(value, field.name)
-        name, new, exact = field.name, cast("Value", value), exactly(value)
+        name, new, exact = _name_of(field), cast("Value", value), exactly(value)
+        _check(value, name)
         for index, (key, _) in enumerate(self.items):
             if key == name:
                 items = (*self.items[:index], (name, new), *self.items[index + 1 :])
-                return trusted(items, (*self._exact[:index], (name, exact), *self._exact[index + 1 :]))
-        return trusted((*self.items, (name, new)), (*self._exact, (name, exact)))
+                return _trusted(items, (*self._exact[:index], (name, exact), *self._exact[index + 1 :]))
+        return _trusted((*self.items, (name, new)), (*self._exact, (name, exact)))
 
     def without(self, field: Field[Any]) -> Document:
         """With the field removed."""
-        return Document(tuple(item for item in self.items if item[0] != field.name))
+        name = _name_of(field)
+        return Document(tuple(item for item in self.items if item[0] != name))
 
     def __repr__(self) -> str:
         return show(self)
 
 
-def trusted(items: tuple[tuple[str, Value], ...], exact: tuple[tuple[str, object], ...]) -> Document:
+def _name_of(field: Field[Any]) -> str:
+    of_kind(field, Field, "a field")
+    return field.name
+
+
+def _trusted(items: tuple[tuple[str, Value], ...], exact: tuple[tuple[str, object], ...]) -> Document:
     """A document whose items were checked already: the gateway of `put`, which checks what is new."""
     doc = Document()
     object.__setattr__(doc, "items", items)
@@ -168,29 +184,57 @@ def trusted(items: tuple[tuple[str, Value], ...], exact: tuple[tuple[str, object
     return doc
 
 
-def frozen(value: object, where: str = "value", depth: int = 1) -> Value:
+def frozen(value: object, where: str = "value") -> Value:
     """A plain Python value as a Value.
+
+    Args:
+        value: What is to stand in a document.
+        where: What it is, for the message.
 
     Raises:
         Misuse: it has no counterpart; the message says where.
     """
+    of_kind(where, str, "a place in a document")
+    return _frozen(value, where, 1)
+
+
+def _frozen(value: object, where: str, depth: int) -> Value:
     if depth > DEPTH_MAX + 1:
-        raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where[:80])
+        raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(where))
     match value:
         case Document() | Instant() | Foreign() | None | bool() | int() | float() | str() | bytes():
             return value
         case datetime():
             return instant(value)
         case Mapping():
-            return Document(tuple((key, frozen(item, f"{where}.{key}", depth + 1)) for key, item in value.items()))
+            items = cast("Mapping[object, object]", value).items()
+            found = ((key, _frozen(item, f"{where}.{_named(key)}", depth + 1)) for key, item in items)
+            return Document(cast("tuple[tuple[str, Value], ...]", tuple(found)))
         case list() | tuple():
-            return tuple(frozen(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value))
+            each = enumerate(cast("Sequence[object]", value))
+            return tuple(_frozen(item, f"{where}[{index}]", depth + 1) for index, item in each)
         case _:
             raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where)
 
 
+def _named(key: object) -> str:
+    return key if isinstance(key, str) else shown(key)
+
+
 def checked(value: object, where: str, depth: int = 1) -> None:
-    """Raise Misuse unless `value` may stand in a document."""
+    """Raise Misuse unless `value` may stand in a document.
+
+    Args:
+        value: What is to stand there.
+        where: The field it is for, for the message.
+        depth: How many names lead to it.
+    """
+    of_kind(where, str, "a place in a document")
+    numbered(depth, "a depth", 1)
+    _check(value, where, depth)
+
+
+def _check(value: object, where: str, depth: int = 1) -> None:
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
     match value:
@@ -207,7 +251,7 @@ def checked(value: object, where: str, depth: int = 1) -> None:
             pass
         case int():
             if value not in INT64:
-                raise Misuse(f"{value} does not fit into 64 bits", where=where)
+                raise Misuse(f"{shown(value)} does not fit into 64 bits", where=where)
         case str():
             if has_lone_surrogate(value):
                 raise Misuse("a string holds a lone surrogate", where=where, why="it has no UTF-8 form")
@@ -229,11 +273,11 @@ def checked(value: object, where: str, depth: int = 1) -> None:
                 )
         case tuple():
             for item in value:
-                checked(item, where, depth + 1)
+                _check(item, where, depth + 1)
         case Document(items):
             for key, item in items:
                 if depth > 1 or isinstance(item, (tuple, Document)):
-                    checked(item, f"{where}.{key}", depth + 1)
+                    _check(item, f"{where}.{key}", depth + 1)
         case _:
             raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where)
 
@@ -274,7 +318,7 @@ class Foreign:
     def __attrs_post_init__(self) -> None:
         if type(self.type) is not str or type(self.payload) is not bytes or not _is_bson(self.type, self.payload):
             raise Misuse(
-                f"no {self.type!r} has this payload",
+                f"no {shown(self.type)} has this payload",
                 why="it is written as bsonspec.org says; of subtype 0 are plain bytes, and no timestamp is 0",
                 todo=f"one of {', '.join(FOREIGN)}, and what follows the name of the element in BSON",
             )
@@ -373,7 +417,8 @@ class Eq(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        checked(self.value, str(self.field))
+        of_kind(self.field, Field, "a field")
+        _check(self.value, self.field.name)
 
     def __str__(self) -> str:
         return f"{self.field} = {show(self.value)}"
@@ -388,7 +433,8 @@ class Lt:
     value: int
 
     def __attrs_post_init__(self) -> None:
-        check_number(self.value)
+        of_kind(self.field, Field, "a field")
+        _check_number(self.value)
 
     def __str__(self) -> str:
         return f"{self.field} < {self.value}"
@@ -403,8 +449,10 @@ class In(Generic[V]):
     values: tuple[V, ...]
 
     def __attrs_post_init__(self) -> None:
-        checked(self.values, str(self.field))
-        if any(isinstance(value, Foreign) and value.type == REGEX for value in self.values):
+        of_kind(self.field, Field, "a field")
+        of_kind(self.values, tuple, "a tuple of values")
+        _check(self.values, self.field.name)
+        if any(map(_is_regex, self.values)):
             raise Misuse(
                 f"a regular expression among the values of {self.field}",
                 why="MongoDB would ask which strings match it",
@@ -422,6 +470,9 @@ class Exists:
 
     field: Field[Any]
 
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.field, Field, "a field")
+
     def __str__(self) -> str:
         return f"has {self.field}"
 
@@ -435,7 +486,8 @@ class Contains(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        checked(self.value, str(self.field))
+        of_kind(self.field, Field, "a field")
+        _check(self.value, self.field.name)
 
     def __str__(self) -> str:
         return f"{self.field} has {show(self.value)}"
@@ -444,10 +496,17 @@ class Contains(Generic[V]):
 @final
 @attrs.frozen
 class OlderThan:
-    """`age` has passed since the instant in the field, by the store's clock: instant + age <= now."""
+    """`age` has passed since the instant in the field, by the store's clock: instant + age <= now.
+
+    Invariant: the age fits into 64 bits.
+    """
 
     field: Field[Instant]
     age: Duration
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.field, Field, "a field")
+        _check_number(self.age)
 
     def __str__(self) -> str:
         return f"{self.field} is {self.age} us old"
@@ -461,8 +520,7 @@ class AllOf:
     parts: tuple[Filter, ...]
 
     def __attrs_post_init__(self) -> None:
-        if not self.parts:
-            raise Misuse("AllOf needs at least one filter")
+        _check_parts(self.parts)
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.parts))
@@ -476,26 +534,43 @@ class AnyOf:
     parts: tuple[Filter, ...]
 
     def __attrs_post_init__(self) -> None:
-        if not self.parts:
-            raise Misuse("AnyOf needs at least one filter")
+        _check_parts(self.parts)
 
     def __str__(self) -> str:
         return f"({' or '.join(map(str, self.parts))})"
 
 
+def _check_parts(parts: object) -> None:
+    tuple_of_kind(parts, _FILTERS, "a filter")
+    if not parts:
+        raise Misuse("all or any of nothing is nothing", todo="name at least one filter")
+
+
 Filter: TypeAlias = "Eq[Any] | Lt | In[Any] | Exists | Contains[Any] | OlderThan | AllOf | AnyOf"
+_FILTERS: Final = (Eq, Lt, In, Exists, Contains, OlderThan, AllOf, AnyOf)
 Clock: TypeAlias = Callable[[], Instant]
 
 
 def matches(term: Filter, doc: Document, now: Clock) -> bool:
-    """Tell whether the document matches, by the store's clock."""
+    """Tell whether the document matches.
+
+    Args:
+        term: The filter.
+        doc: The document.
+        now: Reads the store's clock.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    of_kind(doc, Document, "a document")
+    callable_one(now, "a clock")
     match term:
         case Eq(field, value):
-            return equals(doc, field, value)
+            return _equals(doc, field, value)
         case Lt(field, value):
-            return any(is_below(item, value) for item in elements(doc.held(field)))
+            return any(_is_below(item, value) for item in _elements(doc.held(field)))
         case In(field, values):
-            return any(equals(doc, field, value) for value in values)
+            return any(_equals(doc, field, value) for value in values)
         case Exists(field):
             return doc.has(field)
         case Contains(field, value):
@@ -503,30 +578,30 @@ def matches(term: Filter, doc: Document, now: Clock) -> bool:
             return isinstance(held, tuple) and any(equal(item, value) for item in held)
         case OlderThan(field, age):
             since = doc.held(field)
-            return isinstance(since, Instant) and since.at + age <= now().at
+            return isinstance(since, Instant) and since.at + age <= _read(now).at
         case AllOf(parts):
             return all(matches(part, doc, now) for part in parts)
         case AnyOf(parts):
             return any(matches(part, doc, now) for part in parts)
         case _:
-            assert_never(term)
+            raise _unknown(term, "a filter")
 
 
-def equals(doc: Document, field: Field[Any], value: object) -> bool:
-    return any(equal(item, value) for item in elements(doc.held(field)))
+def _equals(doc: Document, field: Field[Any], value: object) -> bool:
+    return any(equal(item, value) for item in _elements(doc.held(field)))
 
 
-def elements(held: object) -> Iterator[object]:
+def _elements(held: object) -> Iterator[object]:
     """The value itself, and its elements if it is an array: what MongoDB compares."""
     yield held
     if isinstance(held, tuple):
         yield from held
 
 
-def is_below(held: object, limit: int) -> bool:
+def _is_below(held: object, limit: int) -> bool:
     """Tell whether something held is a number, and below the limit."""
-    if not is_decimal(held):
-        return is_number(held) and cast("int", held) < limit
+    if not _is_decimal(held):
+        return _is_number(held) and cast("int", held) < limit
     read = numeric(held)
     if read is None or isinstance(read, str):
         return read == "-inf"
@@ -535,16 +610,31 @@ def is_below(held: object, limit: int) -> bool:
     return below
 
 
-def check_number(value: object) -> None:
+def _read(now: Clock) -> Instant:
+    at = now()
+    of_kind(at, Instant, "what a clock shows")
+    return at
+
+
+def _unknown(term: Never, what: str) -> Misuse:
+    """For the case that the type checkers know cannot be."""
+    return Misuse(f"a {type(term).__name__} is not {what}", why="it is of another type")
+
+
+def _check_number(value: object) -> None:
     if type(value) is not int or value not in INT64:
-        raise Misuse(f"{value!r} is no integer of 64 bits")
+        raise Misuse(f"{shown(value)} is no integer of 64 bits")
 
 
-def is_decimal(value: object) -> bool:
+def _is_regex(value: object) -> bool:
+    return isinstance(value, Foreign) and value.type == REGEX
+
+
+def _is_decimal(value: object) -> bool:
     return isinstance(value, Foreign) and value.type == DECIMAL
 
 
-def is_number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -560,7 +650,8 @@ class Put(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        checked(self.value, str(self.field))
+        of_kind(self.field, Field, "a field")
+        _check(self.value, self.field.name)
 
     def __str__(self) -> str:
         return f"{self.field} := {show(self.value)}"
@@ -578,7 +669,8 @@ class Add:
     amount: int
 
     def __attrs_post_init__(self) -> None:
-        check_number(self.amount)
+        of_kind(self.field, Field, "a field")
+        _check_number(self.amount)
 
     def __str__(self) -> str:
         return f"{self.field} += {self.amount}"
@@ -594,9 +686,10 @@ class Push(Generic[V]):
     last: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        checked(self.value, str(self.field))
-        if self.last is not None and (type(self.last) is not int or self.last < 1):
-            raise Misuse(f"a push cannot keep the last {self.last!r} elements")
+        of_kind(self.field, Field, "a field")
+        _check(self.value, self.field.name)
+        if self.last is not None and (type(self.last) is not int or self.last < 1 or self.last not in INT64):
+            raise Misuse(f"a push cannot keep the last {shown(self.last)} elements")
 
     def __str__(self) -> str:
         return f"push {show(self.value)} to {self.field}" + (f", keep {self.last}" if self.last else "")
@@ -605,14 +698,22 @@ class Push(Generic[V]):
 @final
 @attrs.frozen
 class Pull(Generic[V]):
-    """Every element equal to the value is removed. Refused where the field is no array. The value is no container."""
+    """Every element equal to the value is removed. Refused where the field is no array.
+
+    Invariant: the value is no container and no regular expression.
+    """
 
     field: Field[tuple[V, ...]]
     value: V
 
     def __attrs_post_init__(self) -> None:
-        if isinstance(self.value, (tuple, Document)):
-            raise Misuse("only scalars are pulled", why="MongoDB reads a document there as a condition")
+        of_kind(self.field, Field, "a field")
+        _check(self.value, self.field.name)
+        if isinstance(self.value, (tuple, Document)) or _is_regex(self.value):
+            raise Misuse(
+                f"cannot pull {show(self.value)} from {self.field}",
+                why="MongoDB reads a document there as a condition, and a regular expression as one on strings",
+            )
 
     def __str__(self) -> str:
         return f"pull {show(self.value)} from {self.field}"
@@ -627,7 +728,8 @@ class AddToSet(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        checked(self.value, str(self.field))
+        of_kind(self.field, Field, "a field")
+        _check(self.value, self.field.name)
 
     def __str__(self) -> str:
         return f"add {show(self.value)} to {self.field}"
@@ -640,6 +742,9 @@ class Remove:
 
     field: Field[Any]
 
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.field, Field, "a field")
+
     def __str__(self) -> str:
         return f"remove {self.field}"
 
@@ -651,36 +756,43 @@ class PutServerTime:
 
     field: Field[Instant]
 
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.field, Field, "a field")
+
     def __str__(self) -> str:
         return f"{self.field} := now"
 
 
 Update: TypeAlias = "Put[Any] | Add | Push[Any] | Pull[Any] | AddToSet[Any] | Remove | PutServerTime"
+_UPDATES: Final = (Put, Add, Push, Pull, AddToSet, Remove, PutServerTime)
 
 
 def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
     """The document after all updates; new fields are appended by name.
 
     Raises:
-        Misuse: two updates touch one field, or something is added to a decimal.
+        Misuse: two updates touch one field, something is added to a decimal, or an argument is of another type.
         Refused: a field has the wrong type; then nothing has changed.
     """
+    of_kind(doc, Document, "a document")
+    tuple_of_kind(updates, _UPDATES, "an update")
+    callable_one(now, "a clock")
     if len({update.field.name for update in updates}) != len(updates):
         raise Misuse(f"a field is updated twice: {', '.join(map(str, updates))}", why="MongoDB refuses such an update")
     for update in sorted(updates, key=lambda each: each.field.name):
-        doc = applied(update, doc, now)
+        doc = _applied(update, doc, now)
     return doc
 
 
-def applied(term: Update, doc: Document, now: Clock) -> Document:
+def _applied(term: Update, doc: Document, now: Clock) -> Document:
     match term:
         case Put(field, value):
             return doc.put(field, value)
         case Add(field, amount):
             held = doc.held(field) if doc.has(field) else 0
-            if is_decimal(held):
+            if _is_decimal(held):
                 raise Misuse(f"{field} holds a decimal", why="sums of decimals are MongoDB's, and not modelled here")
-            if not is_number(held):
+            if not _is_number(held):
                 raise Refused(f"{field} is no number")
             total: object = cast("int", held) + amount
             if isinstance(total, int) and total not in INT64:
@@ -689,23 +801,23 @@ def applied(term: Update, doc: Document, now: Clock) -> Document:
                 return doc  # MongoDB writes nothing then, so that -0.0 + 0 stays -0.0
             return doc.put(field, cast("int", total))
         case Push(field, value, last):
-            pushed = (*array(doc, field), value)
+            pushed = (*_array(doc, field), value)
             return doc.put(field, pushed if last is None else pushed[-last:])
         case Pull(field, value):
-            kept = tuple(item for item in array(doc, field) if not equal(item, value))
+            kept = tuple(item for item in _array(doc, field) if not equal(item, value))
             return doc.put(field, kept) if doc.has(field) else doc
         case AddToSet(field, value):
-            there = array(doc, field)
+            there = _array(doc, field)
             return doc if any(equal(item, value) for item in there) else doc.put(field, (*there, value))
         case Remove(field):
             return doc.without(field)
         case PutServerTime(field):
-            return doc.put(field, now())
+            return doc.put(field, _read(now))
         case _:
-            assert_never(term)
+            raise _unknown(term, "an update")
 
 
-def array(doc: Document, field: Field[tuple[V, ...]]) -> tuple[V, ...]:
+def _array(doc: Document, field: Field[tuple[V, ...]]) -> tuple[V, ...]:
     held = doc.held(field) if doc.has(field) else ()
     if not isinstance(held, tuple):
         raise Refused(f"{field} is no array")
@@ -716,34 +828,52 @@ def array(doc: Document, field: Field[tuple[V, ...]]) -> tuple[V, ...]:
 
 
 def equal(left: object, right: object) -> bool:
-    """MongoDB's equality: numbers by value, NaN equal to itself, documents by key, value and order."""
-    if is_number(left) and is_number(right):
-        return left == right or (is_nan(left) and is_nan(right))
+    """MongoDB's equality: numbers by value, NaN equal to itself, documents by key, value and order.
+
+    Raises:
+        Misuse: Both are nested deeper than any document.
+    """
+    try:
+        return _equal(left, right)
+    except RecursionError:
+        raise Misuse("nested too deep to be compared", why=f"no document is nested deeper than {DEPTH_MAX}") from None
+
+
+def _equal(left: object, right: object) -> bool:
+    if _is_number(left) and _is_number(right):
+        return left == right or (_is_nan(left) and _is_nan(right))
     if isinstance(left, Foreign) or isinstance(right, Foreign):
         return left == right or None is not numeric(left) == numeric(right)
     if isinstance(left, Document) and isinstance(right, Document):
         return len(left.items) == len(right.items) and all(
-            key == other and equal(value, against)
+            key == other and _equal(value, against)
             for (key, value), (other, against) in zip(left.items, right.items, strict=True)
         )
     if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(map(equal, left, right))
+        return len(left) == len(right) and all(map(_equal, left, right))
     if isinstance(left, Instant) and isinstance(right, Instant):
         return left.at == right.at  # a stored date does not say which clock it came from
     return type(left) is type(right) and left == right
 
 
-def is_nan(value: object) -> bool:
+def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
 def exactly(value: object) -> object:
-    """A hashable stand-in that is equal only for values of the same types all the way down."""
+    """A hashable stand-in that is equal only for values of the same types all the way down.
+
+    Raises:
+        Misuse: It is nested too deep to be looked through.
+    """
     kind = type(value)
     if kind is str or kind is int or kind is Document:
         return value
     if kind is tuple:
-        return tuple([exactly(item) for item in cast("tuple[object, ...]", value)])
+        try:
+            return tuple([exactly(item) for item in cast("tuple[object, ...]", value)])
+        except RecursionError:
+            raise Misuse("nested too deep", why=f"no document is nested deeper than {DEPTH_MAX}") from None
     if kind is float:
         return (float, struct.pack("<d", value))  # keeps -0.0 from 0.0, and NaN equal to itself
     if isinstance(value, tuple):
@@ -752,13 +882,18 @@ def exactly(value: object) -> object:
         return frozenset(exactly(item) for item in value)
     if isinstance(value, BaseException):
         return (kind, exactly(value.args))
-    names = field_names(kind)  # type: ignore[arg-type]  # a class is hashable
+    names = _field_names(kind)  # type: ignore[arg-type]  # a class is hashable
     return (kind, value) if names is None else (kind, *[exactly(getattr(value, name)) for name in names])
 
 
-@cache
 def field_names(kind: type) -> tuple[str, ...] | None:
     """The fields of an attrs class; None for any other."""
+    of_kind(kind, type, "a class")
+    return _field_names(kind)
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
     fields = getattr(kind, "__attrs_attrs__", None)
     return None if fields is None else tuple(field.name for field in fields)
 
@@ -768,39 +903,47 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 
 def show(value: object) -> str:
     """The one-line form of any value, the same in every run: what a person can paste into an issue."""
+    try:
+        return _show(value)
+    except (RecursionError, ValueError):  # a nest without end, and an int of thousands of digits
+        return shown(value)
+
+
+def _show(value: object) -> str:
     match value:
         case Document(items):
-            return "{" + ", ".join(f"{one_line(key)}: {show(item)}" for key, item in items) + "}"
+            return "{" + ", ".join(f"{one_line(key)}: {_show(item)}" for key, item in items) + "}"
         case str():
             return '"' + one_line(value.replace("\\", "\\\\").replace('"', '\\"')) + '"'
         case tuple():
-            return "[" + ", ".join(map(show, value)) + "]"
+            return "[" + ", ".join(map(_show, value)) + "]"
         case frozenset():
-            return "{" + ", ".join(sorted(map(show, value))) + "}"
+            return "{" + ", ".join(sorted(map(_show, value))) + "}"
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case _:
-            return show_fields(value)
+            return _show_fields(value)
 
 
-def show_fields(value: object) -> str:
+def _show_fields(value: object) -> str:
     """Frozen values without a text of their own by field: their repr may hold a set, whose order is no order."""
     kind = type(value)
-    names = field_names(kind)  # type: ignore[arg-type]  # a class is hashable
+    names = _field_names(kind)  # type: ignore[arg-type]  # a class is hashable
     if names is None or kind.__str__ is not object.__str__:
         return one_line(str(value))
-    fields = (f"{name}={show(getattr(value, name))}" for name in names)
+    fields = (f"{name}={_show(getattr(value, name))}" for name in names)
     return f"{kind.__name__}({', '.join(fields)})"
 
 
 def one_line(text: str) -> str:
     """The text with everything escaped that could forge a line or a colour."""
+    of_kind(text, str, "a text")
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else escaped(char) for char in text)
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
-def escaped(char: str) -> str:
+def _escaped(char: str) -> str:
     return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"

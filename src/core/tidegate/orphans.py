@@ -156,5 +156,6 @@ def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) 
 
 def last_touched(record: TaskRecord) -> Instant:
     """When something last happened to a record: it was made, something changed, or a run ended."""
+    of_kind(record, TaskRecord, "a record")
     times = (record.created_at, record.changed_at, record.finalised_at)
     return max((at for at in times if at is not None), key=lambda at: at.at)

@@ -37,13 +37,15 @@ import struct
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 from operator import eq
+from types import NoneType
 from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
 
 import attrs
 
 from tidegate.documents import DEPTH_MAX, Document, Foreign, Value, checked, exactly, frozen, show
-from tidegate.errors import Misuse
+from tidegate.errors import NUMBER_MAX, Misuse, shown
 from tidegate.instants import ClockName, Instant
+from tidegate.kinds import all_of_kind, tuple_of_kind
 
 T = TypeVar("T")
 
@@ -60,6 +62,7 @@ class Added:
 
     def __attrs_post_init__(self) -> None:
         _check_pointer(self.path)
+        _check_value(self.value)
 
     def __str__(self) -> str:
         return f"add {show(self.path)}: {show(self.value)}"
@@ -91,6 +94,7 @@ class Replaced:
 
     def __attrs_post_init__(self) -> None:
         _check_pointer(self.path)
+        _check_value(self.value)
 
     def __str__(self) -> str:
         return f"replace {show(self.path)}: {show(self.value)}"
@@ -103,9 +107,25 @@ Patch: TypeAlias = tuple[Operation, ...]
 def _check_pointer(path: object) -> None:
     if not isinstance(path, str) or path[:1] not in ("", "/") or "~" in path.replace("~0", "").replace("~1", ""):
         raise Misuse(
-            f"{path!r} is no JSON pointer",
+            f"{shown(path)} is no JSON pointer",
             why='RFC 6901: it is "", or each step begins with "/", and "~" is followed by 0 or 1',
         )
+
+
+def _check_value(value: object) -> None:
+    """Raise Misuse unless it is a value, on whichever clock its instants were read."""
+    todo, depth = [value], 0
+    while todo:
+        all_of_kind(todo, _KINDS, "a value")
+        if depth > DEPTH_MAX:
+            raise Misuse(f"nested deeper than {DEPTH_MAX}")
+        if any(type(each) is int and abs(each) > NUMBER_MAX for each in todo):
+            raise Misuse("a number of more digits than can be printed")
+        todo, depth = [item for each in todo if isinstance(each, tuple) for item in each], depth + 1
+
+
+_KINDS: Final = (bool, int, float, str, bytes, Instant, Foreign, tuple, Document, NoneType)
+_OPERATIONS: Final = (Added, Removed, Replaced)
 
 
 # --- difference ---------------------------------------------------------------------------------------------------------
@@ -120,7 +140,12 @@ def difference(before: Value, after: Value) -> Patch:
 
     Returns:
         The operations, in the order in which they are applied; none if the two are the same.
+
+    Raises:
+        Misuse: One of the two is no value.
     """
+    _check_value(before)
+    _check_value(after)
     return tuple(_difference("", before, after))
 
 
@@ -188,8 +213,10 @@ def applied(patch: Patch, value: Value) -> Value:
         The new value.
 
     Raises:
-        Misuse: An operation does not fit: the patch was made from another value.
+        Misuse: An operation does not fit: the patch was made from another value. Or an argument is of another type.
     """
+    tuple_of_kind(patch, _OPERATIONS, "an operation of a patch")
+    _check_value(value)
     whole: dict[str, _Open] = {"": _opened(value)}  # every pointer begins with the step "", which leads here
     for operation in patch:
         _carry_out(operation, whole)
@@ -256,7 +283,16 @@ _DOUBLE: Final = struct.Struct(">d")
 
 
 def to_json(value: Value) -> Json:
-    """The value as plain JSON data; `from_json` is the inverse."""
+    """The value as plain JSON data; `from_json` is the inverse.
+
+    Raises:
+        Misuse: It is no value.
+    """
+    _check_value(value)
+    return _to_json(value)
+
+
+def _to_json(value: Value) -> Json:
     match value:
         case None | bool() | int() | str():
             return value
@@ -269,9 +305,9 @@ def to_json(value: Value) -> Json:
         case Foreign(kind, payload):
             return {"$foreign": [kind, payload.hex()]}
         case tuple():
-            return [to_json(item) for item in value]
+            return [_to_json(item) for item in value]
         case Document(items):
-            plain = {key: to_json(item) for key, item in items}
+            plain = {key: _to_json(item) for key, item in items}
             return {"$document": plain} if _is_tagged(plain) else plain
         case _:
             assert_never(value)
@@ -287,7 +323,12 @@ def from_json(json: object) -> Value:
 
 
 def patch_to_json(patch: Patch) -> list[Json]:
-    """The patch as RFC 6902 writes it; `patch_from_json` is the inverse."""
+    """The patch as RFC 6902 writes it; `patch_from_json` is the inverse.
+
+    Raises:
+        Misuse: It is no patch.
+    """
+    tuple_of_kind(patch, _OPERATIONS, "an operation of a patch")
     return [_operation_to_json(operation) for operation in patch]
 
 
@@ -305,11 +346,11 @@ def patch_from_json(json: object) -> Patch:
 def _operation_to_json(operation: Operation) -> Json:
     match operation:
         case Added(path, value):
-            return {"op": "add", "path": path, "value": to_json(value)}
+            return {"op": "add", "path": path, "value": _to_json(value)}
         case Removed(path):
             return {"op": "remove", "path": path}
         case Replaced(path, value):
-            return {"op": "replace", "path": path, "value": to_json(value)}
+            return {"op": "replace", "path": path, "value": _to_json(value)}
         case _:
             assert_never(operation)
 

@@ -56,14 +56,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, pairwise
+from types import NoneType
 from typing import Final, Self, TypeAlias, assert_never, final
 
 import attrs
 
 from tidegate.documents import DEPTH_MAX, Document, Field, Foreign, Value, checked, equal, exactly, frozen, numeric
-from tidegate.errors import Misuse, numbered
+from tidegate.errors import Misuse, named, numbered, shown
 from tidegate.instants import MILLISECOND, Instant
-from tidegate.patches import Added, Patch, difference
+from tidegate.kinds import callable_one, of_kind, tuple_of_kind
+from tidegate.patches import Added, Patch, Removed, Replaced, difference
 
 Way: TypeAlias = tuple[Field[Value], ...]
 """A path, taken apart."""
@@ -93,8 +95,7 @@ class Computed:
 
     def __attrs_post_init__(self) -> None:
         numbered(self.version, "the version of a computed value", 1)
-        if not callable(self.compute):
-            raise Misuse(f"a {type(self.compute).__name__} computes nothing", todo="pass a function of the document")
+        callable_one(self.compute, "a function of the document")
         match self.expression:
             case None | Document():
                 pass
@@ -102,7 +103,8 @@ class Computed:
                 pass
             case _:
                 raise Misuse(
-                    f"{self.expression!r} computes nothing", why='an expression is an object, or a path such as "$a.b"'
+                    f"{shown(self.expression)} computes nothing",
+                    why='an expression is an object, or a path such as "$a.b"',
                 )
 
 
@@ -125,7 +127,9 @@ class Projection:
 
     def __attrs_post_init__(self) -> None:
         if type(self.paths) is not tuple:
-            raise Misuse(f"{self.paths!r} is no tuple of paths", todo='write Projection(("status", "address.city"))')
+            raise Misuse(
+                f"{shown(self.paths)} is no tuple of paths", todo='write Projection(("status", "address.city"))'
+            )
         ways = sorted(
             (*((_way(path), None) for path in self.paths), *_computed_ways(self.computed)),
             key=lambda each: [field.name for field in each[0]],
@@ -161,7 +165,7 @@ class Projection:
         for path, form in watched.items():
             if form is not True and (type(form) is not int or form != 1) and not isinstance(form, Computed):
                 raise Misuse(
-                    f"{path!r} cannot be watched as {form!r}",
+                    f"{shown(path)} cannot be watched as {shown(form)}",
                     why="what is watched is named with 1 or True, and nothing can be left out",
                     todo="leave out what is not watched; wrap what is computed in Computed",
                 )
@@ -177,6 +181,7 @@ class Projection:
 
 def described(projection: Projection) -> Document:
     """What the projection is, as data to be stored: two projections watch the same if these are the same."""
+    of_kind(projection, Projection, "a projection")
     computed = tuple(
         Document((("path", path), ("version", each.version), ("expression", each.expression)))
         for path, each in projection.computed
@@ -208,6 +213,7 @@ class Changed:
     patch: Patch
 
     def __attrs_post_init__(self) -> None:
+        tuple_of_kind(self.patch, (Added, Removed, Replaced), "an operation of a patch")
         if not self.patch:
             raise Misuse("a change without a difference")
 
@@ -236,7 +242,7 @@ class Digest:
 
     def __attrs_post_init__(self) -> None:
         if type(self.sha256) is not str or len(self.sha256) != 64 or set(self.sha256) - set("0123456789abcdef"):
-            raise Misuse(f"{self.sha256!r} is no digest", why="it is 64 hexadecimal digits", todo="use digest()")
+            raise Misuse(f"{shown(self.sha256)} is no digest", why="it is 64 hexadecimal digits", todo="use digest()")
 
     def __str__(self) -> str:
         return f"sha256:{self.sha256}"
@@ -255,7 +261,12 @@ def changed(before: Kept | None, after: Document) -> Verdict:
 
     Returns:
         `Unchanged`, or `Changed` with the difference, or `Differs` where only a digest was stored.
+
+    Raises:
+        Misuse: An argument is of another type.
     """
+    of_kind(before, (Document, Digest, NoneType), "what is kept of a snapshot")
+    of_kind(after, Document, "a snapshot")
     match before:
         case None:
             return Changed((Added("", after),))
@@ -279,8 +290,9 @@ def remembered(snapshot: Document, bytes_max: int) -> Kept:
         The snapshot, or its digest if it is larger.
 
     Raises:
-        Misuse: The limit is negative, or no integer.
+        Misuse: An argument is of another type, or the limit is negative.
     """
+    of_kind(snapshot, Document, "a snapshot")
     numbered(bytes_max, "a number of bytes", 0)
     form = _canonical(snapshot)
     return snapshot if len(form) <= bytes_max else _hashed(form)
@@ -288,6 +300,7 @@ def remembered(snapshot: Document, bytes_max: int) -> Kept:
 
 def digest(snapshot: Document) -> Digest:
     """The digest of a snapshot, the same for all that are equal by MongoDB's equality."""
+    of_kind(snapshot, Document, "a snapshot")
     return _hashed(_canonical(snapshot))
 
 
@@ -352,6 +365,10 @@ class NotComputed:
     path: str
     why: str
 
+    def __attrs_post_init__(self) -> None:
+        named(self.path, "a computed value")
+        of_kind(self.why, str, "what went wrong")
+
     def __str__(self) -> str:
         return f"{self.path} cannot be computed: {self.why}"
 
@@ -365,7 +382,12 @@ def snapshot(document: Document, projection: Projection) -> Document | NotComput
 
     Returns:
         A document with the watched values, nested as their paths are, in the order of the paths; or `NotComputed`.
+
+    Raises:
+        Misuse: An argument is of another type.
     """
+    of_kind(document, Document, "a document")
+    of_kind(projection, Projection, "a projection")
     if not projection.ways:
         return document
     results: dict[Way, Value] = {}
@@ -442,12 +464,13 @@ def expression(projection: Projection) -> Value:
         projection: What is watched.
 
     Returns:
-        Data that a driver takes as it is (`tidegate_adapters.bson_values.encoded`): `{a: {b: "$a.b"}}` for `a.b`, and
+        Data that a driver takes as it is (`tidegate_adapters.bson_values.stored`): `{a: {b: "$a.b"}}` for `a.b`, and
         "$$ROOT" for the whole document.
 
     Raises:
-        Misuse: A computed value has no expression.
+        Misuse: A computed value has no expression; or, with its expressions, it is nested deeper than a document.
     """
+    of_kind(projection, Projection, "a projection")
     if not projection.ways:
         return "$$ROOT"
     for path, computed in projection.computed:
@@ -469,7 +492,8 @@ def differs(projection: Projection, before: Document | str) -> Document:
         Data as of `expression`. It holds at first sight too: where the stored snapshot is missing, it differs.
 
     Raises:
-        Misuse: A computed value has no expression, or `before` is neither.
+        Misuse: A computed value has no expression, or `before` is neither; or one of them is nested so deep that no
+            document could hold the comparison: take such snapshots here.
     """
     match before:
         case Document():
@@ -477,7 +501,7 @@ def differs(projection: Projection, before: Document | str) -> Document:
         case str() if before.startswith("$"):
             known = before
         case _:
-            raise Misuse(f"{before!r} leads to no stored snapshot", todo='write "$snapshot", or pass the snapshot')
+            raise Misuse(f"{shown(before)} leads to no stored snapshot", todo='write "$snapshot", or pass the snapshot')
     return Document((("$ne", (known, expression(projection))),))
 
 
@@ -498,18 +522,18 @@ def _asked(ways: tuple[tuple[Way, Computed | None], ...], depth: int) -> Documen
 
 def _computed_ways(computed: object) -> Iterator[tuple[Way, Computed]]:
     if type(computed) is not tuple:
-        raise Misuse(f"{computed!r} is no tuple of computed values", todo='write (("total", Computed(...)),)')
+        raise Misuse(f"{shown(computed)} is no tuple of computed values", todo='write (("total", Computed(...)),)')
     for each in computed:
         match each:
             case (path, Computed() as known):
                 yield _way(path), known
             case _:
-                raise Misuse(f"{each!r} is no computed value", todo='write ("total", Computed(...))')
+                raise Misuse(f"{shown(each)} is no computed value", todo='write ("total", Computed(...))')
 
 
 def _way(path: object) -> Way:
     if not isinstance(path, str):
-        raise Misuse(f"{path!r} is no path", todo="write the names of the fields with dots in between")
+        raise Misuse(f"{shown(path)} is no path", todo="write the names of the fields with dots in between")
     names = path.split(".")
     if len(names) > DEPTH_MAX:
         raise Misuse(f"a path of {len(names)} names", why=f"no document is nested deeper than {DEPTH_MAX}")

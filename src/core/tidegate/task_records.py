@@ -23,7 +23,7 @@ import attrs
 from tidegate.documents import Document
 from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import Duration, Instant, seconds
-from tidegate.kinds import all_of_kind, of_kind
+from tidegate.kinds import of_kind, tuple_of_kind
 from tidegate.snapshot import Digest, Kept
 
 # --- statuses ---------------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class TaskRecord:
         of_kind(self.snapshot, (Document, Digest, NoneType), "what is kept of a snapshot")
         of_kind(self.last_error, (str, NoneType), "the text of an error")
         of_kind(self.last_success, (Run, NoneType), "a run")
-        all_of_kind(self.history, Run, "a run")
+        tuple_of_kind(self.history, Run, "a run")
         of_kind(self.created_at, Instant, "the time of creation")
         for at in (self.due_at, self.changed_at):
             of_kind(at, Instant, "a time of a record")

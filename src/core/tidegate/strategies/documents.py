@@ -55,6 +55,7 @@ _SCALARS: Final[SearchStrategy[Value]] = st.one_of(
 _RELATION: Final = st.sampled_from(("unrelated", "equal", "near", "near twice", "twins"))
 _CHANGE: Final = st.sampled_from(("inside", "emptied", "removed", "moved", "longer"))
 _TWINS: Final[tuple[tuple[Value, Value], ...]] = (
+    (Document((("a", 1), ("b", 2))), Document((("b", 2), ("a", 1)))),
     (1, 1.0),
     (1, True),
     (1.0, True),
@@ -215,7 +216,7 @@ def _near_document(draw: DrawFn, document: Document) -> Document:
         case "removed":
             return Document((*before, *behind))
         case "moved":
-            return Document((*before, *behind, (key, value)))
+            return Document((*before, *behind, (key, value)) if behind else ((key, value), *before))
         case _:
             return Document((*((name, item) for name, item in document.items if name != "more"), ("more", None)))
 
