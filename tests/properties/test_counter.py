@@ -36,7 +36,7 @@ from tidegate.errors import Misuse
 from tidegate.instants import Instant
 from tidegate.laws import counter as laws
 from tidegate.operations import UpdateOne, update_one
-from tidegate.strategies.counter import counters, increments, tokens
+from tidegate.strategies.counter import counters, increments, sweeps, tokens
 
 ALL, KEY = "counters", "today"
 
@@ -502,6 +502,19 @@ def test_a_sweep_leaves_this_rounds_tokens_alone(counter: Counter) -> None:
     assert all(noted > 0 for _, noted in sweep.count)
     assert (sweep.closing is None) == (not counter.tokens)
     assert len(updates(ALL, KEY, sweep)) == len(sweep.count) + bool(counter.tokens)
+
+
+@given(counters(), sweeps())
+def test_a_sweep_that_comes_again_changes_nothing(counter: Counter, sweep: Sweep) -> None:
+    """Whatever record it was decided on, each of its updates matches once at most."""
+    once = recorded(counter)
+    for update in updates(ALL, KEY, sweep):
+        once = applied(update, once)
+    twice = once
+    for update in updates(ALL, KEY, sweep):
+        twice = applied(update, twice)
+
+    assert twice == once
 
 
 @given(increments())

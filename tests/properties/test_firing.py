@@ -423,8 +423,8 @@ def rest(world: World) -> int:
 def judge(world: World, passes: int) -> None:
     assert passes < 60
     firings = [each.firing for each in world.runs.values()]
-    assert laws.no_occurrence_fires_twice(firings)
-    assert laws.no_occurrence_fires_twice(world.invocations.values())
+    assert laws.no_occurrence_fires_twice(firings), "FI1"
+    assert laws.no_occurrence_fires_twice(world.invocations.values()), "FI1"
     for each in world.runs.values():
         assert each.state.settled
         assert each.attempt <= CLAIMS.attempts_max
@@ -644,6 +644,12 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Pass) -> None:
 
 
 # --- facts --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_set_that_is_named_by_what_one_planner_sees_fires_twice_of_it() -> None:
+    """Law FI1, and pynenc's specimen: it is this law that breaks, and no other one before it."""
+    with pytest.raises(AssertionError, match="FI1"):
+        check_race(Pass(plan=all_that_is_there))
 
 
 def test_two_that_succeed_before_a_pass_fire_twice() -> None:

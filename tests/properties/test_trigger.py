@@ -421,6 +421,13 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
             call()
 
 
+@pytest.mark.parametrize("wrong", [{"context": None}, {"seen": 5}])
+def test_whoever_asks_no_condition_is_checked_all_the_same(wrong: dict[str, Any]) -> None:
+    """A mistake shows where it is made, and not with the first condition that holds."""
+    with pytest.raises(Misuse):
+        noticed(**{"conditions": (), "context": EVENT, "seen": NOW, **wrong})
+
+
 @pytest.mark.parametrize("make", [lambda: FirstOf(()), lambda: Trigger(task="t", conditions=())])
 def test_what_is_made_of_nothing_is_refused(make: Callable[[], object]) -> None:
     """A trigger without conditions never fires, and none of no providers has arguments."""

@@ -53,7 +53,8 @@ Known not to work
     - A planner whose view is older than the retention of runs may fire again: its view holds an occurrence whose run is
       forgotten already.
     - The last run of a trigger of all conditions stays when the trigger is gone, for it may come back.
-    - A plan has one new run of each trigger of all conditions; after it is claimed, or lost, plan again.
+    - A plan has one new run of each trigger of all conditions; after it is claimed, or lost, plan again. So a backlog of
+      n sets takes n plans (of 0.2 s with 100,000 occurrences, 25 ms with 10,000): the next number must have seen this one.
 """
 
 from __future__ import annotations

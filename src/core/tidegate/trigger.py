@@ -121,6 +121,8 @@ def noticed(conditions: Collection[Condition], context: Context, seen: Instant) 
         Misuse: An argument is of the wrong type.
     """
     all_of_kind(conditions, CONDITIONS, "a condition")
+    of_kind(context, CONTEXTS, "a context")
+    of_kind(seen, Instant, "an instant")
     answers = [(condition_id(condition), holds(condition, context)) for condition in dict.fromkeys(conditions)]
     return Noticed(
         tuple(Occurrence(each, context, seen) for each, answer in answers if isinstance(answer, Holds)),

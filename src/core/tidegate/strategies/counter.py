@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tidegate.counter import Counter, Increment
+from tidegate.counter import Counter, Increment, Sweep, decide_sweep
 
 _TOKENS = ("t", "u", "v", "$w", "1", "token t")
 
@@ -22,6 +22,11 @@ def counters(draw: DrawFn) -> Counter:
     names = draw(st.lists(tokens(), max_size=5, unique=True))
     noted = st.sampled_from([*range(1, in_round + 1), *range(-in_round, 0)])
     return Counter(draw(st.integers(0, 9)), in_round, tuple((name, draw(noted)) for name in names))
+
+
+def sweeps() -> SearchStrategy[Sweep]:
+    """Sweeps as they are decided: nothing to do, tokens to count, to drop, both."""
+    return counters().map(decide_sweep)
 
 
 @st.composite
