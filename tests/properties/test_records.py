@@ -39,6 +39,28 @@ def test_a_record_that_can_be_none_is_refused(wrong: dict[str, Any]) -> None:
         attrs.evolve(Record("topic", 0, 0), **wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"key": "text"},
+        {"value": 5},
+        {"headers": [("h", b"")]},
+        {"headers": ("h",)},
+        {"headers": (("h",),)},
+        {"headers": ((5, b""),)},
+        {"headers": (("h", "text"),)},
+        {"timestamp": 5},
+    ],
+    ids=str,
+)
+def test_a_record_carries_bytes(wrong: dict[str, Any]) -> None:
+    """Text, lists and numbers are no keys, values, headers or times; what is carried is not shown."""
+    with pytest.raises(Misuse, match=r"is not|1 parts") as told:
+        attrs.evolve(Record("topic", 0, 0, b"hunter2", b"hunter2"), **wrong)
+
+    assert "hunter2" not in str(told.value)
+
+
 def test_nothing_shows_what_a_record_carries() -> None:
     """Neither its text nor its repr: what users send may be secret."""
     record = Record("topic", 1, 2, b"secret", b"secret", (("secret", b"secret"),), Instant(0))

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from enum import Enum
 from hashlib import sha256
 from types import NoneType
-from typing import Final, final
+from typing import Final, TypeGuard, final
 
 import attrs
 
@@ -74,9 +74,9 @@ class DeadLetter:
         _check_record(self.record)
         named(self.sink, "a sink")
         _check_text(self.sink, "a sink")
-        _check_number(self.index, "the index of a payload", 0)
+        numbered(self.index, "the index of a payload", 0, INT64[-1])
         of_kind(self.payload, (bytes, NoneType), "a payload: bytes, or None")
-        _check_number(self.attempts, "a number of attempts", 1)
+        numbered(self.attempts, "a number of attempts", 1, INT64[-1])
         _check_instant(self.first_failed)
         _check_instant(self.last_failed)
 
@@ -165,7 +165,7 @@ def decode(data: bytes) -> DeadLetter | Undecodable:
     of_kind(data, bytes, "an encoded dead letter")
     try:
         fields: object = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
-        if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        if not _is_object(fields) or fields.get("format") != FORMAT:
             return Undecodable(Flaw.FOREIGN)
         told_digest = fields.pop("sha256", None)
         actual_digest = _digest(fields)
@@ -177,10 +177,7 @@ def decode(data: bytes) -> DeadLetter | Undecodable:
         if told_digest != actual_digest:
             return Undecodable(Flaw.CORRUPT)
         letter = _letter_of(fields)
-    except (
-        ValueError,
-        KeyError,
-    ):  # a Misuse, another kind of field, base64 that is none, no UTF-8 form; or no such field
+    except (ValueError, KeyError):  # a Misuse, another kind of field, base64 that is none, no UTF-8 form; no such field
         return Undecodable(Flaw.FIELDS)
     return letter if fields.keys() == _fields_of(letter).keys() else Undecodable(Flaw.FIELDS)
 
@@ -264,6 +261,15 @@ def _no_number(_: str) -> object:
     raise ValueError("NaN and Infinity are no JSON")
 
 
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+    """Whether it is an object of JSON: its names are always text."""
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
+
+
 def _text_of(value: object) -> str:
     if not isinstance(value, str):
         raise Misuse("no text")
@@ -277,7 +283,7 @@ def _number_of(value: object) -> int:
 
 
 def _list_of(value: object) -> list[object]:
-    if not isinstance(value, list):
+    if not _is_list(value):
         raise Misuse("no list")
     return value
 
@@ -290,7 +296,7 @@ def _header_of(value: object) -> tuple[str, bytes | None]:
 def _bytes_of(value: object) -> bytes | None:
     if value is None:
         return None
-    if not isinstance(value, dict) or len(value) != 1:
+    if not _is_object(value) or len(value) != 1:
         raise Misuse("no bytes")
     if "text" in value:
         return _text_of(value["text"]).encode("utf-8")
@@ -298,7 +304,7 @@ def _bytes_of(value: object) -> bytes | None:
 
 
 def _instant_of(value: object) -> Instant:
-    if not isinstance(value, dict) or len(value) != 2:
+    if not _is_object(value) or len(value) != 2:
         raise Misuse("no instant")
     return Instant(_number_of(value["us"]), ClockName(_text_of(value["clock"])))
 
@@ -306,44 +312,26 @@ def _instant_of(value: object) -> Instant:
 # --- helpers: what can be written down --------------------------------------------------------------------------------
 
 
-def _check_text(text: object, what: str) -> None:
-    """Raise Misuse unless it is a string that has a UTF-8 form."""
-    if not isinstance(text, str) or has_lone_surrogate(text):
-        raise Misuse(f"a {type(text).__name__} cannot name {what}", why="it is no text, or has no UTF-8 form")
-
-
-def _check_number(value: object, what: str, least: int) -> None:
-    """Raise Misuse unless it is an integer from `least` on that fits into 64 bits."""
-    numbered(value, what, least)
-    if value not in INT64:
-        raise Misuse(f"{what} does not fit into 64 bits")
+def _check_text(text: str, what: str) -> None:
+    """Raise Misuse unless it has a UTF-8 form."""
+    if has_lone_surrogate(text):
+        raise Misuse(f"the name of {what} has no UTF-8 form")
 
 
 def _check_instant(at: Instant) -> None:
     """Raise Misuse unless it is an instant that can be written down."""
     of_kind(at, Instant, "a time")
     _check_text(at.clock, "a clock")
-    _check_number(at.at, "a time in microseconds", INT64.start)
-
-
-def _check_header(header: object) -> None:
-    """Raise Misuse unless it is a name with a value."""
-    if not isinstance(header, tuple) or len(header) != 2:
-        raise Misuse(f"a {type(header).__name__} is no header", why="it is a name with a value")
-    _check_text(header[0], "a header")
-    of_kind(header[1], (bytes, NoneType), "the value of a header: bytes, or None")
+    numbered(at.at, "a time in microseconds", INT64[0], INT64[-1])
 
 
 def _check_record(record: Record) -> None:
     """Raise Misuse unless it is a record that can be written down."""
     of_kind(record, Record, "a record")
     _check_text(record.topic, "a topic")
-    _check_number(record.partition, "a partition", 0)
-    _check_number(record.offset, "an offset", 0)
-    of_kind(record.key, (bytes, NoneType), "a key: bytes, or None")
-    of_kind(record.value, (bytes, NoneType), "a value: bytes, or None")
-    of_kind(record.headers, tuple, "the headers of a record")
-    for header in record.headers:
-        _check_header(header)
+    numbered(record.partition, "a partition", 0, INT64[-1])
+    numbered(record.offset, "an offset", 0, INT64[-1])
+    for name, _ in record.headers:
+        _check_text(name, "a header")
     if record.timestamp is not None:
         _check_instant(record.timestamp)

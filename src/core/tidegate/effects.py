@@ -28,6 +28,7 @@ import attrs
 
 from tidegate.errors import numbered
 from tidegate.instants import Duration, Instant, seconds
+from tidegate.kinds import of_kind
 
 Reply_co = TypeVar("Reply_co", covariant=True)
 T = TypeVar("T")
@@ -126,6 +127,9 @@ class Cancel(Effect[None]):
 
     effect: Effect[object]
 
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.effect, Effect, "an effect")
+
     def __str__(self) -> str:
         return f"no longer {self.effect}"
 
@@ -138,6 +142,10 @@ class Call(Effect[object]):
     name: str
     arguments: tuple[object, ...] = ()
 
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.name, str, "the name of user code")
+        of_kind(self.arguments, tuple, "the arguments of user code")
+
     def __str__(self) -> str:
         return f"call {self.name}({', '.join(map(str, self.arguments))})"
 
@@ -149,6 +157,9 @@ class Note(Effect[None]):
 
     name: str
     value: object
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.name, str, "the name of a mark")
 
     def __str__(self) -> str:
         value = str(self.value).lower() if isinstance(self.value, bool) else self.value

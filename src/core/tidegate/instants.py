@@ -20,7 +20,8 @@ from typing import Final, NewType, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import NUMBER_MAX, Misuse, shown
+from tidegate.errors import NUMBER_MAX, Misuse, numbered, shown
+from tidegate.kinds import of_kind
 
 Duration: TypeAlias = int
 """A length of time in microseconds."""
@@ -55,8 +56,12 @@ class Instant:
     def __attrs_post_init__(self) -> None:
         if type(self.at) is not int or not -NUMBER_MAX <= self.at <= NUMBER_MAX:
             raise Misuse(f"{shown(self.at)} is no instant", why="instants are whole microseconds", todo="use instant()")
+        if type(self.clock) is not str:
+            raise Misuse(f"{shown(self.clock)} cannot name a clock")
 
     def __sub__(self, earlier: Instant) -> Duration:
+        if type(earlier) is not Instant:
+            raise Misuse(f"{shown(earlier)} is no instant")
         if self.clock != earlier.clock:
             raise Misuse(
                 f"cannot compare {self} with {earlier}",
@@ -66,6 +71,8 @@ class Instant:
         return self.at - earlier.at
 
     def __add__(self, later: Duration) -> Instant:
+        if type(later) is not int:
+            raise Misuse(f"{shown(later)} is no duration", why="durations are whole microseconds")
         return Instant(self.at + later, self.clock)
 
     def __str__(self) -> str:
@@ -83,8 +90,9 @@ def instant(moment: datetime, clock: ClockName = STORE) -> Instant:
         The instant, exact to the microsecond.
 
     Raises:
-        Misuse: `moment` has no time zone.
+        Misuse: `moment` has no time zone, or is no datetime.
     """
+    of_kind(moment, datetime, "a datetime")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise Misuse(f"{moment.isoformat()} has no time zone", todo="pass datetime.now(UTC), or attach its tzinfo")
     return Instant((moment - _EPOCH) // timedelta(microseconds=1), clock)
@@ -94,8 +102,9 @@ def moment(at: Instant) -> datetime:
     """`at` as a datetime in UTC; the inverse of `instant`.
 
     Raises:
-        Misuse: it lies outside of the years 1 to 9999.
+        Misuse: it lies outside of the years 1 to 9999, or is no instant.
     """
+    of_kind(at, Instant, "an instant")
     try:
         return _EPOCH + timedelta(microseconds=at.at)
     except OverflowError:
@@ -104,11 +113,17 @@ def moment(at: Instant) -> datetime:
 
 def duration(length: timedelta) -> Duration:
     """`length` in microseconds."""
+    of_kind(length, timedelta, "a timedelta")
     return length // timedelta(microseconds=1)
 
 
 def seconds(length: Duration) -> str:
-    """A duration for people: `1.5 s`, `250 ms`, `40 us`."""
+    """A duration for people: `1.5 s`, `250 ms`, `40 us`.
+
+    Raises:
+        Misuse: It is no whole number, or one that cannot be printed.
+    """
+    numbered(length, "a duration in microseconds", -NUMBER_MAX)
     for unit, name in ((SECOND, "s"), (MILLISECOND, "ms")):
         if length % unit == 0 or abs(length) >= unit:
             whole, rest = divmod(abs(length), unit)

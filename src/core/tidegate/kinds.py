@@ -35,11 +35,3 @@ def callable_one(value: object, what: str) -> None:
     """Raise Misuse unless `value` can be called."""
     if not callable(value):
         raise Misuse(f"a {type(value).__name__} is not {what}", why="it cannot be called")
-
-
-def hashable_one(value: object, what: str) -> None:
-    """Raise Misuse unless `value` can be hashed: it is compared with others, and kept in sets."""
-    try:
-        hash(value)
-    except TypeError:
-        raise Misuse(f"a {type(value).__name__} is not {what}", why="it cannot be hashed") from None

@@ -5,12 +5,14 @@ What a record carries is the user's, and may be secret. So neither the text nor 
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Final, final
 
 import attrs
 
-from tidegate.errors import named, numbered
+from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import ClockName, Instant
+from tidegate.kinds import of_kind
 from tidegate.partition import TopicPartition
 
 PRODUCER: Final = ClockName("producer")
@@ -47,6 +49,12 @@ class Record:
         named(self.topic, "a topic")
         numbered(self.partition, "a partition", 0)
         numbered(self.offset, "an offset", 0)
+        of_kind(self.key, (bytes, NoneType), "a key: bytes, or None")
+        of_kind(self.value, (bytes, NoneType), "a value: bytes, or None")
+        of_kind(self.headers, tuple, "the headers of a record")
+        for header in self.headers:
+            _check_header(header)
+        of_kind(self.timestamp, (Instant, NoneType), "a time or None")
 
     @property
     def of(self) -> TopicPartition:
@@ -55,3 +63,12 @@ class Record:
 
     def __str__(self) -> str:
         return f"{self.of} @{self.offset}"
+
+
+def _check_header(header: tuple[str, bytes | None]) -> None:
+    """Raise Misuse unless it is a name, which may be empty, with a value."""
+    of_kind(header, tuple, "a header")
+    if len(header) != 2:
+        raise Misuse(f"a header of {len(header)} parts", why="it is a name with a value")
+    of_kind(header[0], str, "the name of a header")
+    of_kind(header[1], (bytes, NoneType), "the value of a header: bytes, or None")
