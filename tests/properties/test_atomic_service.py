@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate, takewhile
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import attrs
 import pytest
@@ -42,7 +42,7 @@ from tidegate.atomic_service import (
 from tidegate.errors import Misuse
 from tidegate.instants import MILLISECOND, MINUTE, PPM, SECOND, STORE, WALL, Duration, Instant
 from tidegate.laws import atomic_service as laws
-from tidegate.strategies.atomic_service import atomic_services, claimings
+from tidegate.strategies.atomic_service import atomic_services, claimings, claims, start_ups
 
 EPOCH = Instant(0)
 LONG_AGO = Instant(-10_000 * MINUTE)
@@ -902,6 +902,20 @@ def test_a_cycle_of_any_length_is_judged_at_once() -> None:
 
     assert check_start_up(service, Claiming(), 10**9).runners_max == 10**30
     assert isinstance(tolerance(service, 10**29), Shared)
+
+
+def test_every_case_is_drawn() -> None:
+    """The strategies reach each verdict, each tolerance, and each concern."""
+    seen: set[type] = set()
+
+    @settings(max_examples=400, phases=[Phase.generate])
+    @given(claims(), start_ups())
+    def look(claim: AtomicServiceClaim, start_up: StartUp) -> None:
+        seen.update((type(claim.verdict), type(claim.tolerance), *map(type, start_up.concerns)))
+
+    look()
+
+    assert seen == {*get_args(Verdict), *get_args(Tolerance), *get_args(Concern)}
 
 
 # --- bad input, and texts ---------------------------------------------------------------------------------------------

@@ -41,8 +41,8 @@ from tidegate.instants import MILLISECOND, MINUTE, SECOND, WALL, Duration, Insta
 from tidegate.laws import executions as laws
 from tidegate.retention import Retention, surplus
 from tidegate.strategies.atomic_service import claims, runs
+from tidegate.strategies.executions import admissions, endings, gates, histories, margins, releases
 from tidegate.strategies.executions import executions as rows
-from tidegate.strategies.executions import gates, histories
 
 EPOCH = Instant(0)
 FAR = Instant(10**9)
@@ -654,3 +654,19 @@ def test_two_clocks_are_not_compared() -> None:
     """Law T2 of instants: what was timed by the store is not ended by the clock of a machine."""
     with pytest.raises(Misuse, match="compare"):
         executions.admit(IN, run_of("r1", "y"), live={"r1"}, now=Instant(5, WALL))
+
+
+def test_every_case_is_drawn() -> None:
+    """The strategies reach each verdict, and a run that is let in in the place of another."""
+    seen: set[object] = set()
+
+    @settings(max_examples=200, phases=[Phase.generate])
+    @given(admissions(), margins(), endings(), releases())
+    def look(admission: Admission, left: object, end: object, release: object) -> None:
+        seen.update((type(admission), type(left), type(end), type(release)))
+        seen.add(isinstance(admission, Admitted) and bool(admission.reaped))
+
+    look()
+
+    verdicts = {Admitted, Blocked, Enough, NoMargin, Ended, AlreadyEnded, Released, NotInTheGate}
+    assert seen == {*verdicts, True, False}

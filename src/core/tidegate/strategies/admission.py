@@ -57,9 +57,8 @@ def _record(status: str, version: int) -> StatusRecord:
 _RECORDS: Final = st.builds(_record, _STATUSES, st.integers(1, 5))
 _READ: Final = st.one_of(st.none(), _RECORDS)
 _READ_OF_EACH: Final[SearchStrategy[dict[str, StatusRecord | None]]] = st.dictionaries(_IDS, _READ, max_size=3)
-_FOUND_OF_EACH: Final[SearchStrategy[dict[str, Found]]] = st.dictionaries(
-    _IDS, st.builds(Found, _CALLS, _READ), max_size=3
-)
+_FOUNDS: Final = st.builds(Found, _CALLS, _READ)
+_FOUND_OF_EACH: Final[SearchStrategy[dict[str, Found]]] = st.dictionaries(_IDS, _FOUNDS, max_size=3)
 
 
 def rules() -> SearchStrategy[Rule]:
@@ -80,6 +79,11 @@ def places() -> SearchStrategy[Place]:
 def reservations() -> SearchStrategy[Reservation]:
     """Documents with up to three places."""
     return _RESERVATIONS
+
+
+def founds() -> SearchStrategy[Found]:
+    """What is known of an invocation that was reserved for; now and then it has no record."""
+    return _FOUNDS
 
 
 def invocation_records() -> SearchStrategy[StatusRecord]:

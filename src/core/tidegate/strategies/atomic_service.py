@@ -14,7 +14,9 @@ from tidegate.atomic_service import (
     AtomicServiceRun,
     Claiming,
     Runner,
+    StartUp,
     Window,
+    check_start_up,
     decide_atomic_service_claim,
 )
 from tidegate.instants import MINUTE, PPM, SECOND, Instant
@@ -58,20 +60,28 @@ def claimings() -> SearchStrategy[Claiming]:
 
 
 @st.composite
+def start_ups(draw: DrawFn) -> StartUp:
+    """What a configuration is good for, with each of the concerns and with none."""
+    return check_start_up(draw(atomic_services()), draw(claimings()), draw(st.integers(1, 6)))
+
+
+@st.composite
 def windows(draw: DrawFn) -> Window:
     """From an instant to a later one."""
     start = Instant(draw(st.integers(-60, 60)))
     return Window(start, start + draw(st.integers(1, 60)))
 
 
-def runs(run_ids: SearchStrategy[str] = _RUN_IDS) -> SearchStrategy[AtomicServiceRun]:
-    """Runs of three runners, each in some window of which it was told when it began."""
-    return st.builds(
-        lambda runner, run, window: AtomicServiceRun(runner, run, window.start, window, window.start),
-        st.sampled_from(("r0", "r1", "r2")),
-        run_ids,
-        windows(),
-    )
+@st.composite
+def runs(draw: DrawFn, run_ids: SearchStrategy[str] = _RUN_IDS) -> AtomicServiceRun:
+    """Runs of three runners, each in some window of which it was told when it began.
+
+    Args:
+        draw: Hypothesis's.
+        run_ids: The ids of runs.
+    """
+    runner, window = draw(st.sampled_from(("r0", "r1", "r2"))), draw(windows())
+    return AtomicServiceRun(runner, draw(run_ids), window.start, window, window.start)
 
 
 @st.composite

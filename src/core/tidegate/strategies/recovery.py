@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.instants import Instant
-from tidegate.invocation import INVOCATION
+from tidegate.invocation import INVOCATION, PENDING
 from tidegate.recovery import Item, Message, Patience, Recovery, decide_recovery
 from tidegate.status import StatusRecord
 from tidegate.strategies.membership import memberships, short_times
 
-_STATUSES: Final = st.sampled_from([each.status for each in INVOCATION.definitions])
+_STATUSES: Final = st.sampled_from([PENDING, PENDING, *(each.status for each in INVOCATION.definitions)])
 _OWNERS: Final = st.sampled_from(("a-1", "a-2", "b-1", "a-1w", "nobody", None))
-_LIMITS: Final = st.integers(1, 30)
+_LIMITS: Final = st.integers(1, 12)
+_STRANGER: Final = Item("i0", StatusRecord("resumed", "a-1", 1), Instant(0))
+_IN_TWENTY: Final = st.integers(1, 20)
 
 
 def patiences() -> SearchStrategy[Patience]:
@@ -39,5 +41,10 @@ def items(draw: DrawFn) -> Item:
 
 @st.composite
 def recoveries(draw: DrawFn) -> Recovery:
-    """What is decided: a step, or why there is none."""
-    return decide_recovery(draw(items()), draw(memberships()), draw(short_times()), draw(patiences()))
+    """What is decided: a step, or why there is none, also of a record that is no invocation's."""
+    return decide_recovery(
+        _STRANGER if draw(_IN_TWENTY) == 1 else draw(items()),
+        draw(memberships()),
+        draw(short_times()),
+        draw(patiences()),
+    )
