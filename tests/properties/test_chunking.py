@@ -1102,6 +1102,7 @@ TEXT = Reference(Kind.TEXT, Codec.NONE, 1, X, (X,))
         lambda: plan(Document(), bson_size, attempt=ATTEMPT, threshold=0),
         lambda: plan(Document(), bson_size, attempt=ATTEMPT, codec="zlib"),  # type: ignore[arg-type]
         lambda: plan(Document(), lambda _: -1, attempt=ATTEMPT),
+        lambda: plan(Document(), int, attempt=ATTEMPT),  # type: ignore[arg-type]
         lambda: plan(Document(), lambda _: 10**6_000, attempt=ATTEMPT),
         lambda: plan(Document(), bson_size, attempt=ATTEMPT, threshold=-(10**6_000)),
         lambda: plan(Document(), None, attempt=ATTEMPT),  # type: ignore[arg-type]

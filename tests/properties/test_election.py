@@ -345,27 +345,27 @@ def test_candidates_keep_the_law(law: str) -> None:
 class CountsFromTheAnswer(Candidate):
     """A tenure counts from when the grant is heard of, not from when it was asked for."""
 
-    def told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:  # noqa: ARG002  that is the bug
-        return super().told(state, request, lease, at, at)
+    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:  # noqa: ARG002  that is the bug
+        return super()._told(state, request, lease, at, at)
 
 
 class TakesAtOnce(Candidate):
     """Whatever is there, it is taken."""
 
-    def tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
         version = 0 if lease is None else lease.version
         claim = Claim(f"{self.life}@{version}", at)
         wanted = taken(lease, holder=self.name, request=claim.request, ttl=self.terms.ttl)
-        return self.sent(attrs.evolve(state, claim=claim), Swap(version, wanted, 0), at)
+        return self._sent(attrs.evolve(state, claim=claim), Swap(version, wanted, 0), at)
 
 
 class LooksOnce(Candidate):
     """What was seen once is thought to stand since then, renewed or not."""
 
-    def saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
         if lease is not None and state.sighting is not None:
             state = attrs.evolve(state, sighting=Sighting(lease.version, state.sighting.since))
-        return super().saw(state, lease, at)
+        return super()._saw(state, lease, at)
 
 
 class HoldsByName(Candidate):
@@ -378,15 +378,15 @@ class HoldsByName(Candidate):
 class TrustsOldReads(Candidate):
     """A renewal without an answer counts from when it was found to be done."""
 
-    def answered(self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Leading:
-        return super().answered(attrs.evolve(state, unsure=state.unsure and at), request, lease, sent, at)
+    def _answered(self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Leading:
+        return super()._answered(attrs.evolve(state, unsure=state.unsure and at), request, lease, sent, at)
 
 
 class LeadsOn(Candidate):
     """mongodash: after an error it finds its own lease and leads again, in the same epoch."""
 
-    def ended(self, state: Leading, at: Instant) -> Step:
-        step = super().ended(state, at)
+    def _ended(self, state: Leading, at: Instant) -> Step:
+        step = super()._ended(state, at)
         assert isinstance(step.state, Following | Stopped)
         if not isinstance(step.state, Following) or step.state.claim is None:
             return step
@@ -396,26 +396,26 @@ class LeadsOn(Candidate):
 class DoesNotWait(Candidate):
     """A leader whose tenure lapses follows at once, and does not wait for its work to end."""
 
-    def led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
         if not state.is_over:
-            return super().led(state, at, *wishes)
-        back = self.ended(state, at)
+            return super()._led(state, at, *wishes)
+        back = self._ended(state, at)
         return attrs.evolve(back, wishes=(*wishes, *back.wishes))
 
 
 class EndsAgain(Candidate):
     """Work is asked to end at each event."""
 
-    def led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
         again = End(state.epoch)
-        return super().led(state, at, *(wishes if again in wishes or not state.is_ending else (*wishes, again)))
+        return super()._led(state, at, *(wishes if again in wishes or not state.is_ending else (*wishes, again)))
 
 
 class TakesAfterStop(Candidate):
     """mongodash: the attempt under way is not awaited, and takes the lease for one that has stopped."""
 
-    def saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
-        step = super().saw(attrs.evolve(state, is_stopping=False), lease, at)
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        step = super()._saw(attrs.evolve(state, is_stopping=False), lease, at)
         assert not isinstance(step.state, Stopped)
         return attrs.evolve(step, state=attrs.evolve(step.state, is_stopping=state.is_stopping))
 
@@ -423,9 +423,9 @@ class TakesAfterStop(Candidate):
 class ReleasesFirst(Candidate):
     """The lease is released as soon as the leader is asked to stop."""
 
-    def led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
         if not state.is_stopping or state.is_over or state.flight is not None:
-            return super().led(state, at, *wishes)
+            return super()._led(state, at, *wishes)
         lease = state.tenure.lease
         release = Swap(lease.version, changed(lease, holder=None), 0)
         return Step(attrs.evolve(state, flight=Flight(release, at)), (*wishes, release), 1)
@@ -434,39 +434,39 @@ class ReleasesFirst(Candidate):
 class StopsWithoutRelease(Candidate):
     """Who is to stop stops, whatever it may hold."""
 
-    def following(self, state: Following, event: Event) -> Step:
-        return Step(Stopped()) if state.is_stopping else super().following(state, event)
+    def _following(self, state: Following, event: Event) -> Step:
+        return Step(Stopped()) if state.is_stopping else super()._following(state, event)
 
 
 class ForgetsToWake(Candidate):
     """Nobody tells a leader that it is time to renew."""
 
-    def led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
-        return attrs.evolve(super().led(state, at, *wishes), wake_in=None)
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+        return attrs.evolve(super()._led(state, at, *wishes), wake_in=None)
 
 
 class AsksTwice(Candidate):
     """A follower looks whenever it is woken."""
 
-    def settled(self, state: Following, at: Instant) -> Step:
-        return super().settled(attrs.evolve(state, flight=None), at)
+    def _settled(self, state: Following, at: Instant) -> Step:
+        return super()._settled(attrs.evolve(state, flight=None), at)
 
 
 class NeverSees(Candidate):
     """Each look begins to count anew."""
 
-    def saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
-        return super().saw(attrs.evolve(state, sighting=None), lease, at)
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        return super()._saw(attrs.evolve(state, sighting=None), lease, at)
 
 
 class CountsFromTheLook(Candidate):
     """A take that a look did not find is thought to be done after that, if at all."""
 
-    def tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
-        return super().tried(attrs.evolve(state, claim=None), lease, at)
+    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        return super()._tried(attrs.evolve(state, claim=None), lease, at)
 
-    def told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
-        step = super().told(state, request, lease, sent, at)
+    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
+        step = super()._told(state, request, lease, sent, at)
         if isinstance(request, Look) or lease is not None or not isinstance(step.state, Following):
             return step
         return attrs.evolve(step, state=attrs.evolve(step.state, claim=state.claim))
@@ -475,11 +475,11 @@ class CountsFromTheLook(Candidate):
 class RemembersTheFirst(Candidate):
     """A take counts from the first time that it was tried, so once it is granted it is over."""
 
-    def told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
+    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
         first = state.claim
         if isinstance(request, Look) or first is None or request.lease.request != first.request:
-            return super().told(state, request, lease, sent, at)
-        step = super().told(state, request, lease, first.since, at)
+            return super()._told(state, request, lease, sent, at)
+        step = super()._told(state, request, lease, first.since, at)
         if lease is not None or not isinstance(step.state, Following):
             return step
         return attrs.evolve(step, state=attrs.evolve(step.state, claim=first))
@@ -488,21 +488,21 @@ class RemembersTheFirst(Candidate):
 class KeepsEverything(Candidate):
     """A leader whose work has ended keeps the lease, and leads nothing."""
 
-    def saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
         claim = state.claim
         if lease is not None and claim is not None and claim.is_over and not state.is_stopping:
             renewed = Swap(lease.version, changed(lease, holder=self.name), 0)
-            return self.sent(state, renewed, at)
-        return super().saw(state, lease, at)
+            return self._sent(state, renewed, at)
+        return super()._saw(state, lease, at)
 
 
 class TakesAnyAnswer(Candidate):
     """An answer is taken for one to what is under way."""
 
-    def following(self, state: Following, event: Event) -> Step:
+    def _following(self, state: Following, event: Event) -> Step:
         if isinstance(event, Told):
-            return self.told(attrs.evolve(state, flight=None), event.request, event.lease, event.at, event.at)
-        return super().following(state, event)
+            return self._told(attrs.evolve(state, flight=None), event.request, event.lease, event.at, event.at)
+        return super()._following(state, event)
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,10 @@ def _content(value: object, key: str) -> str | bytes:
 
 
 def _measured(document: Document, size: Size) -> int:
-    number = size(document)
+    try:
+        number = size(document)
+    except Exception as error:
+        raise Misuse("the measure of documents failed", why=f"it raised {type(error).__name__}") from error
     numbered(number, "the size of a document", 0, INT64_MAX)
     return number
 

@@ -455,9 +455,9 @@ class Candidate:
         of_kind(event, EVENTS, "an event of a candidate")
         match state:
             case Following():
-                return self.following(state, event)
+                return self._following(state, event)
             case Leading():
-                return self.leading(state, event)
+                return self._leading(state, event)
             case Stopped():
                 return Step(state)
             case _:
@@ -481,55 +481,55 @@ class Candidate:
 
     # following: look, take, release
 
-    def following(self, state: Following, event: Event) -> Step:
+    def _following(self, state: Following, event: Event) -> Step:
         match event:
             case Told(at, request, lease) if state.flight is not None and state.flight.request == request:
-                return self.told(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
+                return self._told(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
             case Unanswered(at, request) if state.flight is not None and state.flight.request == request:
-                return self.missed(attrs.evolve(state, flight=None), request, at)
+                return self._missed(attrs.evolve(state, flight=None), request, at)
             case StopAsked(at):
-                return self.settled(attrs.evolve(state, look_at=None, is_stopping=True), at)
+                return self._settled(attrs.evolve(state, look_at=None, is_stopping=True), at)
             case _:  # the answer to what is not under way, the end of what does not run
-                return self.settled(state, event.at)
+                return self._settled(state, event.at)
 
-    def told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
+    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
         later = at + self.terms.heartbeat
         if isinstance(request, Look):
-            return self.saw(state, lease, at)
+            return self._saw(state, lease, at)
         if request.lease.holder is None:  # a release; others may be first to take it then
             done = attrs.evolve(state, claim=None, look_at=later)
-            return self.settled(attrs.evolve(state, look_at=None) if lease is None else done, at)
+            return self._settled(attrs.evolve(state, look_at=None) if lease is None else done, at)
         if lease is None:  # too soon, or another was faster, or an earlier copy of it
             is_only = state.claim is not None and state.claim.since == sent
             look_at = None if state.is_stopping else later
-            return self.settled(attrs.evolve(state, claim=None if is_only else state.claim, look_at=look_at), at)
+            return self._settled(attrs.evolve(state, claim=None if is_only else state.claim, look_at=look_at), at)
         claim = state.claim if state.claim is not None and state.claim.is_over else Claim(lease.request, sent)
-        return self.saw(attrs.evolve(state, claim=claim), lease, at)
+        return self._saw(attrs.evolve(state, claim=claim), lease, at)
 
-    def missed(self, state: Following, request: Request, at: Instant) -> Step:
+    def _missed(self, state: Following, request: Request, at: Instant) -> Step:
         """Look again soon. Who is to stop looks once more after a take, and else leaves the lease to its TTL."""
         if not state.is_stopping:
-            return self.settled(attrs.evolve(state, look_at=at + self.pause), at)
+            return self._settled(attrs.evolve(state, look_at=at + self.pause), at)
         is_take = isinstance(request, Swap) and request.lease.holder is not None
-        return self.sent(state, Look(), at) if is_take else Step(Stopped())
+        return self._sent(state, Look(), at) if is_take else Step(Stopped())
 
-    def saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
         """Lead or release it if it is one's own, else take it if it may be taken."""
         mark = None if lease is None else lease.version
         state = attrs.evolve(state, sighting=sighted(state.sighting, mark, at), look_at=at + self.terms.heartbeat)
         if lease is None or not lease.request.startswith(f"{self.life}@"):
-            return Step(Stopped()) if state.is_stopping else self.tried(state, lease, at)
+            return Step(Stopped()) if state.is_stopping else self._tried(state, lease, at)
         mine = decide_release(lease, lease.request)
         if isinstance(mine, Lost):  # it was released
-            return Step(Stopped()) if state.is_stopping else self.tried(state, lease, at)
+            return Step(Stopped()) if state.is_stopping else self._tried(state, lease, at)
         claim = state.claim
         if not state.is_stopping and claim is not None and claim.request == lease.request and not claim.is_over:
             tenure = Tenure(lease, claim.since)
             if not isinstance(duty(self.terms, tenure, at), Lapsed):
-                return self.led(Leading(tenure, tenure.since + self.terms.heartbeat), at, Begin(lease.token))
-        return self.sent(state, Swap(lease.version, mine.lease, 0), at)
+                return self._led(Leading(tenure, tenure.since + self.terms.heartbeat), at, Begin(lease.token))
+        return self._sent(state, Swap(lease.version, mine.lease, 0), at)
 
-    def tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
         """Take it, if it may be taken: a store with a clock judges in the write."""
         grace, is_stamped = self.terms.grace, lease is not None and lease.stamp is not None
         version = 0 if lease is None else lease.version
@@ -538,46 +538,46 @@ class Candidate:
         standing = Vacant() if is_stamped else judged(lease, state.sighting, at, grace)
         if isinstance(standing, (Held, Lingering)):
             look_at = at + min(standing.left, self.terms.heartbeat)
-            return self.settled(attrs.evolve(state, claim=earlier, look_at=look_at), at)
+            return self._settled(attrs.evolve(state, claim=earlier, look_at=look_at), at)
         wanted = taken(lease, holder=self.name, request=request, ttl=self.terms.ttl)
         swap = Swap(version, wanted, must_stand(lease, grace) if is_stamped else 0)
-        return self.sent(attrs.evolve(state, claim=earlier or Claim(request, at)), swap, at)
+        return self._sent(attrs.evolve(state, claim=earlier or Claim(request, at)), swap, at)
 
-    def settled(self, state: Following, at: Instant) -> Step:
+    def _settled(self, state: Following, at: Instant) -> Step:
         """Look if it is time to; stop if it is to, and holds nothing."""
         if state.flight is not None:
             return Step(state)
         if state.is_stopping and state.claim is None:
             return Step(Stopped())
         left = 0 if state.look_at is None else state.look_at - at
-        return Step(state, (), left) if left > 0 else self.sent(state, Look(), at)
+        return Step(state, (), left) if left > 0 else self._sent(state, Look(), at)
 
-    def sent(self, state: Following, request: Request, at: Instant) -> Step:
+    def _sent(self, state: Following, request: Request, at: Instant) -> Step:
         return Step(attrs.evolve(state, flight=Flight(request, at)), (request,))
 
     # leading: renew, look, end
 
-    def leading(self, before: Leading, event: Event) -> Step:
+    def _leading(self, before: Leading, event: Event) -> Step:
         lapsed = isinstance(duty(self.terms, before.tenure, event.at), Lapsed)
         state = after = attrs.evolve(before, is_over=before.is_over or lapsed)
         match event:
             case Told(at, request, lease) if state.flight is not None and state.flight.request == request:
-                after = self.answered(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
+                after = self._answered(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
             case Unanswered(at, request) if state.flight is not None and state.flight.request == request:
-                after = self.doubted(state, request, state.flight.sent, at + self.pause)
+                after = self._doubted(state, request, state.flight.sent, at + self.pause)
             case StopAsked():
                 after = attrs.evolve(state, is_stopping=True)
             case Ended(at, epoch) if epoch == state.epoch:
-                return self.ended(state, at)
+                return self._ended(state, at)
             case _:
                 pass  # the answer to what is not under way, the end of other work
         ending = (End(after.epoch),) if after.is_ending and not before.is_ending else ()
-        return self.led(after, event.at, *ending)
+        return self._led(after, event.at, *ending)
 
-    def answered(self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Leading:
+    def _answered(self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Leading:
         if isinstance(request, Swap):
             if lease is None:
-                return self.doubted(state, request, sent, at)
+                return self._doubted(state, request, sent, at)
             since = state.tenure.since if state.is_over else sent  # there is no way back
             due = sent + self.terms.heartbeat
             return attrs.evolve(state, tenure=Tenure(lease, since), next_at=due, unsure=None, is_blind=False)
@@ -589,17 +589,17 @@ class Candidate:
         )  # not found: it may be done late, and is sent again
         return attrs.evolve(state, tenure=known.tenure, next_at=at, unsure=unsure, is_blind=False)
 
-    def doubted(self, state: Leading, request: Request, sent: Instant, next_at: Instant) -> Leading:
+    def _doubted(self, state: Leading, request: Request, sent: Instant, next_at: Instant) -> Leading:
         """Look next. If that has no answer either, look again."""
         unsure = (state.unsure or sent) if isinstance(request, Swap) else state.unsure
         return attrs.evolve(state, flight=None, unsure=unsure, is_blind=True, next_at=next_at)
 
-    def ended(self, state: Leading, at: Instant) -> Step:
+    def _ended(self, state: Leading, at: Instant) -> Step:
         """Look whether there is something to release."""
         claim = Claim(state.tenure.lease.request, state.tenure.since, is_over=True)
-        return self.settled(Following(flight=state.flight, claim=claim, is_stopping=state.is_stopping), at)
+        return self._settled(Following(flight=state.flight, claim=claim, is_stopping=state.is_stopping), at)
 
-    def led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
         """Renew or look if it is time to."""
         if state.is_over:
             return Step(state, wishes)
