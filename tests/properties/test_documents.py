@@ -14,6 +14,7 @@ from fractions import Fraction
 from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
+import attrs
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -45,6 +46,7 @@ from tidegate.documents import (
     Value,
     equal,
     exactly,
+    field_names,
     frozen,
     matches,
     numeric,
@@ -401,6 +403,7 @@ def test_terms_are_refused_at_construction() -> None:
         lambda: Add(A, 2**63),
         lambda: Add(A, True),
         lambda: Field[int]("\ud800"),
+        lambda: Put(Field[Instant]("a"), Instant(0, WALL)),
         lambda: updated(doc(), (Put(A, 1), Remove(A)), unread),
         lambda: moment(Instant(10**40)),
     )
@@ -414,6 +417,13 @@ def nest(depth: int) -> Value:
     for _ in range(depth):
         value = (value,)
     return value
+
+
+@attrs.frozen
+class Plain:
+    """A value without a text of its own."""
+
+    held: object
 
 
 WRONG: Final[Any] = documents
@@ -484,6 +494,9 @@ def test_numbers_without_end_are_refused_and_shown_by_type() -> None:
             construct()
         assert "000000" not in str(told.value)
     assert show((endless,)) == "a tuple"
+    assert show(Exists(A)) == "has a"
+    assert show(Plain(True)) == "Plain(held=true)"
+    assert field_names(Field) == ("name",)
 
 
 def test_nests_without_end_are_told() -> None:

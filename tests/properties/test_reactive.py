@@ -161,7 +161,7 @@ LAWS: Final[dict[str, Callable[[Decisions], None]]] = {
     "RE3": check(of_record(lambda r, _, v: laws.runs_again_after_a_change(r, v)), "finalise"),
     "RE4": check(lambda _, s, v: laws.stale_runs_change_nothing(s.record, s.claim, v), *OF_A_CLAIM),
     "RE5": check(lambda _, s, v: laws.counts_attempts_at_claim(s.record, v)),
-    "RE5 end": check(lambda _, s, v: laws.counts_attempts_at_claim(s.record, v), "finalise"),
+    "RE5 end": check(of_record(lambda r, s, v: laws.counts_the_end(r, s.outcome, v)), "finalise"),
     "RE6": check(lambda _, s, v: laws.what_comes_back_is_another(s.record, v)),
     "RE7": check(lambda _, s, v: laws.is_guarded(s.record, v)),
     "RE8": check(of_record(lambda r, s, v: laws.takes_what_is_due(r, s.now, v)), "claim"),
@@ -171,6 +171,9 @@ LAWS: Final[dict[str, Callable[[Decisions], None]]] = {
     "RE11": check(of_record(lambda r, s, v: laws.follows_the_policy(r, s.outcome, v)), "finalise"),
     "RE11 lapsed": check(of_record(lambda r, s, v: laws.asks_the_policy(r, s.lapsed, v)), "claim"),
     "RE12": check(lambda _, s, v: laws.keeps_the_streak(s.record, s.now, v)),
+    "RE12 failure": check(
+        lambda k, s, v: laws.a_failure_is_in_the_streak(s.record, ended(k, s, v), v), "finalise", "claim"
+    ),
     "RE12 success": check(lambda _, s, v: laws.a_success_ends_the_streak(s.outcome, v), "finalise"),
     "RE13": check(lambda k, s, v: laws.remembers_the_last_runs(s.record, s.task, ended(k, s, v), v)),
     "RE14": check(lambda _, s, v: laws.is_kept_in_milliseconds(s.now, v)),
@@ -292,6 +295,13 @@ def zeroed(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: An
     return with_other(verdict, attempts=0) if isinstance(outcome, Deferred) else verdict
 
 
+def not_counted_if_dirty(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+    """mongodash: what has changed while it was processed has its attempts zeroed, also where changes are not to do so."""
+    verdict = reactive.finalise(record, claim, outcome, **told)
+    is_again = isinstance(verdict, Update) and verdict.why is Why.RUNS_AGAIN
+    return with_other(verdict, attempts=0) if is_again else verdict
+
+
 def same_version(record: TaskRecord, **told: Any) -> Any:
     """A claim makes no version."""
     return with_other(reactive.claim(record, **told), version=record.version)
@@ -357,13 +367,27 @@ def never_giving_up(record: TaskRecord | None, claim: Claim, outcome: Outcome, *
     return reactive.finalise(record, claim, outcome, **told)
 
 
-def each_failure_begins_one(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def each_failure_begins_one(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Any:
     """A streak that begins anew with each failure never comes to its maximum duration."""
     fresh = None if record is None else attrs.evolve(record, first_error_at=None)
     return reactive.finalise(fresh, claim, outcome, **told)
 
 
-def with_the_error(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def without_a_beginning(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Any:
+    """Nobody knows since when it has failed, so a policy with a maximum duration never gives up."""
+    verdict = reactive.finalise(record, claim, outcome, **told)
+    return with_other(verdict, first_error_at=None if record is None else record.first_error_at)
+
+
+def lost_without_a_trace(record: TaskRecord, **told: Any) -> Any:
+    """A lease that ran out is no failure where something has changed as well."""
+    verdict = reactive.claim(record, **told)
+    if record.status is not Status.PROCESSING_DIRTY:
+        return verdict
+    return with_other(verdict, first_error_at=record.first_error_at, last_error=record.last_error)
+
+
+def with_the_error(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Any:
     """A success leaves the last error."""
     verdict = reactive.finalise(record, claim, outcome, **told)
     return verdict if record is None else with_other(verdict, last_error=record.last_error)
@@ -409,6 +433,7 @@ PLANTED: Final[tuple[tuple[str, Decisions], ...]] = (
     ("RE4", Decisions(begin=partial(whoever_owns, reactive.begin))),
     ("RE5", Decisions(claim=counted_at_the_end)),
     ("RE5 end", Decisions(finalise=zeroed)),
+    ("RE5 end", Decisions(finalise=not_counted_if_dirty)),
     ("RE6", Decisions(claim=same_version)),
     ("RE6", Decisions(claim=same_token)),
     ("RE7", Decisions(reset=guarded_by_id)),
@@ -425,6 +450,8 @@ PLANTED: Final[tuple[tuple[str, Decisions], ...]] = (
     ("RE11", Decisions(finalise=never_giving_up)),
     ("RE11 lapsed", Decisions(claim=never_asking)),
     ("RE12", Decisions(finalise=each_failure_begins_one)),
+    ("RE12 failure", Decisions(finalise=without_a_beginning)),
+    ("RE12 failure", Decisions(claim=lost_without_a_trace)),
     ("RE12 success", Decisions(finalise=with_the_error)),
     ("RE13", Decisions(finalise=all_of_them)),
     ("RE13", Decisions(finalise=the_first_ones)),
@@ -1005,16 +1032,31 @@ def test_a_change_ends_a_failing_streak_unless_it_is_told_to_keep_it() -> None:
     assert (fresh.due_at, kept.due_at) == (at(1_200), at(1_200))
 
 
-def test_a_handler_that_changes_its_own_document_is_given_up() -> None:
-    """mongodash: a failing handler that edits its own document 8 times ran 11 times, with 3 attempts and no reset."""
-    record, now = first(KEEPING, a=0), at(500)
-    for turn in range(1, 4):
+def test_a_handler_that_changes_its_own_document_is_given_up_when_it_stops() -> None:
+    """mongodash: one that edits its own document 8 times ran 11 times, with 3 attempts and no reset; here 9 times."""
+    record, now, runs = first(KEEPING, a=0), at(500), 0
+    while record.status is Status.PENDING:
         held, claim = taken(record, now, KEEPING)
-        dirty = seen(held, now + MILLISECOND, KEEPING, a=turn)
+        runs += 1
+        dirty = seen(held, now + MILLISECOND, KEEPING, a=runs) if runs <= 8 else held
         now += 10_000 * MILLISECOND
-        record = over(dirty, claim, Failed("it broke", TryAgain(now)), now, KEEPING)
+        retry = TryAgain(now) if claim.attempts < 3 else GiveUp()
+        record = over(dirty, claim, Failed("it broke", retry), now, KEEPING)
 
-        assert (record.attempts, record.next_run_at) == (turn, now)
+        assert record.attempts == runs
+        assert record.status is Status.FAILED or claim.attempts >= 3 or record.next_run_at == now
+        now = record.next_run_at or now
+
+    assert (record.status, runs) == (Status.FAILED, 9)
+
+
+def test_a_lost_run_is_a_failure_also_where_something_has_changed() -> None:
+    """Where changes do not reset, its streak begins; where they do, the change has ended it."""
+    for task, streak in ((KEEPING, (2, at(60_500), "its lease ran out")), (T, (1, None, None))):
+        dirty = seen(taken(first(task, a=1), at(500), task)[0], at(600), task, a=2)
+        again, _ = taken(dirty, at(60_500), task)
+
+        assert (again.attempts, again.first_error_at, again.last_error) == streak
 
 
 def test_a_success_ends_a_streak_that_changes_keep() -> None:

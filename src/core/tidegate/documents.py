@@ -32,7 +32,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, Generic, Never, TypeAlias, TypeVar, cast, final
+from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast, final
 
 import attrs
 
@@ -562,6 +562,7 @@ def matches(term: Filter, doc: Document, now: Clock) -> bool:
     Raises:
         Misuse: An argument is of another type.
     """
+    of_kind(term, _FILTERS, "a filter")
     of_kind(doc, Document, "a document")
     callable_one(now, "a clock")
     match term:
@@ -584,7 +585,7 @@ def matches(term: Filter, doc: Document, now: Clock) -> bool:
         case AnyOf(parts):
             return any(matches(part, doc, now) for part in parts)
         case _:
-            raise _unknown(term, "a filter")
+            assert_never(term)
 
 
 def _equals(doc: Document, field: Field[Any], value: object) -> bool:
@@ -614,11 +615,6 @@ def _read(now: Clock) -> Instant:
     at = now()
     of_kind(at, Instant, "what a clock shows")
     return at
-
-
-def _unknown(term: Never, what: str) -> Misuse:
-    """For the case that the type checkers know cannot be."""
-    return Misuse(f"a {type(term).__name__} is not {what}", why="it is of another type")
 
 
 def _check_number(value: object) -> None:
@@ -814,7 +810,7 @@ def _applied(term: Update, doc: Document, now: Clock) -> Document:
         case PutServerTime(field):
             return doc.put(field, _read(now))
         case _:
-            raise _unknown(term, "an update")
+            assert_never(term)
 
 
 def _array(doc: Document, field: Field[tuple[V, ...]]) -> tuple[V, ...]:

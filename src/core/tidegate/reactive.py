@@ -50,8 +50,9 @@ Where we differ, and why
     Its claim does not look at the status. Here what is finished is never taken (RE8).
     Its limit of attempts is looked at when a run has failed, so a handler that kills its process runs for ever. Here a
     lease that ran out is a failed run, and `claim` asks the policy (RE5).
-    There a change zeroes the attempts in every case, so a failing handler that edits its own document is never given up.
-    Here `resets_on_change=False` keeps the attempts, the streak and the wait before the next retry; a success ends all.
+    There a change zeroes the attempts in every case, so a failing handler that edits its own document gets all of them
+    again after its last edit. Here `resets_on_change=False` keeps the attempts, the streak and the wait before the next
+    retry, so it is given up with the first failure without an edit (RE3 holds); a success ends all.
     There what was marked dirty by hand keeps its attempts when its run succeeds. Here a success ends the streak.
     There a deferral zeroes the attempts, and its documents say that they are not incremented. Here the attempt that
     asked for it does not count, and those before it do.
@@ -74,11 +75,14 @@ Things that do not work
 
 Known not to work
     - A change and its opposite between two looks leave no trace.
-    - A handler that changes what it watches starts itself again, as often as it does that.
+    - A handler that changes what it watches starts itself again, as often as it does that; also where it fails, or kills
+      its process, and the policy has given up.
     - While a run is not renewed for longer than its lease, another may run beside it. Its writes to this record are
       refused; what the handler itself writes elsewhere needs the token as well.
     - A record that was written and whose reply was lost looks as if another had written it: read it again, and its token
       (of a claim) or its history (of an end) tells.
+    - Tokens are those of one record. Of a document that lost its record and got another they begin again, so what is
+      fenced outside compares the id as well.
 """
 
 from __future__ import annotations
@@ -558,10 +562,9 @@ def claim(record: TaskRecord, *, worker: str, task: Task, now: Instant, lapsed: 
         return Wait(WhyNot.NOT_DUE if record.owner is None else WhyNot.HELD, record.next_run_at)
     if record.owner is None:
         return _claimed(record.guard, record, worker=worker, task=task, now=now, why=Why.DUE)
-    ended = _ended(record, _run(record, Ended.LOST, now), task)
+    failing = _failing(_ended(record, _run(record, Ended.LOST, now), task), now, Ended.LOST.value)
     if record.status is Status.PROCESSING_DIRTY:  # the change has not been run with yet
-        return _claimed(record.guard, ended, worker=worker, task=task, now=now, why=Why.TAKEN_OVER)
-    failing = _failing(ended, now, Ended.LOST.value)
+        return _claimed(record.guard, failing, worker=worker, task=task, now=now, why=Why.TAKEN_OVER)
     match lapsed:
         case None:
             return Lapsed(record.attempts, _failing_since(record, now))
@@ -708,8 +711,7 @@ def _over(held: TaskRecord, outcome: Outcome, task: Task, now: Instant) -> TaskR
             run = _run(held, Ended.SUCCEEDED, now)
             return attrs.evolve(_without_streak(_ended(held, run, task)), last_success=run)
         case Failed(error):
-            over = _ended(held, _run(held, Ended.FAILED, now, error), task)
-            return _failing(over, now, error) if held.attempts else over  # without, it was reset while it ran
+            return _failing(_ended(held, _run(held, Ended.FAILED, now, error), task), now, error)
         case Deferred():
             over = _ended(held, _run(held, Ended.SKIPPED, now), task)
             return attrs.evolve(over, attempts=max(held.attempts - 1, 0), history=held.history)
@@ -813,6 +815,9 @@ def _pending(over: TaskRecord, at: Instant) -> TaskRecord:
 
 
 def _failing(record: TaskRecord, now: Instant, error: str) -> TaskRecord:
+    """The record with a failure in its streak; without attempts, a change or a reset has ended that while it ran."""
+    if not record.attempts:
+        return record
     return attrs.evolve(record, first_error_at=_failing_since(record, now), last_error=error)
 
 

@@ -117,12 +117,27 @@ def counts_attempts_at_claim(before: TaskRecord | None, verdict: Verdict) -> boo
             return attempts == before.attempts + 1
         case Why.DEFERRED:
             return attempts == max(before.attempts - 1, 0)
-        case Why.CHANGED | Why.RUNS_AGAIN | Why.RESET | Why.LEFT:
+        case Why.CHANGED | Why.RESET | Why.LEFT:
+            return attempts in (0, before.attempts)
+        case Why.RUNS_AGAIN:
             return attempts <= before.attempts
         case Why.LATEST:
             return attempts in (1, before.attempts) and attempts > 0
         case _:
             return attempts == before.attempts
+
+
+def counts_the_end(before: TaskRecord, outcome: Outcome, verdict: Update | Leave) -> bool:
+    """Law RE5, of the end of a run: a failure counts, a deferral does not, and after a success it is counted anew."""
+    if isinstance(verdict, Leave):
+        return True
+    match outcome:
+        case Failed():
+            return verdict.record.attempts == before.attempts
+        case Deferred():
+            return verdict.record.attempts == max(before.attempts - 1, 0)
+        case _:
+            return verdict.record.attempts == (before.attempts if verdict.why is Why.SUCCEEDED else 0)
 
 
 def what_comes_back_is_another(before: TaskRecord | None, verdict: Verdict) -> bool:
@@ -224,6 +239,14 @@ def keeps_the_streak(before: TaskRecord | None, now: Instant, verdict: Verdict) 
     if was is None:
         return write.why in BEGIN_A_STREAK and is_now == rounded_down(now)
     return is_now == was
+
+
+def a_failure_is_in_the_streak(before: TaskRecord | None, ended: Ended | None, verdict: Verdict) -> bool:
+    """Law RE12, of a failure: the streak has begun, unless a change or a reset has ended it while it ran."""
+    write = write_of(verdict)
+    if write is None or before is None or before.attempts == 0 or ended not in (Ended.FAILED, Ended.LOST):
+        return True
+    return write.record.first_error_at is not None and write.record.last_error is not None
 
 
 def a_success_ends_the_streak(outcome: Outcome, verdict: Update | Leave) -> bool:
