@@ -108,11 +108,11 @@ def check_sc5(cron: Cron) -> None:
     def holds(schedule: Schedule, line: tuple[Instant, ...], cell: Cell, at: int, fired: set[int]) -> None:
         found = cron.look(schedule, port(line), cell, Instant(at))
         after = found.cell if isinstance(found, (Due, TooLate)) else cell
-        opened = (found.at,) if isinstance(found, Due) else ()
+        added = (found.at,) if isinstance(found, Due) else ()
         gone = tuple(map(Instant, sorted(fired)))
 
-        assert laws.moves_by_one_version(cell, after, opened=opened, fired=())
-        assert laws.moves_by_one_version(cell, cron.closed(cell, gone), opened=(), fired=gone)
+        assert laws.moves_by_one_version(cell, after, added=added, fired=())
+        assert laws.moves_by_one_version(cell, cron.closed(cell, gone), added=(), fired=gone)
         assert (cron.closed(cell, gone) == cell) is set(cell.pending).isdisjoint(gone)
 
     holds()
@@ -303,7 +303,7 @@ def skips_to_now(schedule: Schedule, next_after: NextAfter, cell: Cell | None, n
     return TooLate(found.since, attrs.evolve(found.cell, last=now)) if isinstance(found, TooLate) else found
 
 
-def forgets_what_is_open(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def forgets_what_is_pending(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
     found = look(schedule, next_after, cell, now)
     return Due(found.at, attrs.evolve(found.cell, pending=(found.at,))) if isinstance(found, Due) else found
 
@@ -343,7 +343,7 @@ def unconditional(current: Cell | None, seen: Cell | None) -> bool:
         ("SC3", Cron(look=at_first_sight)),
         ("SC4", Cron(look=one_too_strict)),
         ("SC4", Cron(look=skips_to_now)),
-        ("SC5", Cron(look=forgets_what_is_open)),
+        ("SC5", Cron(look=forgets_what_is_pending)),
         ("SC5", Cron(closed=up_to_the_latest)),
         ("SC5", Cron(closed=unversioned)),
         ("SC7", Cron(look=trusting)),
@@ -516,11 +516,11 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
             call()
 
 
-@pytest.mark.parametrize("opened", [(2, 1), (1, 1), (1, 4)])
-def test_open_instants_are_in_order(opened: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("pending", [(2, 1), (1, 1), (1, 4)])
+def test_pending_instants_are_in_order(pending: tuple[int, ...]) -> None:
     """Each once, oldest first, and none after the last that was looked at."""
     with pytest.raises(Misuse, match="not in order"):
-        Cell(Instant(3), 1, tuple(map(Instant, opened)))
+        Cell(Instant(3), 1, tuple(map(Instant, pending)))
 
 
 def test_two_clocks_are_not_compared() -> None:

@@ -381,7 +381,7 @@ def test_what_is_provided_is_not_shown() -> None:
     assert str(NotProvided(("a", "b"))) == "not provided: a; b"
 
 
-def test_the_open_instants_of_a_cron_are_occurrences() -> None:
+def test_the_pending_instants_of_a_cron_are_occurrences() -> None:
     """Each under the instant of the schedule, whoever looked and whenever."""
     cron = OnCron(Schedule("* * * * *"))
     found = ticks(cron, Cell(Instant(9 * SECOND), 4, (Instant(0), Instant(SECOND))))

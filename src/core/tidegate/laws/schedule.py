@@ -53,11 +53,11 @@ def only_late_ones_are_skipped(
             return True
 
 
-def moves_by_one_version(before: Cell, after: Cell, *, opened: Iterable[Instant], fired: Iterable[Instant]) -> bool:
+def moves_by_one_version(before: Cell, after: Cell, *, added: Iterable[Instant], fired: Iterable[Instant]) -> bool:
     """Law SC5: a cell moves by one version or not at all; `last` never falls; pending instants leave only when closed."""
     stays = tuple(each for each in before.pending if each not in set(fired))
     moved = after.version == before.version + 1 and after.last - before.last >= 0
-    return after == before or (moved and after.pending == (*stays, *opened))
+    return after == before or (moved and after.pending == (*stays, *added))
 
 
 def each_is_due(

@@ -48,6 +48,6 @@ def port(timeline: Sequence[Instant]) -> NextAfter:
 @st.composite
 def cells(draw: DrawFn) -> Cell:
     """Cells that were looked at until some instant, with and without pending ones."""
-    opened = sorted(draw(st.sets(st.integers(0, 30), max_size=5)))
-    last = max((*opened, draw(st.integers(0, 30))))
-    return Cell(Instant(last), draw(st.integers(1, 9)), tuple(map(Instant, opened)))
+    pending = sorted(draw(st.sets(st.integers(0, 30), max_size=5)))
+    last = max((*pending, draw(st.integers(0, 30))))
+    return Cell(Instant(last), draw(st.integers(1, 9)), tuple(map(Instant, pending)))
