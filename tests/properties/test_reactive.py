@@ -156,6 +156,7 @@ def of_record(law: Callable[[TaskRecord, Situation, Any], bool]) -> Law:
 
 LAWS: Final[dict[str, Callable[[Decisions], None]]] = {
     "RE1": check(lambda _, s, v: laws.no_change_is_lost(s.record, s.seen, v), "plan"),
+    "RE1 begin": check(lambda _, s, v: laws.forgets_what_cannot_be_computed(s.seen, v), "begin"),
     "RE2 claim": check(of_record(lambda r, _, v: laws.claims_the_latest(r, v)), "claim"),
     "RE2 begin": check(lambda _, s, v: laws.begins_with_what_is_there(s.seen, v), "begin"),
     "RE3": check(of_record(lambda r, _, v: laws.runs_again_after_a_change(r, v)), "finalise"),
@@ -194,7 +195,7 @@ def rewritten(verdict: Any, change: Callable[[TaskRecord], TaskRecord]) -> Any:
     match verdict:
         case Insert() | Update():
             return attrs.evolve(verdict, record=change(verdict.record))
-        case Claimed() | Adopt():
+        case Claimed() | Adopt() | CannotRun():
             return attrs.evolve(verdict, write=rewritten(verdict.write, change))
         case _:
             return verdict
@@ -274,6 +275,12 @@ def unchecked(record: TaskRecord | None, claim: Claim, seen: Seen, **told: Any) 
     del seen
     held = reactive.renew(record, claim, **told)
     return held if isinstance(held, Leave) else Go(claim)
+
+
+def remembering(record: TaskRecord | None, claim: Claim, seen: Seen, **told: Any) -> Any:
+    """What cannot be computed leaves the snapshot as it was."""
+    verdict = reactive.begin(record, claim, seen, **told)
+    return with_other(verdict, snapshot=claim.snapshot) if isinstance(verdict, CannotRun) else verdict
 
 
 def whatever_is_written(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
@@ -424,6 +431,7 @@ PLANTED: Final[tuple[tuple[str, Decisions], ...]] = (
     ("RE1", Decisions(plan=not_while_processed)),
     ("RE1", Decisions(plan=with_the_old_snapshot)),
     ("RE1", Decisions(plan=computed_or_not)),
+    ("RE1 begin", Decisions(begin=remembering)),
     ("RE2 claim", Decisions(claim=forgetful_claim)),
     ("RE2 begin", Decisions(begin=unchecked)),
     ("RE3", Decisions(finalise=whatever_is_written)),
@@ -498,6 +506,8 @@ class World:
     def seen(self) -> Seen:
         if self.document is None:
             return Gone()
+        if self.document == BROKEN:
+            return NotComputed("a", "its function raised KeyError")
         if not self.document.has(Field[Value]("a")):
             return NotMatching()
         taken = snapshot(self.document, WATCHED)
@@ -549,12 +559,14 @@ class World:
             verdict = self.ask.claim(record, **told, lapsed=TryAgain(self.now))
         if not self.carry_out(verdict) or not isinstance(verdict, Claimed):
             return
-        claim = yield from self.begin(verdict.claim)
-        if claim is None:
+        begun = yield from self.begin(verdict.claim)
+        if begun is None:
             return
         yield  # the handler runs
-        outcome = self.outcomes.pop() if self.outcomes else Succeeded()
-        if self.there() != claim.snapshot:
+        claim, outcome = begun, self.outcomes.pop() if self.outcomes else Succeeded()
+        if begun.snapshot is None:
+            outcome = Failed("nothing to run with", GiveUp())
+        elif self.there() != claim.snapshot:
             outcome = Deferred(self.now)  # the handler finds another document than it was started with
         while True:
             record = self.record
@@ -581,6 +593,9 @@ class World:
                     if self.carry_out(write):
                         self.journal += [laws.Changed(begun.snapshot), laws.Began(begun.token, begun.snapshot)]
                         return begun
+                case CannotRun(write, _):
+                    if self.carry_out(write):
+                        return attrs.evolve(claim, snapshot=None)
                 case Update() as left:
                     if self.carry_out(left):
                         return None
@@ -601,7 +616,12 @@ class Schedule:
     task: Task = T
 
 
-CONTENTS: Final = (doc(a=0), doc(a=1), doc(a=0), doc(a=1), doc(b=1), None)
+BROKEN: Final = doc(a="!")
+"""A document whose watched value cannot be computed."""
+CONTENTS: Final = (
+    *(doc(a=0), doc(a=1), doc(a=0), doc(a=1), doc(b=1), None, doc(a=0), doc(a=1)),
+    *(doc(a=0), doc(a=1), doc(b=1), None, BROKEN, BROKEN, doc(a=0), doc(a=1)),
+)
 TIMES: Final = (1, 499, 500, 5_000)
 
 
@@ -657,6 +677,7 @@ DOCUMENT_FIRST: Final = Schedule(b"6\xb1\xa6\xf6&&sV%v\xf6\xf1V66")
 WITHOUT_A_TRACE: Final = Schedule(b"!\x166\x96\xb2\xb5\x85\xf3f6fv\xb6\x85\x82F")
 NOT_WHILE_PROCESSED: Final = Schedule(b"vVf\xb3\x11E\xd6\xd6\xb61\xd6\x16\x02v\xb5\x86F\x96\xf6\xb6")
 AT_SIGHT: Final = Schedule(b"6\xa6\xe6\xc5VaF\x06\xb1f\x91ERb\xd5\xc6&F\x86")
+REMEMBERING: Final = Schedule(b"\x9a\x1d\xc2")
 """Found among some thousands of schedules: each loses a change under the specimen of that name."""
 
 
@@ -669,11 +690,14 @@ def check_journal(make: Callable[[], Decisions], tries: int, **world: bool) -> N
     @example(WITHOUT_A_TRACE)
     @example(NOT_WHILE_PROCESSED)
     @example(AT_SIGHT)
+    @example(REMEMBERING)
     def law(schedule: Schedule) -> None:
         done = run(make(), schedule, **world)
         assert laws.ran_with_the_latest(done.journal, done.there())
         assert laws.every_change_was_run(done.journal)
-        assert done.record is None or (done.record.status, done.record.snapshot) == (Status.COMPLETED, done.there())
+        if done.record is not None and not isinstance(done.seen(), NotComputed):
+            is_over = (Status.COMPLETED,) if done.there() is not None else (Status.COMPLETED, Status.FAILED)
+            assert (done.record.status in is_over, done.record.snapshot) == (True, done.there())
 
     law()
 
@@ -739,6 +763,7 @@ def comparing_with_the_last_run() -> Decisions:
         (lambda: Decisions(finalise=whatever_is_written), {}),
         (lambda: Decisions(finalise=skipped), {}),
         (lambda: Decisions(plan=without_a_trace), {}),
+        (lambda: Decisions(begin=remembering), {}),
         (lambda: Decisions(plan=completed_at_sight), {}),
         (lambda: Decisions(plan=not_while_processed), {}),
         (comparing_with_the_last_run, {}),
@@ -992,7 +1017,11 @@ def test_a_handler_begins_with_what_is_there() -> None:
     assert isinstance(adopted, Adopt)
     assert (adopted.claim.snapshot, adopted.write.record.status) == (doc(a=2), Status.PROCESSING)
     broken = NotComputed("total", "its function raised KeyError")
-    assert begun(held, claim, broken) == CannotRun(broken)
+    cannot = begun(held, claim, broken)
+    assert isinstance(cannot, CannotRun)
+    assert (cannot.why, cannot.write.record.snapshot) == (broken, None)
+    gave_up = over(cannot.write.record, claim, failed(None), at(700))
+    assert seen(gave_up, at(800), a=1).status is Status.PENDING
     assert reactive.plan(held, broken, task=T, now=at(600), new_id="r2") == Leave(WhyNot.NOT_COMPUTED)
 
 
@@ -1295,7 +1324,8 @@ RECORDS: Final[Any] = task_records
         lambda: REACTIVE.Lapsed(1, None),
         lambda: REACTIVE.Go(None),
         lambda: REACTIVE.Adopt(None, None),
-        lambda: REACTIVE.CannotRun("why"),
+        lambda: REACTIVE.CannotRun(None, NotComputed("a", "b")),
+        lambda: REACTIVE.CannotRun(Update(first(a=1).guard, first(a=1), Why.DUE), "why"),
         lambda: REACTIVE.plan(1, Gone(), task=T, now=at(0), new_id="r1"),
         lambda: REACTIVE.plan(None, None, task=T, now=at(0), new_id="r1"),
         lambda: REACTIVE.plan(None, Gone(), task=None, now=at(0), new_id="r1"),
@@ -1344,6 +1374,7 @@ def test_verdicts_say_why() -> None:
     assert str(Lapsed(2, at(5))) == "lapsed: ask the policy after 2 attempts"
     assert str(Go(claim)) == f"go: {claim}"
     assert str(adopted) == f"adopt: {claim}"
-    assert str(CannotRun(NotComputed("a", "it broke"))) == "cannot run: a cannot be computed: it broke"
+    broken = begun(held, claim, NotComputed("a", "it broke"))
+    assert str(broken) == "cannot run: a cannot be computed: it broke"
     assert str(held.guard) == "'r1' at version 2"
     assert str(Run(3, Ended.LOST, at(0), SECOND)) == "run 3 its lease ran out after 1 s"

@@ -68,6 +68,8 @@ Where we differ, and why
     is text, cut to ERROR_MAX characters that have a UTF-8 form, so that it cannot keep its record from being written.
 
 Things that do not work
+    Keeping the snapshot of a run that could not begin, for what is watched could not be computed: it fails, and when its
+    document is again what it was, that is no change, and nobody runs it.
     Completing a record at the look that sees its document leave: another look, at what has come back since, may have
     found nothing changed and written nothing. So a look only ever makes things due, and `begin` decides under the claim.
     Leaving a record alone that is processed, where nothing has changed: its run may have seen the document before that
@@ -81,6 +83,7 @@ Known not to work
       refused; what the handler itself writes elsewhere needs the token as well.
     - A record that was written and whose reply was lost looks as if another had written it: read it again, and its token
       (of a claim) or its history (of an end) tells.
+    - What was given up because it could not be computed stays failed when it then no longer matches; nothing is due.
     - Tokens are those of one record. Of a document that lost its record and got another they begin again, so what is
       fenced outside compares the id as well.
 """
@@ -246,6 +249,7 @@ class Why(Enum):
     DUE = "it was due"
     TAKEN_OVER = "the lease of another run ran out"
     LATEST = "the run takes what is there now"
+    NOT_COMPUTED = "what is watched cannot be computed, and is forgotten"
     RENEWED = "the run goes on"
     SUCCEEDED = "the run succeeded"
     RETRIED = "the run failed, and is tried again"
@@ -437,11 +441,13 @@ class Adopt:
 @final
 @attrs.frozen
 class CannotRun:
-    """There is nothing to run with: finalise it as a failure."""
+    """There is nothing to run with: once the record is written, finalise the run as a failure."""
 
+    write: Update
     why: NotComputed
 
     def __attrs_post_init__(self) -> None:
+        of_kind(self.write, Update, "a write")
         of_kind(self.why, NotComputed, "what cannot be computed")
 
     def __str__(self) -> str:
@@ -604,7 +610,8 @@ def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, task: Task, no
 
     Returns:
         `Go`; `Adopt` with what to write, where there is something newer than what was claimed, and what it then runs
-        with; `Update` where it no longer matches, which completes it; `CannotRun`; `Leave` for a stale claim.
+        with; `Update` where it no longer matches, which completes it; `CannotRun` where what is watched cannot be
+        computed; `Leave` for a stale claim.
 
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
@@ -615,7 +622,8 @@ def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, task: Task, no
         return held
     match seen:
         case NotComputed():
-            return CannotRun(seen)
+            forgotten = attrs.evolve(held, version=held.version + 1, snapshot=None)
+            return CannotRun(Update(held.guard, forgotten, Why.NOT_COMPUTED), seen)
         case NotMatching() | Gone():
             over = _without_streak(_ended(held, _run(held, Ended.SKIPPED, now), task))
             left = attrs.evolve(over, snapshot=None, changed_at=_stamp(now), waiting_since=None)

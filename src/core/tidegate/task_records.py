@@ -133,7 +133,8 @@ class TaskRecord:
         id: Of this record, and never of another one: not of its successor, should it be removed.
         version: How many writes made it.
         status: Where it stands.
-        snapshot: What was last seen, or its digest; None if it was last seen not to match.
+        snapshot: What was last seen, or its digest; None if it was last seen not to match, or if a run found that it
+            could not be computed.
         next_run_at: When it is due, or when its lease ends.
         due_at: When its last change was to run; the lag is counted from here.
         changed_at: When that change was seen, or a reset was wanted.

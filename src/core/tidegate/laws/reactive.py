@@ -13,6 +13,7 @@ from tidegate.instants import MILLISECOND, Instant
 from tidegate.reactive import (
     Adopt,
     Beginning,
+    CannotRun,
     Claim,
     Claimed,
     Claiming,
@@ -49,7 +50,7 @@ def write_of(verdict: Verdict) -> Insert | Update | None:
     match verdict:
         case Insert() | Update():
             return verdict
-        case Claimed(write, _) | Adopt(write, _):
+        case Claimed(write, _) | Adopt(write, _) | CannotRun(write, _):
             return write
         case _:
             return None
@@ -80,6 +81,13 @@ def no_change_is_lost(before: TaskRecord | None, seen: Seen, verdict: Planned) -
         is_due = write is not None and write.record.status in (Status.PENDING, Status.PROCESSING_DIRTY)
         return is_due and write is not None and not differs(write.record.snapshot, seen)
     return (write is not None) == (before.status in PROCESSED)
+
+
+def forgets_what_cannot_be_computed(seen: Seen, verdict: Beginning) -> bool:
+    """Law RE1, of a run that cannot begin: whatever can be computed later is a change."""
+    if not isinstance(seen, NotComputed) or isinstance(verdict, Leave):
+        return True
+    return isinstance(verdict, CannotRun) and verdict.write.record.snapshot is None
 
 
 def claims_the_latest(before: TaskRecord, verdict: Claiming) -> bool:
