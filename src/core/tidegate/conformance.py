@@ -24,7 +24,7 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
@@ -53,6 +53,7 @@ from tidegate.documents import (
 )
 from tidegate.effects import DUPLICATE_KEY, Failure
 from tidegate.instants import MINUTE, Instant
+from tidegate.kinds import of_kind, tuple_of_kind
 from tidegate.operations import (
     FindOneAndUpdate,
     InsertOne,
@@ -101,27 +102,29 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
 
     Raises:
         Failure: the store passed on trouble (not applied, ambiguous, not durable), so nothing can be said.
+        Misuse: Something among them is no operation.
     """
+    tuple_of_kind(operations, get_args(Operation), "an operation")
     inserts = {(each.collection, each.doc[ID]) for each in operations if isinstance(each, InsertOne)}
     stored: list[Key] = sorted(inserts, key=repr)
     world: World = Plain()
-    await cleared(stored)
+    await _cleared(stored)
     for operation in operations:
-        actual = await answer(operation)
+        actual = await _answer(operation)
         held = [await find_one(collection, Eq(ID, key)) for collection, key in stored]
-        world = world.write(CLOCK, put_time(operation, held) or world.read(CLOCK))
+        world = world.write(CLOCK, _put_time(operation, held) or world.read(CLOCK))
         ((world, expected),) = perform(operation, world, "conformance")
-        found = compared(operation, expected, actual) or documents_compared(operation, stored, held, world)
+        found = _compared(operation, expected, actual) or _documents_compared(operation, stored, held, world)
         if found:
             return (found,)
-    await cleared(stored)
+    await _cleared(stored)
     return ()
 
 
 Key: TypeAlias = "tuple[str, str | int]"
 
 
-async def answer(operation: Operation) -> object:
+async def _answer(operation: Operation) -> object:
     """What the store answers; a refusal is an answer too."""
     try:
         return await operation
@@ -131,12 +134,12 @@ async def answer(operation: Operation) -> object:
         return failure.fresh()
 
 
-async def cleared(keys: Iterable[Key]) -> None:
+async def _cleared(keys: Iterable[Key]) -> None:
     for collection, key in keys:
         await delete_one(collection, Eq(ID, key))
 
 
-def put_time(operation: Operation, held: list[Document | None]) -> Instant | None:
+def _put_time(operation: Operation, held: list[Document | None]) -> Instant | None:
     """The time that the store has just put, if it was asked to."""
     if not isinstance(operation, (FindOneAndUpdate, UpdateOne)):
         return None
@@ -145,22 +148,22 @@ def put_time(operation: Operation, held: list[Document | None]) -> Instant | Non
     return max((time for time in times if isinstance(time, Instant)), key=lambda time: time.at, default=None)
 
 
-def compared(operation: Operation, expected: object, actual: object, about: str = "the answer") -> Disagreement | None:
+def _compared(operation: Operation, expected: object, actual: object, about: str = "the answer") -> Disagreement | None:
     """Nothing, if both are the same all the way down; of refusals, only a taken id is told by its words."""
-    same = told(expected) == told(actual)
+    same = _told(expected) == _told(actual)
     return None if same else Disagreement(operation, about, expected, actual)
 
 
-def told(reply: object) -> object:
+def _told(reply: object) -> object:
     return (type(reply), reply.reason == DUPLICATE_KEY) if isinstance(reply, Failure) else exactly(reply)
 
 
-def documents_compared(
+def _documents_compared(
     operation: Operation, keys: list[Key], held: list[Document | None], world: World
 ) -> Disagreement | None:
     for (collection, key), actual in zip(keys, held, strict=True):
         ((_, expected),) = perform(find_one(collection, Eq(ID, key)), world, "conformance")
-        if found := compared(operation, expected, actual, f"what {collection} holds as {show(key)}"):
+        if found := _compared(operation, expected, actual, f"what {collection} holds as {show(key)}"):
             return found
     return None
 
@@ -199,10 +202,10 @@ def probes(collection: str) -> tuple[Operation, ...]:
         insert_one(collection, Document.of({"n": 1, "_id": X, "list": ()})),
         insert_one(collection, Document.of({"_id": X, "n": 2})),
         insert_one(collection, Document.of({"_id": Y, "version": 1})),
-        *(each for value in VALUES for each in about_value(collection, value)),
-        *compare_and_set(collection),
-        *about_arrays(collection),
-        *refused(collection),
+        *(each for value in VALUES for each in _about_value(collection, value)),
+        *_compare_and_set(collection),
+        *_about_arrays(collection),
+        *_refused(collection),
         find_one_and_update(collection, x, PutServerTime(AT)),
         *(find_one(collection, AllOf((x, OlderThan(AT, age)))) for age in (DAY, -DAY)),
         find_one(collection, AllOf((y, OlderThan(AT, -DAY)))),
@@ -215,7 +218,7 @@ def probes(collection: str) -> tuple[Operation, ...]:
     )
 
 
-def about_value(collection: str, value: object) -> Iterator[Operation]:
+def _about_value(collection: str, value: object) -> Iterator[Operation]:
     """The value is put, found as itself, and not found as its neighbours."""
     x = Eq(ID, X)
     yield find_one_and_update(collection, x, Put(N, value))
@@ -229,7 +232,7 @@ def about_value(collection: str, value: object) -> Iterator[Operation]:
     )
 
 
-def compare_and_set(collection: str) -> Iterator[Operation]:
+def _compare_and_set(collection: str) -> Iterator[Operation]:
     """What every program here rests on: of two writers with one version in their filters, the second changes nothing."""
     version = Field[int]("version")
     at = AllOf((Eq(ID, Y), Eq(version, 1)))
@@ -239,7 +242,7 @@ def compare_and_set(collection: str) -> Iterator[Operation]:
     yield find_one_and_update(collection, AllOf((Eq(ID, Y), Eq(version, 2.0))), Add(version, 1))
 
 
-def about_arrays(collection: str) -> Iterator[Operation]:
+def _about_arrays(collection: str) -> Iterator[Operation]:
     x = Eq(ID, X)
     changes: tuple[Update, ...] = (
         *(Push(LIST, value) for value in (1, 1.0, "a", (1,))),
@@ -257,7 +260,7 @@ def about_arrays(collection: str) -> Iterator[Operation]:
     yield find_one(collection, AllOf((x, Eq(Field[object]("list"), "again"))))
 
 
-def refused(collection: str) -> Iterator[Operation]:
+def _refused(collection: str) -> Iterator[Operation]:
     """An update that does not fit what is there is refused, and then nothing has changed, its other half included."""
     x = Eq(ID, X)
     yield update_one(collection, x, Put(N, "text"), Put(COUNT, 2**63 - 1))
@@ -290,7 +293,7 @@ class Breach:
 
 @final
 @attrs.frozen
-class Log:
+class _Log:
     """What is known of one partition of a log by what was told so far."""
 
     generation: int = -1
@@ -308,18 +311,23 @@ def breaches(events: Iterable[Event]) -> tuple[Breach, ...]:
 
     Returns:
         Every breach, in that order.
+
+    Raises:
+        Misuse: Something among them is no event of a partition.
     """
-    logs: dict[TopicPartition, Log] = {}
+    of_kind(events, Iterable, "a number of events")
+    logs: dict[TopicPartition, _Log] = {}
     found: list[Breach] = []
     for event in events:
-        log = logs.get(event.partition, Log())
-        if why := broken(log, event):
+        of_kind(event, get_args(Event), "an event of a partition")
+        log = logs.get(event.partition, _Log())
+        if why := _broken(log, event):
             found.append(Breach(event, why))
-        logs[event.partition] = learned(log, event)
+        logs[event.partition] = _learned(log, event)
     return tuple(found)
 
 
-def broken(log: Log, event: Event) -> str:
+def _broken(log: _Log, event: Event) -> str:
     """Which promise the event breaks; empty if none."""
     match event:
         case Assigned(_, generation, committed):
@@ -339,10 +347,10 @@ def broken(log: Log, event: Event) -> str:
             return ""
 
 
-def learned(log: Log, event: Event) -> Log:
+def _learned(log: _Log, event: Event) -> _Log:
     match event:
         case Assigned(_, generation, committed):
-            return Log(max(generation, log.generation), committed, log.known, committed)
+            return _Log(max(generation, log.generation), committed, log.known, committed)
         case Fetched(_, generation, offsets) if generation == log.generation and offsets:
             return attrs.evolve(log, at=offsets[-1] + 1, known=log.known.union(offsets))
         case Committed(_, _, position):

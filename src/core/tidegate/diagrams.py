@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidegate.kinds import of_kind
 from tidegate.status import StatusDefinition, StatusTable
 
 LEGEND: Final = (
@@ -33,10 +34,14 @@ def mermaid(table: StatusTable) -> str:
 
     Returns:
         Lines, each ended by a newline.
+
+    Raises:
+        Misuse: It is no table.
     """
-    alias = {each.status: identifier(number, each.status) for number, each in enumerate(table.definitions)}
+    of_kind(table, StatusTable, "a table of statuses")
+    alias = {each.status: _identifier(number, each.status) for number, each in enumerate(table.definitions)}
     lines = ["stateDiagram-v2", *(f"    %% {line}" for line in LEGEND)]
-    lines += [f'    state "{label(each)}" as {alias[each.status]}' for each in table.definitions]
+    lines += [f'    state "{_label(each)}" as {alias[each.status]}' for each in table.definitions]
     lines += [f"    [*] --> {alias[status]}" for status in sorted(table.initial)]
     for each in table.definitions:
         lines += [f"    {alias[each.status]} --> {alias[target]}" for target in sorted(each.targets)]
@@ -45,12 +50,12 @@ def mermaid(table: StatusTable) -> str:
     return "\n".join([*lines, ""])
 
 
-def identifier(number: int, status: str) -> str:
+def _identifier(number: int, status: str) -> str:
     plain = status.isascii() and status.isidentifier() and status.lower() not in KEYWORDS
     return status if plain else str(number)
 
 
-def label(definition: StatusDefinition) -> str:
+def _label(definition: StatusDefinition) -> str:
     flags = {
         "available": definition.available,
         "requires": definition.requires_owner,
@@ -59,8 +64,8 @@ def label(definition: StatusDefinition) -> str:
         "overrides": definition.overrides_owner,
     }
     told = ", ".join(flag for flag, is_set in flags.items() if is_set)
-    return escaped(definition.status) + (f" ({told})" if told else "")
+    return _escaped(definition.status) + (f" ({told})" if told else "")
 
 
-def escaped(text: str) -> str:
+def _escaped(text: str) -> str:
     return "".join(char if char.isalnum() or char == "_" else f"#{ord(char)};" for char in text)

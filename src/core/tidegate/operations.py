@@ -20,6 +20,7 @@ import attrs
 from tidegate.documents import ID, AllOf, Document, Field, Filter, Update
 from tidegate.effects import Effect
 from tidegate.errors import Misuse, shown
+from tidegate.kinds import of_kind
 
 COLLECTION_LENGTH_MAX: Final = 200
 
@@ -55,6 +56,7 @@ def check_updates(updates: tuple[Update, ...]) -> None:
 
 def check_inserted(doc: Document) -> None:
     """Raise Misuse unless the document can be inserted: a scalar id, and names that updates can address."""
+    of_kind(doc, Document, "a document")
     if not isinstance(doc.held(ID), (str, int)) or isinstance(doc.held(ID), bool):
         raise Misuse(
             "a document needs an _id that is a string or an integer",
@@ -150,7 +152,7 @@ Operation: TypeAlias = FindOne | FindOneAndUpdate | UpdateOne | InsertOne | Dele
 
 def find_one(collection: str, *where: Filter) -> FindOne:
     """Ask for a document that all of the filters match."""
-    return FindOne(collection, together(where))
+    return FindOne(collection, _together(where))
 
 
 def find_one_and_update(collection: str, where: Filter, *updates: Update) -> FindOneAndUpdate:
@@ -170,8 +172,8 @@ def insert_one(collection: str, doc: Document) -> InsertOne:
 
 def delete_one(collection: str, *where: Filter) -> DeleteOne:
     """Ask to delete the document that all of the filters match."""
-    return DeleteOne(collection, together(where))
+    return DeleteOne(collection, _together(where))
 
 
-def together(where: tuple[Filter, ...]) -> Filter:
+def _together(where: tuple[Filter, ...]) -> Filter:
     return where[0] if len(where) == 1 else AllOf(where)
