@@ -99,6 +99,7 @@ def check_fi2(of: Pass) -> None:
     @example(Found((SINGLE,), AB[:1], (run(Firing(SINGLE.id, AB[:1]), Held("p", NOW)),), NOW))
     @example(Found((BOTH,), AB[:1], (), Instant(7)))
     @example(Found((BOTH, SINGLE), AB[:1], (), NOW))
+    @example(Found((BOTH,), (event("a", 1), event("b", 7)), (), Instant(7)))
     def what_is_dropped_is_done(found: Found) -> None:
         made = of.plan(found.triggers, found.occurrences, found.runs, found.now)
 
@@ -669,6 +670,16 @@ def test_a_set_has_all_that_the_latch_holds() -> None:
 
     assert made.firings == (Firing(BOTH.id, three, 1),)
     assert made.dropped == ()
+
+
+def test_a_set_lies_within_its_time_and_not_a_microsecond_more() -> None:
+    """BOTH gives them 6: what is 6 apart meets, and what is 7 apart does not; then the older one is dropped."""
+    early, just, late = event("a", 1), event("b", 7), event("b", 8)
+    assert plan((BOTH,), (early, just), (), just.seen).firings == (Firing(BOTH.id, (early, just), 1),)
+    assert plan((BOTH,), (early,), (), just.seen).dropped == ()
+
+    assert plan((BOTH,), (early, late), (), late.seen) == Plan((), (), (early.id,))
+    assert plan((BOTH,), (early,), (), late.seen).dropped == (early.id,)
 
 
 def test_the_next_set_has_the_next_number() -> None:
