@@ -169,7 +169,6 @@ WRITTEN: Final[Mapping[str, str]] = {
     "kinds.callable_one": "what",
     "kinds.tuple_of_kind": "kinds what",
     "retry.check_delay": "what least",
-    "retry.check_ppm": "what",
 }
 """Parameters that are no input: what a check says and allows stands in the code of its caller."""
 

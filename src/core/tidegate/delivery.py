@@ -54,9 +54,9 @@ import attrs
 
 from tidegate.effects import Failure, Refused
 from tidegate.errors import Misuse, numbered
-from tidegate.instants import MILLISECOND, SECOND, Instant
+from tidegate.instants import MILLISECOND, PPM, SECOND, Instant
 from tidegate.kinds import of_kind
-from tidegate.retry import Exponential, Policy, Retry, check_ppm
+from tidegate.retry import Exponential, Policy, Retry
 from tidegate.retry import decide as decide_retry
 
 ERROR_MAX: Final = 4_096
@@ -450,7 +450,7 @@ def _check_attempt(attempt: object, failure: object, now: object, draw_ppm: obje
     numbered(attempt, "the number of an attempt", 1)
     of_kind(failure, Failure, "a failure")
     of_kind(now, Instant, "the time")
-    check_ppm(draw_ppm, "a draw in parts per million")
+    numbered(draw_ppm, "a draw in parts per million", 0, PPM)
 
 
 # --- an offset --------------------------------------------------------------------------------------------------------

@@ -47,9 +47,10 @@ from typing import Generic, TypeAlias, TypeVar, final
 
 import attrs
 
+from tidegate.errors import numbered
 from tidegate.instants import MILLISECOND, PPM, SECOND, Duration, Instant, seconds
 from tidegate.kinds import of_kind
-from tidegate.retry import check_delay, check_ppm
+from tidegate.retry import check_delay
 
 S = TypeVar("S")
 
@@ -168,7 +169,7 @@ def turn(bounds: Bounds, paces: Mapping[S, Pace], now: Instant, draw_ppm: int = 
     of_kind(bounds, Bounds, "the bounds of an interval")
     of_kind(paces, Mapping, "the paces of the sources")
     of_kind(now, Instant, "the time")
-    check_ppm(draw_ppm, "a draw in parts per million")
+    numbered(draw_ppm, "a draw in parts per million", 0, PPM)
     waits = {source: _time_until(bounds, pace, now) for source, pace in paces.items()}
     if not waits:
         return NoSource()

@@ -78,16 +78,7 @@ FACTOR_LEAST: Final = 1_010_000
 
 def check_delay(delay: object, what: str, least: Duration) -> None:
     """Raise Misuse unless `delay` is a number of microseconds from `least` to a century."""
-    numbered(delay, what, least)
-    if isinstance(delay, int) and delay > LONGEST:
-        raise Misuse(f"{what} is longer than a century", todo="durations are in microseconds")
-
-
-def check_ppm(part: object, what: str) -> None:
-    """Raise Misuse unless `part` is a number from 0 to PPM."""
-    numbered(part, what, 0)
-    if isinstance(part, int) and part > PPM:
-        raise Misuse(f"{what} is more than the whole", todo=f"0 to {PPM}")
+    numbered(delay, what, least, LONGEST)
 
 
 # --- schedules --------------------------------------------------------------------------------------------------------
@@ -184,7 +175,7 @@ class Policy:
     jitter_ppm: int = 0
 
     def __attrs_post_init__(self) -> None:
-        check_ppm(self.jitter_ppm, "a jitter in parts per million")
+        numbered(self.jitter_ppm, "a jitter in parts per million", 0, PPM)
         if self.attempts_max is not None:
             numbered(self.attempts_max, "a maximum of attempts", 1)
         if self.elapsed_max is not None:
@@ -284,7 +275,7 @@ def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm
     numbered(attempts, "a number of attempts that were made", 1)
     of_kind(since, Instant, "the time of the first attempt")
     of_kind(now, Instant, "the time")
-    check_ppm(draw_ppm, "a draw in parts per million")
+    numbered(draw_ppm, "a draw in parts per million", 0, PPM)
     elapsed = now - since
     if policy.attempts_max is not None and attempts >= policy.attempts_max:
         return GiveUp(Reason.ATTEMPTS, attempts)
@@ -342,14 +333,14 @@ def _next_due(cron: Cron, now: Instant) -> Instant | Reason:
     What the port raises is an answer too: whoever asks is about to note a failure, and must not be kept from it.
     """
     try:
-        due: object = cron.next_after(cron.expression, now)
+        due = cron.next_after(cron.expression, now)
+        if due is None:
+            return Reason.NEVER_DUE
+        of_kind(due, Instant, "an instant")
+        is_later = due - now > 0
     except Exception:  # noqa: BLE001
         return Reason.BROKEN_PORT
-    if due is None:
-        return Reason.NEVER_DUE
-    if not isinstance(due, Instant) or due.clock != now.clock or due - now <= 0:
-        return Reason.BROKEN_PORT
-    return due
+    return due if is_later else Reason.BROKEN_PORT
 
 
 # --- the failures of effects ------------------------------------------------------------------------------------------
