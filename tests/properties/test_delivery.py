@@ -580,6 +580,23 @@ def test_an_error_is_cut_and_masked_once() -> None:
     assert delivery.shown("\ud800") == "\\ud800"
 
 
+@given(st.integers(0, 40), st.sampled_from(("", " gone", " gone " * 2_000)))
+def test_an_error_that_is_cut_shows_no_password(place: int, rest: str) -> None:
+    """Wherever in an address the cut is, and whatever follows; kept again it is the same."""
+    kept = delivery.shown("x" * (delivery.ERROR_MAX - place - 1) + " mongodb://me:hunter2@host" + rest)
+
+    assert "hunter" not in kept
+    assert len(kept) <= delivery.ERROR_MAX
+    assert delivery.shown(kept) == kept
+
+
+def test_an_error_of_ten_million_words_is_kept_at_once() -> None:
+    """No more of it is looked at than is kept; it took ten seconds."""
+    before = delivery.shown("no " * 1_400)
+
+    assert delivery.shown("no " * 10_000_000) == before
+
+
 # --- bad input ----------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,9 @@ Where we differ from Drakkar, and in the last point from a rule for dead letters
       payload then.
 
 Known not to work
-    - A dead letter that is delivered again and fails again is dead-lettered again, as a record of its own topic.
+    - A dead letter that is delivered again and fails again is dead-lettered again, as a record of its own topic, and is
+      twice as long each time, for it is text in a text. Whoever consumes dead letters holds back instead: `Rules` without
+      `burying`.
     - The error is shown: whoever reports it leaves out what is secret. Passwords in addresses are masked here as well.
 """
 

@@ -74,15 +74,18 @@ def shown(error: str) -> str:
     of_kind(error, str, "the text of an error")
     if not error:
         raise Misuse("an error has no text", todo="say at least what kind it is of")
-    whole = error.encode("utf-8", "backslashreplace").decode("utf-8")
-    return WORD.sub(_masked, whole)[:ERROR_MAX]
+    kept = error[:ERROR_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
+    is_cut = len(error) > ERROR_MAX
 
+    def masked(word: re.Match[str]) -> str:
+        """A word, without the credentials that it has if it is an address: what stands before its last @."""
+        scheme, colon, rest = word[0].partition("://")
+        _, at, host = rest.rpartition("@")
+        if is_cut and colon and word.end() == len(kept):
+            return f"{scheme}://***"  # its @ may have been cut off
+        return f"{scheme}://***@{host}" if colon and at else word[0]
 
-def _masked(word: re.Match[str]) -> str:
-    """A word, without the credentials that it has if it is an address: what stands before its last @."""
-    scheme, colon, rest = word[0].partition("://")
-    _, at, host = rest.rpartition("@")
-    return f"{scheme}://***@{host}" if colon and at else word[0]
+    return WORD.sub(masked, kept)[:ERROR_MAX]
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
