@@ -54,6 +54,8 @@ Known not to work
 from __future__ import annotations
 
 import hashlib
+import math
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, pairwise
 from types import NoneType
@@ -61,7 +63,19 @@ from typing import Final, Self, TypeAlias, assert_never, final
 
 import attrs
 
-from tidegate.documents import DEPTH_MAX, Document, Field, Foreign, Value, checked, equal, exactly, frozen, numeric
+from tidegate.documents import (
+    DECIMAL,
+    DEPTH_MAX,
+    Document,
+    Field,
+    Foreign,
+    Value,
+    checked,
+    equal,
+    exactly,
+    frozen,
+    numeric,
+)
 from tidegate.errors import Misuse, named, numbered, shown
 from tidegate.instants import MILLISECOND, Instant
 from tidegate.kinds import callable_one, of_kind, tuple_of_kind
@@ -283,8 +297,8 @@ def remembered(snapshot: Document, bytes_max: int) -> Kept:
 
     Args:
         snapshot: The snapshot.
-        bytes_max: How large it may be to be stored as it is, in bytes of its canonical form, which is a little shorter
-            than BSON.
+        bytes_max: How large it may be to be stored as it is, in bytes of its canonical form, which is about as long as
+            BSON: a little more for short keys and small integers, a little less for nested documents.
 
     Returns:
         The snapshot, or its digest if it is larger.
@@ -304,6 +318,7 @@ def digest(snapshot: Document) -> Digest:
     return _hashed(_canonical(snapshot))
 
 
+_DOUBLE: Final = struct.Struct(">d")
 _FORM: Final = b"tidegate/snapshot@1\n"
 """The version of the canonical form; digests are stored, and compared by later releases."""
 
@@ -322,7 +337,7 @@ def _parts(value: Value) -> Iterator[bytes]:
         case None | bool():
             yield b"%r;" % value
         case int() | float():
-            yield b"%a;" % (numeric(value),)
+            yield _number(value)
         case str():
             yield _told(b"s", value.encode())
         case bytes():
@@ -330,8 +345,7 @@ def _parts(value: Value) -> Iterator[bytes]:
         case Instant(at):
             yield b"d%d;" % at
         case Foreign(kind, payload):
-            read = numeric(value)
-            yield _told(kind.encode(), payload) if read is None else b"%a;" % (read,)
+            yield _number(value) if kind == DECIMAL else _told(kind.encode(), payload)
         case tuple():
             yield b"[%d;" % len(value)
             for item in value:
@@ -343,6 +357,20 @@ def _parts(value: Value) -> Iterator[bytes]:
                 yield from _parts(item)
         case _:
             assert_never(value)
+
+
+def _number(value: float | Foreign) -> bytes:
+    """A number as a double where one holds exactly that number, and else in full; equal numbers are alike in this."""
+    if isinstance(value, Foreign):
+        read = numeric(value)
+        double = float(read if isinstance(read, str) else "{}e{}".format(*read or ()))
+        if numeric(double) != read:
+            return b"%a;" % (read,)
+    else:
+        double = float(value)
+        if type(value) is int and int(double) != value:
+            return b"%a;" % (numeric(value),)
+    return b"n%b" % _DOUBLE.pack(math.nan if math.isnan(double) else double or 0.0)  # one NaN, and no -0.0
 
 
 def _told(kind: bytes, content: bytes) -> bytes:
