@@ -620,6 +620,20 @@ def test_a_lapsed_leader_ends_its_work_and_releases() -> None:
     assert told([ann.step(gone.state, Told(at(14), Swap(2, released, 0), released))]) == ["following: -; wake in 4 us"]
 
 
+@pytest.mark.parametrize(("life", "other"), [("a", "a@1"), ("a@1", "a"), ("a", "a@"), ("a@0", "a@0@0")])
+def test_a_life_that_begins_like_another_is_another(life: str, other: str) -> None:
+    """A lease of one is left alone by the other, and not released as if it were one's own."""
+    ann, bob = Candidate("ann", life, TERMS), Candidate("bob", other, TERMS)
+    looks = bob.step(Following(), Woke(at(0)))
+    takes = bob.step(looks.state, Told(at(1), Look(), None))
+    (swap,) = takes.wishes
+    assert isinstance(swap, Swap)
+
+    looks = ann.step(Following(), Woke(at(0)))
+    seen = ann.step(looks.state, Told(at(2), Look(), swap.lease))
+    assert told([seen]) == ["following: -; wake in 4 us"]
+
+
 @pytest.mark.parametrize(
     ("expected", "deeds"),
     [

@@ -517,10 +517,11 @@ class Candidate:
         """Lead or release it if it is one's own, else take it if it may be taken."""
         mark = None if lease is None else lease.version
         state = attrs.evolve(state, sighting=sighted(state.sighting, mark, at), look_at=at + self.terms.heartbeat)
-        if lease is None or not lease.request.startswith(f"{self.life}@"):
-            return Step(Stopped()) if state.is_stopping else self._tried(state, lease, at)
-        mine = decide_release(lease, lease.request)
-        if isinstance(mine, Lost):  # it was released
+        life = (
+            "" if lease is None else lease.request.rpartition("@")[0]
+        )  # the last @: a life may have others of its own
+        mine = decide_release(lease, lease.request) if lease is not None and life == self.life else Lost(lease)
+        if lease is None or isinstance(mine, Lost):
             return Step(Stopped()) if state.is_stopping else self._tried(state, lease, at)
         claim = state.claim
         if not state.is_stopping and claim is not None and claim.request == lease.request and not claim.is_over:
