@@ -712,6 +712,23 @@ def test_the_plan_names_one_run_for_one_occurrence_of_any() -> None:
     assert [each.occurrences for each in made.firings] == [AB[:1], AB[1:]]
 
 
+def test_an_occurrence_that_was_noticed_twice_was_seen_first() -> None:
+    """Law FI7: which of the two is read first makes no difference; no set waits longer for a second notice."""
+    first, again = AB[0], attrs.evolve(AB[0], seen=Instant(9))
+    partner = event("b", 8)
+    for both in ((first, again, partner), (again, first, partner)):
+        assert plan((BOTH, SINGLE), both, (), NOW).firings == (Firing(SINGLE.id, (first,)),)
+
+
+def test_a_run_that_was_read_twice_is_as_it_was_read_last() -> None:
+    """Law FI7: three queries make the runs of a plan, so one may come twice, and be settled the second time."""
+    held = run(Firing(SINGLE.id, AB[:1]), Held("p", NOW))
+    done = Run(held.firing, Fired(NOW), 1, 2)
+    for both in ((held, done), (done, held)):
+        assert plan((SINGLE,), AB[:1], both, NOW) == Plan((), (), (AB[0].id,))
+        assert plan((), (), both, NOW) == Plan((), (), ())
+
+
 FIRING = Firing(SINGLE.id, AB[:1])
 
 

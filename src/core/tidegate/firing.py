@@ -245,8 +245,10 @@ def plan(
 
     Args:
         triggers: All that are registered.
-        occurrences: All that wait, the pending instants of crons included (`trigger.ticks`).
+        occurrences: All that wait, the pending instants of crons included (`trigger.ticks`). One that comes twice counts
+            as it was seen first.
         runs: All that are not settled, those of these occurrences, and the last one of each trigger of all conditions.
+            One that comes twice, of two queries, counts at its highest version.
         now: The time, by the store's clock.
 
     Returns:
@@ -259,16 +261,19 @@ def plan(
     all_of_kind(occurrences, Occurrence, "an occurrence")
     all_of_kind(runs, Run, "a run")
     of_kind(now, Instant, "an instant")
+    there: set[str] = set()
     waiting: dict[str, list[Occurrence]] = {}
-    for each in sorted({each.id: each for each in occurrences}.values(), key=_by_sight):
+    for each in sorted(occurrences, key=_by_sight):
         _ = now - each.seen
-        waiting.setdefault(each.condition_id, []).append(each)
-    by_id = {run.id: run for run in runs}
+        if each.id not in there:
+            there.add(each.id)
+            waiting.setdefault(each.condition_id, []).append(each)
+    by_id = {run.id: run for run in sorted(runs, key=lambda run: run.version)}
     of_trigger: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in by_id.values():
         of_trigger.setdefault(run.firing.trigger_id, []).append(run)
 
-    firings = {run.id: run.firing for run in runs if not run.state.settled}
+    firings = {run.id: run.firing for run in by_id.values() if not run.state.settled}
     needed: set[str] = set()
     for trigger in triggers:
         mine = [each for condition in trigger.condition_ids for each in waiting.get(condition, ())]
@@ -285,7 +290,7 @@ def plan(
                 needed.add(each.id)
 
     known = {trigger.id for trigger in triggers}
-    orphans = [run for run in runs if not run.state.settled and run.firing.trigger_id not in known]
+    orphans = [run for run in by_id.values() if not run.state.settled and run.firing.trigger_id not in known]
     kept = [each for each in firings.values() if each.trigger_id in known]
     dropped = [each for some in waiting.values() for each in some if each.id not in needed]
     return Plan(
