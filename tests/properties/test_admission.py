@@ -143,7 +143,7 @@ class World:
         verdict = decide_transition(INVOCATION, was, target, runner)
         if self.records.get(invocation) != was or not isinstance(verdict, Accepted):
             return None
-        self.records[invocation] = StatusRecord(verdict.status, verdict.owner, verdict.version)
+        self.records[invocation] = verdict.record
         return self.records[invocation]
 
     def chosen(self) -> int:

@@ -58,7 +58,7 @@ def after(*moves: tuple[str, str | None]) -> StatusRecord:
     for target, runner in moves:
         verdict = decide_transition(INVOCATION, record, target, runner)
         assert isinstance(verdict, Accepted)
-        record = StatusRecord(verdict.status, verdict.owner, verdict.version)
+        record = verdict.record
     assert record is not None
     return record
 
@@ -161,7 +161,7 @@ def test_an_invocation_is_owned_exactly_while_pending_running_or_paused(moves: l
     for target, runner in moves:
         verdict = decide_transition(INVOCATION, record, target, runner)
         if isinstance(verdict, Accepted):
-            record = StatusRecord(verdict.status, verdict.owner, verdict.version)
+            record = verdict.record
 
         assert (record.owner is not None) is (record.status in OWNED)
         assert laws.owned_as_the_table_says(INVOCATION, record)
@@ -237,7 +237,7 @@ def test_of_two_who_pick_it_up_one_wins() -> None:
     for runner, verdict in decisions.items():
         assert isinstance(verdict, Accepted)
         if stored == REGISTERED:
-            stored = StatusRecord(verdict.status, verdict.owner, verdict.version)
+            stored = verdict.record
             winners.append(runner)
 
     assert winners == ["r1"]

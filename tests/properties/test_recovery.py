@@ -302,7 +302,7 @@ class Play:
             return
         verdict = decide_transition(INVOCATION, record, target, by)
         if isinstance(verdict, Accepted):
-            self.become(StatusRecord(verdict.status, verdict.owner, verdict.version))
+            self.become(verdict.record)
 
 
 def played(recoverer: Recoverer, begin: tuple[str, str, bool], happened: list[Event]) -> Play:

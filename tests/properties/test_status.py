@@ -72,7 +72,7 @@ class Life:
             statuses = [*likely, *(each.status for each in self.table.definitions)]
             verdict = decide(self.table, record, statuses[wish % len(statuses)], runner)
             if isinstance(verdict, Accepted):
-                after = StatusRecord(verdict.status, verdict.owner, verdict.version)
+                after = verdict.record
                 steps.append((record, after, runner))
                 record = after
         return steps

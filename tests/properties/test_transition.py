@@ -876,7 +876,7 @@ def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
 class NeverSure(Transition):
     """Planted bug: a lost reply is answered by Unknown, although the record could tell."""
 
-    def fate(self, record: Document | None, sent: int) -> object:  # noqa: ARG002  that is the bug
+    def _fate(self, record: Document | None, sent: int) -> object:  # noqa: ARG002  that is the bug
         return Forgotten()
 
 

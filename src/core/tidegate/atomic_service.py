@@ -67,7 +67,8 @@ Known not to work
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, final
+from types import NoneType
+from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
@@ -141,6 +142,7 @@ class Window:
         return self.end - self.start
 
     def holds(self, now: Instant) -> bool:
+        of_kind(now, Instant, "an instant")
         return 0 <= now - self.start < self.length
 
     def gone_ppm(self, now: Instant) -> int:
@@ -177,6 +179,9 @@ class Assigned:
 
     run: AtomicServiceRun
 
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.run, AtomicServiceRun, "a run")
+
     def __str__(self) -> str:
         return f"assigned: run {self.run.run_id!r}"
 
@@ -207,6 +212,10 @@ class SlotWindowInvalid:
     slot: Duration
     margin: Duration
 
+    def __attrs_post_init__(self) -> None:
+        numbered(self.slot, "the length of a slot in microseconds", 0)
+        numbered(self.margin, "a margin in microseconds", 0)
+
     def __str__(self) -> str:
         return f"slot_window_invalid: a slot of {seconds(self.slot)} has no room for a margin of {seconds(self.margin)}"
 
@@ -217,6 +226,9 @@ class ScheduledRunnerInGrace:
     """The assigned runner is new; its slot stays empty until then."""
 
     until: Instant
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.until, Instant, "an instant")
 
     def __str__(self) -> str:
         return f"scheduled_runner_in_grace: the slot stays empty until {self.until}"
@@ -229,6 +241,10 @@ class LateStart:
 
     gone_ppm: int
     limit_ppm: int
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.gone_ppm, "a fraction in parts per million", 0, PPM)
+        numbered(self.limit_ppm, "a fraction in parts per million", 0, PPM)
 
     def __str__(self) -> str:
         return f"late_start: {_percent(self.gone_ppm)} of the window is gone, and {_percent(self.limit_ppm)} may be"
@@ -246,6 +262,9 @@ class Alone:
 
     runners_max: int
 
+    def __attrs_post_init__(self) -> None:
+        numbered(self.runners_max, "a number of runners", 0)
+
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners"
 
@@ -258,6 +277,10 @@ class Shared:
     clock_difference: Duration
     runners_max: int
 
+    def __attrs_post_init__(self) -> None:
+        numbered(self.clock_difference, "a difference of clocks in microseconds", 0)
+        numbered(self.runners_max, "a number of runners", 0)
+
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners, clocks within {seconds(self.clock_difference)}"
 
@@ -268,6 +291,9 @@ class Crowded:
     """More runners than have windows, so nobody is ever cleared; so many would have."""
 
     runners_max: int
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.runners_max, "a number of runners", 0)
 
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners would have windows"
@@ -280,6 +306,8 @@ Tolerance: TypeAlias = Alone | Shared | Crowded
 @attrs.frozen(kw_only=True)
 class AtomicServiceClaim:
     """What was decided for one runner, and where it stands in the cycle; its text is the message.
+
+    Invariant: position < runners.
 
     Attributes:
         runner_id: Who asked.
@@ -302,6 +330,19 @@ class AtomicServiceClaim:
     window: Window | None
     owner_now: bool
     tolerance: Tolerance
+
+    def __attrs_post_init__(self) -> None:
+        named(self.runner_id, "a runner")
+        of_kind(self.verdict, get_args(Verdict), "what is decided for a runner")
+        of_kind(self.cycle_start, Instant, "an instant")
+        numbered(self.runners, "a number of runners", 0)
+        if self.assigned is not None:
+            named(self.assigned, "a runner")
+        if self.position is not None:
+            numbered(self.position, "the place of a runner", 0, self.runners - 1)
+        of_kind(self.window, (Window, NoneType), "a window or None")
+        of_kind(self.owner_now, bool, "whether a slot is the caller's")
+        of_kind(self.tolerance, get_args(Tolerance), "what a configuration bears")
 
     def __str__(self) -> str:
         place = "not one" if self.position is None else f"position {self.position}"

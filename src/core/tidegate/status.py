@@ -233,8 +233,13 @@ class Accepted:
     owner: str | None
     version: int
 
+    @property
+    def record(self) -> StatusRecord:
+        """The record that others read then, and decide on."""
+        return StatusRecord(self.status, self.owner, self.version)
+
     def __str__(self) -> str:
-        return f"accepted: {StatusRecord(self.status, self.owner, self.version)}"
+        return f"accepted: {self.record}"
 
 
 @final

@@ -19,7 +19,7 @@ def carried_out(step: Move, record: StatusRecord) -> StatusRecord:
     verdict = decide_transition(INVOCATION, record, step.target, None)
     if record != step.expected or not isinstance(verdict, Accepted):
         return record
-    return StatusRecord(verdict.status, verdict.owner, verdict.version)
+    return verdict.record
 
 
 def step_is_legal(verdict: Recovery) -> bool:

@@ -31,6 +31,7 @@ again, leaving out the owner, taking ambiguous for refused, pushing the history 
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -39,7 +40,7 @@ from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import Instant
-from tidegate.kinds import all_of_kind
+from tidegate.kinds import all_of_kind, of_kind
 from tidegate.operations import check_collection, find_one, find_one_and_update, insert_one
 from tidegate.status import (
     HISTORY_MAX,
@@ -139,7 +140,7 @@ class Transition:
         named(self.key, "a record")
         named(self.request, "a request")
         numbered(self.attempts, "a number of attempts", 1)
-        self.decided(None)  # refuses a runner or a target that is none
+        self._decided(None)  # refuses a runner or a target that is none
 
     async def run(self) -> Answer:
         """The program."""
@@ -159,7 +160,7 @@ class Transition:
                     raise
                 return Unknown(made, refused.reason)
             if sent is not None:
-                match self.fate(record, sent):
+                match self._fate(record, sent):
                     case Won(version):
                         return Granted(version)
                     case Forgotten():
@@ -170,12 +171,12 @@ class Transition:
                         sent = None
             if attempt > self.attempts:
                 break
-            verdict = self.decided(record)
+            verdict = self._decided(record)
             if not isinstance(verdict, Accepted):
                 return verdict
             expected = viewed(record)
             try:
-                applied = await self.write(expected, verdict)
+                applied = await self._write(expected, verdict)
             except (Ambiguous, NotDurable):
                 sent = verdict.version - 1
                 continue
@@ -191,36 +192,36 @@ class Transition:
             return Unknown(self.attempts, "no reply to the last attempt")
         return Lost(self.attempts, expected, viewed(record))
 
-    def decided(self, record: Document | None) -> Accepted | Denied:
+    def _decided(self, record: Document | None) -> Accepted | Denied:
         """What the rules say."""
         return decide_transition(self.table, viewed(record), self.target, self.runner)
 
-    def fate(self, record: Document | None, sent: int) -> object:
+    def _fate(self, record: Document | None, sent: int) -> object:
         """What became of our request that was decided on the version `sent`."""
         if record is None:
             return became_of(0, (), sent, self.request)
         return became_of(_kept(record, VERSION), history(record), sent, self.request)
 
-    async def write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
+    async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
         """Carry the decision out; False if the record is no longer as it was read."""
         if expected is None:
             try:
-                await insert_one(self.collection, self.new(verdict))
+                await insert_one(self.collection, self._new(verdict))
             except Refused as refused:
                 if refused.reason != DUPLICATE_KEY:
                     raise
                 return False
             return True
-        written = await find_one_and_update(self.collection, self.unchanged(expected), *self.changes(verdict))
+        written = await find_one_and_update(self.collection, self._unchanged(expected), *self._changes(verdict))
         return written is not None
 
-    def new(self, verdict: Accepted) -> Document:
+    def _new(self, verdict: Accepted) -> Document:
         record = Document.of(
             {"_id": self.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version}
         )
-        return record.put(HISTORY, (self.entry(verdict),))
+        return record.put(HISTORY, (self._entry(verdict),))
 
-    def unchanged(self, expected: StatusRecord) -> Filter:
+    def _unchanged(self, expected: StatusRecord) -> Filter:
         """The record is still as it was read."""
         return AllOf(
             (
@@ -231,16 +232,16 @@ class Transition:
             )
         )
 
-    def changes(self, verdict: Accepted) -> tuple[Update, ...]:
+    def _changes(self, verdict: Accepted) -> tuple[Update, ...]:
         return (
             Put(STATUS, verdict.status),
             Put(OWNER, verdict.owner),
             Put(VERSION, verdict.version),
             PutServerTime(CHANGED_AT),
-            Push(HISTORY, self.entry(verdict), last=HISTORY_MAX),
+            Push(HISTORY, self._entry(verdict), last=HISTORY_MAX),
         )
 
-    def entry(self, verdict: Accepted) -> Document:
+    def _entry(self, verdict: Accepted) -> Document:
         return Document.of({"version": verdict.version, "request": self.request, "status": verdict.status})
 
 
@@ -281,6 +282,7 @@ def viewed(record: Document | None) -> StatusRecord | None:
     Raises:
         Misuse: The document is no record: a field is missing or of the wrong type.
     """
+    of_kind(record, (Document, NoneType), "a document or None")
     if record is None:
         return None
     return StatusRecord(_kept(record, STATUS), record.get(OWNER), _kept(record, VERSION))
@@ -292,6 +294,7 @@ def history(record: Document) -> tuple[Change, ...]:
     Raises:
         Misuse: The document is no record: what its history holds is no version.
     """
+    of_kind(record, Document, "a document")
     entries = record.get(HISTORY) or ()
     all_of_kind(entries, Document, "a version in the history of a record")
     return tuple(Change(_kept(entry, VERSION), _kept(entry, REQUEST), _kept(entry, STATUS)) for entry in entries)

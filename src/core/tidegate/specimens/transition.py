@@ -34,7 +34,7 @@ LEGAL: Final = "changes are legal"
 class NoVersionInFilter(Transition):
     """The write asks for status and owner only. They can be the same again later: the record went round in between."""
 
-    def unchanged(self, expected: StatusRecord) -> Filter:
+    def _unchanged(self, expected: StatusRecord) -> Filter:
         return AllOf((Eq(ID, self.key), Eq(STATUS, expected.status), Eq(OWNER, expected.owner)))
 
 
@@ -42,16 +42,16 @@ class NoVersionInFilter(Transition):
 class VersionNotRaised(Transition):
     """The version is in the filter, and never grows: it tells nothing."""
 
-    def changes(self, verdict: Accepted) -> tuple[Update, ...]:
+    def _changes(self, verdict: Accepted) -> tuple[Update, ...]:
         kept = Put(VERSION, verdict.version - 1)
-        return (kept, *(change for change in super().changes(verdict) if change.field != VERSION))
+        return (kept, *(change for change in super()._changes(verdict) if change.field != VERSION))
 
 
 @attrs.frozen
 class RequestIdIgnored(Transition):
     """A retry does not look for its own request id: after a lost reply it is told that its own success is illegal."""
 
-    def fate(self, record: Document | None, sent: int) -> object:  # noqa: ARG002  that is the bug
+    def _fate(self, record: Document | None, sent: int) -> object:  # noqa: ARG002  that is the bug
         return NotYet()
 
 
@@ -59,35 +59,35 @@ class RequestIdIgnored(Transition):
 class OnlyTheLastRequestId(Transition):
     """The record keeps the request id of its last version only: once others have written, a success looks lost."""
 
-    def changes(self, verdict: Accepted) -> tuple[Update, ...]:
-        kept = Push(HISTORY, self.entry(verdict), last=1)
-        return (*(change for change in super().changes(verdict) if change.field != HISTORY), kept)
+    def _changes(self, verdict: Accepted) -> tuple[Update, ...]:
+        kept = Push(HISTORY, self._entry(verdict), last=1)
+        return (*(change for change in super()._changes(verdict) if change.field != HISTORY), kept)
 
-    def fate(self, record: Document | None, sent: int) -> object:
+    def _fate(self, record: Document | None, sent: int) -> object:
         last = record[HISTORY][-1] if record else None
-        return super().fate(record, sent) if last and last[VERSION] == sent + 1 else NotYet()
+        return super()._fate(record, sent) if last and last[VERSION] == sent + 1 else NotYet()
 
 
 @attrs.frozen
 class NotReadAgain(Transition):
     """A conflict is answered by writing again what was decided on the old record, whatever it is by now."""
 
-    def unchanged(self, expected: StatusRecord) -> Filter:  # noqa: ARG002  that is the bug
+    def _unchanged(self, expected: StatusRecord) -> Filter:  # noqa: ARG002  that is the bug
         return Eq(ID, self.key)
 
-    async def write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
+    async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
         assert expected is not None
         first = AllOf((Eq(ID, self.key), Eq(VERSION, expected.version)))
-        if await find_one_and_update(self.collection, first, *self.changes(verdict)) is not None:
+        if await find_one_and_update(self.collection, first, *self._changes(verdict)) is not None:
             return True
-        return await super().write(expected, verdict)
+        return await super()._write(expected, verdict)
 
 
 @attrs.frozen
 class OwnerNotChecked(Transition):
     """Whoever asks passes for the owner."""
 
-    def decided(self, record: Document | None) -> Accepted | Denied:
+    def _decided(self, record: Document | None) -> Accepted | Denied:
         owner = self.runner if record is None or self.runner is None else record[OWNER] or self.runner
         return decide_transition(self.table, viewed(record), self.target, owner)
 
@@ -101,11 +101,11 @@ class AmbiguousIsRefused(Transition):
             record = await find_one(self.collection, Eq(ID, self.key))
         except (Ambiguous, NotApplied):
             return Lost(1, None, None)
-        verdict = self.decided(record)
+        verdict = self._decided(record)
         if not isinstance(verdict, Accepted):
             return verdict
         try:
-            applied = await self.write(viewed(record), verdict)
+            applied = await self._write(viewed(record), verdict)
         except (Ambiguous, NotApplied):
             applied = False
         return Granted(verdict.version) if applied else Lost(1, viewed(record), None)
@@ -115,12 +115,12 @@ class AmbiguousIsRefused(Transition):
 class HistoryInASecondWrite(Transition):
     """The history is pushed after the write that it tells of: who looks in between does not find itself."""
 
-    async def write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
+    async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
         assert expected is not None
-        first = tuple(change for change in self.changes(verdict) if change.field != HISTORY)
-        if await find_one_and_update(self.collection, self.unchanged(expected), *first) is None:
+        first = tuple(change for change in self._changes(verdict) if change.field != HISTORY)
+        if await find_one_and_update(self.collection, self._unchanged(expected), *first) is None:
             return False
-        await update_one(self.collection, Eq(ID, self.key), Push(HISTORY, self.entry(verdict), last=HISTORY_MAX))
+        await update_one(self.collection, Eq(ID, self.key), Push(HISTORY, self._entry(verdict), last=HISTORY_MAX))
         return True
 
 
