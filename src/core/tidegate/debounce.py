@@ -31,6 +31,10 @@ PATIENCE: Final = 10
 """How many times the quiet a change waits at most, unless told."""
 
 
+def _patience(debounce: Debounce) -> Duration:
+    return PATIENCE * debounce.quiet if type(debounce.quiet) is int else 0
+
+
 @final
 @attrs.frozen
 class Debounce:
@@ -42,11 +46,7 @@ class Debounce:
     """
 
     quiet: Duration = SECOND
-    wait_max: Duration = attrs.field()
-
-    @wait_max.default
-    def _wait_max(self) -> Duration:
-        return PATIENCE * self.quiet if type(self.quiet) is int else 0
+    wait_max: Duration = attrs.Factory(_patience, takes_self=True)
 
     def __attrs_post_init__(self) -> None:
         numbered(self.quiet, "a time of quiet in microseconds", 0)

@@ -114,14 +114,16 @@ def _check_pointer(path: object) -> None:
 
 def _check_value(value: object) -> None:
     """Raise Misuse unless it is a value, on whichever clock its instants were read."""
-    todo, depth = [value], 0
+    todo: list[object] = [value]
+    depth = 0
     while todo:
         all_of_kind(todo, _KINDS, "a value")
         if depth > DEPTH_MAX:
             raise Misuse(f"nested deeper than {DEPTH_MAX}")
-        if any(type(each) is int and abs(each) > NUMBER_MAX for each in todo):
+        if any(isinstance(each, int) and abs(each) > NUMBER_MAX for each in todo):
             raise Misuse("a number of more digits than can be printed")
-        todo, depth = [item for each in todo if isinstance(each, tuple) for item in each], depth + 1
+        tuples = (cast("tuple[object, ...]", each) for each in todo if isinstance(each, tuple))
+        todo, depth = [item for each in tuples for item in each], depth + 1
 
 
 _KINDS: Final = (bool, int, float, str, bytes, Instant, Foreign, tuple, Document, NoneType)

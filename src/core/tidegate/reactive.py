@@ -98,7 +98,7 @@ import attrs
 
 from tidegate.debounce import Debounce, due
 from tidegate.documents import Document
-from tidegate.errors import named, numbered
+from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import MILLISECOND, MINUTE, Duration, Instant
 from tidegate.kinds import of_kind
 from tidegate.snapshot import Digest, Kept, NotComputed, Unchanged, changed, remembered
@@ -194,10 +194,10 @@ class Succeeded:
     """The handler returned."""
 
 
-def _told(error: object) -> object:
-    """An error's text as it can be kept; what is no text stays, to be refused."""
+def _told(error: object) -> str:
+    """An error's text as it can be kept."""
     if not isinstance(error, str):
-        return error
+        raise Misuse(f"a {type(error).__name__} is not the text of an error", why="it is of another type")
     return error.encode("utf-8", "replace").decode()[:ERROR_MAX] or "unknown error"
 
 
@@ -215,7 +215,6 @@ class Failed:
     retry: Retry
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.error, str, "the text of an error")
         of_kind(self.retry, (TryAgain, GiveUp), "what the policy says")
 
 

@@ -59,7 +59,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, pairwise
 from types import NoneType
-from typing import Final, Self, TypeAlias, assert_never, final
+from typing import Final, Self, TypeAlias, assert_never, cast, final
 
 import attrs
 
@@ -551,9 +551,9 @@ def _asked(ways: tuple[tuple[Way, Computed | None], ...], depth: int) -> Documen
 def _computed_ways(computed: object) -> Iterator[tuple[Way, Computed]]:
     if type(computed) is not tuple:
         raise Misuse(f"{shown(computed)} is no tuple of computed values", todo='write (("total", Computed(...)),)')
-    for each in computed:
+    for each in cast("tuple[object, ...]", computed):
         match each:
-            case (path, Computed() as known):
+            case (str() as path, Computed() as known):
                 yield _way(path), known
             case _:
                 raise Misuse(f"{shown(each)} is no computed value", todo='write ("total", Computed(...))')
