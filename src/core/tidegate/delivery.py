@@ -40,6 +40,7 @@ Known not to work
     - A payload may be delivered and dead-lettered, where the acknowledgement of an attempt comes after it was given up.
     - A dead letter that the broker takes for too large is refused, so its payload is held back until somebody dismisses
       it or raises the limit.
+    - What is heard of one payload costs a look at all of its offset: 0.2 ms with 1,000 of them, 0.7 ms with 4,000.
     - Errors are shown: whoever reports them leaves out what is secret. Passwords in addresses are masked here as well.
 """
 

@@ -38,7 +38,8 @@ from tidegate.documents import Eq, Field, Filter, Pull, Push, Put, PutServerTime
 from tidegate.effects import Ambiguous, Failure, Note, Now, Sleep
 from tidegate.errors import named, numbered
 from tidegate.instants import MILLISECOND, SECOND, WALL, Duration, Instant
-from tidegate.operations import find_one, update_one
+from tidegate.kinds import of_kind
+from tidegate.operations import check_collection, find_one, update_one
 from tidegate.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
 
 TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")
@@ -110,6 +111,7 @@ class ArrayPushLock:
     stale: Duration = STALE
 
     def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
         named(self.key, "a record")
         named(self.request, "a request")
         numbered(self.attempts, "a number of attempts", 1)
@@ -185,6 +187,8 @@ class ArrayPushLock:
 
 def claimed(claim_id: str, now: Instant) -> str:
     """A claim as others read it: `<id>:<seconds>`."""
+    named(claim_id, "a claim")
+    of_kind(now, Instant, "the time")
     return f"{claim_id}:{now.at // SECOND}.{now.at % SECOND:06d}"
 
 
@@ -193,6 +197,7 @@ TIME: Final = re.compile(r".*:([0-9]{1,12})(?:\.([0-9]*))?", re.DOTALL)
 
 def claim_time(claim: str) -> Instant:
     """When the claim says that it was made; 0 if it does not say, so that it counts as stale."""
+    of_kind(claim, str, "a claim")
     told = TIME.fullmatch(claim)
     if told is None:
         return Instant(0, WALL)
@@ -201,4 +206,6 @@ def claim_time(claim: str) -> Instant:
 
 
 def is_stale(claim: str, now: Instant, threshold: Duration) -> bool:
+    of_kind(now, Instant, "the time")
+    numbered(threshold, "a stale threshold", 0)
     return now - claim_time(claim) > threshold
