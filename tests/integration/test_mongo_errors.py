@@ -40,7 +40,7 @@ from tests.integration.servers import Action, MongoServer, Proxy, Rule
 from tests.integration.servers.mongod import mongod as binary
 from tests.integration.servers.processes import LOOPBACK, Keeper, free_ports, is_open, wait_until
 
-from tidegate.documents import ID, Add, AddToSet, Document, Eq, Field, In, Push, Put
+from tidegate.documents import ID, Add, AddToSet, Document, Eq, Field, Foreign, In, Push, Put, Value
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.errors import Misuse, TidegateError
 from tidegate.instants import MILLISECOND, Instant, instant
@@ -405,26 +405,44 @@ def test_what_mongodb_cannot_keep_cannot_even_be_asked(term: Callable[[], object
 
 
 @pytest.mark.parametrize(
-    ("foreign", "named"),
+    ("foreign", "kind"),
     [
-        (ObjectId(), "ObjectId"),
-        (Decimal128("1.0"), "Decimal128"),
-        (Regex("a"), "Regex"),
-        (Timestamp(1, 1), "Timestamp"),
-        (Code("x"), "Code"),
-        (MinKey(), "MinKey"),
-        (MaxKey(), "MaxKey"),
-        (Binary.from_uuid(UUID(int=1)), "Binary"),
+        (ObjectId(), "objectId"),
+        (Decimal128("1.0"), "decimal"),
+        (Regex("a"), "regex"),
+        (Timestamp(1, 1), "timestamp"),
+        (Code("x"), "javascript"),
+        (MinKey(), "minKey"),
+        (MaxKey(), "maxKey"),
+        (Binary.from_uuid(UUID(int=1)), "binData"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @both
-def test_a_type_without_a_counterpart_is_named(
-    mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, foreign: object, named: str
+def test_a_type_that_the_core_only_carries_comes_back_as_it_was(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, foreign: object, kind: str
 ) -> None:
-    """The error says which field of which collection holds what."""
-    client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"deep": {"list": [1, foreign]}}})
-    with pytest.raises(Misuse, match=named) as raised:
+    """It is read as `Foreign`, and what is written of that is what was read."""
+    things = client[database][COLLECTION]
+    things.update_one({"_id": "x"}, {"$set": {"deep": {"list": [1, foreign]}}})
+    [found] = ask(mongod.uri, database, FIND)
+    assert isinstance(found, Document)
+    _, carried = found[Field[Document]("deep")][Field[tuple[Value, ...]]("list")]
+    assert isinstance(carried, Foreign)
+    assert carried.type == kind
+    ask(mongod.uri, database, update_one(COLLECTION, Eq(ID, "x"), Put(Field[Value]("again"), carried)))
+    raw = things.find_one({"_id": "x"})
+    assert raw is not None
+    assert raw["again"] == raw["deep"]["list"][1] == foreign
+
+
+@both
+def test_a_type_without_a_counterpart_is_named(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
+) -> None:
+    """Code with a scope: the error says which field of which collection holds what."""
+    client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"deep": {"list": [1, Code("x", {"y": 1})]}}})
+    with pytest.raises(Misuse, match="Code") as raised:
         ask(mongod.uri, database, FIND)
 
     assert "things: deep.list[1]" in str(raised.value)

@@ -97,8 +97,12 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
     """
     of_kind(document, Mapping, "a document")
     of_kind(where, str, "the name of a collection")
-    items = ((key, _decoded(item, f"{where}: {shown(key)}", 1)) for key, item in document.items())
+    items = ((key, _decoded(item, f"{where}: {_plain(key)}", 1)) for key, item in document.items())
     return Document(tuple(items))
+
+
+def _plain(key: object) -> str:
+    return key if isinstance(key, str) else shown(key)
 
 
 def _decoded(value: object, where: str, depth: int) -> Value:
@@ -118,7 +122,7 @@ def _decoded(value: object, where: str, depth: int) -> Value:
             return _decoded(value.as_doc(), where, depth)
         case Mapping():
             items = cast("Mapping[str, object]", value).items()
-            return Document(tuple((key, _decoded(item, f"{where}.{shown(key)}", depth + 1)) for key, item in items))
+            return Document(tuple((key, _decoded(item, f"{where}.{_plain(key)}", depth + 1)) for key, item in items))
         case str() | bytes() if type(value) in {str, bytes}:  # pymongo's Code and Binary derive from them
             return value
         case _:
