@@ -43,6 +43,7 @@ from tidegate.laws import admission as laws
 from tidegate.status import Accepted, StatusRecord, StatusTable, decide_transition
 from tidegate.strategies.admission import (
     calls,
+    founds,
     invocation_records,
     places,
     registrations,
@@ -1126,18 +1127,19 @@ def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
 
 
 def test_every_case_is_drawn() -> None:
-    """The strategies reach each verdict, and each kind of rule."""
+    """The strategies reach each verdict, each kind of rule, and those who have a record and those who have none."""
     seen: set[object] = set()
 
     @settings(max_examples=400, phases=[Phase.generate])
-    @given(registrations(), runnings(), releases(), rules())
-    def look(registration: Registration, running: Running, released: object, rule: Rule) -> None:
-        seen.update((type(registration), type(running), type(released), rule.control))
+    @given(registrations(), runnings(), releases(), rules(), founds())
+    def look(registration: Registration, running: Running, released: object, rule: Rule, found: Found) -> None:
+        seen.update((type(registration), type(running), type(released), rule.control, type(found.record)))
 
     look()
 
     assert seen == {
         *(Admitted, AlreadyAdmitted, Ask, Reuse, Differs, Refused, NotAvailable),
         *(Released, StillHeld, NotThere),
+        *(StatusRecord, type(None)),
         *Control,
     }

@@ -629,6 +629,15 @@ def test_a_worker_joins_a_runner_that_is_alive() -> None:
     assert join(known, "w", START, runner="x") == RunnerNotAlive("x", Unseen())
 
 
+def test_a_name_is_of_all_workers() -> None:
+    """Known not to work: a worker that is called like one of another runner is its next life."""
+    known = of(member("a"), member("b"))
+    known = added(known, join(known, "a-w", START, name="1", runner="a"))
+    known = added(known, join(known, "b-w", START, name="1", runner="b"))
+
+    assert liveness(known, "a-w", START) == Replaced("b-w")
+
+
 def test_who_is_not_alive_does_not_beat() -> None:
     """It is told why, and joins anew: at the end of the order, as the next life of its name."""
     known = of(member("a"), member("b", created=START + 1, joined=START + 1, seen=START + DEAD_AFTER))

@@ -46,6 +46,8 @@ Known not to work
       version, so it comes to nothing.
     - A restart without a name is a newcomer, and its ghost takes a slot until it is silent. So does one with a name that
       nobody else joins under.
+    - Names are of all runners, or of all workers: the second worker called "1" replaces the first, whoever runs it. A
+      worker that has a lasting name needs that of its runner in it.
     - Two that read the members at different instants may see different lists (see `tidegate.atomic_service`).
     - A beat is one write and a judgement is a read: a beat that is under way while its sender falls silent can make it
       alive again, unless the write is filtered on `OlderThan` not being so, or the judgement is written down first.
@@ -81,7 +83,8 @@ class Member:
 
     Attributes:
         id: Its own, used for this life only; what it owns is owned under this id.
-        name: What its earlier and later lives are called too; its id if it has no lasting name.
+        name: What its earlier and later lives are called too, and no other runner, or worker; its id if it has no
+            lasting name.
         life: Which life of that name it is.
         runner: Of a worker, the id of its runner; None for a runner.
         created: Since when it has its place in the order; earlier than `joined` if it took the place over.
