@@ -952,6 +952,8 @@ def test_a_record_is_read_as_it_was_written(record: Record) -> None:
         ("-1 cannot be the version of a record", new_record("k").put(VERSION, -1)),
         ("a NoneType stands where a Document should", new_record("k").put(MANIFEST, Document())),
         ("a tuple stands where a Document should", new_record("k").put(Field[object]("pending"), ((),))),
+        ("a NoneType stands where an array should", new_record("k").without(PENDING)),
+        ("a str stands where an array should", new_record("k").put(Field[object]("history"), "x")),
         ("a int cannot be chunked", new_record("k").put(MANIFEST, Document.of({"parts": {"a": 1}}))),
         ("a Document stands where a int should", new_record("k").put(HISTORY, (Document.of({"version": {}}),))),
         (
