@@ -135,6 +135,7 @@ OPEN: Final[Mapping[str, str]] = {
 CARRYING: Final[Mapping[str, str]] = {
     "effects.Call": "its arguments are the user's; whether they can be compared is asked where they become part of a state",
     "effects.Note": "its value is the user's, as above",
+    "polling.Ask": "its source is the user's",
 }
 """Values that may not be shown or hashed, because of what they carry for others."""
 
@@ -568,6 +569,21 @@ def valid_call(name: str, choices: Mapping[str, Sequence[Sample]]) -> Mapping[st
     return args
 
 
+def infected(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Tuples and mappings that are valid but for one value in them, or one key."""
+    for sample in samples:
+        if type(sample.value) is tuple and sample.value:
+            for wrong in WRONG:
+                yield Sample(f"({wrong}, ...)", (wrong.value, *sample.value[1:]))
+                yield Sample(f"(..., {wrong})", (*sample.value[:-1], wrong.value))
+        if isinstance(sample.value, dict) and sample.value:
+            key, value = next(iter(sample.value.items()))
+            for wrong in WRONG:
+                yield Sample(f"{{...: {wrong}}}", {**sample.value, key: wrong.value})
+                if hashable(wrong.value):
+                    yield Sample(f"{{{wrong}: ...}}", {wrong.value: value})
+
+
 def swept(name: str) -> dict[str, str]:
     """The flaws that one wrong argument among valid ones shows, and the argument that first shows each."""
     choices = choices_of(ASKED[name])
@@ -575,7 +591,7 @@ def swept(name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in choices:
         fixed = each == "self" or each in WRITTEN.get(name, "").split()
-        for sample in choices[each] if fixed else (*choices[each], *WRONG):
+        for sample in choices[each] if fixed else (*choices[each], *WRONG, *infected(choices[each])):
             told = flaw(ASKED[name], {**base, each: sample})
             if told:
                 found.setdefault(told, f"{each}={sample}")
@@ -593,7 +609,7 @@ def _limits() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ASKED)
 def test_one_wrong_argument_is_answered(name: str) -> None:
-    """Each argument in turn is of every wrong type, too large, too deep or no text, while the others are valid."""
+    """Each argument in turn, or a part of it, is of every wrong type, too large, too deep or no text; the others are valid."""
     found = swept(name)
 
     if found and name in OPEN:
