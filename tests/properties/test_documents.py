@@ -513,6 +513,9 @@ def test_nests_without_end_are_told() -> None:
             ask()
     assert show(deep) == "a tuple"
     assert equal(nest(90), nest(90))
+    documents.checked(nest(DEPTH_MAX - 2), "a", 2)
+    with pytest.raises(Misuse, match="nested deeper"):
+        documents.checked(nest(DEPTH_MAX - 1), "a", 2)
 
 
 # --- what only BSON has -------------------------------------------------------------------------------------------------
