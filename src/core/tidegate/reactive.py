@@ -97,11 +97,11 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.debounce import Debounce, due
-from tidegate.documents import Document
+from tidegate.documents import Document, equal
 from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import MILLISECOND, MINUTE, Duration, Instant
 from tidegate.kinds import of_kind
-from tidegate.snapshot import Digest, Kept, NotComputed, Unchanged, changed, remembered
+from tidegate.snapshot import Digest, Kept, NotComputed, digest, remembered
 from tidegate.task_records import ONCE_MORE, PROCESSED, Ended, Guard, Run, Status, TaskRecord
 
 ERROR_MAX: Final = 1_000
@@ -774,7 +774,9 @@ def reset(record: TaskRecord, *, now: Instant) -> Update:
 
 
 def _is_same(known: Kept | None, snapshot: Document | None) -> bool:
-    return known is None if snapshot is None else changed(known, snapshot) == Unchanged()
+    if known is None or snapshot is None:
+        return known is snapshot
+    return equal(known, snapshot) if isinstance(known, Document) else known == digest(snapshot)
 
 
 def _held(record: TaskRecord | None, claim: Claim, task: Task, now: Instant) -> TaskRecord | Leave:

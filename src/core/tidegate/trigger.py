@@ -123,10 +123,10 @@ def noticed(conditions: Collection[Condition], context: Context, seen: Instant) 
     all_of_kind(conditions, CONDITIONS, "a condition")
     of_kind(context, CONTEXTS, "a context")
     of_kind(seen, Instant, "an instant")
-    answers = [(condition_id(condition), holds(condition, context)) for condition in dict.fromkeys(conditions)]
+    answers = [(condition, holds(condition, context)) for condition in dict.fromkeys(conditions)]
     return Noticed(
-        tuple(Occurrence(each, context, seen) for each, answer in answers if isinstance(answer, Holds)),
-        tuple((each, answer.reason) for each, answer in answers if isinstance(answer, CannotTell)),
+        tuple(Occurrence(condition_id(each), context, seen) for each, answer in answers if isinstance(answer, Holds)),
+        tuple((condition_id(each), answer.reason) for each, answer in answers if isinstance(answer, CannotTell)),
     )
 
 
