@@ -426,7 +426,10 @@ def seen_at_once(text: str, *, position: int, end: int) -> Decoded:
 
 def stale(ledger: Ledger, before: Survey | None) -> Survey:
     """What was surveyed once is not looked at again."""
-    return surveyed(ledger) if before is None else Survey(ledger, before.stretch)
+    survey = surveyed(ledger)
+    if before is not None:
+        object.__setattr__(survey, "stretch", before.stretch)
+    return survey
 
 
 def anew(ledger: Ledger, _: Survey | None) -> Survey:
@@ -790,7 +793,7 @@ def test_what_is_of_another_type_is_refused(bad: object) -> None:
         partial(units, survey, bad),  # type: ignore[arg-type]
         partial(encoded, bad),  # type: ignore[arg-type]
         partial(encoded, survey, alphabet=bad),  # type: ignore[arg-type]
-        partial(Survey, Ledger(), bad),  # type: ignore[arg-type]
+        partial(Survey, bad),  # type: ignore[arg-type]
     ]
     for ask in refused:
         with pytest.raises(Misuse, match="is no"):

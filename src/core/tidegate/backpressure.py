@@ -65,14 +65,15 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum, unique
 from typing import ClassVar, Final, Generic, Protocol, Self, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.errors import Misuse, numbered
+from tidegate.errors import NUMBER_MAX, Misuse, numbered, shown
 from tidegate.instants import Duration
+from tidegate.kinds import of_kind
 
 # --- load ---------------------------------------------------------------------------------------------------------------
 
@@ -133,9 +134,9 @@ class Thresholds:
     low: int
 
     def __attrs_post_init__(self) -> None:
-        if type(self.high) is not int or type(self.low) is not int or not 0 <= self.low < self.high:
+        if type(self.high) is not int or type(self.low) is not int or not 0 <= self.low < self.high <= NUMBER_MAX:
             raise Misuse(
-                f"the gate cannot close at {self.high!r} and open at {self.low!r}",
+                f"the gate cannot close at {shown(self.high)} and open at {shown(self.low)}",
                 where="Thresholds",
                 why="both are whole numbers of records, and 0 <= low < high; otherwise it flaps",
                 todo="set high to what fits into memory, and low to what keeps the workers busy until the next fetch",
@@ -186,6 +187,9 @@ class Hold:
     gate: ClassVar[Gate] = Gate.CLOSED
     reason: Reason
 
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.reason, Reason, "the reason of a verdict")
+
     @property
     def changed(self) -> bool:
         """Tell whether the gate has just closed."""
@@ -202,6 +206,9 @@ class Flow:
 
     gate: ClassVar[Gate] = Gate.OPEN
     reason: Reason
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.reason, Reason, "the reason of a verdict")
 
     @property
     def changed(self) -> bool:
@@ -252,11 +259,11 @@ def decide(thresholds: Thresholds, gate: Gate, load: int) -> Verdict:
         Misuse: The load is no whole number of records, or there is no gate or no thresholds.
     """
     if type(load) is not int or load < 0:
-        raise Misuse(f"{load!r} is no load", why="it is a number of records", todo="count what is not settled")
+        raise Misuse(f"{shown(load)} is no load", why="it is a number of records", todo="count what is not settled")
     if not isinstance(gate, Gate):
-        raise Misuse(f"{gate!r} is no gate", todo="begin with Gate.OPEN, go on with verdict.gate")
+        raise Misuse(f"{shown(gate)} is no gate", todo="begin with Gate.OPEN, go on with verdict.gate")
     if not isinstance(thresholds, Thresholds):
-        raise Misuse(f"{thresholds!r} are no thresholds", todo="pass Thresholds(high, low)")
+        raise Misuse(f"{shown(thresholds)} are no thresholds", todo="pass Thresholds(high, low)")
     band = Band.LOW if load <= thresholds.low else Band.HIGH if load >= thresholds.high else Band.BETWEEN
     return NEXT[gate][band]
 
@@ -318,7 +325,7 @@ class Bounds:
     def __attrs_post_init__(self) -> None:
         for bound in (self.span, self.size, self.age, self.metadata):
             if not isinstance(bound, Thresholds | None):
-                raise Misuse(f"{bound!r} cannot bound a partition", todo="pass Thresholds(high, low), or None")
+                raise Misuse(f"{shown(bound)} cannot bound a partition", todo="pass Thresholds(high, low), or None")
 
 
 @final
@@ -330,7 +337,9 @@ class Held:
 
     def __attrs_post_init__(self) -> None:
         if type(self.by) is not tuple or not self.by or self.by != tuple(each for each in Signal if each in self.by):
-            raise Misuse(f"{self.by!r} holds no partition", todo="pass signals in the order of Signal, or use Free()")
+            raise Misuse(
+                f"{shown(self.by)} holds no partition", todo="pass signals in the order of Signal, or use Free()"
+            )
 
     def __str__(self) -> str:
         return f"held: {', '.join(signal.value for signal in self.by)}"
@@ -365,11 +374,11 @@ def decide_partition(bounds: Bounds, before: Standing, strain: Strain) -> Standi
         Misuse: An argument is of another type.
     """
     if not isinstance(bounds, Bounds):
-        raise Misuse(f"{bounds!r} are no bounds", todo="pass Bounds()")
+        raise Misuse(f"{shown(bounds)} are no bounds", todo="pass Bounds()")
     if not isinstance(before, Held | Free):
-        raise Misuse(f"{before!r} is no standing", todo="begin with Free(), go on with what was decided last")
+        raise Misuse(f"{shown(before)} is no standing", todo="begin with Free(), go on with what was decided last")
     if not isinstance(strain, Strain):
-        raise Misuse(f"{strain!r} is no strain", todo="pass Strain(span=..., metadata=...)")
+        raise Misuse(f"{shown(strain)} is no strain", todo="pass Strain(span=..., metadata=...)")
     signals = (
         (Signal.SPAN, bounds.span, strain.span),
         (Signal.SIZE, bounds.size, strain.size),
@@ -438,22 +447,21 @@ def plan(
         Misuse: The verdict is none, or the partitions are no collections of what can be sorted.
     """
     if not isinstance(verdict, Hold | Flow):
-        raise Misuse(f"{verdict!r} is no verdict", todo="pass what decide answers")
-    ours, stopped = _names(assigned), _names(paused)
-    wanted = ours - _names(held) if isinstance(verdict, Flow) else frozenset[P]()
-    unwanted = frozenset[P]() if selective and wanted else ours - wanted
-    return Plan(_in_order(unwanted - stopped), _in_order(wanted & stopped), _in_order(wanted))
+        raise Misuse(f"{shown(verdict)} is no verdict", todo="pass what decide answers")
+    ours, stopped, unwanted = _names(assigned), _names(paused), _names(held)
+    wanted = () if isinstance(verdict, Hold) else tuple(each for each in ours if each not in unwanted)
+    polled = frozenset(wanted)
+    left = () if selective and wanted else tuple(each for each in ours if each not in polled)
+    return Plan(
+        tuple(each for each in left if each not in stopped), tuple(each for each in wanted if each in stopped), wanted
+    )
 
 
-def _names(partitions: Iterable[P]) -> frozenset[P]:
+def _names(partitions: Collection[P]) -> dict[P, None]:
+    """The partitions in order, each once."""
     try:
-        return frozenset(partitions)
+        return dict.fromkeys(sorted(partitions))
     except TypeError:
-        raise Misuse(f"{partitions!r} are no partitions", todo="pass a collection of their names") from None
-
-
-def _in_order(partitions: Iterable[P]) -> tuple[P, ...]:
-    try:
-        return tuple(sorted(partitions))
-    except TypeError:
-        raise Misuse(f"{partitions!r} have no order", todo="name all partitions alike") from None
+        raise Misuse(
+            f"{shown(partitions)} are no partitions", todo="pass a collection of their names, all of one kind"
+        ) from None

@@ -65,11 +65,13 @@ from collections.abc import Iterator
 from enum import Enum, unique
 from hashlib import blake2b
 from itertools import chain, cycle, pairwise, repeat
+from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import Misuse, numbered
+from tidegate.errors import Misuse, numbered, shown
+from tidegate.kinds import of_kind, tuple_of_kind
 from tidegate.watermark import (
     OFFSET_MAX,
     PAGE,
@@ -236,8 +238,16 @@ class Tally:
     last: Run
     runs: int
     done: int
-    done_sums: int
-    open_sums: int
+    done_sums: int = attrs.field(repr=False)
+    open_sums: int = attrs.field(repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        for run in (self.first, self.last):
+            tuple_of_kind(run, int, "an offset")
+        for number in (*self.first, *self.last, self.runs, self.done):
+            numbered(number, "a number of offsets", 0)
+        of_kind(self.done_sums, int, "sums of runs")
+        of_kind(self.open_sums, int, "sums of gaps")
 
     def __add__(self, behind: Tally) -> Tally:
         runs, done = self.runs + behind.runs, self.done + behind.done
@@ -261,6 +271,11 @@ class Stretch:
     tally: Tally | None
     parts: tuple[Stretch, ...] = ()
 
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.pages, tuple, "a node of a ledger's tree")
+        of_kind(self.tally, (Tally, NoneType), "a tally or None")
+        tuple_of_kind(self.parts, Stretch, "a stretch")
+
 
 @final
 @attrs.frozen
@@ -268,11 +283,15 @@ class Survey:
     """A ledger, and what has to be known of it to tell how long its text will be."""
 
     ledger: Ledger
-    stretch: Stretch = attrs.field(repr=False)
+    stretch: Stretch = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        if not isinstance(self.stretch, Stretch):
-            raise Misuse(f"{self.stretch!r} is no stretch of a ledger", todo="use surveyed(ledger)")
+        of_kind(self.ledger, Ledger, "a ledger")
+        _set_stretch(self, _stretch(self.ledger.pages or NOTHING, None))
+
+
+_set_ledger: Final = vars(Survey)["ledger"].__set__
+_set_stretch: Final = vars(Survey)["stretch"].__set__
 
 
 def surveyed(ledger: Ledger, before: Survey | None = None) -> Survey:
@@ -287,9 +306,13 @@ def surveyed(ledger: Ledger, before: Survey | None = None) -> Survey:
     """
     if before is not None:
         _check(before)
-    if not isinstance(ledger, Ledger):
-        raise Misuse(f"{ledger!r} is no ledger", todo="pass what tidegate.watermark has made")
-    return Survey(ledger, _stretch(ledger.pages or NOTHING, None if before is None else before.stretch))
+    if before is None:
+        return Survey(ledger)
+    of_kind(ledger, Ledger, "a ledger")
+    survey = object.__new__(Survey)
+    _set_ledger(survey, ledger)
+    _set_stretch(survey, _stretch(ledger.pages or NOTHING, before.stretch))
+    return survey
 
 
 def units(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> int:
@@ -411,7 +434,9 @@ def decoded(text: str, *, position: int, end: int) -> Decoded:
         Misuse: The text is none, or the position, or the end.
     """
     if not isinstance(text, str):
-        raise Misuse(f"{text!r} is no text", todo="pass the metadata as the broker gave it, and an empty text for none")
+        raise Misuse(
+            f"{shown(text)} is no text", todo="pass the metadata as the broker gave it, and an empty text for none"
+        )
     numbered(end, "the end of a log", 0)
     nothing = Ledger(position)
     mark, version, letters = text[: len(MARK)], text[len(MARK) : len(MARK + VERSION)], text[len(MARK + VERSION) :]
@@ -613,6 +638,6 @@ def _fitting(stretch: Stretch, position: int, limit: int, alphabet: Alphabet) ->
 
 def _check(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> None:
     if not isinstance(survey, Survey):
-        raise Misuse(f"{survey!r} is no survey", todo="pass surveyed(ledger)")
+        raise Misuse(f"{shown(survey)} is no survey", todo="pass surveyed(ledger)")
     if not isinstance(alphabet, Alphabet):
-        raise Misuse(f"{alphabet!r} is no alphabet", todo="pass Alphabet.WIDE or Alphabet.ASCII")
+        raise Misuse(f"{shown(alphabet)} is no alphabet", todo="pass Alphabet.WIDE or Alphabet.ASCII")

@@ -541,13 +541,13 @@ class AnyOf:
 
 
 def _check_parts(parts: object) -> None:
-    tuple_of_kind(parts, _FILTERS, "a filter")
+    tuple_of_kind(parts, FILTERS, "a filter")
     if not parts:
         raise Misuse("all or any of nothing is nothing", todo="name at least one filter")
 
 
 Filter: TypeAlias = "Eq[Any] | Lt | In[Any] | Exists | Contains[Any] | OlderThan | AllOf | AnyOf"
-_FILTERS: Final = (Eq, Lt, In, Exists, Contains, OlderThan, AllOf, AnyOf)
+FILTERS: Final = (Eq, Lt, In, Exists, Contains, OlderThan, AllOf, AnyOf)
 Clock: TypeAlias = Callable[[], Instant]
 
 
@@ -562,7 +562,7 @@ def matches(term: Filter, doc: Document, now: Clock) -> bool:
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(term, _FILTERS, "a filter")
+    of_kind(term, FILTERS, "a filter")
     of_kind(doc, Document, "a document")
     callable_one(now, "a clock")
     match term:
@@ -760,7 +760,7 @@ class PutServerTime:
 
 
 Update: TypeAlias = "Put[Any] | Add | Push[Any] | Pull[Any] | AddToSet[Any] | Remove | PutServerTime"
-_UPDATES: Final = (Put, Add, Push, Pull, AddToSet, Remove, PutServerTime)
+UPDATES: Final = (Put, Add, Push, Pull, AddToSet, Remove, PutServerTime)
 
 
 def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
@@ -771,7 +771,7 @@ def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
         Refused: a field has the wrong type; then nothing has changed.
     """
     of_kind(doc, Document, "a document")
-    tuple_of_kind(updates, _UPDATES, "an update")
+    tuple_of_kind(updates, UPDATES, "an update")
     callable_one(now, "a clock")
     if len({update.field.name for update in updates}) != len(updates):
         raise Misuse(f"a field is updated twice: {', '.join(map(str, updates))}", why="MongoDB refuses such an update")

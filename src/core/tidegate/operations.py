@@ -17,10 +17,10 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import ID, AllOf, Document, Field, Filter, Update
+from tidegate.documents import FILTERS, ID, UPDATES, AllOf, Document, Field, Filter, Update
 from tidegate.effects import Effect
 from tidegate.errors import Misuse, shown
-from tidegate.kinds import of_kind
+from tidegate.kinds import of_kind, tuple_of_kind
 
 COLLECTION_LENGTH_MAX: Final = 200
 
@@ -45,6 +45,7 @@ def check_collection_name(name: str) -> None:
 
 def check_updates(updates: tuple[Update, ...]) -> None:
     """Raise Misuse unless the updates touch different fields, and not the id."""
+    tuple_of_kind(updates, UPDATES, "an update")
     names = [update.field.name for update in updates]
     if not names:
         raise Misuse("an update that changes nothing", todo="use find_one, or name the fields that change")
@@ -77,6 +78,7 @@ class FindOne(Effect["Document | None"]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
+        of_kind(self.where, FILTERS, "a filter")
 
     def __str__(self) -> str:
         return f"find {self.collection} where {self.where}"
@@ -93,6 +95,7 @@ class FindOneAndUpdate(Effect["Document | None"]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
+        of_kind(self.where, FILTERS, "a filter")
         check_updates(self.updates)
 
     def __str__(self) -> str:
@@ -110,6 +113,7 @@ class UpdateOne(Effect[int]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
+        of_kind(self.where, FILTERS, "a filter")
         check_updates(self.updates)
 
     def __str__(self) -> str:
@@ -142,6 +146,7 @@ class DeleteOne(Effect[int]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
+        of_kind(self.where, FILTERS, "a filter")
 
     def __str__(self) -> str:
         return f"delete {self.collection} where {self.where}"

@@ -72,7 +72,7 @@ from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import Misuse, named, numbered, shown
 from tidegate.instants import Duration, Instant, seconds
 
 OFFSET_MAX: Final = 2**63 - 1
@@ -420,7 +420,7 @@ class Work:
         named(self.state, "a state of work")
         numbered(self.attempts, "a number of attempts", 0)
         if not isinstance(self.since, Instant):
-            raise Misuse(f"{self.since!r} is no instant", todo="pass when the record was delivered")
+            raise Misuse(f"{shown(self.since)} is no instant", todo="pass when the record was delivered")
 
 
 @final
@@ -495,9 +495,9 @@ def explain(ledger: Ledger, work: Mapping[int, Work], now: Instant) -> Explanati
     first = head(ledger)
     position = low_watermark(ledger)
     if not isinstance(work, Mapping):
-        raise Misuse(f"{work!r} tells of no work", todo="pass a mapping from offset to Work")
+        raise Misuse(f"{shown(work)} tells of no work", todo="pass a mapping from offset to Work")
     if not isinstance(now, Instant):
-        raise Misuse(f"{now!r} is no instant", todo="pass the time, on the clock that Work.since was read on")
+        raise Misuse(f"{shown(now)} is no instant", todo="pass the time, on the clock that Work.since was read on")
     if first is None or not ledger.pages:
         return Unblocked(position)
     after = low_watermark(completed(ledger, (first,)))
@@ -506,7 +506,7 @@ def explain(ledger: Ledger, work: Mapping[int, Work], now: Instant) -> Explanati
     if known is None:
         return Abandoned(first, position, after, freed)
     if not isinstance(known, Work):
-        raise Misuse(f"{known!r} is no work", todo="pass a mapping from offset to Work")
+        raise Misuse(f"{shown(known)} is no work", todo="pass a mapping from offset to Work")
     return Blocked(first, known, max(0, now - known.since), position, after, freed)
 
 
@@ -572,7 +572,7 @@ def _paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
             return ((offset >> _BITS, 1 << (offset & _LAST)),)
     try:
         total, ordered = sum(batch), sorted(batch)
-    except TypeError:
+    except (TypeError, ArithmeticError):  # a decimal that is no number
         raise _misuse(batch, OFFSET_MAX) from None
     # A float anywhere makes a float of the sum, and a bool is below 2: this way most batches need no look at each type.
     if type(total) is not int or (ordered and ordered[0] < 2 and bool in map(type, batch)):
@@ -603,7 +603,7 @@ def _batch(offsets: Iterable[T]) -> tuple[T, ...]:
     try:
         return tuple(offsets)
     except TypeError:
-        raise Misuse(f"{offsets!r} is no batch", todo="pass a tuple") from None
+        raise Misuse(f"{shown(offsets)} is no batch", todo="pass a tuple") from None
 
 
 def _run(run: Run, after: int) -> Run:
@@ -613,12 +613,12 @@ def _run(run: Run, after: int) -> Run:
             return start, stop
         case _:
             raise Misuse(
-                f"{run!r} is no run of offsets behind {after}", todo="pass (first, one past the last), in order"
+                f"{shown(run)} is no run of offsets behind {after}", todo="pass (first, one past the last), in order"
             )
 
 
 def _no_ledger(ledger: object) -> Misuse:
-    return Misuse(f"{ledger!r} is no ledger", todo="begin with Ledger(position)")
+    return Misuse(f"{shown(ledger)} is no ledger", todo="begin with Ledger(position)")
 
 
 def _check_position(position: int) -> None:
@@ -629,7 +629,7 @@ def _check_position(position: int) -> None:
 
 def _misuse(offset: object, most: int) -> Misuse:
     return Misuse(
-        f"{offset!r} is no offset",
+        f"{shown(offset)} is no offset",
         why=f"offsets are whole numbers from 0 to {most}",
         todo="pass the offset of a record, or the position after it, as the broker gave it",
     )
@@ -781,8 +781,14 @@ def _leaves(pages: Pages) -> Iterator[Leaf]:
         yield pages
 
 
-def _offsets(page: int, bits: int) -> list[int]:
-    return [offset for offset, bit in enumerate(f"{bits:b}"[::-1], page << _BITS) if bit == "1"]
+def _offsets(page: int, bits: int) -> Sequence[int]:
+    if not bits:
+        return ()
+    lowest = bits & -bits
+    start = (page << _BITS) + lowest.bit_length() - 1
+    if not bits + lowest & bits:  # a run, as most are
+        return range(start, start + bits.bit_count())
+    return [offset for offset, bit in enumerate(f"{bits >> lowest.bit_length() - 1:b}"[::-1], start) if bit == "1"]
 
 
 def _shown(offsets: Sequence[int]) -> str:
