@@ -15,12 +15,16 @@ import sys
 
 from tidegate.assignment import Assignment, Consumer
 from tidegate.backpressure import Thresholds
+from tidegate.drain import Budget
 from tidegate.instants import SECOND
-from tidegate.partition import Assigned, Event, Fetched
+from tidegate.partition import Processor
 from tidegate.records import Record
+from tidegate.wishes import Assigned, Event, Fetched
 from tidegate_adapters.kafka import Worker
 
-RULES = Consumer(executors=16, thresholds=Thresholds(high=400, low=100), drain=5 * SECOND)
+RULES = Consumer(
+    executors=16, thresholds=Thresholds(high=400, low=100), each=Processor(drain=Budget(5 * SECOND, SECOND, SECOND))
+)
 
 
 async def main() -> None:

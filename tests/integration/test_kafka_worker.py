@@ -21,8 +21,8 @@ from tidegate.assignment import Assignment
 from tidegate.conformance import breaches
 from tidegate.errors import Misuse, TidegateError
 from tidegate.instants import Instant
-from tidegate.partition import Event
 from tidegate.records import BROKER, PRODUCER, Record
+from tidegate.wishes import Event
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import record
 

@@ -1,15 +1,17 @@
 """A worker on Kafka: it carries out what `tidegate.assignment` says, and decides nothing.
 
 Records go to the user's async function with bounded concurrency, complete out of order, and are committed in the
-background; polling never waits for a commit. A revocation waits until what runs has ended and is committed, or until the
-time to drain is over, and only then lets go. At least once is what it promises: user code must bear repetition.
+background, along with what is done beyond the position; polling never waits for a commit. A revocation waits until what
+is in work has ended and is committed, or until the time to drain is over, and only then lets go. At least once is what it
+promises: user code must bear repetition.
 
     effect -> call                                      reply -> event
     Fetch        poll the partition (`polling`)         Fetched
-    Handle       a task that awaits the user's code     Completed, or Failed if it raises
-    Commit       a task that awaits the commit          Committed, CommitRefused, CommitUnanswered
+    Work         a task that awaits the user's code     Reported, or Raised
+    Interrupt    that task is cancelled                 Raised, once it has ended
+    Commit       a task that awaits the commit          Committed, CommitRefused, MetadataRefused, CommitUnanswered
     AwaitDrain   a task that sleeps                     DrainTimedOut
-    Cancel       that task is cancelled
+    Cancel       that task is cancelled                 nothing
     Release      the revocation may return
 
 A generation is counted from the client's own assignments: records that a poll brings belong to the assignment in force
@@ -20,35 +22,49 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, TypeAlias, final
+from functools import partial
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias, assert_never, final
 
 from tidegate.assignment import Assignment, Consumer
+from tidegate.drain import InFlight
 from tidegate.effects import Ambiguous, Cancel, Effect, Failure, Refused
 from tidegate.errors import Misuse, TidegateError
-from tidegate.instants import SECOND
-from tidegate.partition import (
+from tidegate.fanout import Report, Start, TasksReported
+from tidegate.instants import SECOND, Duration
+from tidegate.partition import AfterFailure
+from tidegate.records import Record
+from tidegate.watermark import open_offsets
+from tidegate.wishes import (
+    METADATA_REFUSED,
     Assigned,
     AwaitDrain,
     Commit,
     Event,
     Fetch,
     Fetched,
-    Handle,
+    Interrupt,
+    Measured,
     Release,
+    Reported,
     Revoked,
     TopicPartition,
     Wish,
+    Work,
     heard,
 )
-from tidegate.records import Record
 from tidegate_adapters.kafka_ports import (
     CONNECTION_ERROR,
     KAFKA_ERROR,
     REFUSED,
+    TOO_LARGE,
     Client,
     Received,
     client,
+    committed,
+    end,
     listener,
     ours,
     record,
@@ -60,7 +76,16 @@ log.addHandler(logging.NullHandler())
 
 POLL_MS: Final = 100
 Handler: TypeAlias = Callable[[Record], Awaitable[None]]
+Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, Assignment], None]
+Estimate: TypeAlias = Callable[[Record], Duration | None]
+
+
+class Kept(NamedTuple):
+    """A record that is not done, and when it came, in seconds of the monotonic clock."""
+
+    record: Record
+    came: float
 
 
 @final
@@ -69,15 +94,21 @@ class Worker:
 
     Args:
         topics: What to consume.
-        handle: The user's code, called with each record at least once; its error stops the record's partition.
+        handle: The user's code, called with each record at least once. What follows when it raises, the consumer's rules
+            say (`AfterFailure`); by default the record's partition stops.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
         consumer: What may run at once, and how long a revocation may drain.
+        hooks: The user's code for whatever else the rules ask for: to answer for a failed record, to deliver, to arrange
+            windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
+            answers as `tidegate.wishes.heard` says.
+        expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
+            does not wait in vain for what takes longer than there is time.
         observe: Called with every event and the state after it, for logs and metrics.
         options: More options of aiokafka's consumer, for example `session_timeout_ms`.
 
     Raises:
-        Misuse: no topic, no group, or a handler that is no async function.
+        Misuse: no topic, no group, a handler that is no async function, or rules that need hooks, and none.
     """
 
     def __init__(
@@ -88,6 +119,8 @@ class Worker:
         bootstrap: str,
         group: str,
         consumer: Consumer = Consumer(),
+        hooks: Hooks | None = None,
+        expected: Estimate | None = None,
         observe: Observer | None = None,
         **options: object,
     ) -> None:
@@ -97,13 +130,17 @@ class Worker:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
         if not callable(handle):
             raise Misuse(f"{handle!r} cannot handle records", todo="pass an async function of one record")
+        if hooks is None and asks_for_more(consumer):
+            raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
         self.topics, self.handle, self.bootstrap, self.consumer = tuple(topics), handle, bootstrap, consumer
+        self.hooks, self.expected, self.observe = hooks, expected, observe
         self.client: Client = client(bootstrap, group, options)
-        self.observe = observe
         self.state = Assignment()
         self.generation = 0
-        self.records: dict[tuple[TopicPartition, int], Record] = {}
+        self.kept: dict[TopicPartition, dict[int, Kept]] = {}
+        self.began: dict[Work, float] = {}
         self.tasks: dict[Effect[object], asyncio.Task[None]] = {}
+        self.interrupted: set[Effect[object]] = set()
         self.releases: dict[TopicPartition, asyncio.Event] = {}
         self.is_assigned = asyncio.Event()
         self.is_assigned.set()
@@ -128,27 +165,41 @@ class Worker:
                 await self.poll()
             await self.on_partitions_revoked(tuple(part.partition for part in self.state.parts))
         finally:
-            await self.end()
+            await self.leave()
 
     def stop(self) -> None:
         """Let `run` drain and return."""
         self.is_stopping = True
 
     async def poll(self) -> None:
-        """One turn: pause and resume as planned, fetch, and hand over what came."""
-        poll = self.consumer.polling(self.state, tuple(map(ours, self.client.paused())))
+        """One turn: measure, pause and resume as planned, fetch, and hand over what came."""
+        self.measure()
+        plan = self.consumer.polling(self.state, tuple(map(ours, self.client.paused())))
         assigned = set(map(ours, self.client.assignment()))
-        self.client.pause(*(theirs(each) for each in poll.hold if each in assigned))
-        self.client.resume(*(theirs(each) for each in poll.release if each in assigned))
-        fetched = await self.client.getmany(*map(theirs, poll.partitions), timeout_ms=POLL_MS)
+        self.client.pause(*(theirs(each) for each in plan.hold if each in assigned))
+        self.client.resume(*(theirs(each) for each in plan.release if each in assigned))
+        fetched = await self.client.getmany(*map(theirs, plan.poll), timeout_ms=POLL_MS)
         generation = self.generation  # of the assignment in force as the poll returns
         await self.is_assigned.wait()
         for partition, received in fetched.items():
             self.hand_over(ours(partition), generation, received)
 
     def hand_over(self, partition: TopicPartition, generation: int, received: Sequence[Received]) -> None:
-        self.records |= {(partition, each.offset): record(each) for each in received}
-        self.apply(Fetched(partition, generation, tuple(each.offset for each in received)))
+        now = time.monotonic()
+        self.kept.setdefault(partition, {}).update((each.offset, Kept(record(each), now)) for each in received)
+        offsets = tuple(each.offset for each in received)
+        self.apply(Fetched(partition, generation, offsets, tuple(each.key for each in received)))
+
+    def measure(self) -> None:
+        """Forget the records that are done, and tell how much the others hold up, where that matters."""
+        now, bounds = time.monotonic(), self.consumer.each.bounds
+        for part in self.state.parts:
+            undone, kept = set(open_offsets(part.ledger)), self.kept[part.partition]
+            self.kept[part.partition] = kept = {offset: kept[offset] for offset in kept if offset in undone}
+            if bounds.size is not None or bounds.age is not None:
+                size = sum(len(each.record.key or b"") + len(each.record.value or b"") for each in kept.values())
+                oldest = min((each.came for each in kept.values()), default=now)
+                self.apply(Measured(part.partition, part.generation, size, round((now - oldest) * SECOND)))
 
     # --- what the group says ---
 
@@ -157,20 +208,37 @@ class Worker:
         waits = {partition: asyncio.Event() for partition in revoked}
         self.releases |= waits
         for partition in revoked:
-            self.apply(Revoked(partition))
+            self.apply(Revoked(partition, self.in_flight(partition)))
         for wait in waits.values():
             await wait.wait()
 
+    def in_flight(self, partition: TopicPartition) -> tuple[InFlight, ...]:
+        """What is known of the records in work; of a record in several works, of the one that was begun last."""
+        if self.expected is None:
+            return ()
+        now, kept = time.monotonic(), self.kept.get(partition, {})
+        began = {
+            offset: at
+            for work, at in sorted(self.began.items(), key=itemgetter(1))
+            if work.partition == partition
+            for offset in work.offsets
+        }
+        return tuple(
+            InFlight(offset, round((now - at) * SECOND), self.expected(kept[offset].record))
+            for offset, at in began.items()
+        )
+
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Begin a new generation where the group has committed."""
+        """Begin a new generation where the group has committed, with what it knows to be done beyond."""
         self.generation += 1
         generation = self.generation
         self.is_assigned.clear()
         try:
-            self.records.clear()
             for partition in assigned:
-                committed = await self.client.committed(theirs(partition))
-                self.apply(Assigned(partition, generation, committed or 0))
+                self.kept[partition] = {}
+                position, metadata = await committed(self.client, partition)
+                log_end = await end(self.client, partition) if metadata else position
+                self.apply(Assigned(partition, generation, position, metadata, log_end))
         finally:
             self.is_assigned.set()
 
@@ -189,47 +257,90 @@ class Worker:
         match wish:
             case Fetch():
                 pass  # the next turn polls it
-            case Handle() | Commit() | AwaitDrain():
+            case Work() | Commit() | AwaitDrain():
+                if isinstance(wish, Work):
+                    self.began[wish] = time.monotonic()
                 self.tasks[wish] = asyncio.create_task(self.come_true(wish), name=str(wish))
+            case Interrupt(work):
+                if task := self.tasks.get(work):
+                    self.interrupted.add(work)
+                    task.cancel()
             case Cancel(effect):
+                self.interrupted.discard(effect)
                 if task := self.tasks.pop(effect, None):
                     task.cancel()
             case Release(partition):
                 if wait := self.releases.pop(partition, None):
                     wait.set()
 
-    async def come_true(self, wish: Handle | Commit | AwaitDrain) -> None:
-        """Do it, and tell the reducer what became of it; a task that was cancelled tells nothing."""
+    async def come_true(self, wish: Work | Commit | AwaitDrain) -> None:
+        """Do it, and tell the reducer what became of it; a task that was taken back tells nothing."""
         try:
             reply = await self.replied(wish)
+        except asyncio.CancelledError:
+            if wish not in self.interrupted:
+                raise
+            reply = Refused("interrupted")
         finally:
+            self.interrupted.discard(wish)
+            if isinstance(wish, Work):
+                self.began.pop(wish, None)
             if self.tasks.get(wish) is asyncio.current_task():
                 del self.tasks[wish]
-        event = heard(wish, reply)
+        try:
+            event = heard(wish, reply)
+        except Misuse as error:  # the user's code has answered what is no answer
+            log.exception("no answer to %s", wish)
+            event = heard(wish, error)
         if event is not None:
             self.apply(event)
 
-    async def replied(self, wish: Handle | Commit | AwaitDrain) -> object:
+    async def replied(self, wish: Work | Commit | AwaitDrain) -> object:
         match wish:
-            case Handle(partition, _, offset):
-                return await self.handled(self.records.pop((partition, offset)))
-            case Commit(partition, _, position):
-                return await self.committed(partition, position)
-            case AwaitDrain(_, _, duration):
+            case Work(partition, _, Start() as task, offsets) if not self.consumer.each.hooks:
+                kept = self.kept[partition]
+                given = [kept[offset].record for offset in offsets]
+                await asyncio.gather(*map(partial(self.handled, wish), task.numbers, given))
+                return TasksReported(task.window, (), task.attempt, Report.SUCCEEDED)  # each was told
+            case Work(partition, _, _, offsets):
+                return await self.hooked(wish, tuple(self.kept[partition][offset].record for offset in offsets))
+            case Commit(partition, _, position, metadata):
+                return await self.committed(partition, position, metadata)
+            case AwaitDrain(_, _, _, duration):
                 await asyncio.sleep(duration / SECOND)
                 return None
+            case _:
+                assert_never(wish)
 
-    async def handled(self, given: Record) -> object:
+    async def handled(self, work: Work, number: int, given: Record) -> None:
+        """Call the handler with a record, and tell at once how that ended."""
+        assert isinstance(work.task, Start)
+        report = Report.SUCCEEDED
         try:
             await self.handle(given)
-        except Exception as error:
+        except Exception:
             log.exception("handler failed at %s", given)
-            return error
-        return None
+            report = Report.FAILED
+        self.apply(
+            Reported(
+                work.partition, work.generation, TasksReported(work.task.window, (number,), work.task.attempt, report)
+            )
+        )
 
-    async def committed(self, partition: TopicPartition, position: int) -> Failure | None:
+    async def hooked(self, work: Work, given: tuple[Record, ...]) -> object:
+        assert self.hooks is not None, "asks_for_more"
         try:
-            await self.client.commit({theirs(partition): (position, "")})
+            return await self.hooks(work, given)
+        except Exception as error:
+            log.exception("hook failed: %s", work)
+            return error
+
+    async def committed(self, partition: TopicPartition, position: int, metadata: str) -> Failure | None:
+        try:
+            await self.client.commit({theirs(partition): (position, metadata)})
+        except TOO_LARGE as error:
+            log.warning("metadata of %s @%s refused: %s", partition, position, type(error).__name__)
+            return METADATA_REFUSED
         except REFUSED as error:
             log.warning("commit of %s @%s refused: %s", partition, position, type(error).__name__)
             return Refused(type(error).__name__)
@@ -238,7 +349,7 @@ class Worker:
             return Ambiguous(type(error).__name__)
         return None
 
-    async def end(self) -> None:
+    async def leave(self) -> None:
         """Leave nothing running."""
         tasks = tuple(self.tasks.values())
         self.tasks.clear()
@@ -246,3 +357,10 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.client.stop()
+
+
+def asks_for_more(consumer: Consumer) -> bool:
+    """Whether the rules ask user code for more than to handle records."""
+    each = consumer.each
+    delivers = each.rules.task_delivery or each.rules.message_delivery or each.rules.window_delivery
+    return each.hooks or delivers or each.after_failure in (AfterFailure.SKIP, AfterFailure.DIVERT_KEY)

@@ -7,8 +7,8 @@ from typing import Protocol, cast
 
 from tidegate.errors import MissingExtra
 from tidegate.instants import MILLISECOND, Instant
-from tidegate.partition import TopicPartition
 from tidegate.records import BROKER, PRODUCER, Record
+from tidegate.wishes import TopicPartition
 
 try:
     import aiokafka
@@ -58,6 +58,22 @@ class Client(Protocol):
     async def getmany(self, *partitions: object, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Received]]: ...
     async def commit(self, offsets: Mapping[object, object]) -> None: ...
     async def committed(self, partition: object) -> int | None: ...
+    async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]: ...
+
+
+class OffsetAndMetadata(Protocol):
+    """What a group has committed."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def metadata(self) -> str: ...
+
+
+class Coordinator(Protocol):
+    """The part of a consumer that speaks with the group's coordinator."""
+
+    async def fetch_committed_offsets(self, partitions: Sequence[object]) -> Mapping[object, OffsetAndMetadata]: ...
 
 
 def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
@@ -70,6 +86,25 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
     """
     kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
     return cast("Client", aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **kept))
+
+
+async def committed(consumer: Client, partition: TopicPartition) -> tuple[int, str]:
+    """The position that the group has committed, 0 if none, and what was committed along with it.
+
+    The client has no public call that answers both at once, and from two answers one may be older than the other. Where
+    the call that it uses itself is missing, the position comes alone: then records are done again, which is safe.
+    """
+    coordinator = cast("Coordinator | None", getattr(consumer, "_coordinator", None))
+    if not hasattr(coordinator, "fetch_committed_offsets"):
+        return await consumer.committed(theirs(partition)) or 0, ""
+    assert coordinator is not None
+    found = (await coordinator.fetch_committed_offsets([theirs(partition)])).get(theirs(partition))
+    return (0, "") if found is None or found.offset < 0 else (found.offset, found.metadata or "")
+
+
+async def end(consumer: Client, partition: TopicPartition) -> int:
+    """One past the last offset of the log."""
+    return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
 
 
 def listener(told: Listener) -> object:
@@ -111,7 +146,9 @@ def record(received: Received) -> Record:
 
 
 LOG_APPEND_TIME = 1
-REFUSED = (errors.CommitFailedError, errors.IllegalStateError, errors.GroupAuthorizationFailedError, errors.TopicAuthorizationFailedError, errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)  # fmt: skip
+REFUSED = (errors.CommitFailedError, errors.IllegalStateError, errors.GroupAuthorizationFailedError, errors.TopicAuthorizationFailedError)  # fmt: skip
 """What a commit is answered when this generation may not commit, or never may."""
+TOO_LARGE = (errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)
+"""What a commit is answered when the broker does not take its metadata."""
 KAFKA_ERROR = errors.KafkaError
 CONNECTION_ERROR = errors.KafkaConnectionError
