@@ -1,6 +1,6 @@
 # make run     sets up what it needs and explores every shipped scenario
 # make test    sets up what it needs, servers included, and passes every check and test
-# make bench   the search beside TLC, and the watermark beside a plain tracker
+# make bench   every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of
 # make clean   removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.
@@ -26,8 +26,10 @@ check: .venv/test.stamp
 	$(BIN)/mypy
 
 bench: .venv/test.stamp
+	$(BIN)/python -m benchmarks.decisions --json .tidegate/bench/decisions.json
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/watermark.py
+	$(BIN)/python benchmarks/metadata.py
 
 .venv/bin/python:
 	@echo "== making a virtual environment in .venv"

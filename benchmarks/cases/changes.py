@@ -1,0 +1,157 @@
+"""Cases of what is decided about tasks that are triggered by changed documents."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+from benchmarks.cases.table import BACK_THEN, BYTES, NOW, Made, Table, drawn
+
+from tidegate import (
+    debounce,
+    evolution,
+    orphans,
+    reactive,
+    snapshot,
+    task_records,
+)
+from tidegate.documents import Document
+from tidegate.instants import SECOND, Instant
+
+table: Final = Table("Tasks triggered by changed documents")
+
+
+def order(size: int) -> Document:
+    """A document of about so many bytes: lines of texts and numbers."""
+    draw = drawn(size)
+    lines = [{"name": draw.randbytes(10).hex(), "count": draw.randrange(100)} for _ in range(size // 50)]
+    return Document.of({"_id": "order", "state": "open", "lines": lines, "address": {"city": "Bern", "code": 3000}})
+
+
+def changed(document: Document) -> Document:
+    """With another value in its last line."""
+    items = dict(document.items)
+    lines = items["lines"]
+    assert isinstance(lines, tuple)
+    return Document.of({**items, "lines": (*lines[:-1], {"name": "changed", "count": 0})})
+
+
+@table.case(snapshot, "the whole document", BYTES)
+def snapping(size: int) -> Made[Document | snapshot.NotComputed]:
+    document, whole = order(size), snapshot.Projection()
+    return lambda: snapshot.snapshot(document, whole), lambda seen: seen == document
+
+
+@table.case(snapshot, "three paths of it", BYTES)
+def projecting(size: int) -> Made[Document | snapshot.NotComputed]:
+    document, paths = order(size), snapshot.Projection(("address.city", "lines.count", "state"))
+    return (
+        lambda: snapshot.snapshot(document, paths),
+        lambda seen: isinstance(seen, Document) and [key for key, _ in seen.items] == ["address", "lines", "state"],
+    )
+
+
+@table.case(snapshot, "diff, nothing changed", BYTES)
+def comparing(size: int) -> Made[snapshot.Verdict]:
+    before, after = order(size), order(size)
+    return lambda: snapshot.changed(before, after), lambda told: told == snapshot.Unchanged()
+
+
+@table.case(snapshot, "diff, one line changed", BYTES)
+def differing(size: int) -> Made[snapshot.Verdict]:
+    before = order(size)
+    after = changed(before)
+    return (
+        lambda: snapshot.changed(before, after),
+        lambda told: isinstance(told, snapshot.Changed) and len(told.patch) <= 2,
+    )
+
+
+@table.case(snapshot, "digest", BYTES)
+def digesting(size: int) -> Made[snapshot.Digest]:
+    document, other = order(size), changed(order(size))
+    return lambda: snapshot.digest(document), lambda told: told != snapshot.digest(other)
+
+
+TASK: Final = reactive.Task()
+
+
+def planned(document: Document) -> task_records.TaskRecord:
+    """The record of a document at first sight."""
+    first = reactive.plan(None, reactive.Matching(document), task=TASK, now=BACK_THEN, new_id="record")
+    assert isinstance(first, reactive.Insert)
+    return first.record
+
+
+def claimed() -> tuple[task_records.TaskRecord, reactive.Claim, reactive.Seen]:
+    document = order(1_000)
+    told = reactive.claim(planned(document), worker="worker", task=TASK, now=NOW)
+    assert isinstance(told, reactive.Claimed)
+    return told.write.record, told.claim, reactive.Matching(document)
+
+
+@table.case(reactive, "a changed document is seen", BYTES)
+def seeing(size: int) -> Made[reactive.Planned]:
+    document = order(size)
+    record, seen = planned(document), reactive.Matching(changed(document))
+    return (
+        lambda: reactive.plan(record, seen, task=TASK, now=NOW, new_id="new"),
+        lambda told: isinstance(told, reactive.Update) and told.why is reactive.Why.CHANGED,
+    )
+
+
+@table.case(reactive, "may a worker run it?")
+def claiming_task(_: int) -> Made[reactive.Claiming]:
+    record = planned(order(1_000))
+    return (
+        lambda: reactive.claim(record, worker="worker", task=TASK, now=NOW),
+        lambda told: isinstance(told, reactive.Claimed),
+    )
+
+
+@table.case(reactive, "does the handler begin?")
+def beginning(_: int) -> Made[reactive.Beginning]:
+    record, claim, seen = claimed()
+    return (
+        lambda: reactive.begin(record, claim, seen, task=TASK, now=NOW),
+        lambda told: isinstance(told, reactive.Go),
+    )
+
+
+@table.case(reactive, "a run succeeds")
+def finalising(_: int) -> Made[reactive.Update | reactive.Leave]:
+    record, claim, _seen = claimed()
+    return (
+        lambda: reactive.finalise(record, claim, reactive.Succeeded(), task=TASK, now=NOW + SECOND),
+        lambda told: isinstance(told, reactive.Update) and told.why is reactive.Why.SUCCEEDED,
+    )
+
+
+@table.case(task_records, "made of what was read")
+def recording(_: int) -> Made[task_records.TaskRecord]:
+    record, _claim, _seen = claimed()
+    read: dict[str, Any] = {field.name: getattr(record, field.name) for field in attrs.fields(type(record))}
+    return lambda: task_records.TaskRecord(**read), lambda made: made == record
+
+
+@table.case(debounce, "due")
+def waiting(_: int) -> Made[Instant]:
+    patience = debounce.Debounce()
+    return lambda: debounce.due(patience, BACK_THEN, NOW), lambda at: at == BACK_THEN + 10 * SECOND
+
+
+@table.case(evolution, "what has to be done over")
+def evolving(_: int) -> Made[tuple[evolution.Action, ...]]:
+    before = evolution.Definition(Document.of({"filter": {"state": "open"}}))
+    after = evolution.Definition(Document.of({"filter": {"state": "paid"}}), 2)
+    policy = evolution.Policy(on_new_version=evolution.OnNewVersion.REPROCESS_ALL)
+    return lambda: evolution.evolve(before, after, policy), lambda actions: len(actions) == 3
+
+
+@table.case(orphans, "is it of any use still?")
+def cleaning(_: int) -> Made[orphans.Verdict]:
+    record, policy, later = planned(order(1_000)), orphans.CleanUp(), NOW + 2 * orphans.DAY
+    return (
+        lambda: orphans.clean_up(record, orphans.Source.GONE, policy, later),
+        lambda told: isinstance(told, orphans.Remove),
+    )

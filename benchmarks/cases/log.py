@@ -1,0 +1,382 @@
+"""Cases of what is decided about a partition of a log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.cases.table import (
+    BACK_THEN,
+    BATCH,
+    BYTES,
+    NOW,
+    OFFSETS,
+    PARTITIONS,
+    PAYLOADS,
+    RECORDS,
+    SOURCES,
+    Made,
+    Table,
+    drawn,
+)
+
+from tidegate import (
+    assignment,
+    backpressure,
+    circuit,
+    commit_metadata,
+    dead_letters,
+    delivery,
+    drain,
+    fanout,
+    partition,
+    polling,
+    retry,
+    watermark,
+    wishes,
+)
+from tidegate.effects import Ambiguous
+from tidegate.instants import MILLISECOND, MINUTE, PPM, SECOND
+from tidegate.records import Record
+
+table: Final = Table("A partition of a log")
+
+
+def half_done(size: int) -> watermark.Ledger:
+    """So many offsets behind a stuck head, each done with one chance in two."""
+    draw = drawn(size)
+    outstanding = watermark.delivered(watermark.Ledger(), range(size))
+    return watermark.completed(outstanding, [at for at in range(1, size) if draw.random() < 0.5])
+
+
+def some_open(ledger: watermark.Ledger) -> list[int]:
+    """A batch of its open offsets, without the head."""
+    return drawn(BATCH).sample(watermark.open_offsets(ledger)[1:], BATCH)
+
+
+@table.case(watermark, f"{BATCH} are delivered", OFFSETS)
+def delivering(size: int) -> Made[watermark.Ledger]:
+    ledger, batch = half_done(size), range(size, size + BATCH)
+    return lambda: watermark.delivered(ledger, batch), lambda after: watermark.highest(after) == size + BATCH - 1
+
+
+@table.case(watermark, f"{BATCH} are completed", OFFSETS)
+def completing(size: int) -> Made[watermark.Ledger]:
+    ledger = half_done(size)
+    batch, left = some_open(ledger), watermark.pending(ledger) - BATCH
+    return lambda: watermark.completed(ledger, batch), lambda after: watermark.pending(after) == left
+
+
+@table.case(watermark, "what may be committed", OFFSETS)
+def committing(size: int) -> Made[int | None]:
+    ledger = watermark.completed(half_done(size), range(size // 2))
+    return lambda: watermark.committable(ledger), lambda position: (position or 0) >= size // 2
+
+
+@table.case(watermark, "a commit is acknowledged", OFFSETS)
+def acknowledging(size: int) -> Made[watermark.Ledger]:
+    ledger = watermark.completed(half_done(size), range(size // 2))
+    return lambda: watermark.acknowledged(ledger, size // 2), lambda after: after.floor == size // 2
+
+
+@table.case(watermark, "explain", OFFSETS)
+def explaining(size: int) -> Made[watermark.Explanation]:
+    ledger, work = half_done(size), {0: watermark.Work("running", BACK_THEN)}
+    return (
+        lambda: watermark.explain(ledger, work, NOW),
+        lambda told: isinstance(told, watermark.Blocked) and told.age == MINUTE,
+    )
+
+
+@table.case(watermark, "duplicate budget", OFFSETS)
+def budgeting(size: int) -> Made[watermark.DuplicateBudget]:
+    ledger, heir = half_done(size), watermark.Ledger()
+    finished = len(watermark.done_offsets(ledger))
+    return lambda: watermark.duplicate_budget(ledger, heir, (0,)), lambda told: told.records == finished + 1
+
+
+@table.case(commit_metadata, "survey from scratch", OFFSETS)
+def surveying(size: int) -> Made[commit_metadata.Survey]:
+    ledger = half_done(size)
+    return lambda: commit_metadata.surveyed(ledger), lambda survey: survey.ledger is ledger
+
+
+@table.case(commit_metadata, f"survey after {BATCH} more are done", OFFSETS)
+def surveying_again(size: int) -> Made[commit_metadata.Survey]:
+    ledger = half_done(size)
+    before, after = commit_metadata.surveyed(ledger), watermark.completed(ledger, some_open(ledger))
+    return lambda: commit_metadata.surveyed(after, before), lambda survey: survey == commit_metadata.surveyed(after)
+
+
+@table.case(commit_metadata, "size", OFFSETS)
+def sizing(size: int) -> Made[int]:
+    survey = commit_metadata.surveyed(half_done(size))
+    return lambda: commit_metadata.units(survey), lambda units: units > size // 20
+
+
+@table.case(commit_metadata, "encode", OFFSETS)
+def encoding(size: int) -> Made[commit_metadata.Encoded]:
+    survey = commit_metadata.surveyed(half_done(size))
+    return lambda: commit_metadata.encoded(survey), lambda made: 0 < len(made.text) <= commit_metadata.LIMIT
+
+
+@table.case(commit_metadata, "decode", OFFSETS)
+def decoding(size: int) -> Made[commit_metadata.Decoded]:
+    ledger = half_done(size)
+    made = commit_metadata.encoded(commit_metadata.surveyed(ledger))
+    return (
+        lambda: commit_metadata.decoded(made.text, position=0, end=size),
+        lambda told: told.ledger == watermark.heir(ledger, made.stop),
+    )
+
+
+def in_work(size: int) -> fanout.Fanout:
+    """So many records in windows of a batch, each of which is a task that runs."""
+    state = fanout.Fanout()
+    for first in range(0, size, BATCH):
+        state = arranged(opened(state, range(first, first + BATCH)))
+    return state
+
+
+def opened(state: fanout.Fanout, offsets: range) -> fanout.Fanout:
+    return fanout.step(state, fanout.WindowOpened(tuple(offsets)), partition.PLAIN).state
+
+
+def arranged(state: fanout.Fanout) -> fanout.Fanout:
+    """With a task for each record of the last window."""
+    tasks = fanout.Tasks(tuple((offset,) for offset in fanout.messages(state)[-BATCH:]))
+    return fanout.step(state, fanout.WindowArranged(last_window(state), tasks), partition.PLAIN).state
+
+
+def last_window(state: fanout.Fanout) -> int:
+    standing = fanout.standing(state, fanout.messages(state)[-1])
+    assert standing is not None
+    return standing.window
+
+
+@table.case(fanout, f"a window of {BATCH} is opened", RECORDS)
+def opening(size: int) -> Made[fanout.Step]:
+    state, event = in_work(size), fanout.WindowOpened(tuple(range(size, size + BATCH)))
+    return (
+        lambda: fanout.step(state, event, partition.PLAIN),
+        lambda step: isinstance(step.notices[0], fanout.Arrange),
+    )
+
+
+@table.case(fanout, f"a window of {BATCH} is arranged", RECORDS)
+def arranging(size: int) -> Made[fanout.Step]:
+    state = opened(in_work(size), range(size, size + BATCH))
+    tasks = fanout.Tasks(tuple((offset,) for offset in range(size, size + BATCH)))
+    event = fanout.WindowArranged(last_window(state), tasks)
+    return lambda: fanout.step(state, event, partition.PLAIN), lambda step: isinstance(step.notices[0], fanout.Start)
+
+
+@table.case(fanout, "a task succeeds", RECORDS)
+def reporting(size: int) -> Made[fanout.Step]:
+    state = in_work(size)
+    event = fanout.TasksReported(last_window(state), (7,), 1, fanout.Report.SUCCEEDED)
+    return (
+        lambda: fanout.step(state, event, partition.PLAIN),
+        lambda step: any(isinstance(notice, fanout.MessagesSettled) for notice in step.notices),
+    )
+
+
+@table.case(fanout, "load", RECORDS)
+def loading(size: int) -> Made[int]:
+    state = in_work(size)
+    active = {window for window, _ in fanout.in_flight(state)}
+    return lambda: fanout.load(state, active), lambda load: load == size
+
+
+@table.case(fanout, "how a record is doing", RECORDS)
+def standing(size: int) -> Made[fanout.Standing | None]:
+    state = in_work(size)
+    return (
+        lambda: fanout.standing(state, size - 1),
+        lambda told: told is not None and told.waits is fanout.Waits.TASKS,
+    )
+
+
+@table.case(backpressure, "the gate")
+def gating(_: int) -> Made[backpressure.Verdict]:
+    thresholds = backpressure.for_executors(4)
+    return (
+        lambda: backpressure.decide(thresholds, backpressure.Gate.OPEN, 200),
+        lambda verdict: isinstance(verdict, backpressure.Hold),
+    )
+
+
+@table.case(backpressure, "one partition")
+def holding(_: int) -> Made[backpressure.Standing]:
+    bounds, strain = backpressure.Bounds(), backpressure.Strain(span=20_000, metadata=100)
+    return (
+        lambda: backpressure.decide_partition(bounds, backpressure.Free(), strain),
+        lambda standing: standing.by == (backpressure.Signal.SPAN,),
+    )
+
+
+@table.case(backpressure, "plan", PARTITIONS)
+def planning(size: int) -> Made[backpressure.Plan[int]]:
+    assigned, held = range(size), drawn(size).sample(range(size), size // 10)
+    flow = backpressure.Flow(backpressure.Reason.BELOW_HIGH)
+    return lambda: backpressure.plan(flow, assigned, (), held), lambda plan: len(plan.poll) == size - size // 10
+
+
+@table.case(drain, "plan", RECORDS)
+def draining(size: int) -> Made[tuple[drain.Fate, ...]]:
+    draw = drawn(size)
+    records = [drain.InFlight(at, age=draw.randrange(MINUTE), expected=draw.randrange(MINUTE)) for at in range(size)]
+    return lambda: drain.plan(partition.DRAIN, SECOND, records), lambda fates: len({f.action for f in fates}) > 1
+
+
+HERE: Final = wishes.TopicPartition("topic", 0)
+
+
+def busy(size: int, where: wishes.TopicPartition = HERE) -> tuple[partition.Processor, partition.State, wishes.Work]:
+    """A partition with so many records in one window, all of which run."""
+    processor = partition.Processor(running_max=2 * size, window_max=size)
+    state = processor.step(partition.Unassigned(), wishes.Assigned(where, 1, 0)).state
+    step = processor.step(state, wishes.Fetched(where, 1, tuple(range(size))))
+    return processor, step.state, next(wish for wish in step.wishes if isinstance(wish, wishes.Work))
+
+
+def one_told(work: wishes.Work) -> wishes.Reported:
+    assert isinstance(work.task, fanout.Start)
+    report = fanout.TasksReported(work.task.window, (7,), work.task.attempt, fanout.Report.SUCCEEDED)
+    return wishes.Reported(work.partition, work.generation, report)
+
+
+@table.case(partition, "a batch is fetched", RECORDS)
+def fetching(size: int) -> Made[partition.Step]:
+    processor = partition.Processor(running_max=size, window_max=size)
+    state = processor.step(partition.Unassigned(), wishes.Assigned(HERE, 1, 0)).state
+    event = wishes.Fetched(HERE, 1, tuple(range(size)))
+    return lambda: processor.step(state, event), lambda step: isinstance(step.wishes[0], wishes.Work)
+
+
+@table.case(partition, "one of so many is done", RECORDS)
+def telling(size: int) -> Made[partition.Step]:
+    processor, state, work = busy(size)
+    event = one_told(work)
+    return (
+        lambda: processor.step(state, event),
+        lambda step: isinstance(step.state, partition.Owned) and step.state.running == size - 1,
+    )
+
+
+@table.case(partition, "a revocation", RECORDS)
+def revoking(size: int) -> Made[partition.Step]:
+    processor, state, _ = busy(size)
+    event = wishes.Revoked(HERE, tuple(drain.InFlight(offset, age=SECOND) for offset in range(size)))
+    return lambda: processor.step(state, event), lambda step: any(
+        isinstance(wish, wishes.AwaitDrain) for wish in step.wishes
+    )
+
+
+def consuming(size: int) -> tuple[assignment.Consumer, assignment.Assignment, wishes.Work]:
+    """So many partitions with eight records in work each."""
+    consumer = assignment.Consumer(executors=8 * size, each=partition.Processor(window_max=8))
+    partitions = [wishes.TopicPartition("topic", number) for number in range(size)]
+    owned = [state for _, state, _ in (busy(8, each) for each in partitions) if isinstance(state, partition.Owned)]
+    return consumer, assignment.Assignment(tuple(owned)), busy(8)[2]
+
+
+@table.case(assignment, "a record of one partition is done", PARTITIONS)
+def stepping(size: int) -> Made[assignment.Step]:
+    consumer, state, work = consuming(size)
+    event = one_told(work)
+    return lambda: consumer.step(state, event), lambda step: step.state.running == 8 * size - 1
+
+
+@table.case(assignment, "what to poll", PARTITIONS)
+def polling_them(size: int) -> Made[backpressure.Plan[wishes.TopicPartition]]:
+    consumer, state, _ = consuming(size)
+    return lambda: consumer.polling(state, ()), lambda plan: len(plan.poll) == size
+
+
+@table.case(wishes, "what a reply means")
+def hearing(_: int) -> Made[wishes.Event | None]:
+    commit, reply = wishes.Commit(HERE, 1, 500), Ambiguous("timed out")
+    return lambda: wishes.heard(commit, reply), lambda event: isinstance(event, wishes.CommitUnanswered)
+
+
+RULES: Final = delivery.Rules()
+UNDELIVERED: Final = delivery.Failed(1, Ambiguous("timed out"), delivery.Action.RETRY, NOW, PPM // 2)
+
+
+@table.case(delivery, "an attempt fails")
+def delivering_again(_: int) -> Made[delivery.Payload]:
+    return (
+        lambda: delivery.step(RULES, delivery.Sending(), UNDELIVERED),
+        lambda payload: isinstance(payload, delivery.Sending) and payload.attempt == 2,
+    )
+
+
+@table.case(delivery, "one of so many is delivered", PAYLOADS)
+def acknowledging_one(size: int) -> Made[delivery.Outbox]:
+    outbox, heard = delivery.added(delivery.Outbox(), size), delivery.Acknowledged()
+    return (
+        lambda: delivery.told(RULES, outbox, size // 2, heard),
+        lambda after: isinstance(after.payloads[size // 2], delivery.Delivered),
+    )
+
+
+@table.case(delivery, "is the offset done?", PAYLOADS)
+def judging(size: int) -> Made[delivery.Complete | delivery.Incomplete]:
+    outbox = delivery.Outbox((delivery.Delivered(),) * size, sealed=True)
+    return lambda: delivery.judge(outbox), lambda told: told == delivery.Complete(size, 0, 0)
+
+
+@table.case(circuit, "may it be tried?")
+def admitting_one(_: int) -> Made[circuit.Admit | circuit.HoldBack]:
+    breaker, state = circuit.Breaker(), circuit.Open(1, BACK_THEN)
+    return lambda: circuit.admit(breaker, state, NOW), lambda told: isinstance(told, circuit.Admit)
+
+
+@table.case(circuit, "an outcome is heard")
+def opening_it(_: int) -> Made[circuit.Circuit]:
+    breaker, state = circuit.Breaker(), circuit.Closed(1, 4)
+    return (
+        lambda: circuit.heard(breaker, state, 1, circuit.Outcome.UNANSWERED, NOW),
+        lambda after: isinstance(after, circuit.Open),
+    )
+
+
+def dead(size: int) -> dead_letters.DeadLetter:
+    failures = delivery.Failures(3, BACK_THEN, NOW, "timed out")
+    record = Record("topic", 0, 7, key=b"key", value=drawn(size).randbytes(size))
+    return dead_letters.dead_letter(delivery.Burying(failures), record, "sink", 0, record.value)
+
+
+@table.case(dead_letters, "encode", BYTES)
+def burying(size: int) -> Made[bytes]:
+    letter = dead(size // 2)
+    return lambda: dead_letters.encode(letter), lambda data: len(data) > size
+
+
+@table.case(dead_letters, "decode", BYTES)
+def digging_up(size: int) -> Made[dead_letters.DeadLetter | dead_letters.Undecodable]:
+    letter = dead(size // 2)
+    data = dead_letters.encode(letter)
+    return lambda: dead_letters.decode(data), lambda told: told == letter
+
+
+@table.case(retry, "again, and when?")
+def retrying(_: int) -> Made[retry.Verdict]:
+    policy = retry.Policy(jitter_ppm=PPM // 10)
+    return lambda: retry.decide(policy, 3, BACK_THEN, NOW, PPM // 2), lambda told: isinstance(told, retry.Retry)
+
+
+@table.case(retry, "a failure of an effect")
+def retrying_effect(_: int) -> Made[retry.FailureVerdict]:
+    tried = retry.failed(Ambiguous("timed out"), NOW)
+    return (
+        lambda: retry.decide_failure(retry.ARTICLE, retry.Operation.INSERT, tried, NOW),
+        lambda told: not isinstance(told, retry.PassOn),
+    )
+
+
+@table.case(polling, "which source is next", SOURCES)
+def taking_turns(size: int) -> Made[polling.Turn[int]]:
+    draw, bounds = drawn(size), polling.Bounds()
+    paces = {source: polling.Pace(NOW + -draw.randrange(SECOND), 500 * MILLISECOND) for source in range(size)}
+    return lambda: polling.turn(bounds, paces, NOW, PPM // 2), lambda turn: isinstance(turn, polling.Ask)

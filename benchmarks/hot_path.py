@@ -1,0 +1,227 @@
+"""What a record costs on its way through one partition, from `Fetched` to `Committed`, and where that time goes.
+
+A course is a few batches of records that one partition of `tidegate.assignment.Consumer` takes, works on and commits, as
+the adapter drives it. It is timed as a whole. Then it is run once more with notes being taken of each call that
+`partition` and `assignment` make into the layers below, arguments included; the calls of each layer are timed alone.
+What is left of the time of a partition's steps is its own, and what is left of the whole is that of the assignment and of
+whoever drives it. Layers are timed at rest, so the parts are a little too quick, and the rest a little too slow.
+
+Handlers of a batch that end at once are told of in one event. The adapter for Kafka, whose handlers end one by one, tells
+each by itself: then a step is paid for each record, whatever the batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+import attrs
+
+from tidegate import assignment, partition
+from tidegate.assignment import Assignment, Consumer
+from tidegate.backpressure import Thresholds
+from tidegate.fanout import Report, Start, TasksReported
+from tidegate.partition import Processor
+from tidegate.wishes import Assigned, Event, Fetch, Fetched, Reported, TopicPartition, Wish, Work, heard
+
+MOST_US: Final = 2.0
+"""What is allowed for a record, in batches of `MOST_AT`."""
+MOST_AT: Final = 500
+BARE_US: Final = 1.2
+"""What a record costs in a bare loop of aiokafka, in microseconds. It was told when the limit was set, not measured here."""
+
+LAYERS: Final = {
+    "tidegate.watermark": "watermark",
+    "tidegate.commit_metadata": "metadata",
+    "tidegate.backpressure": "gate",
+    "tidegate.fanout": "fan-out",
+}
+PARTS: Final = (*LAYERS.values(), "partition", "assignment")
+STEPS: Final = "steps"
+RECORDS: Final = 1_000
+"""How many records a course has at least."""
+
+HERE: Final = TopicPartition("topic", 0)
+
+Calls = dict[tuple[str, str], list[Callable[[], object]]]
+"""Who called which layer, and how."""
+
+
+# --- a course -----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Course:
+    """Batches of this size, whose records are told at once, or one by one."""
+
+    batch: int
+    one_by_one: bool = False
+
+    def __str__(self) -> str:
+        return f"hot path: batches of {self.batch}{', told one by one' if self.one_by_one else ''}"
+
+    @property
+    def records(self) -> int:
+        return max(4, RECORDS // self.batch) * self.batch
+
+    def run(self) -> None:
+        """Take, work on and commit all records."""
+        room = Thresholds(high=4 * self.batch, low=self.batch)
+        consumer = Consumer(executors=self.batch, thresholds=room, each=Processor(window_max=self.batch))
+        state = consumer.step(Assignment(), Assigned(HERE, 1, 0)).state
+        for first in range(0, self.records, self.batch):
+            events: deque[Event] = deque((Fetched(HERE, 1, tuple(range(first, first + self.batch))),))
+            while events:
+                step = consumer.step(state, events.popleft())
+                state = step.state
+                events.extend(chain.from_iterable(map(self.answers, step.wishes)))
+            consumer.polling(state, ())
+        assert state.parts[0].ledger.floor == self.records, "all of it is committed"
+
+    def answers(self, wish: Wish) -> Iterator[Event]:
+        """What comes of a wish: each handler succeeds."""
+        reply = None
+        match wish:
+            case Fetch():
+                return
+            case Work(where, generation, Start(window, numbers, attempt)) if self.one_by_one:
+                for number in numbers:
+                    yield Reported(where, generation, TasksReported(window, (number,), attempt, Report.SUCCEEDED))
+                reply = TasksReported(window, (), attempt, Report.SUCCEEDED)
+            case _:
+                pass
+        event = heard(wish, reply)
+        if event is not None:
+            yield event
+
+
+COURSES: Final = (*map(Course, (1, 10, 100, MOST_AT)), Course(MOST_AT, one_by_one=True))
+
+
+# --- where its time goes ------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Shares:
+    """What a record costs, in microseconds, and which part of it is whose."""
+
+    course: Course
+    us: float
+    parts: dict[str, float]
+
+    def __str__(self) -> str:
+        told = "one by one" if self.course.one_by_one else "at once"
+        return f"{self.course.batch:>8,}  {told:12}{self.us:10.2f}" + "".join(
+            f"{self.parts[part]:12.2f}" for part in PARTS
+        )
+
+
+def measured(
+    course: Course, seconds: float, best_of: Callable[[Sequence[Callable[[], object]], float], list[float]]
+) -> Shares:
+    """What a course costs in all and by parts; `best_of` tells how many seconds each of several calls takes."""
+    calls = noted(course)
+    whole, *layers = best_of([course.run, *(partial(replayed, each) for each in calls.values())], seconds)
+    took = dict(zip(calls, layers, strict=True))
+    parts = {layer: sum(time for (_, of), time in took.items() if of == layer) for layer in LAYERS.values()}
+    steps = took["assignment", STEPS]
+    parts["partition"] = steps - sum(time for (user, _), time in took.items() if user == "partition")
+    parts["assignment"] = (
+        whole - steps - sum(time for (user, of), time in took.items() if user == "assignment" and of != STEPS)
+    )
+    scale = 1e6 / course.records
+    return Shares(course, whole * scale, {part: max(0.0, parts[part]) * scale for part in PARTS})
+
+
+def noted(course: Course) -> Calls:
+    """The calls that the course makes from one layer into another."""
+    calls: Calls = {}
+    with ExitStack() as stack:
+        for user in (partition, assignment):
+            stack.enter_context(patch.dict(vars(user), noting(user, calls)))
+        step = note(("assignment", STEPS), Processor.step, calls)
+        stack.enter_context(patch.object(Processor, "step", step))
+        course.run()
+    return calls
+
+
+def noting(user: ModuleType, calls: Calls) -> dict[str, object]:
+    """What the user imports of the layers, such that each call is noted."""
+    name = user.__name__.removeprefix("tidegate.")
+    found: dict[str, object] = {}
+    for imported, value in vars(user).items():
+        if isinstance(value, ModuleType) and value.__name__ in LAYERS:
+            inner = {each: noted_one(name, function, calls) for each, function in vars(value).items()}
+            found[imported] = SimpleNamespace(**inner)
+        elif isinstance(value, FunctionType):
+            found[imported] = noted_one(name, value, calls)
+    return found
+
+
+def noted_one(user: str, value: object, calls: Calls) -> object:
+    if isinstance(value, FunctionType) and value.__module__ in LAYERS:
+        return note((user, LAYERS[value.__module__]), value, calls)
+    return value
+
+
+def note(key: tuple[str, str], function: Callable[..., Any], calls: Calls) -> Callable[..., Any]:
+    def noting_it(*args: object, **kwargs: object) -> object:
+        calls.setdefault(key, []).append(partial(function, *args, **kwargs))
+        return function(*args, **kwargs)
+
+    return noting_it
+
+
+def replayed(calls: Sequence[Callable[[], object]]) -> None:
+    for call in calls:
+        call()
+
+
+# --- what is told of it -------------------------------------------------------------------------------------------------
+
+
+def table(rows: Sequence[Shares]) -> str:
+    """The rows, and whether the limit holds."""
+    head = (
+        f"The hot path: us a record, all in all and by parts; a bare loop of aiokafka takes {BARE_US} (not measured here)\n"
+        f"{'batch':>8}  {'told':12}{'in all':>10}" + "".join(f"{part:>12}" for part in PARTS)
+    )
+    return "\n".join([head, *map(str, rows), *map(verdict, filter(is_judged, rows))])
+
+
+def is_judged(row: Shares) -> bool:
+    return row.course == Course(MOST_AT)
+
+
+def verdict(row: Shares) -> str:
+    """Whether the limit holds, and if not, where the time goes."""
+    limit = f"No more than {MOST_US} us a record in batches of {MOST_AT}"
+    if row.us <= MOST_US:
+        return f"{limit}: holds, with {row.us:.2f}"
+    most = sorted(row.parts, key=lambda part: -row.parts[part])[:3]
+    shares = ", ".join(f"{part} {row.parts[part]:.2f} ({row.parts[part] / row.us:.0%})" for part in most)
+    return f"{limit}: does not hold, {row.us:.2f}; most of it goes to {shares}"
+
+
+def as_json(rows: Sequence[Shares]) -> dict[str, object]:
+    return {
+        "bare_us": BARE_US,
+        "most_us": MOST_US,
+        "most_at": MOST_AT,
+        "rows": [
+            {
+                "batch": row.course.batch,
+                "one_by_one": row.course.one_by_one,
+                "us": row.us,
+                "parts": row.parts,
+                **({"holds": row.us <= MOST_US} if is_judged(row) else {}),
+            }
+            for row in rows
+        ],
+    }

@@ -1,0 +1,54 @@
+"""The benchmark of the decisions runs, and forgets none of them. What it measures is judged by people."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TABLES = re.findall(r"^\| ([A-Z][\w ]+) \| \|\n((?:\|.*\n)+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+
+def test_rows_are_told_as_a_table_and_as_json(tmp_path: Path) -> None:
+    """A row with a size and one without, and the hot path, whose parts are no more than the whole, but for noise."""
+    told = tmp_path / "new" / "decisions.json"
+    names = ("drain: plan", "debounce", "batches of 500")
+    done = run(
+        *("-m", "benchmarks.decisions", "--seconds", "0.01", "--json", str(told)),
+        *(argument for name in names for argument in ("-k", name)),
+    )
+    written = json.loads(told.read_text())
+    drain, debounce = written["decisions"]
+    at_once, one_by_one = written["hot_path"]["rows"]
+
+    assert re.search(r"^drain: plan +records +100 .* 10k .* n\^", done.stdout, re.MULTILINE)
+    assert re.search(r"^debounce: due(  +[\d.,kM]+){3}$", done.stdout, re.MULTILINE)
+    assert f"No more than {written['hot_path']['most_us']} us a record" in done.stdout
+    assert done.stderr.splitlines()[0] == "1/4 drain: plan"
+    assert written["processors"] >= 1
+    assert [point["size"] for point in drain["points"]] == [100, 10_000]
+    assert (drain["module"], debounce["exponent"], debounce["size_of"]) == ("drain", None, "")
+    assert all(point["us"] > 0 < point["bytes"] for row in (drain, debounce) for point in row["points"])
+    assert (at_once["batch"], at_once["one_by_one"], one_by_one["one_by_one"]) == (500, False, True)
+    assert at_once["holds"] is (at_once["us"] <= written["hot_path"]["most_us"])
+    assert all(at_once["parts"][part] > 0 for part in ("watermark", "gate", "fan-out"))
+
+
+def test_every_decision_of_the_readme_is_measured() -> None:
+    """Each module of its tables has a row, under the title of its table."""
+    told = run(
+        "-c",
+        "import json; from benchmarks.cases import TABLES; "
+        "print(json.dumps({each.title: [case.module for case in each.cases] for each in TABLES}))",
+    )
+    measured = {title: {*modules} for title, modules in json.loads(told.stdout).items()}
+
+    listed = {title: "".join(re.findall(r"^\|[^|]*\|", rows, re.MULTILINE)) for title, rows in TABLES}
+    assert measured == {title: {*re.findall(r"`(\w+)`", first)} for title, first in listed.items()}
