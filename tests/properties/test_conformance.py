@@ -17,8 +17,8 @@ from tidegate.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServe
 from tidegate.effects import Ambiguous, Failure, Refused
 from tidegate.instants import SECOND, Instant
 from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne, insert_one
-from tidegate.partition import Assigned, Committed, CommitUnanswered, Event, Fetched, Revoked, TopicPartition
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform
+from tidegate.wishes import Assigned, Committed, CommitUnanswered, Event, Fetched, Revoked, TopicPartition
 
 Store: TypeAlias = Callable[[Operation, World], tuple[World, object]]
 """What a store makes of an operation: what it holds then, and its answer."""

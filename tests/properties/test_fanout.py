@@ -48,6 +48,10 @@ from tidegate.fanout import (
     WindowOpened,
     WindowSettled,
     in_flight,
+    load,
+    messages,
+    offsets_of,
+    outstanding,
     standing,
     step,
 )
@@ -613,6 +617,72 @@ def test_the_machine_agrees_with_its_twin(rules: Rules, moves: list[Move]) -> No
         assert standing(real.state, offset) == twin.standing(offset)
 
 
+Question = Arrange | Start | Judge | DeliverTasks | DeliverMessages | DeliverWindow
+ASKED_IN: Final = {Start: Phase.RUNNING, Judge: Phase.FAILING, DeliverTasks: Phase.DELIVERING}
+
+
+def outstanding_parts(twin: Twin, question: Question) -> tuple[int, set[int]]:
+    """Of how many parts of it the twin has not heard, and the messages that these are about."""
+    window = twin.windows.get(question.window)
+    if window is None:
+        return 0, set()
+    match question:
+        case Arrange(_, offsets):
+            return int(window.stage == "arranging"), {*offsets}
+        case DeliverWindow():
+            return int(window.stage == "delivering"), {*window.messages}
+        case DeliverMessages(_, offsets):
+            return sum(window.messages.get(offset) == "gathered" for offset in offsets), {*offsets}
+        case Start(_, numbers, attempt) | Judge(_, numbers, attempt) | DeliverTasks(_, numbers, attempt):
+            tasks = [twin.tasks[question.window, number] for number in numbers]
+            left = [task for task in tasks if (task.phase, task.attempt) == (ASKED_IN[type(question)], attempt)]
+            return len(left), {offset for task in left for _, offset in task.messages}
+
+
+def still(state: Fanout, question: Question) -> Question:
+    """What is left of it: of runs, those of which nothing was heard."""
+    if not isinstance(question, Start | Judge | DeliverTasks):
+        return question
+    left = [each for each in question.numbers if outstanding(state, attrs.evolve(question, numbers=(each,)))]
+    return attrs.evolve(question, numbers=tuple(left))
+
+
+def under_way(twin: Twin, active: set[int]) -> int:
+    """How many messages are in flight in these windows, and in those that wait for a task of these."""
+    waiting = {
+        home
+        for (window, _), task in twin.tasks.items()
+        if window in active and task.is_open
+        for home, _ in task.messages
+    }
+    offsets = [(window.number, offset) for window in twin.windows.values() for offset in window.messages]
+    return sum(twin.standing(offset) is not None for number, offset in offsets if number in active | waiting)
+
+
+@given(drawn.rules(), drawn.courses(), st.sets(st.integers(0, 3)))
+def test_what_was_asked_for_is_told_of_as_by_the_twin(rules: Rules, moves: list[Move], active: set[int]) -> None:
+    """Agreement with a dumb version: what is in flight and under way, what each question is about and still waits for."""
+    real, twin, player = Real(rules), Twin(rules), Player()
+    questions: list[Question] = []
+    for move in moves:
+        event = player.says(move)
+        notices = real.step(event)
+        player.hears(notices)
+        twin.step(event)
+        questions += [notice for notice in notices if isinstance(notice, Question)]
+
+        for question in questions:
+            left, about = outstanding_parts(twin, question)
+            assert outstanding(real.state, question) == left
+            assert not left or {*offsets_of(real.state, still(real.state, question))} == about
+        assert load(real.state, active) == under_way(twin, active)
+    known = [(offset, standing(real.state, offset)) for offset in range(drawn.FIRST - 1, player.fetched)]
+
+    assert sorted(messages(real.state)) == [offset for offset, at in known if at is not None]
+    assert load(real.state, range(real.state.opened)) == len(messages(real.state))
+    assert load(real.state, ()) == 0
+
+
 @given(drawn.rules(), drawn.courses())
 def test_at_rest_nothing_is_kept(rules: Rules, moves: list[Move]) -> None:
     """Law F13: once everything is settled, all that is left is the number of the next window."""
@@ -1149,6 +1219,30 @@ def test_a_message_waits_for_a_task_of_a_later_window() -> None:
     ]
 
 
+def test_a_message_counts_while_anything_is_under_way_for_it() -> None:
+    """Also in another window: a message waits for a task of a later one, and in its own nothing runs any more."""
+    opened: list[Event] = [WindowOpened((1,)), WindowOpened((2,)), WindowArranged(0, Tasks(((1,),)))]
+    state, _ = told(NOTHING, *opened, WindowArranged(1, Tasks(((1, 2),))), succeeded(0, 0))
+
+    assert messages(state) == (1, 2)
+    assert [load(state, active) for active in ((), (0,), (1,), (2,))] == [0, 1, 2, 0]
+    assert offsets_of(state, Start(1, (0,), 1)) == (1, 2)
+
+
+def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
+    """Nothing is outstanding there, and of a task that was never made nothing is known; what names its messages names
+    them.
+    """
+    state, _ = told(NOTHING, WindowOpened((1,)), WindowArranged(0, Tasks(((1,),))))
+
+    assert offsets_of(state, Start(0, (0, 7), 1)) == (1,)
+    assert outstanding(state, Start(0, (0, 7), 1)) == 1
+    assert outstanding(state, Start(0, (0,), 2)) == 0
+    assert (offsets_of(state, Judge(3, (0,), 1)), outstanding(state, Judge(3, (0,), 1))) == ((), 0)
+    assert offsets_of(state, DeliverMessages(3, (8, 9))) == (8, 9)
+    assert outstanding(state, DeliverMessages(0, (8,))) == 0
+
+
 def test_a_message_that_is_settled_may_come_again() -> None:
     """Only the ledger remembers it. While its window is in flight it may not."""
     state, notices = told(
@@ -1322,6 +1416,12 @@ TAKE_MORE: Final[dict[str, Refuses]] = {
     "rules": lambda junk: step(Fanout(), WindowOpened((0,)), junk),  # type: ignore[arg-type]
     "state to list": in_flight,  # type: ignore[dict-item]
     "state to ask": lambda junk: standing(junk, 0),  # type: ignore[arg-type]
+    "state with messages": messages,  # type: ignore[dict-item]
+    "state with a load": lambda junk: load(junk, ()),  # type: ignore[arg-type]
+    "state of a question": lambda junk: offsets_of(junk, Arrange(0, (0,))),  # type: ignore[arg-type]
+    "question": lambda junk: offsets_of(Fanout(), junk),  # type: ignore[arg-type]
+    "state of what is outstanding": lambda junk: outstanding(junk, Arrange(0, (0,))),  # type: ignore[arg-type]
+    "question that is outstanding": lambda junk: outstanding(Fanout(), junk),  # type: ignore[arg-type]
 }
 
 

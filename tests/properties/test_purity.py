@@ -56,6 +56,7 @@ CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 """Clocks behind a name that may be imported: `datetime.now`."""
 
 CACHES: Final = {
+    "_evolving._slots": "how the fields of a class are read and written, once per class",
     "documents._field_names": "the fields of a class, once per class",
     "operations.check_collection_name": "whether a name may name a collection, once per name",
     "scenarios.transition.versions": "a history as laws want it, once per journal",

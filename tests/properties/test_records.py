@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate import strategies
+from tidegate.backpressure import Bounds, Thresholds
 from tidegate.documents import show
 from tidegate.errors import Misuse
 from tidegate.instants import Instant
-from tidegate.partition import Event, Fetch, Owned, Processor, State, TopicPartition, Unassigned
+from tidegate.partition import Owned, Processor, State, Unassigned
 from tidegate.records import Record
 from tidegate.watermark import span
+from tidegate.wishes import Event, Fetch, TopicPartition
 
 EVENTS = st.lists(strategies.events(), max_size=30)
 
@@ -107,11 +109,11 @@ def test_events_are_of_every_kind() -> None:
 @given(EVENTS, st.integers(0, 3), st.integers(1, 4))
 def test_whatever_a_partition_is_told_it_stays_within_its_bounds(events: list[Event], room: int, span_max: int) -> None:
     """Law P6, for a world that lies: also of events that nobody would send, in any order."""
-    processor = Processor(running_max=room, span_max=span_max)
+    processor = Processor(running_max=room, bounds=Bounds(span=Thresholds(high=span_max, low=0)))
     state: State = Unassigned()
     for event in events:
         step = processor.step(state, event)
         state = step.state
-        assert isinstance(state, Unassigned) or len(state.running) <= room
+        assert isinstance(state, Unassigned) or state.running <= room
         fetches = [wish for wish in step.wishes if isinstance(wish, Fetch)]
         assert not fetches or (isinstance(state, Owned) and span(state.ledger) < span_max)

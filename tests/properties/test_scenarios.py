@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial as bound
+from typing import Any, Final
 
 import attrs
 import pytest
 from tests.properties.plain_search import plain_search
 from tests.properties.shipped import EXPECTED, KINDS, NAMES, SPECIMENS, VIOLATED, report_on
 
+from tidegate import fanout
 from tidegate.errors import Misuse
-from tidegate.partition import Event, Processor, State, Step
+from tidegate.partition import AfterFailure, Order, Owned, Processor, State, Step
 from tidegate.programs.transition import Granted
 from tidegate.scenarios import array_push_lock, partition, transition
 from tidegate.scenarios.catalogue import CATALOGUE, shipped
@@ -24,6 +26,7 @@ from tidegate.sim.group import REBALANCES, broker
 from tidegate.sim.reducers import Crash, Reducer
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Fault, Kind, Law, Scenario
+from tidegate.wishes import Event, Wish
 
 PROGRAMS = tuple(name for name in NAMES if KINDS[name] is Kind.PROGRAM)
 
@@ -166,6 +169,11 @@ def test_some_answers_are_grants_and_some_are_not() -> None:
 # --- every law can be broken --------------------------------------------------------------------------------------------
 
 
+IN_ORDER: Final[Mapping[str, Any]] = {
+    "order": Order.BY_OFFSET, "after_failure": AfterFailure.DIVERT_KEY, "metadata_max": 0
+}  # fmt: skip
+
+
 def only(scenario: Scenario, law: str) -> Scenario:
     """The scenario with that law alone, for one break hides the next."""
     return attrs.evolve(
@@ -183,7 +191,24 @@ class TakesAllAtOnce(Processor):
     """Every record that was fetched is handled at once."""
 
     def step(self, state: State, event: Event) -> Step:
-        return Processor(running_max=99, drain=0).step(state, event)
+        return Processor(running_max=99, metadata_max=0).step(state, event)
+
+
+@attrs.frozen
+class TakesOutOfTurn(Processor):
+    """Whatever is queued is taken."""
+
+    def next_window(self, part: Owned) -> tuple[int, ...]:
+        return part.queued[:1]
+
+
+@attrs.frozen
+class RunsTheRest(Processor):
+    """What stands behind a failure is run like everything else."""
+
+    def _told(self, part: Owned, event: fanout.Event, *, is_diverted: bool = False) -> tuple[Owned, tuple[Wish, ...]]:
+        del is_diverted
+        return super()._told(part, event)
 
 
 def without_a_gate() -> Scenario:
@@ -204,8 +229,12 @@ PLANTED: Mapping[str, Callable[[], Scenario]] = {
     "requests count once": lambda: shipped("transition.history_in_a_second_write"),
     "nothing is unknown": lambda: shipped("transition.version_not_raised"),
     partition.NEVER_FALLS: lambda: shipped("partition.two_commits_in_flight"),
-    partition.BOUNDED: bound(partition.partition, TakesAllAtOnce(running_max=1, drain=0), rebalances=0, budget=0),
+    partition.BOUNDED: bound(partition.partition, TakesAllAtOnce(running_max=1), rebalances=0, budget=0),
     partition.LOAD: without_a_gate,
+    partition.IN_TURN: bound(partition.partition, TakesOutOfTurn(2, **IN_ORDER), rebalances=0, budget=0),
+    partition.NOT_RUN: bound(
+        partition.partition, RunsTheRest(2, **IN_ORDER), rebalances=0, budget=1, kinds={Fault.FAILED: partition.is_work}
+    ),
     "at most one is inside": without_a_lock,
 }
 """For each law that no shipped scenario is expected to break, one that breaks it when it is the only law."""

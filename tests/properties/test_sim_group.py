@@ -6,10 +6,11 @@ import attrs
 import pytest
 
 from tidegate.effects import Now, Refused
-from tidegate.partition import Assigned, Commit, Fetch, Handle, Release, Revoked, TopicPartition
+from tidegate.fanout import Start
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, processed
 from tidegate.sim.scenario import Step
 from tidegate.sim.world import Plain, World, inbox
+from tidegate.wishes import Assigned, Commit, Fetch, Release, Revoked, TopicPartition, Work
 
 COORDINATOR = Coordinator("t", lambda consumer, number: f"{consumer}.{number}")
 BROKER = broker(3)
@@ -103,7 +104,7 @@ def test_a_record_counts_as_processed_once_however_often_it_is() -> None:
     """At least once is what is promised."""
     world: World = Plain()
     for offset in (2, 0, 2):
-        ((world, _),) = BROKER(Handle(P1, 1, offset), world, "x")
+        ((world, _),) = BROKER(Work(P1, 1, Start(0, (0,), 1), (offset,)), world, "x")
     assert world.read(processed(1)) == (0, 2)
 
 

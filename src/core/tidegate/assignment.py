@@ -2,45 +2,40 @@
 
 Each partition is a reducer of its own (`tidegate.partition`); an event goes to the one that it names. What they share is
 decided here:
-    - executors: so many handlers run over all partitions. A slot that becomes free goes to the next partition in turn
-      that has a record waiting.
-    - load: the records that were delivered and are not finished, wherever they are. The gate (`tidegate.backpressure`)
+    - executors: so many tasks run over all partitions. A slot that becomes free goes to the next partition in turn that
+      has something waiting.
+    - load: the records that were delivered and are not settled, wherever they are. The gate (`tidegate.backpressure`)
       closes when the load reaches `high` and opens when it has fallen to `low`. While it is closed nothing is polled.
 
 `polling` says which partitions to poll now. It names them one by one (selective polling), which throws nothing away that
-was fetched ahead; only where nothing may be polled are partitions paused, so that the consumer can go on asking for
-records, and stay a member, without being given any.
+was fetched ahead, and leaves out those that are held on their own account. Only where nothing may be polled are
+partitions paused, so that the consumer can go on asking for records, and stay a member, without being given any.
 
 Laws
-    AS1  No more than `executors` handlers run.
+    AS1  No more than `executors` tasks run.
     AS2  The load is below `high` before anything is polled; so it never exceeds `high` by more than one batch.
-    AS3  A free executor does not wait: while fewer than `executors` handlers run, no flowing partition has one queued.
+    AS3  A free executor does not wait: while fewer than `executors` tasks run, no flowing partition has a record queued
+         that may be taken.
     AS4  Partitions do not see each other's events, generations or failures.
     AS5  Either some partitions are polled and none of them stays paused, or all are held.
+    AS6  A slot goes to the next partition in turn: whoever made room takes it only where no other partition could.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable
-from typing import Final, final
+from operator import attrgetter
+from typing import Final, final, get_args
 
 import attrs
 
-from tidegate.backpressure import Flow, Hold, Reason, Thresholds, Verdict, decide, plan
+from tidegate._evolving import evolve
+from tidegate.backpressure import Flow, Held, Hold, Plan, Reason, Thresholds, Verdict, decide, for_executors, plan
 from tidegate.errors import numbered
-from tidegate.instants import Duration
-from tidegate.partition import (
-    DRAIN,
-    SPAN_MAX,
-    Event,
-    Owned,
-    Processor,
-    RoomMade,
-    State,
-    TopicPartition,
-    Unassigned,
-    Wish,
-)
+from tidegate.kinds import of_kind, tuple_of_kind
+from tidegate.partition import Owned, Processor, State, Unassigned
+from tidegate.wishes import Event, RoomMade, TopicPartition, Wish
 
 EXECUTORS: Final = 4
 
@@ -60,21 +55,27 @@ class Assignment:
     parts: tuple[Owned, ...] = ()
     verdict: Verdict = Flow(Reason.BELOW_HIGH)
 
+    def __attrs_post_init__(self) -> None:
+        tuple_of_kind(self.parts, Owned, "a partition that is owned")
+        of_kind(self.verdict, (Hold, Flow), "a verdict of the gate")
+
     def __str__(self) -> str:
         return "; ".join([str(self.verdict), *(f"{part.partition} {part}" for part in self.parts)])
 
     def __getitem__(self, partition: TopicPartition) -> State:
-        return next((part for part in self.parts if part.partition == partition), Unassigned())
+        at = bisect_left(self.parts, partition, key=_PARTITION)
+        is_ours = at < len(self.parts) and self.parts[at].partition == partition
+        return self.parts[at] if is_ours else Unassigned()
 
     @property
     def running(self) -> int:
-        """How many handlers run."""
-        return sum(len(part.running) for part in self.parts)
+        """How many tasks run."""
+        return sum(part.running for part in self.parts)
 
     @property
     def load(self) -> int:
-        """How many records were delivered and are not finished."""
-        return sum(len(part.running) + len(part.queued) for part in self.parts)
+        """How many records were delivered and are not settled."""
+        return sum(part.load for part in self.parts)
 
 
 @final
@@ -86,22 +87,6 @@ class Step:
     wishes: tuple[Wish, ...] = ()
 
 
-@final
-@attrs.frozen
-class Poll:
-    """What to poll now.
-
-    Attributes:
-        partitions: Poll these, and only these. Empty: poll all, of which none will give anything, to stay a member.
-        hold: Pause these first.
-        release: Resume these first.
-    """
-
-    partitions: tuple[TopicPartition, ...]
-    hold: tuple[TopicPartition, ...] = ()
-    release: tuple[TopicPartition, ...] = ()
-
-
 @attrs.frozen
 class Consumer:
     """What one consumer may do at once, and what it does next.
@@ -109,20 +94,21 @@ class Consumer:
     Invariants: 1 <= executors.
 
     Attributes:
-        executors: How many handlers may run, over all partitions.
-        thresholds: The load at which the gate closes, and that at which it opens again.
-        span_max: How many records may stand from the head of a partition on, before fetching it pauses.
-        drain: How long a revocation waits for running handlers, in microseconds.
+        executors: How many tasks may run, over all partitions.
+        thresholds: The load at which the gate closes, and that at which it opens again; by default as in Drakkar.
+        each: What each partition does; its `running_max` is what the others leave of the executors.
     """
 
     executors: int = EXECUTORS
-    thresholds: Thresholds = Thresholds(high=32 * EXECUTORS, low=4 * EXECUTORS)
-    span_max: int = SPAN_MAX
-    drain: Duration = DRAIN
+    thresholds: Thresholds = attrs.field(
+        default=attrs.Factory(lambda self: for_executors(self.executors), takes_self=True)
+    )
+    each: Processor = Processor()
 
     def __attrs_post_init__(self) -> None:
         numbered(self.executors, "a number of executors", 1)
-        self.processor(Unassigned(), 0)  # refuses bounds that are none
+        of_kind(self.thresholds, Thresholds, "the thresholds of a gate")
+        of_kind(self.each, Processor, "what a partition does")
 
     def step(self, state: Assignment, event: Event) -> Step:
         """What happens to the partition that the event names, and to the others on its account.
@@ -133,44 +119,53 @@ class Consumer:
 
         Returns:
             The state after, and wishes in order.
+
+        Raises:
+            Misuse: An argument is of another type, or an offset is none.
         """
-        state, wishes = self.stepped(state, event)
-        for partition in turns(state.parts, event.partition):
+        of_kind(state, Assignment, "the partitions of a consumer")
+        of_kind(event, _EVENTS, "an event of a partition")
+        state, wishes = self._stepped(state, event, 0)  # who made room does not take it before the others
+        for partition in _turns(state.parts, event.partition):
             if state.running >= self.executors:
                 break
-            state, more = self.stepped(state, RoomMade(partition))
+            state, more = self._stepped(state, RoomMade(partition), self._room(state, partition))
             wishes = (*wishes, *more)
-        verdict = decide(self.thresholds, state.verdict.gate, state.load)
-        return Step(attrs.evolve(state, verdict=verdict), wishes)
+        return Step(Assignment(state.parts, decide(self.thresholds, state.verdict.gate, state.load)), wishes)
 
-    def polling(self, state: Assignment, paused: Collection[TopicPartition]) -> Poll:
+    def polling(self, state: Assignment, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         """Which partitions to poll now, and what to pause and resume first.
 
         Args:
             state: The consumer's partitions.
             paused: Those that the client has paused now.
+
+        Raises:
+            Misuse: An argument is of another type.
         """
-        wanted = tuple(part.partition for part in state.parts if part.fetching is not None)
-        if isinstance(state.verdict, Flow) and wanted:
-            return Poll(wanted, release=plan(state.verdict, wanted, paused).release)
-        nothing = Hold(Reason.ABOVE_LOW)
-        return Poll((), hold=plan(nothing, [part.partition for part in state.parts], paused).hold)
+        of_kind(state, Assignment, "the partitions of a consumer")
+        held = [part.partition for part in state.parts if part.fetching is None or isinstance(part.standing, Held)]
+        return plan(state.verdict, [part.partition for part in state.parts], paused, held)
 
-    def stepped(self, state: Assignment, event: Event) -> tuple[Assignment, tuple[Wish, ...]]:
-        part = state[event.partition]
-        done = self.processor(part, state.running).step(part, event)
-        others = tuple(other for other in state.parts if other.partition != event.partition)
+    def _stepped(self, state: Assignment, event: Event, running_max: int) -> tuple[Assignment, tuple[Wish, ...]]:
+        """The event, heard by its partition, which may then have so many tasks running."""
+        at = bisect_left(state.parts, event.partition, key=_PARTITION)
+        done = evolve(self.each, running_max=running_max).step(state[event.partition], event)
         own = (done.state,) if isinstance(done.state, Owned) else ()
-        parts = tuple(sorted((*others, *own), key=lambda each: each.partition))
-        return attrs.evolve(state, parts=parts), done.wishes
+        behind = state.parts[at:] if isinstance(state[event.partition], Unassigned) else state.parts[at + 1 :]
+        return evolve(state, parts=(*state.parts[:at], *own, *behind)), done.wishes
 
-    def processor(self, part: State, running: int) -> Processor:
-        """The partition's own bounds: it may use the executors that the others leave."""
-        own = len(part.running) if isinstance(part, Owned) else 0
-        return Processor(max(0, self.executors - running + own), self.span_max, self.drain)
+    def _room(self, state: Assignment, partition: TopicPartition) -> int:
+        """How many tasks of the partition may run: with its own, those that the others leave."""
+        part = state[partition]
+        return self.executors - state.running + (part.running if isinstance(part, Owned) else 0)
 
 
-def turns(parts: Iterable[Owned], after: TopicPartition) -> tuple[TopicPartition, ...]:
-    """The partitions with records waiting, in turn: those behind the given one first."""
-    waiting = [part.partition for part in parts if part.queued]
+def _turns(parts: Iterable[Owned], after: TopicPartition) -> tuple[TopicPartition, ...]:
+    """The partitions with something waiting, in turn: those behind the given one first."""
+    waiting = [part.partition for part in parts if part.queued or part.ready]
     return (*(each for each in waiting if each > after), *(each for each in waiting if each <= after))
+
+
+_EVENTS: Final = get_args(Event)
+_PARTITION: Final = attrgetter("partition")

@@ -65,8 +65,8 @@ from tidegate.operations import (
     insert_one,
     update_one,
 )
-from tidegate.partition import Assigned, Committed, CommitUnanswered, Event, Fetched, TopicPartition
 from tidegate.sim.world import CLOCK, Plain, World, perform
+from tidegate.wishes import Assigned, Committed, CommitUnanswered, Event, Fetched, TopicPartition
 
 # --- a store ------------------------------------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
+from tidegate._evolving import evolve
 from tidegate.errors import Misuse, numbered
 from tidegate.kinds import of_kind
 from tidegate.watermark import OFFSET_MAX
@@ -365,6 +366,10 @@ class Arrange:
     window: int
     offsets: tuple[int, ...]
 
+    def __attrs_post_init__(self) -> None:
+        _check_window(self.window)
+        _whole(self.offsets, "offsets", OFFSET_MAX)
+
     def __str__(self) -> str:
         return f"arrange window {self.window}: {_shown(self.offsets)}"
 
@@ -378,6 +383,13 @@ class Start:
     numbers: tuple[int, ...]
     attempt: int
     replaced: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _check_window(self.window)
+        _whole(self.numbers, "numbers of tasks", NUMBER_MAX)
+        numbered(self.attempt, "the number of an attempt", 1)
+        if self.replaced is not None:
+            _whole((self.replaced,), "numbers of tasks", NUMBER_MAX)
 
     def __str__(self) -> str:
         instead = "" if self.replaced is None else f" instead of {self.replaced}"
@@ -393,6 +405,11 @@ class Judge:
     numbers: tuple[int, ...]
     attempt: int
 
+    def __attrs_post_init__(self) -> None:
+        _check_window(self.window)
+        _whole(self.numbers, "numbers of tasks", NUMBER_MAX)
+        numbered(self.attempt, "the number of an attempt", 1)
+
     def __str__(self) -> str:
         return f"judge {_runs(self)}"
 
@@ -405,6 +422,11 @@ class DeliverTasks:
     window: int
     numbers: tuple[int, ...]
     attempt: int
+
+    def __attrs_post_init__(self) -> None:
+        _check_window(self.window)
+        _whole(self.numbers, "numbers of tasks", NUMBER_MAX)
+        numbered(self.attempt, "the number of an attempt", 1)
 
     def __str__(self) -> str:
         return f"deliver {_runs(self)}"
@@ -425,6 +447,11 @@ class DeliverMessages:
     offsets: tuple[int, ...]
     failed: tuple[int, ...] = ()
 
+    def __attrs_post_init__(self) -> None:
+        _check_window(self.window)
+        _whole(self.offsets, "offsets", OFFSET_MAX)
+        _whole(self.failed, "offsets", OFFSET_MAX)
+
     def __str__(self) -> str:
         failed = f", of which {_shown(self.failed)} failed" if self.failed else ""
         return f"deliver messages of window {self.window}: {_shown(self.offsets)}{failed}"
@@ -437,6 +464,10 @@ class DeliverWindow:
 
     window: int
     tally: Tally
+
+    def __attrs_post_init__(self) -> None:
+        _check_window(self.window)
+        of_kind(self.tally, Tally, "a tally")
 
     def __str__(self) -> str:
         return f"deliver window {self.window}: {self.tally}"
@@ -778,12 +809,12 @@ def _opened(state: Fanout, offsets: tuple[int, ...]) -> Step:
 
 def _arranged(state: Fanout, window: _Window, event: WindowArranged | ArrangeFailed, rules: Rules) -> Step:
     everyone = range(len(window.roll.offsets))
-    roll = attrs.evolve(window.roll, masks=(_NO_TASKS,) * len(everyone))
+    roll = evolve(window.roll, masks=(_NO_TASKS,) * len(everyone))
     if isinstance(event, ArrangeFailed):
-        roll = attrs.evolve(roll, is_failed=True)
-        return _settled(state, attrs.evolve(window, stage=_Stage.WORKING, roll=roll), 0, rules, everyone)
-    roll = attrs.evolve(roll, is_held=rules.window_delivery and bool(event.tasks.offsets))
-    window = attrs.evolve(window, stage=_Stage.WORKING, roll=roll)
+        roll = evolve(roll, is_failed=True)
+        return _settled(state, evolve(window, stage=_Stage.WORKING, roll=roll), 0, rules, everyone)
+    roll = evolve(roll, is_held=rules.window_delivery and bool(event.tasks.offsets))
+    window = evolve(window, stage=_Stage.WORKING, roll=roll)
     added = _added(state, window, event.tasks, roll.offsets, rules)
     done = _settled(added.state, added.window, added.settled, rules, everyone)
     return Step(done.state, (*added.notices, *done.notices, *added.ignored))
@@ -819,8 +850,8 @@ def _retried(state: Fanout, window: _Window, heard: int, attempt: int, rules: Ru
         attempts = list(roll.attempts)
         for number in numbers:
             attempts[number] = attempt + 1
-        roll = attrs.evolve(roll, attempts=tuple(attempts), retried=roll.retried | again)
-        window = _moved(attrs.evolve(window, roll=roll), again, _FAILING, _RUNNING)
+        roll = evolve(roll, attempts=tuple(attempts), retried=roll.retried | again)
+        window = _moved(evolve(window, roll=roll), again, _FAILING, _RUNNING)
         notices.append(Start(roll.number, numbers, attempt + 1))
     if given:
         notices.append(GaveUp(roll.number, tuple(_ones(given)), Bar.GIVEN))
@@ -843,7 +874,7 @@ def _replaced(state: Fanout, window: _Window, event: TaskReplaced, rules: Rules)
     heirs = _heirs(state, window, number)
     left = {*heirs}.difference(chain.from_iterable(tasks.offsets))
     if left:  # each of these waits for all replacements, as none of them lists it
-        tasks = attrs.evolve(tasks, offsets=tuple((*each, *sorted(left)) for each in tasks.offsets))
+        tasks = evolve(tasks, offsets=tuple((*each, *sorted(left)) for each in tasks.offsets))
     added = _added(state, window, tasks, heirs, rules, replaced=number)
     done = _settled(added.state, _moved(added.window, heard, _FAILING, _REPLACED), heard | added.settled, rules)
     return Step(done.state, (*added.notices, *done.notices, *added.ignored))
@@ -884,17 +915,22 @@ def _window_delivered(state: Fanout, window: _Window) -> Step:
 def _heard(window: _Window, numbers: tuple[int, ...], attempt: int, report: Report) -> tuple[int, tuple[Notice, ...]]:
     """The bitmap of the tasks that hear the report, and why the others do not."""
     roll = window.roll
-    known = numbers
-    if numbers and max(numbers) >= len(roll.messages):
-        known = tuple(number for number in numbers if number < len(roll.messages))
-    heard = _bits(known) & window.phases[HEARD[report][0]]
-    if attempt == 1:
-        heard &= ~roll.retried
-    else:
-        heard = _bits([number for number in _ones(heard) if roll.attempts[number] == attempt])
+    heard = _in_phase(window, numbers, attempt, HEARD[report][0])
     if heard and heard.bit_count() == len(numbers):
         return heard, ()
     return heard, _ignored(roll.number, numbers, _ones(heard), lambda each: _why(window, each, attempt, report))
+
+
+def _in_phase(window: _Window, numbers: tuple[int, ...], attempt: int, phase: Phase) -> int:
+    """The bitmap of those of the tasks that are in this phase, at this attempt."""
+    roll = window.roll
+    known = numbers
+    if numbers and max(numbers) >= len(roll.messages):
+        known = tuple(number for number in numbers if number < len(roll.messages))
+    bits = _bits(known) & window.phases[phase]
+    if attempt == 1:
+        return bits & ~roll.retried
+    return _bits([number for number in _ones(bits) if roll.attempts[number] == attempt])
 
 
 def _why(window: _Window, number: int, attempt: int, report: Report) -> Reason:
@@ -966,7 +1002,12 @@ def _added(
     more: dict[int, list[int]] = {}
     loans: dict[int, list[_Loan]] = {}
     vain: dict[int, None] = {}
-    for task, offsets in enumerate(tasks.offsets, first):
+    alone = _one_each(tasks.offsets, places) if not any(bits for _, bits in masks) else None
+    if alone is not None:
+        messages = [(place,) for place in alone]
+        for task, place in enumerate(alone, first):
+            masks[place] = (task, 1)
+    for task, offsets in () if alone is not None else enumerate(tasks.offsets, first):
         own: tuple[int, ...]
         if len(offsets) == 1 and offsets[0] in places:
             own = (places[offsets[0]],)
@@ -989,14 +1030,14 @@ def _added(
     for home, lent in loans.items():
         other = _window(state, home)
         assert other is not None, f"window {home} is in flight"
-        state = _put(state, attrs.evolve(other, loans=(*other.loans, *lent)))
+        state = _put(state, evolve(other, loans=(*other.loans, *lent)))
     good, bad = _bits(tasks.succeeded) << first, _bits(tasks.failed) << first
     run = ((1 << count) - 1 << first) ^ good ^ bad
     phases = list(window.phases)
     phases[_RUNNING] |= run
     phases[_FAILING] |= bad
     phases[_DELIVERING if rules.task_delivery else _SUCCEEDED] |= good
-    roll = attrs.evolve(
+    roll = evolve(
         roll,
         messages=(*roll.messages, *messages),
         masks=tuple(masks),
@@ -1014,8 +1055,14 @@ def _added(
         notices.append(DeliverTasks(roll.number, tuple(_ones(good)), 1))
     ignored = (Ignored(Reason.NOT_WAITING, roll.number, tuple(vain)),) if vain else ()
     settled = 0 if rules.task_delivery else good
-    window = attrs.evolve(window, roll=roll, phases=tuple(phases))
+    window = evolve(window, roll=roll, phases=tuple(phases))
     return _Added(state, window, tuple(notices), settled, ignored)
+
+
+def _one_each(tasks: tuple[tuple[int, ...], ...], places: Mapping[int, int]) -> list[int] | None:
+    """The positions of the messages, if each task is for one that waits here and no two for the same, as most are."""
+    found = [places.get(offsets[0], -1) if len(offsets) == 1 else -1 for offsets in tasks]
+    return found if -1 not in found and len({*found}) == len(found) else None
 
 
 def _targets(
@@ -1064,12 +1111,12 @@ def _settled(state: Fanout, window: _Window, bits: int, rules: Rules, touched: I
     state, notices = done.state, list(done.notices)
     for other in state.windows:
         repaid = {
-            loan: attrs.evolve(loan, outcome=_phase(window, loan.number))
+            loan: evolve(loan, outcome=_phase(window, loan.number))
             for loan in other.loans
             if loan.window == roll.number and bits >> loan.number & 1
         }
         if repaid:
-            paid = attrs.evolve(other, loans=tuple(repaid.get(loan, loan) for loan in other.loans))
+            paid = evolve(other, loans=tuple(repaid.get(loan, loan) for loan in other.loans))
             done = _gathered(state, paid, [loan.message for loan in repaid], rules)
             state = done.state
             notices += done.notices
@@ -1127,6 +1174,100 @@ def _failures(window: _Window, ready: int) -> int:
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------------
+
+
+def messages(state: Fanout) -> tuple[int, ...]:
+    """The offsets of the messages in flight, window by window.
+
+    Args:
+        state: The windows in flight.
+
+    Raises:
+        Misuse: It is no state of windows.
+    """
+    _check_state(state)
+    return tuple(chain.from_iterable(_picked(window.roll.offsets, _unsettled(window)) for window in state.windows))
+
+
+def load(state: Fanout, active: Collection[int]) -> int:
+    """How many messages are in flight, of those that anything is under way for.
+
+    Args:
+        state: The windows in flight.
+        active: The numbers of the windows in which something is under way. A message of another one counts if it waits
+            for a task of these.
+
+    Raises:
+        Misuse: It is no state of windows.
+    """
+    _check_state(state)
+    return sum(
+        _unsettled(window).bit_count()
+        for window in state.windows
+        if window.roll.number in active or any(loan.outcome is None and loan.window in active for loan in window.loans)
+    )
+
+
+Task: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverMessages | DeliverWindow
+"""What somebody is asked for."""
+
+
+def offsets_of(state: Fanout, task: Task) -> tuple[int, ...]:
+    """The offsets of the messages that a task is about, in order.
+
+    Args:
+        state: The windows in flight.
+        task: What follows from an event.
+
+    Raises:
+        Misuse: It is no state of windows, or nothing that is asked for.
+    """
+    _check_state(state)
+    of_kind(task, get_args(Task), "what somebody is asked for")
+    if isinstance(task, (Arrange, DeliverMessages)):
+        return task.offsets
+    window = _window(state, task.window)
+    if window is None:
+        return ()
+    if isinstance(task, DeliverWindow):
+        return window.roll.offsets
+    tasks = window.roll.messages
+    numbers = [number for number in task.numbers if number < len(tasks)]
+    own = _picked(window.roll.offsets, _bits({place for number in numbers for place in tasks[number]}))
+    if not _bits(numbers) & window.roll.lent:
+        return own
+    return tuple(sorted({*own, *chain.from_iterable(_heirs(state, window, number) for number in numbers)}))
+
+
+def outstanding(state: Fanout, task: Task) -> int:
+    """Of how many parts of it (tasks, messages, or a window) nothing was heard yet.
+
+    Args:
+        state: The windows in flight.
+        task: What follows from an event.
+
+    Raises:
+        Misuse: It is no state of windows, or nothing that is asked for.
+    """
+    _check_state(state)
+    of_kind(task, get_args(Task), "what somebody is asked for")
+    window = _window(state, task.window)
+    if window is None:
+        return 0
+    match task:
+        case Arrange():
+            return int(window.stage is _Stage.ARRANGING)
+        case DeliverWindow():
+            return int(window.stage is _Stage.DELIVERING)
+        case DeliverMessages(_, offsets):
+            if offsets == window.roll.offsets:
+                return window.gathered.bit_count()
+            places = [_place(window.roll, offset) for offset in offsets]
+            return (window.gathered & _bits({place for place in places if place is not None})).bit_count()
+        case Start() | Judge() | DeliverTasks():
+            return _in_phase(window, task.numbers, task.attempt, _ASKED_IN[type(task)]).bit_count()
+        case _:
+            assert_never(task)
 
 
 def in_flight(state: Fanout) -> tuple[TaskId, ...]:
@@ -1189,6 +1330,8 @@ _EVENTS: Final = get_args(Event)
 _RUNNING, _FAILING, _DELIVERING, _SUCCEEDED, _FAILED, _REPLACED = Phase
 _SETTLED: Final = (_SUCCEEDED, _FAILED, _REPLACED)
 _NO_TASKS: Final = (0, 0)
+_ASKED_IN: Final = {Start: _RUNNING, Judge: _FAILING, DeliverTasks: _DELIVERING}
+"""The phase of the tasks that somebody is asked about."""
 
 
 def _check_state(state: object) -> None:
@@ -1250,6 +1393,11 @@ def _place(roll: _Roll, offset: int) -> int | None:
 
 def _everyone(roll: _Roll) -> int:
     return (1 << len(roll.offsets)) - 1
+
+
+def _unsettled(window: _Window) -> int:
+    """Bitmap of the messages that are not settled."""
+    return _everyone(window.roll) if window.roll.is_held else _everyone(window.roll) ^ window.closed
 
 
 def _open(window: _Window) -> int:

@@ -13,7 +13,7 @@ import attrs
 from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import ClockName, Instant
 from tidegate.kinds import of_kind
-from tidegate.partition import TopicPartition
+from tidegate.wishes import TopicPartition
 
 PRODUCER: Final = ClockName("producer")
 """The clock of whoever produced the record (Kafka's CreateTime)."""

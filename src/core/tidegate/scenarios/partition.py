@@ -12,24 +12,15 @@ from tidegate import laws
 from tidegate.assignment import Assignment, Consumer
 from tidegate.backpressure import Hold, Thresholds
 from tidegate.effects import Effect
-from tidegate.partition import (
-    AwaitDrain,
-    Commit,
-    Event,
-    Fetch,
-    Handle,
-    Owned,
-    Phase,
-    Processor,
-    Release,
-    Unassigned,
-    heard,
-)
+from tidegate.fanout import Arrange, DeliverMessages, Judge, Report, Rules, Start, Tasks
+from tidegate.partition import AfterFailure, Order, Owned, Phase, Processor, Unassigned
 from tidegate.partition import State as PartitionState
-from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, processed
+from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
 from tidegate.sim.reducers import Crash, Machine, Reducer
 from tidegate.sim.scenario import Actor, Fault, Faults, Kind, Law, Scenario, State, Which
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
+from tidegate.watermark import open_offsets
+from tidegate.wishes import AwaitDrain, Commit, Event, Fetch, Interrupt, Release, TopicPartition, Work, heard
 
 TOPIC: Final = "t"
 CONSUMERS: Final = ("a", "b")
@@ -38,9 +29,11 @@ NUMBERS: Final = (0, 1)
 FINISHED: Final = "the committed position never passes unfinished work"
 NEVER_FALLS: Final = "the committed position never falls"
 ONE_COMMIT: Final = "at most one commit is in flight"
-OWNER: Final = "only the owner handles records"
-BOUNDED: Final = "no more handlers run than may"
+OWNER: Final = "only the owner works on records"
+BOUNDED: Final = "no more tasks run than may"
 LOAD: Final = "the load is bounded"
+IN_TURN: Final = "each record waits for those before it"
+NOT_RUN: Final = "what is diverted is not run"
 ALL: Final = "at rest every record is processed and committed"
 
 
@@ -48,24 +41,59 @@ def is_commit(effect: Effect[object]) -> bool:
     return isinstance(effect, Commit)
 
 
-def is_handle(effect: Effect[object]) -> bool:
-    return isinstance(effect, Handle)
+def is_work(effect: Effect[object]) -> bool:
+    return isinstance(effect, Work)
 
 
 def is_timer(effect: Effect[object]) -> bool:
     return isinstance(effect, AwaitDrain)
 
 
-def is_release(effect: Effect[object]) -> bool:
-    return isinstance(effect, Release)
+def is_at_once(effect: Effect[object]) -> bool:
+    return isinstance(effect, (Release, Interrupt))
 
 
 LOST_REPLIES: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit}
+HOOKS: Final = Processor(
+    running_max=2,
+    window_max=2,
+    hooks=True,
+    rules=Rules(1, 0, window_delivery=False),
+    after_failure=AfterFailure.SKIP,
+    metadata_max=0,
+)
+IN_ORDER: Final = Processor(running_max=2, order=Order.BY_OFFSET, after_failure=AfterFailure.DIVERT_KEY, metadata_max=0)
 GIVES_UP: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit, Fault.GAVE_UP: is_timer}
 
 
+def one_task_each(means: Meaning) -> Meaning:
+    """User code handles a record."""
+    return means
+
+
+def with_hooks(means: Meaning) -> Meaning:
+    """User code arranges a task for each record and one for all, judges as it likes, and delivers each record."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case Work(_, _, Arrange(_, offsets)):
+                yield world, Tasks((*((offset,) for offset in offsets), offsets))
+            case Work(_, _, Judge()):
+                yield world, Report.RETRIED
+                yield world, Report.SKIPPED
+            case Work(_, _, Start()):
+                yield world, None
+            case Work(TopicPartition(_, number), _, DeliverMessages(_, offsets)):
+                done = processed(number)
+                yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
+            case _:
+                yield from means(effect, world, who)
+
+    return meaning
+
+
 def partition(
-    processor: Processor = Processor(running_max=2, drain=0),
+    processor: Processor = Processor(running_max=2, metadata_max=0),
     *,
     name: str = "partition",
     summary: str = "two consumers, rebalances, crashes, lost replies: at least once, committed in order",
@@ -73,6 +101,7 @@ def partition(
     rebalances: int = 2,
     budget: int = 2,
     kinds: Mapping[Fault, Which] = LOST_REPLIES,
+    user: Callable[[Meaning], Meaning] = one_task_each,
     expect: str | None = None,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each.
@@ -85,6 +114,7 @@ def partition(
         rebalances: How often the group may rebalance.
         budget: How many faults may strike.
         kinds: Which, besides crashes.
+        user: What user code does, where it does more than to handle a record.
         expect: The law that a faulty variant breaks.
     """
 
@@ -99,7 +129,7 @@ def partition(
 
     parts = {
         consumer: tuple(
-            reducer(lane(consumer, number), Unassigned(), step, broker(records), kinds) for number in NUMBERS
+            reducer(lane(consumer, number), Unassigned(), step, user(broker(records)), kinds) for number in NUMBERS
         )
         for consumer in CONSUMERS
     }
@@ -112,6 +142,12 @@ def partition(
             ONE_COMMIT: tuple(map(has_one_commit, names)),
             OWNER: tuple(map(is_handled_by_owner, names)),
             BOUNDED: tuple(is_bounded(name, processor.running_max) for name in names),
+            **({} if processor.order is Order.ANY else {IN_TURN: tuple(is_in_turn(name, records) for name in names)}),
+            **(
+                {NOT_RUN: tuple(map(runs_nothing_diverted, names))}
+                if processor.after_failure is AfterFailure.DIVERT_KEY
+                else {}
+            ),
         },
         eventually={
             ALL: lambda state: all(
@@ -133,7 +169,7 @@ def assignment(*, records: int = 2, rebalances: int = 1, budget: int = 1) -> Sce
         rebalances: How often the group may rebalance.
         budget: How many faults may strike: crashes, and lost replies of commits.
     """
-    consumer = Consumer(executors=1, thresholds=Thresholds(high=2, low=1), drain=0)
+    consumer = Consumer(executors=1, thresholds=Thresholds(high=2, low=1), each=Processor(metadata_max=0))
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
         assert isinstance(state, Assignment)
@@ -176,7 +212,10 @@ def consumed(
 ) -> Scenario:
     """What all scenarios of a group have in common."""
     coordinator = Coordinator(TOPIC, lane)
-    world = coordinator.assign(Plain().write(REBALANCES, rebalances), Group(0, CONSUMERS, ("",) * len(NUMBERS)))
+    log: World = Plain().write(REBALANCES, rebalances)
+    for number in NUMBERS:
+        log = log.write(end(number), records)
+    world = coordinator.assign(log, Group(0, CONSUMERS, ("",) * len(NUMBERS)))
     assert isinstance(world, Plain)
     crashes = tuple(
         Crash(consumer if lane(consumer, 0) != consumer else f"{consumer}'s host", own, dead(consumer))
@@ -203,7 +242,7 @@ def reducer(
     means: Meaning,
     kinds: Mapping[Fault, Which],
 ) -> Reducer:
-    return Reducer(name, first, step, heard, Faults(kinds), means, is_commit, is_timer, is_release)
+    return Reducer(name, first, step, heard, Faults(kinds), means, is_commit, is_timer, is_at_once)
 
 
 def gated(consumer: Consumer, means: Meaning) -> Meaning:
@@ -214,7 +253,7 @@ def gated(consumer: Consumer, means: Meaning) -> Meaning:
             machine = world.read(place(who))
             assert isinstance(machine, Machine)
             assert isinstance(machine.state, Assignment)
-            if effect.partition not in consumer.polling(machine.state, ()).partitions:
+            if effect.partition not in consumer.polling(machine.state, ()).poll:
                 return
         yield from means(effect, world, who)
 
@@ -263,7 +302,44 @@ def is_handled_by_owner(name: str) -> Law:
 def is_bounded(name: str, running_max: int) -> Law:
     def holds(state: State) -> bool:
         machine = state.standing(name)
-        return not isinstance(machine, Machine) or laws.partition.handlers_are_bounded(machine.wishes, running_max)
+        return not isinstance(machine, Machine) or laws.partition.tasks_are_bounded(machine.wishes, running_max)
+
+    return holds
+
+
+def is_in_turn(name: str, records: int) -> Law:
+    """Where all records of the partition are one line."""
+
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Machine(Owned() as part, wishes):
+                undone = open_offsets(part.ledger)
+                works = (wish for wish in wishes if isinstance(wish, Work) and wish.generation == part.generation)
+                return all(
+                    laws.partition.waits_its_turn(offset, range(records), undone)
+                    for work in works
+                    for offset in work.offsets
+                )
+            case _:
+                return True
+
+    return holds
+
+
+def runs_nothing_diverted(name: str) -> Law:
+    """Where all records of the partition have one key."""
+
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Machine(Owned() as part, wishes) if part.closed:
+                works = (wish for wish in wishes if isinstance(wish, Work) and wish.generation == part.generation)
+                return all(
+                    laws.partition.is_not_run(offset, work.task, work.offsets)
+                    for work in works
+                    for offset in work.offsets
+                )
+            case _:
+                return True
 
     return holds
 
@@ -319,7 +395,37 @@ SCENARIOS: Final[Mapping[str, Callable[[], Scenario]]] = {
         records=2,
         rebalances=1,
         budget=1,
-        kinds={Fault.FAILED: is_handle},
+        kinds={Fault.FAILED: is_work},
+    ),
+    "partition.metadata": partial(
+        partition,
+        Processor(running_max=2, replay_max=1),
+        name="partition.metadata",
+        summary="what is done beyond the position is committed with it, and not done again",
+        records=2,
+        rebalances=1,
+        budget=1,
+    ),
+    "partition.hooks": partial(
+        partition,
+        HOOKS,
+        name="partition.hooks",
+        summary="windows of two records, three tasks; any hook may raise, and failed records are answered for",
+        records=2,
+        rebalances=1,
+        budget=1,
+        kinds={Fault.FAILED: is_work},
+        user=with_hooks,
+    ),
+    "partition.diverts": partial(
+        partition,
+        IN_ORDER,
+        name="partition.diverts",
+        summary="one record after the other; behind one that failed, none is run, and each is answered for",
+        records=2,
+        rebalances=1,
+        budget=1,
+        kinds={Fault.FAILED: is_work},
     ),
     "assignment": assignment,
 }

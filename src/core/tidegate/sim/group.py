@@ -12,9 +12,10 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.effects import Effect, Refused
-from tidegate.partition import Assigned, Commit, Fetch, Handle, Release, Revoked, TopicPartition
+from tidegate.fanout import DeliverMessages, Start
 from tidegate.sim.scenario import Label, Step
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
+from tidegate.wishes import Assigned, Commit, Fetch, Interrupt, Release, Revoked, TopicPartition, Work
 
 REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
 
@@ -47,6 +48,16 @@ def committed(partition: int) -> Cell[int]:
     return Cell(("committed", str(partition)), 0)
 
 
+def metadata(partition: int) -> Cell[str]:
+    """What was committed along with the position."""
+    return Cell(("metadata", str(partition)), "")
+
+
+def end(partition: int) -> Cell[int]:
+    """One past the last offset of the log."""
+    return Cell(("end", str(partition)), 0)
+
+
 Offsets: TypeAlias = tuple[int, ...]
 
 
@@ -67,14 +78,18 @@ def broker(records: int) -> Meaning:
             case Fetch(_, _, position):
                 if position < records:
                     yield world, tuple(range(position, records))
-            case Handle(TopicPartition(_, number), _, offset):
+            case Work(TopicPartition(_, number), _, Start() | DeliverMessages(), offsets):
                 done = processed(number)
-                yield world.write(done, tuple(sorted({*world.read(done), offset}))), None
-            case Commit(TopicPartition(_, number), generation, position):
+                yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
+            case Work():
+                yield world, None
+            case Interrupt():
+                yield world, None  # it may come true all the same, or fail
+            case Commit(TopicPartition(_, number), generation, position, text):
                 if world.read(GROUP).generation != generation:
                     yield world, Refused("illegal generation")
                 else:
-                    yield world.write(committed(number), position), None
+                    yield world.write(committed(number), position).write(metadata(number), text), None
             case Release(TopicPartition(_, number)):
                 group = world.read(GROUP)
                 released = tuple(sorted({*group.released, number}))
@@ -128,10 +143,10 @@ class Coordinator:
         )
         for number, owner in enumerate(owners):
             if owner and not world.read(dead(owner)):
-                position = world.read(committed(number))
-                world = tell(
-                    world, self.lane(owner, number), Assigned(TopicPartition(self.topic, number), generation, position)
-                )
+                position, text = world.read(committed(number)), world.read(metadata(number))
+                topic_partition = TopicPartition(self.topic, number)
+                told = Assigned(topic_partition, generation, position, text, world.read(end(number)))
+                world = tell(world, self.lane(owner, number), told)
         return world.write(GROUP, Group(generation, group.members, owners))
 
 

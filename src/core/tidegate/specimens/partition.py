@@ -7,17 +7,20 @@ from typing import Final
 
 import attrs
 
-from tidegate.partition import Event, Owned, Phase, Processor, Release, Step
+from tidegate.drain import Budget, InFlight
+from tidegate.instants import SECOND
+from tidegate.partition import Owned, Phase, Processor, Step
 from tidegate.scenarios.partition import ALL, FINISHED, GIVES_UP, ONE_COMMIT, OWNER, partition
 from tidegate.sim.scenario import Scenario
 from tidegate.watermark import committable, done_offsets
+from tidegate.wishes import Event, Release
 
 
 @attrs.frozen
 class CommitsTheHighest(Processor):
     """The highest finished offset is committed, whatever is unfinished before it."""
 
-    def to_commit(self, part: Owned) -> int | None:
+    def _to_commit(self, part: Owned) -> int | None:
         done = done_offsets(part.ledger)
         return done[-1] + 1 if done and part.committing is None else None
 
@@ -26,7 +29,7 @@ class CommitsTheHighest(Processor):
 class CountsLateResults(Processor):
     """What comes of an older generation is taken for news of this one."""
 
-    def is_current(self, part: Owned, event: Event) -> bool:  # noqa: ARG002  that is the bug
+    def _is_current(self, part: Owned, event: Event) -> bool:  # noqa: ARG002  that is the bug
         return True
 
 
@@ -34,7 +37,7 @@ class CountsLateResults(Processor):
 class TwoCommitsInFlight(Processor):
     """A commit does not wait for the one before: the lower one may land last."""
 
-    def to_commit(self, part: Owned) -> int | None:
+    def _to_commit(self, part: Owned) -> int | None:
         position = committable(part.ledger)
         return None if position is None or position <= (part.committing or 0) else position
 
@@ -43,10 +46,13 @@ class TwoCommitsInFlight(Processor):
 class RevokesWithoutDrain(Processor):
     """The partition is released at once, and what runs goes on."""
 
-    def revoked(self, part: Owned) -> Step:
+    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:  # noqa: ARG002
         going_on = attrs.evolve(part, phase=Phase.STOPPED, queued=())
         return Step(going_on, (Release(part.partition),))
 
+
+AT_ONCE: Final = Budget(30 * SECOND)
+"""To drain, with no time to clean up or to commit."""
 
 SPECIMENS: Final[Mapping[str, tuple[type[Processor], str]]] = {
     "partition.commits_the_highest": (CommitsTheHighest, FINISHED),
@@ -61,5 +67,11 @@ def specimen(name: str) -> Scenario:
     bug, law = SPECIMENS[name]
     summary = (bug.__doc__ or "").partition("\n")[0]
     return partition(
-        bug(running_max=2, drain=0), name=name, summary=summary, records=2, rebalances=1, kinds=GIVES_UP, expect=law
+        bug(running_max=2, drain=AT_ONCE, metadata_max=0),
+        name=name,
+        summary=summary,
+        records=2,
+        rebalances=1,
+        kinds=GIVES_UP,
+        expect=law,
     )

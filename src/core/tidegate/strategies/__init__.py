@@ -38,6 +38,7 @@ from tidegate.strategies import (
     lease,
     membership,
     orphans,
+    partition,
     polling,
     reactive,
     recovery,
@@ -60,8 +61,9 @@ from tidegate.strategies.documents import (
     scalars,
     values,
 )
-from tidegate.strategies.offsets import OFFSETS, batches, deliveries, events, offsets, records
+from tidegate.strategies.offsets import OFFSETS, batches, deliveries, offsets, records
 from tidegate.strategies.operations import filters, operations, updates
+from tidegate.strategies.wishes import events
 
 __all__ = [
     "OFFSETS",
@@ -97,6 +99,7 @@ __all__ = [
     "operations",
     "orphans",
     "pairs",
+    "partition",
     "polling",
     "projections",
     "reactive",

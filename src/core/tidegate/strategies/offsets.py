@@ -1,4 +1,4 @@
-"""Offsets as brokers deliver them, records, and what a partition may be told."""
+"""Offsets as brokers deliver them, and records."""
 
 from __future__ import annotations
 
@@ -9,21 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.instants import MILLISECOND, Instant
-from tidegate.partition import (
-    Assigned,
-    CommitRefused,
-    Committed,
-    CommitUnanswered,
-    Completed,
-    DrainTimedOut,
-    Event,
-    Failed,
-    Fetched,
-    Lost,
-    Revoked,
-    RoomMade,
-    TopicPartition,
-)
 from tidegate.records import BROKER, PRODUCER, Record
 from tidegate.strategies.documents import LAST
 
@@ -48,25 +33,6 @@ def records(topic: str = "topic", partition: int = 0) -> SearchStrategy[Record]:
     headers = st.lists(st.tuples(st.sampled_from(("trace", "attempt", "")), blob), max_size=3).map(tuple)
     return st.builds(
         Record, st.just(topic), st.just(partition), offsets(), blob, blob, headers, st.one_of(st.none(), stamps)
-    )
-
-
-def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
-    """What a partition may be told, in any order: of this generation and of others, of offsets that were seen or never.
-
-    Args:
-        topic: Its topic.
-        partition: Its number.
-    """
-    where, generation = st.just(TopicPartition(topic, partition)), st.integers(0, 3)
-    position, some = st.integers(0, 9), st.lists(st.integers(0, 9), max_size=5).map(tuple)
-    told = (Completed, Failed, Committed, CommitRefused, CommitUnanswered)
-    return st.one_of(
-        st.builds(Assigned, where, generation, position),
-        st.builds(Fetched, where, generation, some),
-        *(st.builds(kind, where, generation, position) for kind in told),
-        st.builds(DrainTimedOut, where, generation),
-        *(st.builds(kind, where) for kind in (Revoked, Lost, RoomMade)),
     )
 
 
