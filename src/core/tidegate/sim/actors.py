@@ -172,8 +172,9 @@ def troubled(
         yield Fault.LATE, Trouble("no reply: the request is still under way"), after.write(FLIGHT, flying), NO_REPLY
     if Fault.LOST_REPLY in struck:
         for done, _ in outcomes:
-            if lost := spent(done):
-                yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), lost, NO_REPLY
+            lost = spent(done)
+            assert lost is not None, "an effect spends no faults"
+            yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), lost, NO_REPLY
 
 
 def oldest(where: Filter) -> Duration:

@@ -203,13 +203,12 @@ def was_given_instant(program: Program[object]) -> bool:
 
 
 def must_be_immutable(standing: Standing) -> None:
+    """Only what a program awaits or returns may be of any kind."""
     match standing:
         case Asking(effect):
             must_be_value(effect, "what a program awaits")
-        case Returned(value):
-            must_be_value(value, "what a program returns")
         case _:
-            pass
+            must_be_value(standing.value if isinstance(standing, Returned) else standing, "what a program returns")
 
 
 def names_instant(key: object) -> bool:

@@ -337,8 +337,8 @@ class Search:
     def begin(self, scenario: Scenario) -> Packed:
         world: World = Lens(self.packing, 0, Looked())
         for process in self.processes.values():  # they differ most, and the low bits are what a set looks at first
-            if process.place is not None:
-                self.packing.slot(process.place)
+            assert process.place is not None, "a process stands somewhere"
+            self.packing.slot(process.place)
         for cell, value in scenario.world.cells.values():
             world = world.write(cell, value)
         world = world.write(FAULTS, scenario.budget)

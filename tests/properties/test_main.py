@@ -1,0 +1,48 @@
+"""The command without what it needs, interrupted, and at work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import NoReturn
+
+import pytest
+
+from tidegate import __main__ as command
+from tidegate.exit_codes import ExitCode
+
+
+def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the extra, or without the adapters."""
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    assert command.main([]) == ExitCode.USAGE
+    assert "pip install 'tidegate[cli]'" in capsys.readouterr().err
+
+
+def command_line(monkeypatch: pytest.MonkeyPatch, main: object) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda _: object())
+    monkeypatch.setattr(command, "import_module", lambda _: SimpleNamespace(main=main))
+
+
+def test_it_answers_what_the_command_line_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arguments are passed on."""
+    given: list[Sequence[str] | None] = []
+
+    def answers(argv: Sequence[str] | None) -> int:
+        given.append(argv)
+        return ExitCode.USAGE
+
+    command_line(monkeypatch, answers)
+    assert command.main(["list"]) == ExitCode.USAGE
+    assert given == [["list"]]
+
+
+def test_an_interruption_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the exit code that shells give it."""
+
+    def interrupted(_: Sequence[str] | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    command_line(monkeypatch, interrupted)
+    assert command.main() == ExitCode.INTERRUPTED
+    assert "interrupted" in capsys.readouterr().err

@@ -1,0 +1,43 @@
+"""Each strategy draws something, and what it draws is a value."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis.strategies import SearchStrategy
+
+from tidegate import strategies
+
+
+def offered() -> Iterator[tuple[str, Callable[[], SearchStrategy[object]]]]:
+    """Those that need no arguments."""
+    for module in iter_modules(strategies.__path__):
+        found = import_module(f"tidegate.strategies.{module.name}")
+        for name, function in vars(found).items():
+            is_own = inspect.isfunction(function) and function.__module__ == found.__name__ and not name.startswith("_")
+            if is_own and all(
+                each.default is not each.empty for each in inspect.signature(function).parameters.values()
+            ):
+                yield f"{module.name}.{name}", function
+
+
+OFFERED = dict(offered())
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_a_strategy_draws_values(name: str) -> None:
+    """Frozen ones, so that they can be kept and compared; or a course of them, in a list or a dictionary."""
+    strategy = OFFERED[name]()
+
+    @settings(max_examples=5, phases=(Phase.generate,))
+    @given(strategy)
+    def draw(value: object) -> None:
+        assert isinstance(value, (list, dict)) or isinstance(hash(value), int)
+
+    if isinstance(strategy, SearchStrategy):
+        draw()
