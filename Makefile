@@ -1,7 +1,8 @@
-# make run     sets up what it needs and explores every shipped scenario
-# make test    sets up what it needs, servers included, and passes every check and test
-# make bench   every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of
-# make clean   removes what the others made
+# make run       sets up what it needs and explores every shipped scenario
+# make test      sets up what it needs, servers included, and passes every check and test
+# make coverage  which branches of the core the properties alone take; a quarter of an hour
+# make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of
+# make clean     removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.
 
@@ -9,7 +10,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test check bench clean
+.PHONY: run test check coverage bench clean
 
 run: .venv/run.stamp
 	@echo "== exploring every shipped scenario"
@@ -24,6 +25,13 @@ check: .venv/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+coverage: .venv/test.stamp
+	@echo "== measuring which branches of the core the properties take"
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n auto tests/properties
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.decisions --json .tidegate/bench/decisions.json
