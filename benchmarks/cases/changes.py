@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 import attrs
-from benchmarks.cases.table import BACK_THEN, BYTES, NOW, Made, Table, drawn
+from benchmarks.cases.table import BACK_THEN, BYTES, NOW, RECORDS, SOURCES, Made, Table, drawn
 
 from tidegate import (
+    change_stream,
     debounce,
     evolution,
     orphans,
     reactive,
+    reconciliation,
     snapshot,
     task_records,
 )
@@ -154,4 +156,33 @@ def cleaning(_: int) -> Made[orphans.Verdict]:
     return (
         lambda: orphans.clean_up(record, orphans.Source.GONE, policy, later),
         lambda told: isinstance(told, orphans.Remove),
+    )
+
+
+@table.case(change_stream, "a page is received", RECORDS)
+def receiving(size: int) -> Made[change_stream.Step]:
+    consumer = change_stream.Consumer(size=size)
+    led = consumer.step(change_stream.Following(), change_stream.Elected(1, 1, change_stream.After("here")))
+    (read,) = (wish for wish in led.wishes if isinstance(wish, change_stream.Read))
+    changes = tuple(change_stream.Change("orders", number) for number in range(size))
+    page = change_stream.Received(read, change_stream.Page(changes, change_stream.After("there")))
+    return (
+        lambda: consumer.step(led.state, page),
+        lambda step: any(isinstance(wish, change_stream.Plan) for wish in step.wishes),
+    )
+
+
+@table.case(reconciliation, "what is still to be scanned", SOURCES)
+def scanning(size: int) -> Made[tuple[reconciliation.Scan, ...]]:
+    triggers = {f"c{n}": frozenset({reconciliation.Trigger(f"t{n}", "new")}) for n in range(size)}
+    progress = reconciliation.Progress(1, frozenset({"t0"}))
+    return lambda: reconciliation.scans(progress, triggers), lambda left: len(left) == size - 1
+
+
+@table.case(reconciliation, "is it time to sweep?")
+def sweeping(_: int) -> Made[reconciliation.Begin | reconciliation.Wait | reconciliation.Leave]:
+    sweeps = reconciliation.Sweeps(BACK_THEN)
+    return (
+        lambda: reconciliation.decide_sweep(sweeps, 1, BACK_THEN + SECOND),
+        lambda told: isinstance(told, reconciliation.Wait),
     )
