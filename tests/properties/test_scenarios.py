@@ -28,6 +28,8 @@ from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Fault, Kind, Law, Scenario
 from tidegate.wishes import Event, Wish
 
+pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
+
 PROGRAMS = tuple(name for name in NAMES if KINDS[name] is Kind.PROGRAM)
 
 

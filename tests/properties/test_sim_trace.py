@@ -40,6 +40,8 @@ from tidegate.sim.trace import (
 )
 from tidegate.sim.world import Cell, Outcomes, Plain, World, ids, perform, seeded
 
+pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
