@@ -550,5 +550,5 @@ def row_of(state: State) -> Document:
 
 def test_both_searches_find_the_same_in_random_programs() -> None:
     """Effects, loops, notes, sleeps, choices, crashes, restarts, lost and late requests, with and without a clock."""
-    sizes = [agree(little_scenario(Random(seed))).states for seed in range(150)]
+    sizes = [agree(little_scenario(Random(seed))).states for seed in range(300)]
     assert max(sizes) > 1_000
