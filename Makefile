@@ -8,6 +8,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# One more than there are processors, for some tests wait for servers.
+WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: run test check coverage bench clean
@@ -18,7 +20,7 @@ run: .venv/run.stamp
 
 test: .venv/test.stamp check
 	@echo "== testing: properties, then real servers"
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 check: .venv/test.stamp
 	@echo "== checking style, types and layers"
@@ -29,7 +31,7 @@ check: .venv/test.stamp
 coverage: .venv/test.stamp
 	@echo "== measuring which branches of the core the properties take"
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto tests/properties
+	$(BIN)/coverage run -m pytest -n auto --dist loadgroup tests/properties
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

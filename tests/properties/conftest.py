@@ -1,18 +1,25 @@
 """Settings of the properties: derandomised, so that a failure on one machine is a failure on all.
 
-A property looks at a hundred examples. A planted bug is searched for much longer, and shown as it was found: which
-examples are drawn also depends on the constants of the modules that are loaded, and so on which tests run together.
+A property looks at fifty examples, or at as many as TIDEGATE_EXAMPLES says. A planted bug is searched for much longer,
+and shown as it was found: which examples are drawn also depends on the constants of the modules that are loaded, and so on
+which tests run together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from os import environ
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
-    "tidegate", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "tidegate",
+    max_examples=int(environ.get("TIDEGATE_EXAMPLES", "50")),
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
     "planted", settings.get_profile("tidegate"), max_examples=10_000, phases=(Phase.explicit, Phase.generate)

@@ -244,6 +244,7 @@ def check_dl3(courier: Courier) -> None:
     @example(RULES, Sending(), failed(failure=Refused("no")))
     @example(RULES, Sending(failures()), failed(2))
     @example(RULES, Held(Why.LASTING, Sending(failures(2))), Released())
+    @example(RULES, Held(Why.ANSWERED, Sending()), Released())
     def it_is_sent_again_as_allowed(rules: Rules, payload: Payload, event: Event) -> None:
         assert laws.is_sent_again_as_allowed(rules, payload, event, courier.step(rules, payload, event))
 
