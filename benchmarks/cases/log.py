@@ -181,10 +181,10 @@ def reporting(size: int) -> Made[fanout.Step]:
 
 
 @table.case(fanout, "load", RECORDS)
-def loading(size: int) -> Made[int]:
+def loading(size: int) -> Made[backpressure.Load]:
     state = in_work(size)
     active = {window for window, _ in fanout.in_flight(state)}
-    return lambda: fanout.load(state, active), lambda load: load == size
+    return lambda: fanout.load(state, active), lambda load: load.records == size
 
 
 @table.case(fanout, "how a record is doing", RECORDS)

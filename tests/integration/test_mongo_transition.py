@@ -300,13 +300,12 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
     compete: Callable[..., Raced], race: Race, runners: int, *, retry_writes: bool
 ) -> None:
     """Laws TR1 to TR6, over the full history of each record as a change stream has seen it."""
-    wishes = WISHES // 2 if retry_writes else WISHES  # what the driver hides is not what is to be seen
-    raced = compete(race, runners, wishes, retry_writes=retry_writes, program=Transition)
+    raced = compete(race, runners, WISHES, retry_writes=retry_writes, program=Transition)
     check(raced)
 
-    assert len(raced.answered) >= wishes
-    assert len(raced.granted) >= wishes // 3
-    assert raced.lost >= wishes // 20
+    assert len(raced.answered) >= WISHES
+    assert len(raced.granted) >= WISHES // 3
+    assert raced.lost >= 100
     if not retry_writes:
         assert len(raced.recognised) >= 100
 

@@ -12,6 +12,7 @@ from hypothesis import Phase as Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate.backpressure import Load
 from tidegate.errors import Misuse
 from tidegate.fanout import (
     HEARD,
@@ -647,16 +648,38 @@ def still(state: Fanout, question: Question) -> Question:
     return attrs.evolve(question, numbers=tuple(left))
 
 
-def under_way(twin: Twin, active: set[int]) -> int:
-    """How many messages are in flight in these windows, and in those that wait for a task of these."""
+def under_way(twin: Twin, active: set[int]) -> Load:
+    """Where the messages in flight are in these windows, and in those that wait for a task of these."""
     waiting = {
         home
         for (window, _), task in twin.tasks.items()
         if window in active and task.is_open
         for home, _ in task.messages
     }
-    offsets = [(window.number, offset) for window in twin.windows.values() for offset in window.messages]
-    return sum(twin.standing(offset) is not None for number, offset in offsets if number in active | waiting)
+    places = [
+        place_of(twin, window.number, offset)
+        for window in twin.windows.values()
+        if window.number in active | waiting
+        for offset in window.messages
+    ]
+    return Load(**{place: places.count(place) for place in ("arranging", "running", "in_hooks", "delivering")})
+
+
+def place_of(twin: Twin, window: int, offset: int) -> str:
+    """Where a message is: what it waits for, and of its tasks the one that is furthest from its end."""
+    at = twin.standing(offset)
+    if at is None:
+        return "settled"
+    if at.waits is not Waits.TASKS:
+        return "arranging" if at.waits is Waits.ARRANGE else "delivering"
+    phases = {task.phase for task in twin.tasks_of((window, offset))}
+    return next(
+        place
+        for phase, place in (
+            (Phase.RUNNING, "running"), (Phase.FAILING, "in_hooks"), (Phase.DELIVERING, "delivering")
+        )
+        if phase in phases
+    )  # fmt: skip
 
 
 @given(drawn.rules(), drawn.courses(), st.sets(st.integers(0, 3)))
@@ -679,8 +702,8 @@ def test_what_was_asked_for_is_told_of_as_by_the_twin(rules: Rules, moves: list[
     known = [(offset, standing(real.state, offset)) for offset in range(drawn.FIRST - 1, player.fetched)]
 
     assert sorted(messages(real.state)) == [offset for offset, at in known if at is not None]
-    assert load(real.state, range(real.state.opened)) == len(messages(real.state))
-    assert load(real.state, ()) == 0
+    assert load(real.state, range(real.state.opened)).records == len(messages(real.state))
+    assert load(real.state, ()) == Load()
 
 
 @given(drawn.rules(), drawn.courses())
@@ -1225,7 +1248,7 @@ def test_a_message_counts_while_anything_is_under_way_for_it() -> None:
     state, _ = told(NOTHING, *opened, WindowArranged(1, Tasks(((1, 2),))), succeeded(0, 0))
 
     assert messages(state) == (1, 2)
-    assert [load(state, active) for active in ((), (0,), (1,), (2,))] == [0, 1, 2, 0]
+    assert [load(state, active).records for active in ((), (0,), (1,), (2,))] == [0, 1, 2, 0]
     assert offsets_of(state, Start(1, (0,), 1)) == (1, 2)
 
 

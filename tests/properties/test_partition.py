@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from tidegate import fanout
 from tidegate._asked import running
-from tidegate.backpressure import Bounds, Free, Held, Signal, Thresholds
+from tidegate.backpressure import Bounds, Free, Held, Load, Signal, Thresholds
 from tidegate.commit_metadata import decoded
 from tidegate.documents import ID, Eq
 from tidegate.drain import Budget, InFlight, Stage
@@ -503,7 +503,9 @@ class Partition(RuleBasedStateMachine):
         waiting = sorted(life.waiting) if phase is Phase.FLOWING else []
         expected = (life.generation, phase, life.floor, life.opened, life.done, life.failed, life.running, waiting)
         self.agrees(isinstance(self.state, Owned) and told_of(self.state) == expected)
-        self.agrees(isinstance(self.state, Owned) and self.state.load == len(waiting) + len(life.running))
+        self.agrees(
+            isinstance(self.state, Owned) and self.state.load == Load(waiting=len(waiting), running=len(life.running))
+        )
 
     @invariant()
     def what_is_committed_is_processed(self) -> None:
@@ -905,8 +907,8 @@ class Course:
         in_work = {*fanout.messages(part.windows)}
         self.agrees({*part.failed} <= opened and waiting <= opened and in_work <= opened)
         self.agrees(not waiting & in_work and {key for key, _ in part.keys} <= waiting | in_work)
-        self.agrees(self.asked or part.ready or part.queued or not part.load)
-        self.agrees(part.load <= len(opened))
+        self.agrees(self.asked or part.ready or part.queued or not part.load.records)
+        self.agrees(part.load.records <= len(opened))
         again = attrs.evolve(self.processor, running_max=self.room).step(part, RoomMade(TP))
         self.agrees(laws.changes_nothing(part, again))
 
@@ -1083,7 +1085,7 @@ class Course:
         assert isinstance(part, Owned)
         opened = {*open_offsets(part.ledger)}
         self.must("P5", not self.is_revoked)
-        self.agrees(not self.asked and not part.running and not part.load)
+        self.agrees(not self.asked and not part.running and not part.load.records)
         if not part.failed:
             last = offsets[-1] + 1
             gaps = {*range(last)} - {*offsets}
@@ -1789,7 +1791,7 @@ def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
     )
     state = after(processor, *happened)
 
-    assert (state.phase, state.failed, state.queued, state.asked, state.load) == (Phase.FLOWING, (0,), (), (), 0)
+    assert (state.phase, state.failed, state.queued, state.asked, state.load) == (Phase.FLOWING, (0,), (), (), Load())
     assert open_offsets(state.ledger) == (0, 1, 3)
     assert [offset for offset, _ in state.keys] == [0]
 
@@ -1806,7 +1808,7 @@ def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() ->
     last = told(TasksReported(1, (0,), 1, Report.SUCCEEDED))
     state = after(processor, Assigned(TP, 1, 0), fetched, some, raised, last, told(WindowDelivered(1)))
 
-    assert (state.failed, state.queued, state.load, state.running) == ((0, 1), (), 0, 0)
+    assert (state.failed, state.queued, state.load, state.running) == ((0, 1), (), Load(), 0)
     assert done_offsets(state.ledger) == (3,)
 
 

@@ -25,7 +25,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias, assert_never, final
 
 from tidegate.assignment import Assignment, Consumer
@@ -34,7 +33,6 @@ from tidegate.effects import Ambiguous, Cancel, Effect, Failure, Refused
 from tidegate.errors import Misuse, TidegateError
 from tidegate.fanout import Report, Start, TasksReported
 from tidegate.instants import SECOND, Duration
-from tidegate.partition import AfterFailure
 from tidegate.records import Record
 from tidegate.watermark import open_offsets
 from tidegate.wishes import (
@@ -130,7 +128,7 @@ class Worker:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
         if not callable(handle):
             raise Misuse(f"{handle!r} cannot handle records", todo="pass an async function of one record")
-        if hooks is None and asks_for_more(consumer):
+        if hooks is None and consumer.each.needs_hooks:
             raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
         self.topics, self.handle, self.bootstrap, self.consumer = tuple(topics), handle, bootstrap, consumer
         self.hooks, self.expected, self.observe = hooks, expected, observe
@@ -213,19 +211,15 @@ class Worker:
             await wait.wait()
 
     def in_flight(self, partition: TopicPartition) -> tuple[InFlight, ...]:
-        """What is known of the records in work; of a record in several works, of the one that was begun last."""
+        """What is known of the records in work."""
         if self.expected is None:
             return ()
         now, kept = time.monotonic(), self.kept.get(partition, {})
-        began = {
-            offset: at
-            for work, at in sorted(self.began.items(), key=itemgetter(1))
+        return tuple(
+            InFlight(offset, round((now - began) * SECOND), self.expected(kept[offset].record))
+            for work, began in self.began.items()
             if work.partition == partition
             for offset in work.offsets
-        }
-        return tuple(
-            InFlight(offset, round((now - at) * SECOND), self.expected(kept[offset].record))
-            for offset, at in began.items()
         )
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
@@ -328,7 +322,7 @@ class Worker:
         )
 
     async def hooked(self, work: Work, given: tuple[Record, ...]) -> object:
-        assert self.hooks is not None, "asks_for_more"
+        assert self.hooks is not None, "the rules need none"
         try:
             return await self.hooks(work, given)
         except Exception as error:
@@ -357,10 +351,3 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.client.stop()
-
-
-def asks_for_more(consumer: Consumer) -> bool:
-    """Whether the rules ask user code for more than to handle records."""
-    each = consumer.each
-    delivers = each.rules.task_delivery or each.rules.message_delivery or each.rules.window_delivery
-    return each.hooks or delivers or each.after_failure in (AfterFailure.SKIP, AfterFailure.DIVERT_KEY)

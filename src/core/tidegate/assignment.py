@@ -75,7 +75,7 @@ class Assignment:
     @property
     def load(self) -> int:
         """How many records were delivered and are not settled."""
-        return sum(part.load for part in self.parts)
+        return sum(part.load.records for part in self.parts)
 
 
 @final

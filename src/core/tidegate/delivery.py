@@ -53,6 +53,7 @@ from typing import Final, TypeAlias, assert_never, final
 
 import attrs
 
+from tidegate._evolving import evolve
 from tidegate.effects import Failure, Refused
 from tidegate.errors import Misuse, numbered
 from tidegate.instants import MILLISECOND, PPM, SECOND, Instant
@@ -525,7 +526,7 @@ def added(outbox: Outbox, count: int) -> Outbox:
 def sealed(outbox: Outbox) -> Outbox:
     """With no more payloads to come: user code is done with the offset."""
     of_kind(outbox, Outbox, "an outbox")
-    return Outbox(outbox.payloads, sealed=True)
+    return evolve(outbox, sealed=True)
 
 
 def told(rules: Rules, outbox: Outbox, index: int, event: Event) -> Outbox:
@@ -545,7 +546,7 @@ def told(rules: Rules, outbox: Outbox, index: int, event: Event) -> Outbox:
     if index >= len(outbox.payloads):
         raise Misuse(f"no payload {index} here", why=f"there are {len(outbox.payloads)}")
     after = step(rules, outbox.payloads[index], event)
-    return Outbox((*outbox.payloads[:index], after, *outbox.payloads[index + 1 :]), outbox.sealed)
+    return evolve(outbox, payloads=(*outbox.payloads[:index], after, *outbox.payloads[index + 1 :]))
 
 
 def judge(outbox: Outbox) -> Complete | Incomplete:

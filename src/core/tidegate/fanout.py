@@ -75,7 +75,7 @@ Things that do not work
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum, unique
 from itertools import chain
 from operator import attrgetter
@@ -84,6 +84,7 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 import attrs
 
 from tidegate._evolving import evolve
+from tidegate.backpressure import Load
 from tidegate.errors import Misuse, numbered
 from tidegate.kinds import of_kind
 from tidegate.watermark import OFFSET_MAX
@@ -225,9 +226,7 @@ class TasksReported:
     report: Report
 
     def __attrs_post_init__(self) -> None:
-        _check_window(self.window)
-        _whole(self.numbers, "numbers of tasks", NUMBER_MAX)
-        numbered(self.attempt, "the number of an attempt", 1)
+        _check_runs(self)
         of_kind(self.report, Report, "a report")
 
 
@@ -385,9 +384,7 @@ class Start:
     replaced: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        _check_window(self.window)
-        _whole(self.numbers, "numbers of tasks", NUMBER_MAX)
-        numbered(self.attempt, "the number of an attempt", 1)
+        _check_runs(self)
         if self.replaced is not None:
             _whole((self.replaced,), "numbers of tasks", NUMBER_MAX)
 
@@ -406,9 +403,7 @@ class Judge:
     attempt: int
 
     def __attrs_post_init__(self) -> None:
-        _check_window(self.window)
-        _whole(self.numbers, "numbers of tasks", NUMBER_MAX)
-        numbered(self.attempt, "the number of an attempt", 1)
+        _check_runs(self)
 
     def __str__(self) -> str:
         return f"judge {_runs(self)}"
@@ -424,9 +419,7 @@ class DeliverTasks:
     attempt: int
 
     def __attrs_post_init__(self) -> None:
-        _check_window(self.window)
-        _whole(self.numbers, "numbers of tasks", NUMBER_MAX)
-        numbered(self.attempt, "the number of an attempt", 1)
+        _check_runs(self)
 
     def __str__(self) -> str:
         return f"deliver {_runs(self)}"
@@ -1189,8 +1182,10 @@ def messages(state: Fanout) -> tuple[int, ...]:
     return tuple(chain.from_iterable(_picked(window.roll.offsets, _unsettled(window)) for window in state.windows))
 
 
-def load(state: Fanout, active: Collection[int]) -> int:
-    """How many messages are in flight, of those that anything is under way for.
+def load(state: Fanout, active: Collection[int]) -> Load:
+    """Where the messages in flight are that anything is under way for, each in one place.
+
+    A message with several tasks is where the one is that is furthest from its end.
 
     Args:
         state: The windows in flight.
@@ -1201,11 +1196,41 @@ def load(state: Fanout, active: Collection[int]) -> int:
         Misuse: It is no state of windows.
     """
     _check_state(state)
-    return sum(
-        _unsettled(window).bit_count()
-        for window in state.windows
-        if window.roll.number in active or any(loan.outcome is None and loan.window in active for loan in window.loans)
+    arranging = delivering = 0
+    waiting = dict.fromkeys((_RUNNING, _FAILING, _DELIVERING), 0)
+    for window in state.windows:
+        lenders = {loan.window for loan in window.loans if loan.outcome is None}
+        if window.roll.number not in active and lenders.isdisjoint(active):
+            continue
+        if window.stage is _Stage.ARRANGING:
+            arranging += len(window.roll.offsets)
+            continue
+        left = _everyone(window.roll) ^ (window.gathered | window.closed)
+        delivering += _unsettled(window).bit_count() - left.bit_count()
+        if not lenders and not window.phases[_FAILING] | window.phases[_DELIVERING]:
+            waiting[_RUNNING] += left.bit_count()
+            continue
+        for place in _ones(left):
+            waiting[min(_open_phases(state, window, place))] += 1
+    return Load(
+        arranging=arranging,
+        running=waiting[_RUNNING],
+        in_hooks=waiting[_FAILING],
+        delivering=waiting[_DELIVERING] + delivering,
     )
+
+
+def _open_phases(state: Fanout, window: _Window, place: int) -> Iterator[Phase]:
+    """The phases of the tasks that the message waits for, those of other windows included."""
+    low, bits = window.roll.masks[place]
+    for phase in (_RUNNING, _FAILING, _DELIVERING):
+        if window.phases[phase] >> low & bits:
+            yield phase
+    for loan in window.loans:
+        if loan.message == place and loan.outcome is None:
+            lender = _window(state, loan.window)
+            assert lender is not None, "it is in flight while one of its tasks is open"
+            yield _phase(lender, loan.number)
 
 
 Task: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverMessages | DeliverWindow
@@ -1337,6 +1362,12 @@ _ASKED_IN: Final = {Start: _RUNNING, Judge: _FAILING, DeliverTasks: _DELIVERING}
 def _check_state(state: object) -> None:
     if type(state) is not Fanout:
         raise Misuse(f"a {type(state).__name__} is no state of windows", todo="begin with Fanout()")
+
+
+def _check_runs(runs: Start | Judge | DeliverTasks | TasksReported) -> None:
+    _check_window(runs.window)
+    _whole(runs.numbers, "numbers of tasks", NUMBER_MAX)
+    numbered(runs.attempt, "the number of an attempt", 1)
 
 
 def _check_window(window: object) -> None:

@@ -85,7 +85,7 @@ import attrs
 from tidegate import fanout
 from tidegate._asked import AllAsked, Asked, answer, answered, ask, running
 from tidegate._evolving import evolve
-from tidegate.backpressure import Bounds, Free, Held, Standing, Strain, decide_partition
+from tidegate.backpressure import Bounds, Free, Held, Load, Standing, Strain, decide_partition
 from tidegate.commit_metadata import LIMIT, Alphabet, Survey, decoded, encoded, surveyed, units
 from tidegate.documents import show
 from tidegate.drain import Action, Budget, InFlight, Stage, left, plan, stage
@@ -304,10 +304,10 @@ class Owned:
         return ", ".join([*parts, *(() if self.committing is None else (f"committing {self.committing}",))])
 
     @property
-    def load(self) -> int:
-        """How many records were delivered and are not settled, those aside that nothing is under way for any more."""
+    def load(self) -> Load:
+        """The records that were delivered and are not settled, those aside that nothing is under way for any more."""
         active = {each.work.task.window for each in self.asked} | {start.window for start in self.ready}
-        return len(self.queued) + fanout.load(self.windows, active)
+        return Load(waiting=len(self.queued)) + fanout.load(self.windows, active)
 
 
 State: TypeAlias = Unassigned | Owned
@@ -379,6 +379,12 @@ class Processor:
                 why="records of the same key may be in work, or done, when one fails",
                 todo="set order=Order.BY_KEY or BY_OFFSET",
             )
+
+    @property
+    def needs_hooks(self) -> bool:
+        """Whether user code is asked for more than to handle records."""
+        delivers = self.rules.task_delivery or self.rules.message_delivery or self.rules.window_delivery
+        return self.hooks or delivers or self.after_failure in (AfterFailure.SKIP, AfterFailure.DIVERT_KEY)
 
     def step(self, state: State, event: Event) -> Step:
         """What happens to the partition, and what is wished for then.
@@ -706,7 +712,10 @@ class Processor:
 
     def _fated(self, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Wish, ...]]:
         """Deal with what is in work so long after the revocation."""
-        known = {each.offset: evolve(each, age=each.age + elapsed) for each in part.in_flight}
+        oldest_first = sorted(
+            part.in_flight, key=lambda each: -each.age
+        )  # a record in two works ends with the later one
+        known = {each.offset: evolve(each, age=each.age + elapsed) for each in oldest_first}
         in_work = sorted({offset for each in part.asked for offset in each.work.offsets})
         fates = plan(self.drain, elapsed, tuple(known.get(offset, InFlight(offset)) for offset in in_work))
         action = {fate.offset: fate.action for fate in fates}

@@ -235,7 +235,8 @@ class Revoked(_OfPartition):
 
     Attributes:
         partition: Which one.
-        in_flight: What is known of the records in work; nothing is known of those that are not named.
+        in_flight: What is known of the records in work, in any order; a record that is in several works may be named for
+            each. Nothing is known of those that are not named.
     """
 
     in_flight: tuple[InFlight, ...] = ()

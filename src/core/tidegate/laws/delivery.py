@@ -88,7 +88,7 @@ def is_sent_again_as_allowed(rules: Rules, before: Payload, event: Event, after:
     if not isinstance(after, Sending) or after == before:
         return True
     if isinstance(before, Held):
-        return isinstance(event, Released)
+        return isinstance(event, Released) and after == before.then
     if not isinstance(before, Sending) or not isinstance(event, Failed) or after.failures is None:
         return False
     allowed = rules.sending.attempts_max is None or after.failures.count < rules.sending.attempts_max

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -12,7 +12,7 @@ from tidegate import laws
 from tidegate.assignment import Assignment, Consumer
 from tidegate.backpressure import Hold, Thresholds
 from tidegate.effects import Effect
-from tidegate.fanout import Arrange, DeliverMessages, Judge, Report, Rules, Start, Tasks
+from tidegate.fanout import Arrange, DeliverMessages, Judge, Report, Rules, Start, Task, Tasks
 from tidegate.partition import AfterFailure, Order, Owned, Phase, Processor, Unassigned
 from tidegate.partition import State as PartitionState
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
@@ -307,41 +307,30 @@ def is_bounded(name: str, running_max: int) -> Law:
     return holds
 
 
+def in_work(state: State, name: str) -> Iterator[tuple[Owned, Task, int]]:
+    """What user code is asked for in this generation, record by record, and the partition that asks."""
+    machine = state.standing(name)
+    if isinstance(machine, Machine) and isinstance(machine.state, Owned):
+        for wish in machine.wishes:
+            if isinstance(wish, Work) and wish.generation == machine.state.generation:
+                for offset in wish.offsets:
+                    yield machine.state, wish.task, offset
+
+
 def is_in_turn(name: str, records: int) -> Law:
     """Where all records of the partition are one line."""
-
-    def holds(state: State) -> bool:
-        match state.standing(name):
-            case Machine(Owned() as part, wishes):
-                undone = open_offsets(part.ledger)
-                works = (wish for wish in wishes if isinstance(wish, Work) and wish.generation == part.generation)
-                return all(
-                    laws.partition.waits_its_turn(offset, range(records), undone)
-                    for work in works
-                    for offset in work.offsets
-                )
-            case _:
-                return True
-
-    return holds
+    return lambda state: all(
+        laws.partition.waits_its_turn(offset, range(records), open_offsets(part.ledger))
+        for part, _, offset in in_work(state, name)
+    )
 
 
 def runs_nothing_diverted(name: str) -> Law:
     """Where all records of the partition have one key."""
-
-    def holds(state: State) -> bool:
-        match state.standing(name):
-            case Machine(Owned() as part, wishes) if part.closed:
-                works = (wish for wish in wishes if isinstance(wish, Work) and wish.generation == part.generation)
-                return all(
-                    laws.partition.is_not_run(offset, work.task, work.offsets)
-                    for work in works
-                    for offset in work.offsets
-                )
-            case _:
-                return True
-
-    return holds
+    return lambda state: all(
+        laws.partition.is_not_run(offset, task, (offset,) if part.closed else ())
+        for part, task, offset in in_work(state, name)
+    )
 
 
 def is_loaded_less(name: str, bound: int) -> Law:
