@@ -1,29 +1,19 @@
 """Where a command writes: one stream for results, one for everything else, each with or without colour.
 
-Names, payloads and messages of exceptions are hostile input: whatever could move a cursor, forge a line or change a colour
-is printed as an escape, and what looks like a secret in a message is not printed.
+What is written is made printable first (`tidegate_adapters.printable`).
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from traceback import format_exception
-from typing import Final, NamedTuple, TextIO, TypeAlias, final
+from typing import NamedTuple, TextIO, TypeAlias, final
 
 import click
 
 from tidegate.errors import TidegateError
-
-SECRETS: Final = (
-    (re.compile(r"(?<=://)\S*@"), "***@"),
-    (
-        re.compile(r"(?i)\b(\w*(?:passw(?:or)?d|passphrase|pwd|secret|token|api_?key)['\"]?\s*[=:]\s*)[^\s,;&}]+"),
-        r"\1***",
-    ),
-)
-"""What is taken out of messages: the user part of a URI, and the value of whatever is named like a secret."""
+from tidegate_adapters.printable import clean, redacted
 
 
 class Styled(NamedTuple):
@@ -34,27 +24,6 @@ class Styled(NamedTuple):
 
 
 Span: TypeAlias = str | Styled
-
-
-def clean(text: str) -> str:
-    """The text without anything that a terminal would obey; line ends stay."""
-    return "".join(char if char.isprintable() or char == "\n" else escaped(char) for char in text)
-
-
-def escaped(char: str) -> str:
-    return f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}"
-
-
-def one_line(text: str) -> str:
-    """The text, cleaned, on one line."""
-    return clean(text).replace("\n", "\\n")
-
-
-def redacted(text: str) -> str:
-    """The message without what looks like a secret."""
-    for pattern, instead in SECRETS:
-        text = pattern.sub(instead, text)
-    return text
 
 
 @final

@@ -25,12 +25,13 @@ from tidegate.patches import Json
 from tidegate.sim.explore import Progress
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.trace import encoded
-from tidegate_adapters.cli.console import Terminal, error_json, one_line
+from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import NothingSelectedError, exit_code, origin, raised
 from tidegate_adapters.cli.lines import Result, ended, summed_up, told, written
 from tidegate_adapters.cli.progress import Show, shown
 from tidegate_adapters.cli.store import Store
 from tidegate_adapters.cli.targets import Target, select
+from tidegate_adapters.printable import one_line
 
 Say: TypeAlias = Callable[..., None]
 """Tells a line of the result, as `Terminal.say` does."""

@@ -10,8 +10,9 @@ import attrs
 
 from tidegate.sim.report import Report, Verdict
 from tidegate.sim.trace import story
-from tidegate_adapters.cli.console import Span, Styled, one_line
+from tidegate_adapters.cli.console import Span, Styled
 from tidegate_adapters.cli.store import replay_line
+from tidegate_adapters.printable import one_line
 
 STORY_LINES_MAX: Final = 80
 

@@ -8,7 +8,8 @@ from time import monotonic
 from typing import Final, TypeAlias
 
 from tidegate.sim.explore import Progress
-from tidegate_adapters.cli.console import Terminal, one_line
+from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.printable import one_line
 
 Show: TypeAlias = Callable[[Progress], None]
 

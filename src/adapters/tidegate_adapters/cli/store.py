@@ -13,7 +13,7 @@ import json
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from io import BytesIO
@@ -26,8 +26,8 @@ import attrs
 from tidegate.errors import Misuse
 from tidegate.sim.page import page
 from tidegate.sim.trace import Trace, decoded, encoded, story
-from tidegate_adapters.cli.console import clean
 from tidegate_adapters.cli.targets import Target
+from tidegate_adapters.printable import clean
 
 TRACE_BYTES_MAX: Final = 64 * 1024 * 1024
 STEM_MAX: Final = 80
@@ -63,14 +63,29 @@ class Store:
         Raises:
             Misuse: It cannot be written.
         """
-        path = self.directory / f"{stem(target)}.json"
-        replay = replay_line(path)
         kept = trace if target.is_shipped else attrs.evolve(trace, scenario=target.identity)
+        return self.keep(stem(target), kept, replay_line)
+
+    def keep(self, name: str, trace: Trace, replayed_by: Callable[[Path], str]) -> Path:
+        """Write a trace in all three forms, under this name.
+
+        Args:
+            name: Of the files, without an ending.
+            trace: What is written.
+            replayed_by: The command that replays a file.
+
+        Returns:
+            The path of the JSON file.
+
+        Raises:
+            Misuse: It cannot be written.
+        """
+        path = self.directory / f"{name}.json"
         try:
             self.make()
-            write(path.with_suffix(".txt"), f"{clean(story(kept))}\nreplay: {clean(replay)}\n")
-            write(path, json.dumps(encoded(kept), indent=1, allow_nan=False) + "\n")
-            write(path.with_suffix(".html"), page(kept, str(path)))
+            write(path.with_suffix(".txt"), f"{clean(story(trace))}\nreplay: {clean(replayed_by(path))}\n")
+            write(path, json.dumps(encoded(trace), indent=1, allow_nan=False) + "\n")
+            write(path.with_suffix(".html"), page(trace, str(path)))
         except OSError as error:
             raise unwritable(self.directory, error) from error
         return path
@@ -90,8 +105,13 @@ def stem(target: Target) -> str:
     """A name for files: what ships has its own; a user's scenario may have any name, so a digest keeps it apart."""
     if target.is_shipped:
         return target.identity
-    plain = re.sub(r"[^A-Za-z0-9_]+", "-", target.scenario.name).strip("-")[:STEM_MAX]
-    return f"{plain or 'scenario'}-{sha256(target.identity.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return named_apart(target.scenario.name, target.identity)
+
+
+def named_apart(name: str, identity: str) -> str:
+    """A name for files: what of the name a file may have, and a digest of the identity."""
+    plain = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:STEM_MAX]
+    return f"{plain or 'scenario'}-{sha256(identity.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 def write(path: Path, text: str) -> None:
