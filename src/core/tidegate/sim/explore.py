@@ -531,28 +531,63 @@ T = TypeVar("T")
 
 def attempt(scenario: Scenario, run: Callable[[Search], T]) -> T:
     """Run a search; again with wider slots, larger footprints or absolute time where an attempt shows the need."""
-    widths: dict[tuple[str, ...], int] = {FAULTS.name: scenario.budget.bit_length() + 1}
     clock = scenario.clock
-    absolute = None if clock is None or clock.horizon is not None else ""  # or why relative time does not fit
-    packing, footprints = Packing(dict(widths)), dict[str, Looked]()
+    attempts = Attempts(scenario, None if clock is None or clock.horizon is not None else "")
     while True:
         try:
-            return run(Search(scenario, packing, footprints, absolute=absolute))
-        except Grew:
-            pass
-        except Overflow:
-            widths |= {slot.name: slot.width + WIDER for slot in packing.slots.values() if slot.is_filling}
-            packing, footprints = Packing(dict(widths)), {}
+            return attempts.run(run)
         except HoldsInstant as held:
-            if clock is None or not clock.moves:
-                raise Misuse(
-                    f"relative time does not fit: {held}",
-                    where=f"scenario {scenario.name}",
-                    why="a program keeps an instant, or reads its clock, so time is absolute, and the clock has no moves",
-                    todo="give the clock moves, or let the store judge ages in a filter",
-                ) from held
-            absolute = f", for a program holds an instant where it is {held}"
-            packing, footprints = Packing(dict(widths)), {}
+            attempts = Attempts(scenario, why_absolute(scenario, held))
+
+
+@final
+class Attempts:
+    """Searches of one scenario in one kind of time. One serves until a run shows the need for wider slots or larger footprints.
+
+    Args:
+        scenario: What is searched.
+        absolute: Why time is absolute ("" where the scenario says so); None for relative time.
+    """
+
+    def __init__(self, scenario: Scenario, absolute: str | None) -> None:
+        self.scenario, self.absolute = scenario, absolute
+        self.widths: dict[tuple[str, ...], int] = {FAULTS.name: scenario.budget.bit_length() + 1}
+        self.packing, self.footprints = Packing(dict(self.widths)), dict[str, Looked]()
+        self.search: Search | None = None
+
+    def run(self, run: Callable[[Search], T]) -> T:
+        """Run it, and again in a search that is fit for it where this one is not.
+
+        Raises:
+            HoldsInstant: time is relative, and a program holds an instant.
+        """
+        while True:
+            try:
+                if self.search is None:
+                    self.search = Search(self.scenario, self.packing, self.footprints, absolute=self.absolute)
+                return run(self.search)
+            except Grew:
+                self.search = None
+            except Overflow:
+                slots = self.packing.slots.values()
+                self.widths |= {slot.name: slot.width + WIDER for slot in slots if slot.is_filling}
+                self.packing, self.footprints, self.search = Packing(dict(self.widths)), {}, None
+
+
+def why_absolute(scenario: Scenario, held: HoldsInstant) -> str:
+    """Why the scenario must run in absolute time.
+
+    Raises:
+        Misuse: it cannot.
+    """
+    if scenario.clock is None or not scenario.clock.moves:
+        raise Misuse(
+            f"relative time does not fit: {held}",
+            where=f"scenario {scenario.name}",
+            why="a program keeps an instant, or reads its clock, so time is absolute, and the clock has no moves",
+            todo="give the clock moves, or let the store judge ages in a filter",
+        ) from held
+    return f", for a program holds an instant where it is {held}"
 
 
 def timing(search: Search) -> str:
