@@ -18,7 +18,8 @@ import itertools
 from tidegate.documents import ID, Document, Eq, Field
 from tidegate.operations import find_one
 from tidegate.sim.actors import Process, born
-from tidegate.sim.scenario import Fault, Faults, Scenario
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Scenario
 from tidegate.sim.world import seeded
 
 print("a module that prints")

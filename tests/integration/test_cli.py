@@ -338,6 +338,16 @@ def test_what_is_cut_short_is_inconclusive(here: Callable[..., Done], bound: tup
     assert "1 scenario, 0 as expected, 1 unsure" in done.stdout
 
 
+def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> None:
+    """The kinds that may; and what is none is told, with those that there are."""
+    for chosen, struck in (("none", []), ("late,unsent", ["late"]), ("crash_before", [])):
+        done = here("explore", "array_push_lock.late", "--json", "--no-store", "--faults", chosen)
+        assert list(json.loads(done.stdout)["scenarios"][0]["faults"]) == struck
+    refused = here("explore", QUICK, "--faults", "late,nothing")
+    assert refused.returncode == ExitCode.USAGE
+    assert "'nothing' is no kind of fault; there are: crash_before, " in refused.stderr
+
+
 def test_an_expectation_that_is_not_met_weighs_more_than_one_that_is_unknown(here: Callable[..., Done]) -> None:
     """1 before 6."""
     done = here("explore", "mine.py:never", "mine.py:lost", QUICKER, "--no-store")

@@ -18,8 +18,9 @@ from tidegate.effects import Sleep
 from tidegate.sim.actors import Ticks
 from tidegate.sim.behaviour import Asking, Raised
 from tidegate.sim.explore import NO_ERROR, STATES_MAX, Explored, attempt, go_on
-from tidegate.sim.scenario import Actor, Fault, Scenario, Stands, Step
-from tidegate.sim.world import FAULTS, MOVES, Cell, Plain, World
+from tidegate.sim.faults import Fault
+from tidegate.sim.scenario import Actor, Scenario, Stands, Step
+from tidegate.sim.world import MOVES, Cell, Plain, World
 
 V = TypeVar("V")
 Key: TypeAlias = frozenset[tuple[tuple[str, ...], object]]
@@ -142,7 +143,9 @@ def agree(scenario: Scenario) -> Explored:
 
 
 def begun(scenario: Scenario, processes: Mapping[str, Stands]) -> Plain:
-    world: World = scenario.world.write(FAULTS, scenario.budget)
+    world: World = scenario.world
+    for budget, left in scenario.allowance().items():
+        world = world.write(budget, left)
     if scenario.clock is not None:
         world = world.write(MOVES, scenario.clock.moves)
     for process in processes.values():

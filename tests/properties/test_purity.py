@@ -60,6 +60,7 @@ CACHES: Final = {
     "documents._field_names": "the fields of a class, once per class",
     "operations.check_collection_name": "whether a name may name a collection, once per name",
     "scenarios.transition.versions": "a history as laws want it, once per journal",
+    "sim.faults.bound": "the cells of budgets, one for each kind of fault",
     "sim.actors.shown": "the text that requests under way are sorted by",
     "sim.fingerprint.frozen_fields": "the fields of a class, once per class",
     "sim.fingerprint.suspensions": "what is live where, once per code object",

@@ -22,10 +22,11 @@ from tidegate.scenarios import array_push_lock, partition, transition
 from tidegate.scenarios.catalogue import CATALOGUE, shipped
 from tidegate.scenarios.small_lock import count
 from tidegate.sim.actors import Process, born
+from tidegate.sim.faults import Fault
 from tidegate.sim.group import REBALANCES, broker
 from tidegate.sim.reducers import Crash, Reducer
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Fault, Kind, Law, Scenario
+from tidegate.sim.scenario import Kind, Law, Scenario
 from tidegate.wishes import Event, Wish
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process

@@ -17,11 +17,11 @@ from tidegate.instants import SECOND, Instant
 from tidegate.operations import delete_one, find_one, find_one_and_update, update_one
 from tidegate.sim.actors import Network, Process, Ticks, born
 from tidegate.sim.behaviour import Asking, Behaviour, Crashed, Failed, Returned
+from tidegate.sim.faults import FAULTS, Fault, Faults, anything, nothing
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Clock, Fault, Faults, Scenario, Trouble, anything, nothing
+from tidegate.sim.scenario import Clock, Scenario, Trouble
 from tidegate.sim.world import (
     CLOCK,
-    FAULTS,
     FLIGHT,
     MOVES,
     Meaning,

@@ -21,9 +21,10 @@ from tidegate.sim.actors import Network, Process, born
 from tidegate.sim.aging import aged, holds_instant
 from tidegate.sim.behaviour import Returned
 from tidegate.sim.explore import UNAGED, Explored
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.reducers import Reducer
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Clock, Fault, Faults, Scenario, State
+from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.trace import Reproduced, replay
 from tidegate.sim.world import CLOCK, MOVES, Cell, Outcomes, Plain, World, document, inbox, perform, seeded
 

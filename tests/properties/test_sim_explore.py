@@ -24,9 +24,10 @@ from tidegate.scenarios.transition import transition
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.behaviour import Crashed, Failed, Returned
 from tidegate.sim.explore import Always, Between, Broken, Grew, Search
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Lens, Looked
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Clock, Fault, Faults, Label, Law, Scenario, State, Step, StepLaw
+from tidegate.sim.scenario import Clock, Label, Law, Scenario, State, Step, StepLaw
 from tidegate.sim.world import Cell, Plain, World, calling, document, seeded
 
 T = TypeVar("T")

@@ -23,9 +23,10 @@ from tidegate.sim import behaviour, fingerprint
 from tidegate.sim.actors import Process, born
 from tidegate.sim.behaviour import Returned
 from tidegate.sim.explore import Explored
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.fingerprint import Canon, Unmergeable, is_value, must_be_value, suspensions, uses
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Fault, Faults, Scenario
+from tidegate.sim.scenario import Scenario
 from tidegate.sim.world import calling, seeded
 
 Coded = Callable[[], Coroutine[Effect[object], object, object]]

@@ -16,8 +16,9 @@ from tidegate.scenarios.small_lock import small_lock
 from tidegate.sim.actors import Process, born
 from tidegate.sim.behaviour import Returned
 from tidegate.sim.explore import NO_ERROR, Progress
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import Clock, Fault, Faults, Kind, Scenario
+from tidegate.sim.scenario import Clock, Kind, Scenario
 from tidegate.sim.world import Plain, calling, notes
 
 

@@ -12,8 +12,9 @@ from tidegate.errors import Misuse
 from tidegate.instants import MILLISECOND, SECOND
 from tidegate.operations import find_one, insert_one
 from tidegate.sim.actors import Network, Ticks
-from tidegate.sim.scenario import Clock, Fault, Faults, Label, Scenario, Trouble, anything, nothing, spent
-from tidegate.sim.world import FAULTS, Plain
+from tidegate.sim.faults import FAULTS, Fault, anything, bound
+from tidegate.sim.scenario import Clock, Label, Scenario, Trouble
+from tidegate.sim.world import Plain
 
 
 def scenario(**changes: object) -> Scenario:
@@ -31,6 +32,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "it expects to break 'another', which is no law of it",
     ),
     "a negative budget": (lambda: scenario(budget=-1), "a budget of -1 faults"),
+    "a negative budget of a kind": (lambda: scenario(budgets={Fault.LATE: -1}), "a budget of -1 late"),
     "no quantum": (lambda: Clock(0), "a quantum of 0 us"),
     "a quantum finer than documents": (lambda: Clock(1_500), "a quantum of 1500 us"),
     "a horizon in the future": (lambda: Clock(SECOND, horizon=-SECOND), "a horizon of -1000000 us"),
@@ -69,20 +71,10 @@ def test_a_label_tells_what_was_heard_if_it_says_anything() -> None:
     assert [str(label) for label, _ in labels] == [shown for _, shown in labels]
 
 
-def test_faults_strike_what_they_may_strike() -> None:
-    """Of some kinds, each on the effects that it picks."""
-    faults = Faults.of(Fault.LATE, Fault.DROPPED, on=nothing)
-    assert faults.allows(Fault.LATE)
-    assert not faults.strikes(Fault.LATE, Sleep(SECOND))
-    assert not faults.allows(Fault.UNSENT)
-    assert not faults.strikes(Fault.UNSENT, Sleep(SECOND))
-    assert Faults.of(Fault.LATE).strikes(Fault.LATE, Sleep(SECOND))
-
-
-def test_a_fault_that_is_spent_is_gone() -> None:
-    """None is left when all are."""
-    world = Plain().write(FAULTS, 1)
-    after = spent(world)
-    assert after is not None
-    assert after.read(FAULTS) == 0
-    assert spent(after) is None
+def test_only_a_kind_that_may_strike_less_often_than_all_has_a_budget_of_its_own() -> None:
+    """The others cost nothing. Choosing kinds lets no other strike, and widens nothing."""
+    bounded = scenario(budget=2, budgets={Fault.LATE: 1, Fault.UNSENT: 2})
+    assert bounded.allowance() == {FAULTS: 2, bound(Fault.LATE): 1}
+    chosen = bounded.choosing([Fault.LATE]).allowance()
+    assert chosen[bound(Fault.LATE)] == 1
+    assert {kind for kind in Fault if chosen.get(bound(kind)) == 0} == set(Fault) - {Fault.LATE}

@@ -126,6 +126,19 @@ def seed_of_runs(ctx: click.Context, param: click.Parameter, value: str | None) 
     return value
 
 
+def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...] | None:
+    """`all` (None), `none`, or kinds with commas between."""
+    if value in {"all", "none"}:
+        return None if value == "all" else ()
+    from tidegate.sim.faults import Fault  # noqa: PLC0415  so that --help is quick
+
+    chosen = tuple(value.split(","))
+    for kind in chosen:
+        if kind not in set(Fault):
+            raise click.BadParameter(f"{kind!r} is no kind of fault; there are: {', '.join(Fault)}", ctx, param)
+    return chosen
+
+
 def set_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
     terminal_of(ctx).colour = value
 
@@ -221,6 +234,14 @@ def cli() -> None: ...
     show_default=True,
     help="Stop an exhaustive search after so many states.",
 )
+@click.option(
+    "--faults",
+    callback=kinds_of_faults,
+    metavar="KINDS",
+    default="all",
+    show_default=True,
+    help="Only these may strike, with commas between, such as crash_before,lost_reply; or none, or all.",
+)
 @click.option("--timeout", callback=duration, metavar="TIME", help="Stop a scenario after this time, such as 60s.")
 @click.option(
     "--out",
@@ -243,6 +264,7 @@ def explore(
     seed: str | None,
     max_steps: int,
     states_max: int,
+    faults: tuple[str, ...] | None,
     timeout: float | None,
     out: Path,
     no_store: bool,
@@ -263,7 +285,7 @@ def explore(
         from tidegate_adapters.cli.exploring import Bounds, explore_all  # noqa: PLC0415  so that --help is quick
         from tidegate_adapters.cli.store import Store  # noqa: PLC0415
 
-        bounds = Bounds(runs or 0, seed, max_steps, states_max, timeout)
+        bounds = Bounds(runs or 0, seed, max_steps, states_max, timeout, faults)
         store = None if no_store else Store(out)
         return explore_all(targets, expression, bounds, store, terminal, is_json=is_json, quiet=quiet)
 

@@ -23,6 +23,7 @@ from tidegate.errors import TidegateError
 from tidegate.exit_codes import ExitCode
 from tidegate.patches import Json
 from tidegate.sim.explore import Progress
+from tidegate.sim.faults import Fault
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.trace import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
@@ -49,6 +50,7 @@ class Bounds:
         steps_max: The length of the longest random run.
         states_max: How many states an exhaustive search sees at most.
         timeout_s: How many seconds a scenario may take; None for any number.
+        faults: Which kinds may strike; None for whatever the scenario allows.
     """
 
     runs: int
@@ -56,6 +58,7 @@ class Bounds:
     steps_max: int
     states_max: int
     timeout_s: float | None
+    faults: tuple[str, ...] | None = None
 
 
 @final
@@ -190,9 +193,10 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
         TidegateError: Its programs use tidegate wrongly, or code of the user's raised an error outside of them.
     """
     scenario = f"scenario {one_line(target.scenario.name)}"
+    chosen = target.scenario if bounds.faults is None else target.scenario.choosing(map(Fault, bounds.faults))
     try:
         report = explore(
-            target.scenario,
+            chosen,
             states_max=bounds.states_max,
             runs=bounds.runs,
             steps_max=bounds.steps_max,

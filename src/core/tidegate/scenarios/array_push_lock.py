@@ -18,7 +18,8 @@ from tidegate.invocation import INVOCATION
 from tidegate.operations import UpdateOne
 from tidegate.programs.array_push_lock import HOLDS, STATUS, TRANSITION_LOCK, ArrayPushLock
 from tidegate.sim.actors import Network, Process, born
-from tidegate.sim.scenario import Clock, Fault, Faults, Law, Scenario, State, StepLaw
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.world import document, notes, seeded
 
 RECORDS: Final = "invocations"

@@ -15,9 +15,10 @@ from tidegate.effects import Effect
 from tidegate.fanout import Arrange, DeliverMessages, Judge, Report, Rules, Start, Task, Tasks
 from tidegate.partition import AfterFailure, Order, Owned, Phase, Processor, Unassigned
 from tidegate.partition import State as PartitionState
+from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
 from tidegate.sim.reducers import Crash, Machine, Reducer
-from tidegate.sim.scenario import Actor, Fault, Faults, Kind, Law, Scenario, State, Which
+from tidegate.sim.scenario import Actor, Kind, Law, Scenario, State
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 from tidegate.watermark import open_offsets
 from tidegate.wishes import AwaitDrain, Commit, Event, Fetch, Interrupt, Release, TopicPartition, Work, heard

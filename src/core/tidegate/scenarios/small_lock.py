@@ -19,7 +19,8 @@ from tidegate.documents import ID, AddToSet, Document, Eq, Field, Pull, Push, Pu
 from tidegate.effects import Ambiguous, Effect
 from tidegate.operations import FindOne, FindOneAndUpdate, find_one, find_one_and_update
 from tidegate.sim.actors import Process, born
-from tidegate.sim.scenario import Fault, Faults, Scenario, State, anything
+from tidegate.sim.faults import Fault, Faults, anything
+from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.world import document, seeded
 
 LOCKS: Final = "locks"

@@ -28,7 +28,8 @@ from tidegate.programs.transition import (
 )
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.behaviour import Birth, Returned
-from tidegate.sim.scenario import Fault, Faults, Kind, Law, Scenario, State
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Kind, Law, Scenario, State
 from tidegate.sim.world import calling, journal, journaled, seeded
 
 RECORDS: Final = "invocations"

@@ -7,9 +7,10 @@ report = explore(scenario)          # complete, violated (with a shortest counte
 
 from tidegate.sim.actors import Network, Process, born
 from tidegate.sim.behaviour import Asking, Crashed, Failed, Raised, Returned
+from tidegate.sim.faults import Fault, Faults, anything
 from tidegate.sim.reducers import Crash, Machine, Reducer
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import Actor, Clock, Fault, Faults, Kind, Label, Scenario, State, Step, anything
+from tidegate.sim.scenario import Actor, Clock, Kind, Label, Scenario, State, Step
 from tidegate.sim.trace import Diverged, Reproduced, Trace, decoded, encoded, replay, story
 from tidegate.sim.world import Cell, World, calling, document, journal, journaled, notes, perform, seeded
 

@@ -27,7 +27,8 @@ from tidegate.errors import Misuse
 from tidegate.instants import Duration, seconds
 from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, UpdateOne
 from tidegate.sim.behaviour import Asking, Behaviour, Birth, Crashed, Returned, Standing
-from tidegate.sim.scenario import Fault, Faults, Label, Step, Trouble, Undone, spent
+from tidegate.sim.faults import Fault, Faults, spent
+from tidegate.sim.scenario import Label, Step, Trouble, Undone
 from tidegate.sim.world import (
     CLOCK,
     FLIGHT,
@@ -118,14 +119,14 @@ class Process:
         match self.behaviour.standing(node):
             case Asking(effect):
                 yield from self.asks(world, node, effect)
-                if self.faults.allows(Fault.CRASH_BEFORE) and (after := spent(world)):
+                if self.faults.allows(Fault.CRASH_BEFORE) and (after := spent(world, Fault.CRASH_BEFORE)):
                     awake = after.write(wakes(self.name), None) if isinstance(effect, Sleep) else after
                     yield self.crash(awake, Label(Undone(effect)), Fault.CRASH_BEFORE)
             case Returned():
-                if self.faults.allows(Fault.CRASH_AFTER) and (after := spent(world)):
+                if self.faults.allows(Fault.CRASH_AFTER) and (after := spent(world, Fault.CRASH_AFTER)):
                     yield self.crash(after, Label("crashes after its last effect"), Fault.CRASH_AFTER)
             case Crashed():
-                if self.faults.allows(Fault.RESTART) and (after := spent(world)):
+                if self.faults.allows(Fault.RESTART) and (after := spent(world, Fault.RESTART)):
                     which = after.read(life(self.name)) + 1
                     reborn = self.goes(after.write(life(self.name), which), self.behaviour.born(which))
                     yield Step(Label("starts again"), reborn, must=False, fault=Fault.RESTART)
@@ -151,7 +152,6 @@ shown = cache(show)
 """Sorting by text is the same in every run; remembered, for the same requests are under way again and again."""
 
 NO_REPLY: Final = Ambiguous("no reply")
-NETWORK: Final = frozenset({Fault.UNSENT, Fault.DROPPED, Fault.LATE, Fault.LOST_REPLY})
 
 
 def troubled(
@@ -160,21 +160,21 @@ def troubled(
     """What the network may do to one request, as far as the budget goes: which fault, in words, world after, reply."""
     if isinstance(effect, (Now, Sleep, Note)):  # they ask nobody else
         return
-    struck = [kind for kind, may_strike in faults.kinds.items() if kind in NETWORK and may_strike(effect)]
-    if not struck or (after := spent(world)) is None:
-        return
-    if Fault.UNSENT in struck:
+
+    def may(kind: Fault) -> World | None:
+        return spent(world, kind) if faults.strikes(kind, effect) else None
+
+    if after := may(Fault.UNSENT):
         yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
-    if Fault.DROPPED in struck:
+    if after := may(Fault.DROPPED):
         yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, NO_REPLY
-    if Fault.LATE in struck:
+    if after := may(Fault.LATE):
         flying = tuple(sorted((*after.read(FLIGHT), Flying(who, effect)), key=shown))
         yield Fault.LATE, Trouble("no reply: the request is still under way"), after.write(FLIGHT, flying), NO_REPLY
-    if Fault.LOST_REPLY in struck:
+    if faults.strikes(Fault.LOST_REPLY, effect):
         for done, _ in outcomes:
-            lost = spent(done)
-            assert lost is not None, "an effect spends no faults"
-            yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), lost, NO_REPLY
+            if after := spent(done, Fault.LOST_REPLY):
+                yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, NO_REPLY
 
 
 def oldest(where: Filter) -> Duration:

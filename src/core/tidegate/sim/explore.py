@@ -29,9 +29,10 @@ from tidegate.instants import seconds
 from tidegate.sim.actors import Ticks
 from tidegate.sim.aging import aged
 from tidegate.sim.behaviour import Asking, HoldsInstant, Raised
+from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing, Slot
-from tidegate.sim.scenario import Actor, Clock, Fault, Label, Law, Scenario, Stands, Step, StepLaw
-from tidegate.sim.world import FAULTS, MOVES, Cell, World
+from tidegate.sim.scenario import Actor, Clock, Label, Law, Scenario, Stands, Step, StepLaw
+from tidegate.sim.world import MOVES, Cell, World
 
 V = TypeVar("V")
 Entry: TypeAlias = tuple[int, tuple[int, ...]]
@@ -341,7 +342,8 @@ class Search:
             self.packing.slot(process.place)
         for cell, value in scenario.world.cells.values():
             world = world.write(cell, value)
-        world = world.write(FAULTS, scenario.budget)
+        for budget, left in scenario.allowance().items():
+            world = world.write(budget, left)
         if scenario.clock is not None and not self.relative:
             world = world.write(MOVES, scenario.clock.moves)
         for process in self.processes.values():
@@ -551,7 +553,8 @@ class Attempts:
 
     def __init__(self, scenario: Scenario, absolute: str | None) -> None:
         self.scenario, self.absolute = scenario, absolute
-        self.widths: dict[tuple[str, ...], int] = {FAULTS.name: scenario.budget.bit_length() + 1}
+        budgets = scenario.allowance().items()
+        self.widths = {budget.name: left.bit_length() + 1 if left else 0 for budget, left in budgets}
         self.packing, self.footprints = Packing(dict(self.widths)), dict[str, Looked]()
         self.search: Search | None = None
 

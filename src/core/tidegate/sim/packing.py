@@ -5,7 +5,8 @@ makes depends on what was there. A slot is added when its cell is first touched;
 states that were packed before need no change.
 
 A budget is numbered so that the top bit of its slot is set while something is left. To take from it looks at that bit
-alone and always makes the same difference, so that one memory of a step serves whatever is left.
+alone and always makes the same difference, so that one memory of a step serves whatever is left. A budget of nothing has a
+slot of no bits, and one without a bound has no slot.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.documents import Document, exactly
-from tidegate.sim.world import BUDGET, Cell
+from tidegate.sim.world import BUDGET, UNBOUNDED, Cell
 
 V = TypeVar("V")
 Name: TypeAlias = tuple[str, ...]
@@ -49,7 +50,7 @@ class Slot:
     def __attrs_post_init__(self) -> None:
         self.low = (1 << self.width) - 1
         self.mask = self.low << self.shift
-        self.top = 1 << self.shift + self.width - 1
+        self.top = 1 << self.shift + self.width - 1 if self.width else 0
 
     @property
     def is_filling(self) -> bool:
@@ -85,10 +86,11 @@ class Packing:
     def slot(self, cell: Cell[V]) -> Slot:
         found = self.slots.get(cell.name)
         if found is None:
-            width = self.widths.get(cell.name) or WIDTHS.get(cell.name[0], WIDTH)
+            width = self.widths.get(cell.name, WIDTHS.get(cell.name[0], WIDTH))
             found = Slot(cell.name, self.bits, width, [cell.empty], {exactly(cell.empty): 0})
             if cell.name[0] == BUDGET:
                 none = found.low >> 1
+                found.values[0] = 0
                 found.values += [max(0, number - none) for number in range(1, found.low + 1)]
                 found.numbers |= {number - none: number for number in range(none, found.low + 1)}
             self.slots[cell.name] = found
@@ -126,6 +128,8 @@ class Lens:
         return cast("V", slot.values[(self.state >> slot.shift) & slot.low])
 
     def taken(self, budget: Cell[int]) -> Lens | None:
+        if budget.empty == UNBOUNDED and budget.name not in self.packing.slots:
+            return self
         if self.blind:
             left = self.read(budget)
             return self.write(budget, left - 1) if left else None

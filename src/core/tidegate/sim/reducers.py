@@ -20,8 +20,9 @@ from tidegate.instants import Duration
 from tidegate.sim.actors import troubled
 from tidegate.sim.aging import aged
 from tidegate.sim.behaviour import Crashed
+from tidegate.sim.faults import Fault, Faults, Which, anything, nothing, spent
 from tidegate.sim.fingerprint import must_be_value
-from tidegate.sim.scenario import Fault, Faults, Label, Step, Trouble, Which, anything, nothing, spent
+from tidegate.sim.scenario import Label, Step, Trouble
 from tidegate.sim.world import Cell, Meaning, World, inbox, perform, place
 
 StepOf: TypeAlias = Callable[[object, object], "tuple[object, tuple[Effect[object], ...]]"]
@@ -98,7 +99,7 @@ class Reducer:
 
     def comes_true(self, world: World, machine: Machine, wish: Effect[object]) -> Iterator[Step]:
         if self.is_timer(wish):
-            if self.faults.strikes(Fault.GAVE_UP, wish) and (after := spent(world)):
+            if self.faults.strikes(Fault.GAVE_UP, wish) and (after := spent(world, Fault.GAVE_UP)):
                 told = self.hears(after, machine, wish, None)
                 yield Step(Label(wish, Trouble("time is up")), told, must=False, fault=Fault.GAVE_UP)
             return
@@ -107,7 +108,7 @@ class Reducer:
             yield Step(Label(wish, reply), self.hears(done, machine, wish, reply))
         for fault, trouble, after, reply in troubled(wish, outcomes, world, self.name, self.faults):
             yield Step(Label(wish, trouble), self.hears(after, machine, wish, reply), must=False, fault=fault)
-        if self.faults.strikes(Fault.FAILED, wish) and (after := spent(world)):
+        if self.faults.strikes(Fault.FAILED, wish) and (after := spent(world, Fault.FAILED)):
             failed = self.hears(after, machine, wish, Refused("user code raised"))
             yield Step(Label(wish, Trouble("user code raises")), failed, must=False, fault=Fault.FAILED)
 
@@ -161,7 +162,7 @@ class Crash:
     blind: bool = True
 
     def steps(self, world: World) -> Iterator[Step]:
-        if world.read(self.dead) or (after := spent(world)) is None:
+        if world.read(self.dead) or (after := spent(world, Fault.CRASH_BEFORE)) is None:
             return
         after = after.write(self.dead, value=True)
         for reducer in self.reducers:

@@ -18,8 +18,9 @@ import tidegate
 from tidegate.errors import Misuse
 from tidegate.patches import Json
 from tidegate.sim.explore import STATES_MAX, Explored, Proceed, attempt, go_on, timing
+from tidegate.sim.faults import Fault
 from tidegate.sim.sample import Sampled, Seeding, sample
-from tidegate.sim.scenario import Fault, Kind, Scenario
+from tidegate.sim.scenario import Kind, Scenario
 from tidegate.sim.trace import Trace, recorded
 
 STEPS_MAX: Final = 10_000

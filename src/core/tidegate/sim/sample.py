@@ -16,8 +16,9 @@ from typing import Protocol, TypeAlias, cast, final
 import attrs
 
 from tidegate.sim.explore import Broken, BrokenStep, Grew, Proceed, Progress, Search, attempt, go_on
+from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Packed
-from tidegate.sim.scenario import Fault, Scenario
+from tidegate.sim.scenario import Scenario
 
 
 class Generator(Protocol):

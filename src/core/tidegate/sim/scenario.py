@@ -15,7 +15,7 @@ expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum, unique
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar, final
 
@@ -26,36 +26,31 @@ from tidegate.effects import Effect
 from tidegate.errors import Misuse
 from tidegate.instants import Duration
 from tidegate.operations import FindOne, FindOneAndUpdate
-from tidegate.sim.world import FAULTS, Cell, Plain, World
+from tidegate.sim.faults import FAULTS, Fault, Faults, Which, anything, bound, nothing, spent
+from tidegate.sim.world import Cell, Plain, World
 
 V = TypeVar("V")
 
-
-@final
-@unique
-class Fault(StrEnum):
-    """What may go wrong, one line each. Every occurrence spends one of the scenario's faults."""
-
-    CRASH_BEFORE = "crash_before"
-    """The process dies before its next effect."""
-    CRASH_AFTER = "crash_after"
-    """The process dies after its last effect, before anyone hears of its result."""
-    RESTART = "restart"
-    """A dead process starts again as a new life, with new request ids."""
-    UNSENT = "unsent"
-    """The request was never sent, and the caller knows it (NotApplied)."""
-    DROPPED = "dropped"
-    """The request is lost; the caller cannot tell (Ambiguous)."""
-    LOST_REPLY = "lost_reply"
-    """The request takes effect, and its reply is lost (Ambiguous)."""
-    LATE = "late"
-    """The caller gives up (Ambiguous); the request takes effect at any later point."""
-    EVICTED = "evicted"
-    """A member of a group stalls beyond its session and is put out while it goes on working."""
-    GAVE_UP = "gave_up"
-    """The time to drain is over before the work is."""
-    FAILED = "failed"
-    """User code raises."""
+__all__ = [
+    "Actor",
+    "Clock",
+    "Fault",
+    "Faults",
+    "Kind",
+    "Label",
+    "Law",
+    "Scenario",
+    "Stands",
+    "State",
+    "Step",
+    "StepLaw",
+    "Trouble",
+    "Undone",
+    "Which",
+    "anything",
+    "nothing",
+    "spent",
+]
 
 
 @final
@@ -155,39 +150,6 @@ class State(Protocol):
 
 Law: TypeAlias = Callable[[State], bool]
 StepLaw: TypeAlias = Callable[[State, State], bool]
-Which: TypeAlias = Callable[[Effect[object]], bool]
-
-
-def anything(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of all
-    return True
-
-
-def nothing(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of none
-    return False
-
-
-@final
-@attrs.frozen
-class Faults:
-    """Which faults may strike a process, and which of its effects.
-
-    Attributes:
-        kinds: Each with the effects that it may strike; crashes and restarts strike whatever comes.
-    """
-
-    kinds: Mapping[Fault, Which] = attrs.field(factory=dict)
-
-    @classmethod
-    def of(cls, *kinds: Fault, on: Which = anything) -> Faults:
-        """These kinds, each on the effects that `on` picks."""
-        return cls(dict.fromkeys(kinds, on))
-
-    def strikes(self, kind: Fault, effect: Effect[object]) -> bool:
-        which = self.kinds.get(kind)
-        return which is not None and which(effect)
-
-    def allows(self, kind: Fault) -> bool:
-        return kind in self.kinds
 
 
 @final
@@ -238,6 +200,7 @@ class Scenario:
         world: How it begins.
         actors: Whatever moves.
         budget: How many faults may strike, all kinds together.
+        budgets: How many of one kind may, where that is fewer; 0 for never.
         clock: How time passes; None: it stands.
         always, step, eventually, sometimes: Its laws by name. A law in parts holds if all of them do; each part is
             remembered under what it looked at, so one part a process is quicker than one over all of them.
@@ -250,6 +213,7 @@ class Scenario:
     world: Plain
     actors: tuple[Actor, ...]
     budget: int = 0
+    budgets: Mapping[Fault, int] = attrs.field(factory=dict, kw_only=True)
     clock: Clock | None = None
     always: Mapping[str, Law | tuple[Law, ...]] = attrs.field(factory=dict)
     step: Mapping[str, StepLaw] = attrs.field(factory=dict)
@@ -271,10 +235,15 @@ class Scenario:
                 where=f"scenario {self.name}",
                 todo=f"its laws are: {', '.join(laws)}",
             )
-        if self.budget < 0:
-            raise Misuse(f"a budget of {self.budget} faults", where=f"scenario {self.name}")
+        for what, budget in (("faults", self.budget), *self.budgets.items()):
+            if budget < 0:
+                raise Misuse(f"a budget of {budget} {what}", where=f"scenario {self.name}")
 
+    def allowance(self) -> dict[Cell[int], int]:
+        """The budgets that it begins with. A kind that may strike as often as all together needs none of its own."""
+        return {FAULTS: self.budget} | {bound(kind): left for kind, left in self.budgets.items() if left < self.budget}
 
-def spent(world: World) -> World | None:
-    """The world with one fault less to come, or None if none is left."""
-    return world.taken(FAULTS)
+    def choosing(self, kinds: Iterable[Fault]) -> Scenario:
+        """The same, in which no faults strike but these."""
+        never = dict.fromkeys(set(Fault).difference(kinds), 0)
+        return attrs.evolve(self, budgets={**self.budgets, **never})

@@ -62,7 +62,9 @@ CLOCK: Final = Cell[Instant](("clock",), Instant(0, STORE))
 BUDGET: Final = "budget"
 """The first part of the name of a cell whose number only falls, and is only ever `taken` from."""
 
-FAULTS: Final = Cell[int]((BUDGET, "faults"), 0)
+UNBOUNDED: Final = -1
+"""What is left in a budget that the world does not begin with, if its cell says so: as much as anybody takes."""
+
 MOVES: Final = Cell[int]((BUDGET, "clock moves"), 0)
 
 
@@ -135,6 +137,8 @@ class Plain:
 
     def taken(self, budget: Cell[int]) -> Plain | None:
         left = self.read(budget)
+        if left == UNBOUNDED:
+            return self
         return self.write(budget, left - 1) if left else None
 
 

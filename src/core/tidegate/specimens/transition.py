@@ -21,7 +21,8 @@ from tidegate.programs.transition import (
     viewed,
 )
 from tidegate.scenarios.transition import FAULTS, transition
-from tidegate.sim.scenario import Faults, Scenario
+from tidegate.sim.faults import Faults
+from tidegate.sim.scenario import Scenario
 from tidegate.status import HISTORY_MAX, Accepted, Denied, NotYet, StatusRecord, decide_transition
 
 TRUTH: Final = "every answer is the truth"

@@ -1,0 +1,129 @@
+"""What may go wrong, each kind with a meaning in one line, and the budget that it spends.
+
+Every occurrence of a fault spends one of the scenario's faults, and one of its own kind where that kind has a bound of
+its own. So the search sees every run with so many faults and no more, and a scenario can allow two faults of which one at
+most is a crash.
+
+A budget is a cell whose number only falls and that is only ever `taken` from, never read: whether anything is left is all
+that a step depends on, so one memory of a step serves however much is left. A kind without a bound of its own has no cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum, unique
+from functools import cache
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.effects import Effect
+from tidegate.sim.world import BUDGET, UNBOUNDED, Cell, World
+
+
+@final
+@unique
+class Fault(StrEnum):
+    """What may go wrong, one line each."""
+
+    CRASH_BEFORE = "crash_before"
+    """The process dies before its next effect."""
+    CRASH_AFTER = "crash_after"
+    """The process dies after its last effect, before anyone hears of its result."""
+    RESTART = "restart"
+    """A dead process starts again as a new life, with new request ids."""
+    UNSENT = "unsent"
+    """The request was never sent, and the caller knows it (NotApplied)."""
+    DROPPED = "dropped"
+    """The request is lost; the caller cannot tell (Ambiguous)."""
+    LOST_REPLY = "lost_reply"
+    """The request takes effect, and its reply is lost (Ambiguous)."""
+    NOT_DURABLE = "not_durable"
+    """The write takes effect, and no majority confirms it (NotDurable)."""
+    ROLLED_BACK = "rolled_back"
+    """A failover takes back what no majority has confirmed."""
+    LATE = "late"
+    """The caller gives up (Ambiguous); the request takes effect at any later point."""
+    DUPLICATE = "duplicate"
+    """The request is delivered twice, the second time at any later point; nobody hears of that."""
+    STALL = "stall"
+    """The process stands beyond a lease or a timer, and then goes on."""
+    CANCELLED = "cancelled"
+    """The await is cancelled: the program is closed, and what it asked for may have been done."""
+    CLOCK_FORWARD = "clock_forward"
+    """The clock of one machine was set forward since it was last read."""
+    CLOCK_BACK = "clock_back"
+    """The clock of one machine was set back since it was last read."""
+    SKEW = "skew"
+    """The clock of one machine is ahead or behind from the beginning."""
+    STALE_READ = "stale_read"
+    """A find answers what was there before the last write."""
+    REBALANCE = "rebalance"
+    """The group deals its partitions out anew, for no reason that its members know of."""
+    EVICTED = "evicted"
+    """A member of a group stalls beyond its session and is put out while it goes on working."""
+    COMMIT_REFUSED = "commit_refused"
+    """The broker refuses a commit."""
+    HISTORY_LOST = "history_lost"
+    """The store forgets the oldest changes: a stream cannot go on from a position before them."""
+    FAILED = "failed"
+    """User code raises."""
+    NEVER_RETURNS = "never_returns"
+    """User code never comes to an end."""
+    SINK_FAILED = "sink_failed"
+    """What user code delivers to refuses."""
+    DEAD_LETTER_FAILED = "dead_letter_failed"
+    """The topic for dead letters refuses."""
+    GAVE_UP = "gave_up"
+    """The time to drain is over before the work is."""
+
+
+FAULTS: Final = Cell[int]((BUDGET, "faults"), 0)
+"""How many may still strike, all kinds together."""
+
+
+@cache
+def bound(kind: Fault) -> Cell[int]:
+    """How many of this kind may still strike, where it has a bound of its own."""
+    return Cell((BUDGET, "faults", kind.value), UNBOUNDED)
+
+
+def spent(world: World, fault: Fault) -> World | None:
+    """The world with one fault less to come, of all and of its kind; None if none is left."""
+    after = world.taken(FAULTS)
+    return None if after is None else after.taken(bound(fault))
+
+
+Which: TypeAlias = Callable[[Effect[object]], bool]
+
+
+def anything(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of all
+    return True
+
+
+def nothing(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of none
+    return False
+
+
+@final
+@attrs.frozen
+class Faults:
+    """Which faults may strike a process, and which of its effects.
+
+    Attributes:
+        kinds: Each with the effects that it may strike; crashes and restarts strike whatever comes.
+    """
+
+    kinds: Mapping[Fault, Which] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, *kinds: Fault, on: Which = anything) -> Faults:
+        """These kinds, each on the effects that `on` picks."""
+        return cls(dict.fromkeys(kinds, on))
+
+    def strikes(self, kind: Fault, effect: Effect[object]) -> bool:
+        which = self.kinds.get(kind)
+        return which is not None and which(effect)
+
+    def allows(self, kind: Fault) -> bool:
+        return kind in self.kinds
