@@ -19,15 +19,17 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from secrets import token_hex
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
 from tidegate.errors import Misuse
 from tidegate.sim.page import page
 from tidegate.sim.trace import Trace, decoded, encoded, story
-from tidegate_adapters.cli.targets import Target
 from tidegate_adapters.printable import clean
+
+if TYPE_CHECKING:
+    from tidegate_adapters.cli.targets import Target  # with all that ships, which who stores a trace need not import
 
 TRACE_BYTES_MAX: Final = 64 * 1024 * 1024
 STEM_MAX: Final = 80

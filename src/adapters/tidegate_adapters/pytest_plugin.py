@@ -1,0 +1,147 @@
+"""The plug-in for pytest: a fixture that explores, a mark and options that bound it, and a line that replays a failure.
+
+    @pytest.mark.tidegate(runs=500)
+    def test_takeover(sim: Sim) -> None:
+        sim.explore(takeover())
+
+Only what pytest asks of every plug-in is here; whatever explores is imported when the first test asks for `sim`.
+
+Seeds: one for the session, drawn unless `--tidegate-seed` or TIDEGATE_SEED gives it, told in the first lines and sent to
+every worker of pytest-xdist. Each exploration draws from a digest of it, of the test's id and of its place in the test: so
+to add, leave out or reorder tests moves nothing in the others.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from tidegate_adapters.simulating import Sim
+
+SEED: Final = pytest.StashKey[str]()
+MARK: Final = "tidegate(runs, seed, faults, policy, states_max): how the fixture `sim` explores in this test"
+REPORT: Final = "tidegate_report"
+"""What a test tells of an exploration: in JUnit's XML, and between the processes of pytest-xdist."""
+
+
+class Hooks:
+    """What other plug-ins may listen to."""
+
+    @pytest.hookspec()
+    def pytest_tidegate_report(self, item: pytest.Item, report: object) -> None:
+        """An exploration is over; `report` is a `tidegate.sim.Report`."""
+
+    @pytest.hookspec()
+    def pytest_tidegate_counterexample(self, item: pytest.Item, trace: object, path: Path) -> None:
+        """A counterexample, a `tidegate.sim.Trace`, was written to `path`."""
+
+
+class Worker(Protocol):
+    """A process of pytest-xdist, as the session sees it."""
+
+    workerinput: dict[str, str]
+    config: pytest.Config
+
+
+class Distributing:
+    """What only a session with pytest-xdist asks for."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Worker) -> None:
+        """Send the seed of the session to a worker."""
+        node.workerinput["tidegate_seed"] = node.config.stash[SEED]
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(Hooks)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tidegate", "tidegate: how the fixture `sim` explores")
+    group.addoption("--tidegate-runs", type=int, metavar="N", help="Make N random runs, not an exhaustive search.")
+    group.addoption("--tidegate-seed", metavar="S", help="Of the random runs; also TIDEGATE_SEED.")
+    group.addoption("--tidegate-policy", metavar="NAME", help="How random runs choose: random, pct, swarm, portfolio.")
+    group.addoption(
+        "--tidegate-faults", metavar="KINDS", help="Which faults may strike: none, all, or some, with commas."
+    )
+    group.addoption("--tidegate-states-max", type=int, metavar="N", help="Stop an exhaustive search after N states.")
+    group.addoption("--tidegate-replay", metavar="FILE", help="Replay this counterexample in its scenario.")
+    group.addoption("--tidegate-no-shrink", action="store_true", help="Leave a sampled counterexample as it was found.")
+    group.addoption("--tidegate-profile", metavar="NAME", help="Settings from [tool.tidegate.profiles.NAME].")
+    group.addoption("--tidegate-artifacts", metavar="DIR", help="Where counterexamples go.")
+    group.addoption("--tidegate-stats", action="store_true", help="Tell of every exploration at the end.")
+    parser.addini("tidegate_profile", "The profile where --tidegate-profile names none.", default="")
+    parser.addini("tidegate_artifacts", "Where counterexamples go.", default=".tidegate/failures")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARK)
+    config.pluginmanager.register(Distributing(), "tidegate_distributing")
+    sent = cast("dict[str, str]", getattr(config, "workerinput", {}))
+    given = config.getoption("--tidegate-seed") or os.environ.get("TIDEGATE_SEED")
+    config.stash[SEED] = sent.get("tidegate_seed") or given or str(secrets.randbelow(2**32))
+    profile(config)  # a name that is none is told before any test runs
+
+
+def profile(config: pytest.Config) -> dict[str, object]:
+    """The settings of the profile that is asked for.
+
+    Raises:
+        pytest.UsageError: There is no such profile.
+    """
+    name = profile_name(config)
+    if not name:
+        return {}
+    file = config.rootpath / "pyproject.toml"
+    try:
+        tool = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}) if file.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(f"tidegate: cannot read {file}: {error}") from error
+    profiles = cast("dict[str, dict[str, object]]", tool.get("tidegate", {}).get("profiles", {}))
+    if name not in profiles:
+        there = ", ".join(profiles) or "none"
+        raise pytest.UsageError(f"tidegate: there is no profile {name!r} in {file.name}; there are: {there}")
+    return profiles[name]
+
+
+def profile_name(config: pytest.Config) -> str:
+    return str(config.getoption("--tidegate-profile") or config.getini("tidegate_profile"))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"tidegate: profile {profile_name(config) or 'default'}, seed {config.stash[SEED]}"
+
+
+@pytest.fixture
+def sim(request: pytest.FixtureRequest) -> Sim:
+    """Explores scenarios as the mark `tidegate`, the profile and the options say; a counterexample fails the test."""
+    from tidegate_adapters.simulating import Sim, settings  # noqa: PLC0415  so that other tests do not wait for it
+
+    item = cast("pytest.Item", request.node)
+    return Sim(item, settings(item, profile(request.config)), request.config.stash[SEED])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reports = (each for some in terminalreporter.stats.values() for each in some if isinstance(each, pytest.TestReport))
+    told = [
+        (report.nodeid, str(text))
+        for report in reports
+        if report.when == "call"
+        for name, text in report.user_properties
+        if name == REPORT
+    ]
+    if not told:
+        return
+    verdicts = Counter(text.partition(":")[0] for _, text in told)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    terminalreporter.section("tidegate", sep="-")
+    terminalreporter.write_line(f"{len(told)} explorations: {counts}; seed {config.stash[SEED]}")
+    for test, text in told if config.getoption("--tidegate-stats") else ():
+        terminalreporter.write_line(f"{test}: {text}")

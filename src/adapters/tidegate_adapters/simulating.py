@@ -1,0 +1,182 @@
+"""What the fixture `sim` of the pytest plug-in does: explore, store a counterexample, say how to replay it.
+
+What bounds an exploration comes from, the later the stronger: the mark of the test, the profile, the options.
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, assert_never, final
+
+import attrs
+import pytest
+
+from tidegate.sim.explore import STATES_MAX
+from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.trace import Diverged, Reproduced, Trace, replay, story
+from tidegate.testing import unexpected
+from tidegate_adapters.cli.store import Store, named_apart, read
+from tidegate_adapters.printable import one_line
+from tidegate_adapters.pytest_plugin import REPORT
+
+SETTINGS: Final = ("runs", "seed", "faults", "policy", "states_max")
+
+
+@final
+@attrs.frozen
+class Settings:
+    """How scenarios are explored.
+
+    Attributes:
+        runs: How many random runs; 0 for an exhaustive search.
+        seed: Of the random runs; None for one that follows from the session's.
+        states_max: How many states an exhaustive search sees at most.
+    """
+
+    runs: int = 0
+    seed: str | None = None
+    states_max: int = STATES_MAX
+
+
+def settings(item: pytest.Item, profile: Mapping[str, object]) -> Settings:
+    """What the mark, the profile and the options say.
+
+    Raises:
+        pytest.UsageError: One of them says what there is not.
+    """
+    found: dict[str, object] = {}
+    for mark in reversed(list(item.iter_markers("tidegate"))):
+        if mark.args:
+            raise pytest.UsageError(f"{item.nodeid}: the mark tidegate takes names: {', '.join(SETTINGS)}")
+        found |= mark.kwargs
+    found |= profile
+    for name in SETTINGS:
+        option = item.config.getoption(f"--tidegate-{name.replace('_', '-')}")
+        if option is not None and name != "seed":  # the session's seed is digested, not taken as it is
+            found[name] = option
+    unknown = [name for name in found if name not in SETTINGS]
+    if unknown:
+        raise pytest.UsageError(
+            f"{item.nodeid}: tidegate knows no {', '.join(unknown)}; it knows {', '.join(SETTINGS)}"
+        )
+    return Settings(
+        runs=whole(found, "runs", 0),
+        seed=None if found.get("seed") is None else str(found["seed"]),
+        states_max=whole(found, "states_max", STATES_MAX),
+    )
+
+
+def whole(found: Mapping[str, object], name: str, default: int) -> int:
+    value = found.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise pytest.UsageError(f"tidegate: {name} is a number from 0 on, and not {value!r}")
+    return value
+
+
+@final
+class Sim:
+    """The fixture.
+
+    Args:
+        item: The test.
+        bounds: How it explores.
+        seed: Of the session.
+    """
+
+    def __init__(self, item: pytest.Item, bounds: Settings, seed: str) -> None:
+        self.item, self.bounds, self.seed = item, bounds, seed
+        self.places = 0  # how many explorations there were
+        item.user_properties.append(("tidegate_seed", bounds.seed or seed))
+
+    def explore(self, scenario: Scenario) -> Report:
+        """Explore the scenario; where a file is to be replayed that was recorded in it, replay that instead.
+
+        Args:
+            scenario: What to explore.
+
+        Returns:
+            The report, where what the scenario expects was found. After random runs it is inconclusive.
+
+        Raises:
+            AssertionError: Something else was found.
+            Misuse: The scenario, or a program in it, breaks a contract.
+        """
+        __tracebackhide__ = True
+        if (trace := self.recorded(scenario)) is not None:
+            self.replay(trace, scenario)
+        report = explore(
+            scenario,
+            states_max=self.bounds.states_max,
+            runs=self.bounds.runs,
+            seed=self.bounds.seed or self.digest(self.places),
+            seeding=random.Random,
+        )
+        self.places += 1
+        self.item.user_properties.append((REPORT, told(report)))
+        self.item.ihook.pytest_tidegate_report(item=self.item, report=report)
+        sampled_clean = self.bounds.runs and scenario.expect is None and report.verdict is Verdict.INCONCLUSIVE
+        if not report.ok and not sampled_clean:
+            self.store(report)
+            raise AssertionError(unexpected(report))
+        return report
+
+    def digest(self, place: int) -> str:
+        """A seed of this exploration's own, the same on every machine and in every version of Python."""
+        text = f"{self.seed}\0{self.item.nodeid}\0{place}"
+        return str(int(sha256(text.encode(errors="surrogatepass")).hexdigest()[:15], 16))
+
+    def store(self, report: Report) -> None:
+        """Write the counterexample, if there is one, and add it to what pytest shows of the test."""
+        if report.trace is None:
+            return
+        path = self.save(report.trace)
+        self.item.add_report_section("call", "tidegate", f"{story(report.trace)}replay    {self.replay_line(path)}\n")
+        self.item.user_properties.append(("tidegate_trace", str(path)))
+        self.item.ihook.pytest_tidegate_counterexample(item=self.item, trace=report.trace, path=path)
+
+    def save(self, trace: Trace) -> Path:
+        config = self.item.config
+        directory = Path(config.getoption("--tidegate-artifacts") or str(config.getini("tidegate_artifacts")))
+        store = Store(directory if directory.is_absolute() else config.rootpath / directory)
+        return store.keep(named_apart(trace.scenario, self.item.nodeid), trace, self.replay_line)
+
+    def replay_line(self, path: Path) -> str:
+        """The command that replays a file in this test, from the root of the project."""
+        root = self.item.config.rootpath
+        near = path.relative_to(root) if path.is_relative_to(root) else path
+        return f"pytest {shlex.quote(self.item.nodeid)} --tidegate-replay={shlex.quote(str(near))}"
+
+    def recorded(self, scenario: Scenario) -> Trace | None:
+        """What is to be replayed, if it was recorded in a scenario of this name."""
+        file = self.item.config.getoption("--tidegate-replay")
+        trace = None if file is None else read(Path(str(file)))
+        return trace if trace is not None and trace.scenario == scenario.name else None
+
+    def replay(self, trace: Trace, scenario: Scenario) -> None:
+        """Fail as the recorded run did, or say where the scenario does something else today.
+
+        Raises:
+            AssertionError: Either of them.
+        """
+        __tracebackhide__ = True
+        match replay(trace, scenario):
+            case Reproduced(steps):
+                self.item.add_report_section("call", "tidegate", story(trace))
+                raise AssertionError(f"reproduced {steps} steps: {trace.scenario} breaks the law: {trace.law}")
+            case Diverged(step, reason, enabled):
+                instead = "".join(f"\n    {each}" for each in enabled)
+                raise AssertionError(f"the replay diverged at step {step}: {reason}\n  enabled instead:{instead}")
+            case _ as never:
+                assert_never(never)
+
+
+def told(report: Report) -> str:
+    """A report in a line."""
+    name, verdict = one_line(report.scenario), report.verdict.value
+    reason = f" ({one_line(report.reason)})" if report.reason else ""
+    return f"{verdict}: {name}, {report.states:,} states, {report.transitions:,} transitions{reason}"

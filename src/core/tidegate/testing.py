@@ -1,0 +1,53 @@
+"""Laws in tests of one's own: an exploration that a test runner of any kind can assert.
+
+    def test_a_coupon_is_used_once() -> None:
+        assert_no_counterexample(coupons())
+
+With pytest the fixture `sim` does the same, and adds options, seeds, files and a line that replays the failure; it comes
+with `tidegate_adapters.pytest_plugin`.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tidegate.documents import one_line
+from tidegate.sim.explore import STATES_MAX
+from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.trace import story
+
+
+def assert_no_counterexample(scenario: Scenario, *, states_max: int = STATES_MAX) -> Report:
+    """Explore every interleaving and fault within the budgets of the scenario.
+
+    Args:
+        scenario: What to explore.
+        states_max: Give up after so many distinct states.
+
+    Returns:
+        The report, where what the scenario expects was found.
+
+    Raises:
+        AssertionError: It was not found, or not all could be seen; the message holds the story.
+        Misuse: The scenario, or a program in it, breaks a contract.
+    """
+    report = explore(scenario, states_max=states_max)
+    if not report.ok:
+        raise AssertionError(unexpected(report) + (f"\n{story(report.trace)}" if report.trace else ""))
+    return report
+
+
+def unexpected(report: Report) -> str:
+    """In a line, how the report is not what was expected of its scenario."""
+    name, expected = one_line(report.scenario), one_line(report.expect or "")
+    match report.verdict:
+        case Verdict.VIOLATED:
+            instead = f", and was expected to break: {expected}" if expected else ""
+            return f"{name} breaks the law: {one_line(report.law or '')}{instead}"
+        case Verdict.INCONCLUSIVE:
+            return f"{name} is inconclusive: {one_line(report.reason)}"
+        case Verdict.COMPLETE:
+            return f"{name} is complete, and was expected to break: {expected}"
+        case _ as never:
+            assert_never(never)

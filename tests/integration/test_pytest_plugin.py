@@ -1,0 +1,219 @@
+"""The plug-in for pytest, as a user runs it: in a project of their own, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+SCENARIOS = """
+from tidegate.documents import ID, AllOf, Document, Eq, Field, Put
+from tidegate.operations import find_one, find_one_and_update
+from tidegate.sim import Process, Returned, Scenario, born, seeded
+
+COUPON, USED_BY = Eq(ID, "coupon"), Field[str | None]("used_by")
+
+
+async def careless(customer):
+    coupon = await find_one("coupons", COUPON)
+    if coupon[USED_BY] is not None:
+        return False
+    await find_one_and_update("coupons", COUPON, Put(USED_BY, customer))
+    return True
+
+
+async def careful(customer):
+    return await find_one_and_update("coupons", AllOf((COUPON, Eq(USED_BY, None))), Put(USED_BY, customer)) is not None
+
+
+def coupon(program, expect=None):
+    return Scenario(
+        name="coupon",
+        summary="a coupon is used at most once",
+        world=seeded({"coupons": (Document.of({"_id": "coupon", "used_by": None}),)}),
+        actors=(Process("ann", born(program, "ann")), Process("bob", born(program, "bob"))),
+        always={"once": lambda state: [*map(state.standing, ("ann", "bob"))].count(Returned(value=True)) < 2},
+        expect=expect,
+    )
+"""
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs pytest in a project with the two scenarios and the test given."""
+    for name in [name for name in os.environ if name.startswith(("PYTEST_", "TIDEGATE_"))]:
+        monkeypatch.delenv(name)
+    pytester.makeini("[pytest]")
+    pytester.makepyfile(coupons=SCENARIOS)
+
+    def pytest_with(test: str | None, *options: str) -> pytest.RunResult:
+        if test is not None:
+            pytester.makepyfile(test_it=f"import pytest\nfrom coupons import *\n\n{test}")
+        return pytester.runpytest("-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options)
+
+    return pytest_with
+
+
+CARELESS = "def test_it(sim):\n    sim.explore(coupon(careless))\n"
+CAREFUL = "def test_it(sim):\n    sim.explore(coupon(careful))\n"
+
+
+def test_what_is_right_passes_and_is_told_in_one_line(run: Run) -> None:
+    """The head tells profile and seed, the end what was explored."""
+    done = run(CAREFUL, "--tidegate-seed=7", "--tidegate-stats")
+
+    assert done.ret == 0, done.stdout.str()
+    assert "tidegate: profile default, seed 7" in done.stdout.str()
+    assert "1 explorations: 1 complete; seed 7" in done.stdout.str()
+    assert re.search(r"test_it\.py::test_it: complete: coupon, \d+ states", done.stdout.str())
+
+
+def test_a_counterexample_fails_the_test_and_its_line_replays_it(run: Run, pytester: pytest.Pytester) -> None:
+    """The story stands in a section of its own; the line below it, pasted, fails in the same way."""
+    done = run(CARELESS)
+    line = re.search(r"^replay    (.*)$", done.stdout.str(), re.MULTILINE)
+
+    assert done.ret == 1
+    assert "AssertionError: coupon breaks the law: once" in done.stdout.str()
+    assert "<- once: broken here" in done.stdout.str()
+    assert line is not None, done.stdout.str()
+    command, *options = shlex.split(line[1])
+    assert command == "pytest"
+    replayed = run(None, *options)
+    assert replayed.ret == 1
+    assert re.search(r"reproduced 4 steps: coupon breaks the law: once", replayed.stdout.str())
+    assert sorted(path.suffix for path in (pytester.path / ".tidegate" / "failures").glob("coupon-*")) == [
+        ".html",
+        ".json",
+        ".txt",
+    ]
+
+
+def test_a_replay_in_a_mended_program_says_where_it_diverges(run: Run, pytester: pytest.Pytester) -> None:
+    """It names the step, and what could happen instead."""
+    run(CARELESS)
+    (file,) = (pytester.path / ".tidegate" / "failures").glob("*.json")
+    done = run(CAREFUL, f"--tidegate-replay={file}")
+
+    assert done.ret == 1
+    assert "the replay diverged at step" in done.stdout.str()
+    assert "enabled instead:" in done.stdout.str()
+
+
+def test_random_runs_are_had_again_by_the_seed_whatever_other_tests_there_are(run: Run) -> None:
+    """A test draws from the session's seed and its own id: another test before it moves nothing."""
+    marked = "@pytest.mark.tidegate(runs=20)\n" + CARELESS
+    other = marked.replace("test_it", "test_another")
+    story = re.compile(r"coupon: breaks the law.*?(?=replay )", re.DOTALL)
+    stories = {
+        story.findall(done.stdout.str())[-1]
+        for done in (
+            run(marked, "--tidegate-seed=5"),
+            run(other + marked, "--tidegate-seed=5"),
+            run(marked, "--tidegate-seed=5", "-n2"),
+        )
+    }
+
+    assert len(stories) == 1
+
+
+def test_a_worker_has_the_seed_of_the_session(run: Run, pytester: pytest.Pytester) -> None:
+    """In JUnit's XML each test names the seed, wherever it ran."""
+    tests = "".join(CAREFUL.replace("test_it", f"test_{number}") for number in range(3))
+    done = run(tests, "-n2", "--junit-xml=junit.xml")
+
+    told = re.search(r"tidegate: profile default, seed (\d+)", done.stdout.str())
+    seeds = re.findall(r'name="tidegate_seed" value="(\d+)"', (pytester.path / "junit.xml").read_text())
+    assert done.ret == 0, done.stdout.str()
+    assert told is not None
+    assert seeds == [told[1]] * 3
+
+
+def test_random_runs_without_a_finding_pass_and_a_bound_that_stops_does_not(run: Run) -> None:
+    """Runs were asked for, so that they are no proof is known; a search that ended early is no answer."""
+    sampled = run("@pytest.mark.tidegate(runs=5)\n" + CAREFUL)
+    stopped = run("@pytest.mark.tidegate(states_max=2)\n" + CAREFUL)
+
+    assert sampled.ret == 0, sampled.stdout
+    assert "1 inconclusive" in sampled.stdout.str()
+    assert stopped.ret == 1
+    assert "coupon is inconclusive" in stopped.stdout.str()
+
+
+def test_what_is_expected_to_be_violated_passes_only_if_it_is(run: Run) -> None:
+    """A specimen in a test of one's own."""
+    caught = run(CARELESS.replace("(careless)", '(careless, expect="once")'))
+    missed = run(CAREFUL.replace("(careful)", '(careful, expect="once")'))
+
+    assert caught.ret == 0, caught.stdout
+    assert missed.ret == 1
+    assert "coupon is complete, and was expected to break: once" in missed.stdout.str()
+
+
+def test_a_profile_and_an_option_are_stronger_than_the_mark(run: Run, pytester: pytest.Pytester) -> None:
+    """The option wins over the profile, the profile over the mark; a name that is none is refused at once."""
+    (pytester.path / "pyproject.toml").write_text("[tool.tidegate.profiles.ci]\nruns = 3\n")
+    marked = "@pytest.mark.tidegate(runs=1)\n" + CAREFUL
+
+    profiled = run(marked, "--tidegate-profile=ci", "--tidegate-stats")
+    optioned = run(marked, "--tidegate-profile=ci", "--tidegate-stats", "--tidegate-runs=2")
+    unknown = run(marked, "--tidegate-profile=cj")
+
+    assert "profile ci" in profiled.stdout.str()
+    assert "3 random runs" in profiled.stdout.str(), profiled.stdout
+    assert "2 random runs" in optioned.stdout.str()
+    assert unknown.ret == 4
+    assert "there is no profile 'cj'" in unknown.stderr.str()
+
+
+@pytest.mark.parametrize("mark", ["tidegate(run=1)", "tidegate(5)", "tidegate(runs='many')"])
+def test_a_mark_that_says_what_there_is_not_is_refused(run: Run, mark: str) -> None:
+    """An error that names what there is, not a search of another size."""
+    done = run(f"@pytest.mark.{mark}\n{CAREFUL}")
+
+    assert done.ret == 1
+    assert "UsageError" in done.stdout.str()
+    assert "runs" in done.stdout.str()
+
+
+def test_hooks_hear_of_reports_and_counterexamples(run: Run, pytester: pytest.Pytester) -> None:
+    """As a conftest may use them to collect artifacts."""
+    (pytester.path / "conftest.py").write_text(
+        "def pytest_tidegate_report(item, report):\n    print('report', item.name, report.verdict.value)\n"
+        "def pytest_tidegate_counterexample(item, trace, path):\n    print('found', trace.law, path.suffix)\n"
+    )
+    done = run(CARELESS, "-s")
+
+    assert "report test_it violated" in done.stdout.str()
+    assert "found once .json" in done.stdout.str()
+
+
+def test_who_does_not_use_it_does_not_pay_for_it(pytester: pytest.Pytester) -> None:
+    """Where no test asks for the fixture, nothing of the simulator is imported."""
+    pytester.makepyfile(
+        "import sys\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('tidegate.')]\n"
+    )
+
+    assert pytester.runpytest_subprocess("-p", "no:cacheprovider").ret == 0
+
+
+def test_it_can_be_turned_off(run: Run) -> None:
+    """By the name under which pytest knows it."""
+    assert "fixture 'sim' not found" in run(CAREFUL, "-p", "no:tidegate").stdout.str()
+
+
+def test_one_can_do_without_the_plug_in(run: Run) -> None:
+    """With unittest, or any other runner."""
+    done = run(
+        "from tidegate.testing import assert_no_counterexample\n"
+        "def test_right():\n    assert assert_no_counterexample(coupon(careful)).states > 2\n"
+        "def test_wrong():\n    assert_no_counterexample(coupon(careless))\n"
+    )
+
+    assert "1 failed, 1 passed" in done.stdout.str()
+    assert "<- once: broken here" in done.stdout.str()
