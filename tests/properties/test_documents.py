@@ -926,7 +926,7 @@ def test_values_print_like_this(value: object, shown: str) -> None:
         (In(A, (1, None)), "a in [1, null]"),
         (Exists(A), "has a"),
         (Contains(A, 1), "a has 1"),
-        (OlderThan(A, 40), "a is 40 us old"),
+        (OlderThan(A, 40 * SECOND), "a is 40 s old"),
         (AllOf((Exists(A), AnyOf((Exists(B), Exists(C))))), "has a and (has b or has c)"),
         (Put(A, True), "a := true"),
         (Add(A, -1), "a += -1"),

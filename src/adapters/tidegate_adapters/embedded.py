@@ -21,7 +21,7 @@ from typing import Final, final
 from tidegate.documents import Clock, Document
 from tidegate.instants import MILLISECOND, Instant
 from tidegate.operations import Operation
-from tidegate.sim.world import CLOCK, World, document, ids, perform, seeded
+from tidegate.sim.world import CLOCK, World, contents, perform, seeded
 
 EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
 
@@ -60,5 +60,4 @@ class Embedded:
         """All documents of a collection, in natural order."""
         with self._lock:
             world = self._world
-        held = (world.read(document(collection, key)) for key in world.read(ids(collection)))
-        return tuple(doc for doc in held if doc is not None)
+        return contents(world, collection)

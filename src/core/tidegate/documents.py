@@ -38,7 +38,7 @@ import attrs
 
 from tidegate.effects import Refused
 from tidegate.errors import Misuse, numbered, shown
-from tidegate.instants import MILLISECOND, STORE, Duration, Instant, instant
+from tidegate.instants import MILLISECOND, STORE, Duration, Instant, instant, seconds
 from tidegate.kinds import callable_one, of_kind, tuple_of_kind
 
 V = TypeVar("V")
@@ -509,7 +509,7 @@ class OlderThan:
         _check_number(self.age)
 
     def __str__(self) -> str:
-        return f"{self.field} is {self.age} us old"
+        return f"{self.field} is {seconds(self.age)} old"
 
 
 @final

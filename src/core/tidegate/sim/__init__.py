@@ -12,7 +12,7 @@ from tidegate.sim.reducers import Crash, Machine, Reducer
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Actor, Clock, Kind, Label, Scenario, State, Step
 from tidegate.sim.trace import Diverged, Reproduced, Trace, decoded, encoded, replay, story
-from tidegate.sim.world import Cell, World, calling, document, journal, journaled, notes, perform, seeded
+from tidegate.sim.world import Cell, World, calling, contents, document, journal, journaled, notes, perform, seeded
 
 __all__ = [
     "Actor",
@@ -44,6 +44,7 @@ __all__ = [
     "anything",
     "born",
     "calling",
+    "contents",
     "decoded",
     "document",
     "encoded",

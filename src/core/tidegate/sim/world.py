@@ -45,10 +45,15 @@ class Cell(Generic[V]):
             )
 
 
-class World(Protocol):
-    """Whatever has cells."""
+class Reads(Protocol):
+    """Whatever has cells to look at."""
 
     def read(self, cell: Cell[V], /) -> V: ...
+
+
+class World(Reads, Protocol):
+    """Whatever has cells."""
+
     def write(self, cell: Cell[V], value: V) -> World: ...
     def taken(self, budget: Cell[int], /) -> World | None:
         """One less of what is left; None if nothing is. How much is left is not looked at, so few states differ in it."""
@@ -119,6 +124,12 @@ def document(collection: str, key: str | int) -> Cell[Document | None]:
 def ids(collection: str) -> Cell[tuple[str | int, ...]]:
     """The ids in natural order: whoever scans reads this cell, whoever inserts or deletes writes it."""
     return Cell(("ids", collection), ())
+
+
+def contents(world: Reads, collection: str) -> tuple[Document, ...]:
+    """All documents of a collection, in natural order; for laws."""
+    found = (world.read(document(collection, key)) for key in world.read(ids(collection)))
+    return tuple(doc for doc in found if doc is not None)
 
 
 @final

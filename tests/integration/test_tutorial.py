@@ -1,0 +1,44 @@
+"""The tutorial, typed along: its files are written as they stand, its commands print what it says that they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+TUTORIAL = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
+PARTS = re.compile(
+    r"<!-- file: (?P<file>\S+) -->\n```python\n(?P<code>.*?)```|```console\n\$ (?P<command>.*?)\n(?P<shown>.*?)```",
+    re.DOTALL,
+)
+
+
+def test_whoever_types_the_tutorial_along_sees_what_it_shows(tmp_path: Path) -> None:
+    """Each line shown is the beginning of a line printed, in this order; widths of columns may differ."""
+    commands = 0
+    for part in PARTS.finditer(TUTORIAL):
+        if part["file"]:
+            file = tmp_path / part["file"]
+            before = file.read_text() + "\n\n" if file.exists() else ""
+            file.write_text(before + part["code"])
+            continue
+        printed = iter(lines(run(shlex.split(part["command"]), tmp_path)))
+        commands += 1
+        for line in lines(part["shown"]):
+            assert any(each.startswith(line) for each in printed), f"{part['command']} does not print: {line}"
+    assert commands == TUTORIAL.count("\n$ ") == 6
+
+
+def lines(text: str) -> list[str]:
+    return [" ".join(line.removeprefix("E ").strip("=").split()) for line in text.splitlines()]
+
+
+def run(command: list[str], folder: Path) -> str:
+    program, *arguments = command
+    called = [sys.executable, *(() if program == "python" else ("-m", program)), *arguments]
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "TIDEGATE_"))}
+    done = subprocess.run(called, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return done.stdout + done.stderr
