@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Protocol, TypeAlias, assert_never
@@ -9,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from tests.properties.hostile import refuses_wrong_types
 
 from tidegate.atomic_service import Assigned, AtomicService, Runner, ScheduledRunnerInGrace, decide_atomic_service_claim
 from tidegate.documents import Document, Field, OlderThan, matches
@@ -730,26 +730,6 @@ def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: 
         _ = wrong()
 
 
-NOTHING = object()
-HOSTILE: list[object] = [
-    None,
-    True,
-    -1,
-    2**70,
-    1.5,
-    math.nan,
-    "",
-    "a",
-    b"x",
-    (),
-    (1,),
-    [],
-    {},
-    {1: 2},
-    NOTHING,
-    int,
-    START,
-]
 CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Member": (Member, {field.name: getattr(GROUP.by_id["w-2"], field.name) for field in attrs.fields(Member)}),
     "Membership": (Membership, {"members": (), "dead_after": 1}),
@@ -765,17 +745,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
     """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
-    call, arguments = CALLS[name]
-    _ = call(**arguments)
-    for argument in arguments:
-        refused: list[object] = []
-        for hostile in HOSTILE:
-            try:
-                _ = call(**arguments | {argument: hostile})
-            except Misuse:
-                refused.append(hostile)
-
-        assert NOTHING in refused, argument
+    refuses_wrong_types(*CALLS[name], START)
 
 
 def test_a_membership_is_a_value() -> None:

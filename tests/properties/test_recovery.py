@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection
 from typing import TypeAlias, assert_never, get_args
 
@@ -8,6 +7,7 @@ import attrs
 import pytest
 from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
+from tests.properties.hostile import refuses_wrong_types
 
 from tidegate.documents import Document, Field, OlderThan, matches
 from tidegate.errors import Misuse
@@ -665,26 +665,6 @@ def test_the_epoch_does_not_matter(found: Item, now: Instant, patience: Patience
 
 # --- misuse, and the strategies ---------------------------------------------------------------------------------------
 
-NOTHING = object()
-HOSTILE: list[object] = [
-    None,
-    True,
-    -1,
-    2**70,
-    1.5,
-    math.nan,
-    "",
-    "x",
-    b"x",
-    (),
-    (1,),
-    [1],
-    {},
-    {1: 2},
-    NOTHING,
-    int,
-    START,
-]
 CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Patience": (Patience, {"pending_max": 1, "passing_max": 1, "queued_max": 1}),
     "Item": (Item, {"key": "i", "record": item("killed").record, "changed": START, "message": Message.THERE}),
@@ -706,17 +686,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
     """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
-    call, arguments = CALLS[name]
-    _ = call(**arguments)
-    for argument in arguments:
-        refused: list[object] = []
-        for hostile in HOSTILE:
-            try:
-                _ = call(**arguments | {argument: hostile})
-            except Misuse:
-                refused.append(hostile)
-
-        assert NOTHING in refused, argument
+    refuses_wrong_types(*CALLS[name], START)
 
 
 @pytest.mark.parametrize(

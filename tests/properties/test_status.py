@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
 import attrs
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from tests.properties.hostile import HOSTILE, refuses_wrong_types
 
 from tidegate.errors import Misuse
 from tidegate.laws import status as laws
@@ -625,26 +625,6 @@ def test_a_history_that_does_not_fit_its_record_remembers_nothing(history: tuple
 
 # --- bad input, and the strategies --------------------------------------------------------------------------------------
 
-NOTHING = object()
-HOSTILE: list[object] = [
-    None,
-    True,
-    -1,
-    2**70,
-    1.5,
-    math.nan,
-    "",
-    "x",
-    b"x",
-    (),
-    (1,),
-    [],
-    [[]],
-    {},
-    {1: 2},
-    NOTHING,
-    int,
-]
 FLAGS = ["final", "available", "requires_owner", "acquires_owner", "releases_owner", "overrides_owner", "added"]
 CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Added": (Added, {"target": "x", "why": "so"}),
@@ -667,17 +647,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
     """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
-    call, arguments = CALLS[name]
-    _ = call(**arguments)
-    for argument in arguments:
-        refused: list[object] = []
-        for hostile in HOSTILE:
-            try:
-                _ = call(**arguments | {argument: hostile})
-            except Misuse:
-                refused.append(hostile)
-
-        assert NOTHING in refused, argument
+    refuses_wrong_types(*CALLS[name])
 
 
 def test_what_the_table_does_not_know_has_no_edges() -> None:
