@@ -370,7 +370,7 @@ def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
     assert first.pop("seconds") >= 0
     assert first == {
         "name": QUICK,
-        "kind": "program",
+        "kind": "specimen",
         "expect": "violated",
         "verdict": "violated",
         "law": "a claim stands at most once",
@@ -399,6 +399,20 @@ def test_no_target_means_all_that_ship_and_k_picks_from_them(here: Callable[...,
     done = here("explore", "-k", expression, "--json", "--no-store")
 
     assert [each["name"] for each in answer(done)["scenarios"]] == [name for name in CATALOGUE if expression in name]
+
+
+def test_what_ships_has_scopes_and_kinds(mine: Path, here: Callable[..., Done]) -> None:
+    """`--scope` picks a larger one, which has a name of its own; `--only` picks programs or specimens."""
+    larger = here("explore", "array_push_lock", "--scope", "large", "--runs", "1", "--json")
+    specimens = here("explore", "-k", "version_not_raised", "--only", "specimens", "--json", "--no-store")
+    programs = here("explore", "-k", "version_not_raised", "--only", "programs")
+    none = here("explore", "transition.version_not_raised@large")
+
+    assert [each["name"] for each in answer(larger)["scenarios"]] == ["array_push_lock@large"]
+    assert [each["kind"] for each in answer(specimens)["scenarios"]] == ["specimen"]
+    assert (programs.returncode, none.returncode) == (5, 2)
+    assert "transition.version_not_raised has no large scope" in none.stderr
+    assert not (mine / ".tidegate").exists()
 
 
 def test_a_target_that_is_named_twice_is_explored_once(here: Callable[..., Done]) -> None:
@@ -536,20 +550,23 @@ def test_a_trace_leads_to_no_code_outside_of_the_current_directory(mine: Path) -
 
 
 def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> None:
-    """Name, kind, expectation, summary: a line each, and as JSON."""
+    """Name, kind, expectation, scopes, summary: a line each, and as JSON."""
     told, found = here("list"), answer(here("list", "--json"))
 
     assert [line.split()[0] for line in told.stdout.splitlines()] == list(CATALOGUE)
     assert (found["schema"], found["ok"]) == ("tidegate/list@1", True)
-    for row, (name, make) in zip(found["scenarios"], CATALOGUE.items(), strict=True):
-        scenario = make()
+    for row, (name, each) in zip(found["scenarios"], CATALOGUE.items(), strict=True):
+        scenario = each.scenario()
         expect = "clean" if scenario.expect is None else "violated"
         assert row == {
             "name": name,
             "kind": scenario.kind,
             "expect": expect,
             "law": scenario.expect,
+            "scopes": list(each.scopes),
             "summary": scenario.summary,
+            "of": getattr(each, "of", None),
+            "source": getattr(each, "source", None),
         }
 
 

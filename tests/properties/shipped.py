@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
-from tidegate.scenarios.catalogue import CATALOGUE
+from tidegate.scenarios import catalogue
+from tidegate.scenarios.catalogue import shipped
 from tidegate.sim.report import Report, explore
-from tidegate.sim.scenario import Kind
 
-NAMES = tuple(CATALOGUE)
-KINDS = {name: make().kind for name, make in CATALOGUE.items()}
-EXPECTED = {name: make().expect for name, make in CATALOGUE.items()}
-SPECIMENS = tuple(name for name in NAMES if KINDS[name] is Kind.SPECIMEN)
-VIOLATED = tuple(name for name in NAMES if EXPECTED[name] is not None)
+NAMES = tuple(catalogue.CATALOGUE)
+PROGRAMS = tuple(each.name for each in catalogue.PROGRAMS)
+SPECIMENS = tuple(each.name for each in catalogue.SPECIMENS)
 
 
 @cache
 def report_on(name: str) -> Report:
     """What exploring it exhaustively answers."""
-    return explore(CATALOGUE[name]())
+    return explore(shipped(name))

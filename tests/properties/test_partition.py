@@ -59,7 +59,13 @@ from tidegate.instants import SECOND
 from tidegate.laws import partition as laws
 from tidegate.operations import find_one
 from tidegate.partition import AfterFailure, Order, Owned, Phase, Processor, State, Step, Unassigned
-from tidegate.specimens.partition import SPECIMENS
+from tidegate.specimens.partition import (
+    SPECIMENS,
+    CommitsTheHighest,
+    CountsLateResults,
+    RevokesWithoutDrain,
+    TwoCommitsInFlight,
+)
 from tidegate.strategies import partition as drawn
 from tidegate.strategies.wishes import events as told_events
 from tidegate.watermark import Ledger, completed, delivered, done_offsets, open_offsets
@@ -1309,18 +1315,18 @@ def without(part: Owned, task: Task) -> Owned:
 
 
 SHIPPED: Final = {
-    "partition.commits_the_highest": "P1",
-    "partition.counts_late_results": "P3",
-    "partition.two_commits_in_flight": "P2",
-    "partition.revokes_without_drain": "P5",
+    "partition.commits_the_highest": (CommitsTheHighest, "P1"),
+    "partition.counts_late_results": (CountsLateResults, "P3"),
+    "partition.two_commits_in_flight": (TwoCommitsInFlight, "P2"),
+    "partition.revokes_without_drain": (RevokesWithoutDrain, "P5"),
 }
 
 
 @pytest.mark.parametrize(
     ("bug", "law"),
     [
-        *((SPECIMENS[name][0], law) for name, law in SHIPPED.items()),
-        (SPECIMENS["partition.two_commits_in_flight"][0], "P1"),
+        *SHIPPED.values(),
+        (TwoCommitsInFlight, "P1"),
         (CommitsOverAFailure, "P1"),
         (CommitsOverAFailure, "P4"),
         (GoesOnAfterAFailure, "P4"),
@@ -1338,12 +1344,12 @@ def test_a_planted_bug_breaks_the_law_in_the_plain_mode(bug: type[Processor], la
 
 def test_every_shipped_bug_is_caught_without_the_simulator() -> None:
     """All four specimens of the partition break a law of the machine above."""
-    assert SHIPPED.keys() == SPECIMENS.keys()
+    assert SHIPPED.keys() == {each.name for each in SPECIMENS}
 
 
 PLANTED: Final[Sequence[tuple[type[Processor], str, Mapping[str, object]]]] = (
     (TellsOfWhatRuns, "P1", {"metadata_max": 99}),
-    (SPECIMENS["partition.two_commits_in_flight"][0], "P2", ANY_MODE),
+    (TwoCommitsInFlight, "P2", ANY_MODE),
     (TakesAnyAnswer, "P3", {"hooks": False, "rules": FLAT, "running_max": 3, "after_failure": AfterFailure.SKIP}),
     (TakesAnyReport, "P3", {"drain": Budget(9, commit=9), "running_max": 2}),
     (SkipsInSilence, "P4", ANY_MODE),

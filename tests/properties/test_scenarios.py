@@ -12,14 +12,15 @@ from typing import Any, Final
 import attrs
 import pytest
 from tests.properties.plain_search import plain_search
-from tests.properties.shipped import EXPECTED, KINDS, NAMES, SPECIMENS, VIOLATED, report_on
+from tests.properties.shipped import NAMES, PROGRAMS, report_on
 
 from tidegate import fanout
 from tidegate.errors import Misuse
 from tidegate.partition import AfterFailure, Order, Owned, Processor, State, Step
 from tidegate.programs.transition import Granted
-from tidegate.scenarios import array_push_lock, partition, transition
-from tidegate.scenarios.catalogue import CATALOGUE, shipped
+from tidegate.scenarios import array_push_lock, catalogue, partition, transition
+from tidegate.scenarios.catalogue import shipped
+from tidegate.scenarios.shipping import Scope
 from tidegate.scenarios.small_lock import count
 from tidegate.sim.actors import Process, born
 from tidegate.sim.faults import Fault
@@ -30,8 +31,6 @@ from tidegate.sim.scenario import Kind, Law, Scenario
 from tidegate.wishes import Event, Wish
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
-
-PROGRAMS = tuple(name for name in NAMES if KINDS[name] is Kind.PROGRAM)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,24 +51,37 @@ def test_a_scenario_that_does_not_ship_is_misuse() -> None:
     assert shipped("small_lock").name == "small_lock"
 
 
-def test_specimens_are_kept_apart_from_programs() -> None:
-    """A specimen is meant to be wrong, and each names its law; the array-push lock is a program as it is in the wild."""
-    assert SPECIMENS == (
-        "transition.no_version_in_filter",
-        "transition.version_not_raised",
-        "transition.request_id_ignored",
-        "transition.only_the_last_request_id",
-        "transition.not_read_again",
-        "transition.owner_not_checked",
-        "transition.ambiguous_is_refused",
-        "transition.history_in_a_second_write",
-        "partition.commits_the_highest",
-        "partition.counts_late_results",
-        "partition.two_commits_in_flight",
-        "partition.revokes_without_drain",
-    )
-    assert all(EXPECTED[name] is not None for name in SPECIMENS)
-    assert {name for name in PROGRAMS if EXPECTED[name]} == {name for name in array_push_lock.SCENARIOS if "." in name}
+def test_a_scenario_has_scopes() -> None:
+    """A larger scope is asked for as `name@scope`; it has that name, and what has none says so."""
+    assert shipped("transition@thorough").name == "transition@thorough"
+    assert shipped("transition@default").name == "transition"
+    assert shipped("transition@thorough").budget > shipped("transition").budget
+    with pytest.raises(Misuse, match="there is no scope 'huge'"):
+        shipped("transition@huge")
+    with pytest.raises(Misuse, match="not_read_again has no thorough scope"):
+        shipped("transition.not_read_again@thorough")
+    with pytest.raises(Misuse, match="assignment has no large scope") as raised:
+        shipped("assignment@large")
+    assert raised.value.todo == "it has: default"
+
+
+def test_every_specimen_says_what_it_is_of_and_where_it_was_seen() -> None:
+    """A specimen is meant to be wrong: it names its law, the right program, which has that law too, and its source."""
+    for each in catalogue.SPECIMENS:
+        scenario = each.scenario()
+        assert (scenario.kind, scenario.expect, scenario.name) == (Kind.SPECIMEN, each.law, each.name)
+        assert each.of in PROGRAMS
+        assert each.law in laws_of(each.of)
+        assert each.source.endswith(".")
+        assert scenario.summary
+    assert all((each.scenario().kind, each.scenario().expect) == (Kind.PROGRAM, None) for each in catalogue.PROGRAMS)
+
+
+def test_every_scope_can_be_made() -> None:
+    """Whether a larger scope is right is what `make thorough` tells; that it begins is told here."""
+    for each in catalogue.PROGRAMS:
+        for scope in each.scopes:
+            assert each.scenario(scope).name == (each.name if scope is Scope.DEFAULT else f"{each.name}@{scope}")
 
 
 # --- what exploration must show -----------------------------------------------------------------------------------------
@@ -92,7 +104,7 @@ def test_what_is_wrong_with_the_array_push_lock(name: str) -> None:
     law, steps = WRONG[name]
     report = report_on(name)
     assert (report.law, report.trace and len(report.trace.steps)) == (law, steps)
-    scenario = CATALOGUE[name]()
+    scenario = shipped(name)
     assert len([actor for actor in scenario.actors if isinstance(actor, Process)]) == (3 if name.endswith("3") else 2)
 
 
@@ -118,20 +130,20 @@ def test_the_counterexample_is_a_shortest_one(name: str) -> None:
     report = report_on(name)
     assert report.trace is not None
     steps = len(report.trace.steps)
-    assert plain_search(CATALOGUE[name](), depth_max=steps).broken[str(report.law)] == steps
-    assert not plain_search(CATALOGUE[name](), depth_max=steps - 2).broken
+    assert plain_search(shipped(name), depth_max=steps).broken[str(report.law)] == steps
+    assert not plain_search(shipped(name), depth_max=steps - 2).broken
 
 
 def test_transition_is_right_under_every_fault() -> None:
-    """Three runners, two under one runner id, the third recovers; two faults of seven kinds, each of which fired.
-    Nothing is unknown, and every answer is the truth.
+    """Three runners, two under one runner id, the third recovers; a fault of six kinds, each of which fired.
+    Nothing is unknown, and every answer is the truth. With two faults there are restarts, too.
     """
-    report, scenario = report_on("transition"), CATALOGUE["transition"]()
+    report, scenario = report_on("transition"), shipped("transition")
     assert report.verdict is Verdict.COMPLETE
     assert set(report.faults) == {
-        Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE,
+        Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE
     }  # fmt: skip
-    assert scenario.budget == 2
+    assert (scenario.budget, shipped("transition@thorough").budget) == (1, 2)
     assert [actor.name for actor in scenario.actors] == ["r1", "r2", "recovery", "network"]
     assert set(scenario.always) == {
         "every answer is the truth", "versions are consecutive", "versions are recorded", "changes are legal",
@@ -142,7 +154,7 @@ def test_transition_is_right_under_every_fault() -> None:
 
 def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     """Two consumers, two partitions of three records, two rebalances, two faults among crashes and lost replies."""
-    report, scenario = report_on("partition"), CATALOGUE["partition"]()
+    report, scenario = report_on("partition"), shipped("partition")
     assert report.verdict is Verdict.COMPLETE
     assert set(report.faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY}
     assert (scenario.budget, scenario.world.read(REBALANCES)) == (2, 2)
@@ -244,11 +256,8 @@ PLANTED: Mapping[str, Callable[[], Scenario]] = {
 
 
 def laws_of(name: str) -> set[str]:
-    scenario = CATALOGUE[name]()
+    scenario = shipped(name)
     return {*scenario.always, *scenario.step, *scenario.eventually}
-
-
-CLEAN = tuple(name for name in PROGRAMS if EXPECTED[name] is None)
 
 
 @pytest.mark.parametrize("law", PLANTED)
@@ -258,10 +267,10 @@ def test_a_planted_bug_breaks_the_law(law: str) -> None:
     assert (report.verdict, report.law) == (Verdict.VIOLATED, law)
 
 
-@pytest.mark.parametrize("name", CLEAN)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_each_law_of_a_program_is_broken_by_something(name: str) -> None:
-    """By a shipped scenario that is expected to, or by a planted bug; and by no program."""
+    """By a specimen of its family, or by a planted bug; and by no program."""
     family = name.partition(".")[0] if name != "assignment" else "partition"
-    broken = {EXPECTED[other] for other in VIOLATED if other.startswith(family)}
+    broken = {each.law for each in catalogue.SPECIMENS if each.of.partition(".")[0] == family}
     assert laws_of(name) <= broken | set(PLANTED)
     assert report_on(name).verdict is Verdict.COMPLETE

@@ -17,7 +17,7 @@ from tidegate.documents import ID, Add, Document, Eq, Field, Push, exactly
 from tidegate.effects import Ambiguous, Call, Note, Sleep
 from tidegate.instants import SECOND
 from tidegate.operations import find_one, find_one_and_update, update_one
-from tidegate.scenarios.array_push_lock import SCENARIOS as ARRAY_PUSH_LOCK
+from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.partition import GIVES_UP, assignment, partition
 from tidegate.scenarios.small_lock import small_lock
 from tidegate.scenarios.transition import transition
@@ -60,11 +60,11 @@ SMALL: Mapping[str, Callable[[], Scenario]] = {
     },
     "transition": partial(transition, budget=0),
     "transition of two": partial(transition_of_two, 1),
-    "array_push_lock": lambda: with_moves(ARRAY_PUSH_LOCK["array_push_lock"](), 2),
-    "array_push_lock.stall.2": lambda: with_moves(ARRAY_PUSH_LOCK["array_push_lock.stall.2"](), 3),
-    "array_push_lock.overwrite.2": lambda: with_moves(ARRAY_PUSH_LOCK["array_push_lock.overwrite.2"](), 3),
-    "array_push_lock.lost_reply": lambda: with_moves(ARRAY_PUSH_LOCK["array_push_lock.lost_reply"](), 1),
-    "array_push_lock.late": lambda: with_moves(ARRAY_PUSH_LOCK["array_push_lock.late"](), 1),
+    "array_push_lock": lambda: with_moves(shipped("array_push_lock"), 2),
+    "array_push_lock.stall.2": lambda: with_moves(shipped("array_push_lock.stall.2"), 3),
+    "array_push_lock.overwrite.2": lambda: with_moves(shipped("array_push_lock.overwrite.2"), 3),
+    "array_push_lock.lost_reply": lambda: with_moves(shipped("array_push_lock.lost_reply"), 1),
+    "array_push_lock.late": lambda: with_moves(shipped("array_push_lock.late"), 1),
     "partition": partial(partition, records=1, rebalances=1, budget=1),
     "partition.gives_up": partial(partition, records=1, rebalances=1, budget=1, kinds=GIVES_UP),
     "assignment": partial(assignment, records=1, rebalances=0, budget=1),

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties.shipped import VIOLATED, report_on
+from tests.properties.shipped import SPECIMENS, report_on
 
 from tidegate.documents import Document, Field
 from tidegate.effects import Effect, Note
@@ -68,7 +68,7 @@ TEXTS = st.one_of(
 @st.composite
 def real_traces(draw: st.DrawFn) -> Trace:
     """A real one, cut anywhere."""
-    whole = trace_of(draw(st.sampled_from(VIOLATED)))
+    whole = trace_of(draw(st.sampled_from(SPECIMENS)))
     return attrs.evolve(
         whole, steps=whole.steps[: draw(st.integers(0, len(whole.steps)))], law=draw(st.sampled_from([whole.law, ""]))
     )
@@ -226,7 +226,7 @@ def test_whatever_stands_in_a_trace_it_is_a_trace_or_misuse(path: tuple[str | in
 # --- replaying ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", VIOLATED)
+@pytest.mark.parametrize("name", SPECIMENS)
 def test_replaying_a_trace_reproduces_it(name: str) -> None:
     """Law TC2, for every counterexample of the catalogue, also after it has been text in between."""
     trace = decoded(json.loads(text_of(trace_of(name))))

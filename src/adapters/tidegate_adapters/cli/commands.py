@@ -28,6 +28,9 @@ P = ParamSpec("P")
 Run: TypeAlias = Callable[[Terminal], ExitCode]
 """What a command line asks for."""
 
+SCOPES: Final = ("default", "thorough", "large")
+ONLY: Final = {"programs": "program", "specimens": "specimen"}
+"""The scopes and kinds of the simulator, in words, for `--help` must not load it."""
 UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "explore": {"schema": "tidegate/report@1", "seed": None, "scenarios": []},
@@ -201,7 +204,7 @@ def cli() -> None: ...
         "Explore scenarios: does what is expected hold?\n\n"
         "A TARGET is the name of a scenario that ships (see: tidegate list), path.py:attr, or module:attr, where attr is "
         "a Scenario, a function without arguments that makes one, or a list of those. Without one, all that ship are "
-        "explored. Every counterexample is written as text, as JSON for tidegate replay, and as a page for a browser.",
+        "explored, in their default scope: NAME@thorough and NAME@large are larger ones of one that ships. Every counterexample is written as text, as JSON for tidegate replay, and as a page for a browser.",
         ("tidegate explore array_push_lock.late", "tidegate explore tests/mine.py:takeover --runs 5000 --seed 7"),
         {
             ExitCode.OK: "every expectation is met",
@@ -218,6 +221,14 @@ def cli() -> None: ...
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("-k", "expression", metavar="EXPR", default="", help="Only scenarios whose name contains EXPR.")
+@click.option(
+    "--scope",
+    type=click.Choice(SCOPES),
+    default=SCOPES[0],
+    show_default=True,
+    help="How large the scenarios are that ship; without a TARGET, those that have that scope.",
+)
+@click.option("--only", type=click.Choice(list(ONLY)), help="Only programs, or only specimens.")
 @click.option(
     "--runs", type=click.IntRange(1, 1_000_000), metavar="N", help="Make N random runs, not an exhaustive search."
 )
@@ -260,6 +271,8 @@ def explore(
     *,
     targets: tuple[str, ...],
     expression: str,
+    scope: str,
+    only: str | None,
     runs: int | None,
     seed: str | None,
     max_steps: int,
@@ -284,10 +297,12 @@ def explore(
     def run(terminal: Terminal) -> ExitCode:
         from tidegate_adapters.cli.exploring import Bounds, explore_all  # noqa: PLC0415  so that --help is quick
         from tidegate_adapters.cli.store import Store  # noqa: PLC0415
+        from tidegate_adapters.cli.targets import select  # noqa: PLC0415
 
+        selected = select(targets, expression, scope=scope, only=ONLY[only] if only else None)
         bounds = Bounds(runs or 0, seed, max_steps, states_max, timeout, faults)
         store = None if no_store else Store(out)
-        return explore_all(targets, expression, bounds, store, terminal, is_json=is_json, quiet=quiet)
+        return explore_all(selected, bounds, store, terminal, is_json=is_json, quiet=quiet)
 
     return run
 

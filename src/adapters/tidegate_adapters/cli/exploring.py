@@ -27,11 +27,11 @@ from tidegate.sim.faults import Fault
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.trace import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
-from tidegate_adapters.cli.failures import NothingSelectedError, exit_code, origin, raised
+from tidegate_adapters.cli.failures import exit_code, origin, raised
 from tidegate_adapters.cli.lines import Result, ended, summed_up, told, written
 from tidegate_adapters.cli.progress import Show, shown
 from tidegate_adapters.cli.store import Store
-from tidegate_adapters.cli.targets import Target, select
+from tidegate_adapters.cli.targets import Target
 from tidegate_adapters.printable import one_line
 
 Say: TypeAlias = Callable[..., None]
@@ -110,8 +110,7 @@ class Outcome:
 
 
 def explore_all(
-    texts: Sequence[str],
-    expression: str,
+    targets: Sequence[Target],
     bounds: Bounds,
     store: Store | None,
     terminal: Terminal,
@@ -119,11 +118,10 @@ def explore_all(
     is_json: bool,
     quiet: bool,
 ) -> ExitCode:
-    """Explore what the texts name, and tell what was found.
+    """Explore the targets, and tell what was found.
 
     Args:
-        texts: The targets.
-        expression: Only scenarios whose name contains it.
+        targets: What was selected.
         bounds: How each is searched.
         store: Where counterexamples go; None for nowhere.
         terminal: Where it is told.
@@ -133,15 +131,12 @@ def explore_all(
     Raises:
         TidegateError: Nothing was explored.
     """
-    targets = list(select(texts, expression))
-    if not targets:
-        raise NothingSelectedError(f"no scenario has {expression!r} in its name", todo="tidegate list shows what ships")
     if store is not None:
         store.check()
     if bounds.runs and bounds.seed is None:
         bounds = attrs.evolve(bounds, seed=str(secrets.randbelow(2**32)))
     say: Say = (lambda *_: None) if is_json else terminal.say
-    outcome = explored_all(targets, bounds, store, terminal, say, quiet=quiet)
+    outcome = explored_all(list(targets), bounds, store, terminal, say, quiet=quiet)
     if is_json:
         terminal.answer(outcome.to_json())
     for line in outcome.to_lines():

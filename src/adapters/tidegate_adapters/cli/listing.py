@@ -6,28 +6,39 @@ from tidegate.diagrams import mermaid
 from tidegate.exit_codes import ExitCode
 from tidegate.invocation import INVOCATION
 from tidegate.scenarios.catalogue import CATALOGUE
+from tidegate.scenarios.shipping import Shipped, Specimen
 from tidegate_adapters.cli.console import Terminal
 
 
 def list_all(terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Tell name, kind, expectation and summary of every scenario that ships."""
+    """Tell name, kind, expectation, scopes and summary of every scenario that ships; of a specimen also its source."""
+    made = {name: each.scenario() for name, each in CATALOGUE.items()}
     rows = [
         {
             "name": name,
             "kind": scenario.kind.value,
             "expect": "clean" if scenario.expect is None else "violated",
             "law": scenario.expect,
+            "scopes": list(CATALOGUE[name].scopes),
             "summary": scenario.summary,
+            **origin(CATALOGUE[name]),
         }
-        for name, scenario in ((name, make()) for name, make in CATALOGUE.items())
+        for name, scenario in made.items()
     ]
     if is_json:
         terminal.answer({"schema": "tidegate/list@1", "scenarios": rows, "ok": True})
         return ExitCode.OK
     width = max(map(len, CATALOGUE))
-    for row in rows:
-        terminal.say(f"{row['name']:<{width}}  {row['kind']:<8}  {row['expect']:<8}  {row['summary']}")
+    for name, scenario in made.items():
+        expect = "clean" if scenario.expect is None else "violated"
+        scopes = " ".join(CATALOGUE[name].scopes)
+        terminal.say(f"{name:<{width}}  {scenario.kind:<8}  {expect:<8}  {scopes:<22}  {scenario.summary}")
     return ExitCode.OK
+
+
+def origin(each: Shipped | Specimen) -> dict[str, object]:
+    """Of a specimen: where the bug was seen, and the program that it is a variant of."""
+    return {"of": each.of, "source": each.source} if isinstance(each, Specimen) else {"of": None, "source": None}
 
 
 def draw(name: str, terminal: Terminal, *, is_json: bool) -> ExitCode:

@@ -1,6 +1,7 @@
 """From what a user writes to the scenarios that it names.
 
-    transition              a scenario that ships
+    transition              a scenario that ships, in its default scope
+    transition@thorough     the same in another scope
     tests/takeover.py:two   what the file calls `two`: a scenario, a function without arguments that makes one, or a
                             list or tuple of those
     shop.scenarios:two      the same in a module that can be imported from here
@@ -28,9 +29,10 @@ from typing import Final, cast, final
 import attrs
 
 from tidegate.errors import Misuse
-from tidegate.scenarios.catalogue import CATALOGUE
+from tidegate.scenarios.catalogue import CATALOGUE, shipped
+from tidegate.scenarios.shipping import Scope, scoped
 from tidegate.sim.scenario import Scenario
-from tidegate_adapters.cli.failures import message, near, origin, raised
+from tidegate_adapters.cli.failures import NothingSelectedError, message, near, origin, raised
 
 ATTRIBUTE: Final = re.compile(r"(?P<module>.+?):(?P<attribute>[^\W\d]\w*)(?:\[(?P<name>.*)\])?", re.DOTALL)
 
@@ -50,22 +52,37 @@ class Target:
 
     @property
     def is_shipped(self) -> bool:
-        return self.identity in CATALOGUE
+        return is_shipped(self.identity)
 
 
-def select(texts: Iterable[str], expression: str = "") -> tuple[Target, ...]:
+def select(
+    texts: Iterable[str], expression: str = "", *, scope: str = Scope.DEFAULT, only: str | None = None
+) -> tuple[Target, ...]:
     """The scenarios that the texts name, each once, in this order; all that ship where there is no text.
 
     Args:
         texts: Names, `path.py:attr` or `module:attr`.
         expression: Only scenarios whose name contains it.
+        scope: That of shipped scenarios whose name says none; without texts, only those are meant that have it.
+        only: Only scenarios of this kind.
 
     Raises:
         Misuse: There is no such scenario, or it cannot be loaded.
+        NothingSelectedError: None of them has that in its name, or is of that kind, or has that scope.
         CodeRaisedError: The user's function that makes it raised an error.
     """
-    found = {target.identity: target for text in tuple(texts) or CATALOGUE for target in named(text)}
-    return tuple(target for target in found.values() if expression in target.scenario.name)
+    given = tuple(texts) or tuple(name for name, each in CATALOGUE.items() if scope in each.scopes)
+    asked = (scoped(text, Scope(scope)) if text in CATALOGUE else text for text in given)
+    found = {target.identity: target for text in asked for target in named(text)}
+    selected = tuple(
+        target
+        for target in found.values()
+        if expression in target.scenario.name and only in (None, target.scenario.kind)
+    )
+    if not selected:
+        named_so = f" has {expression!r} in its name" if expression else " is selected"
+        raise NothingSelectedError(f"no scenario{named_so}", todo="tidegate list shows what ships")
+    return selected
 
 
 def one(text: str) -> Target:
@@ -101,8 +118,8 @@ def recorded(identity: str) -> Target:
 
 
 def named(text: str) -> tuple[Target, ...]:
-    if text in CATALOGUE:
-        return (Target(text, CATALOGUE[text]()),)
+    if is_shipped(text):
+        return (Target(text, shipped(text)),)
     match = ATTRIBUTE.fullmatch(text)
     if match is None:
         raise unknown(text)
@@ -117,6 +134,11 @@ def named(text: str) -> tuple[Target, ...]:
     if text not in identities:
         raise Misuse(f"there is no scenario {match['name']!r} in {base}", todo=f"there are: {listed(identities)}")
     return (found[identities.index(text)],)
+
+
+def is_shipped(text: str) -> bool:
+    """Is it the name of a scenario that ships, or of one of its scopes?"""
+    return text.partition("@")[0] in CATALOGUE
 
 
 def unknown(text: str) -> Misuse:

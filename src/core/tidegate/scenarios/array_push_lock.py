@@ -1,24 +1,24 @@
-"""The array-push lock as it is in the wild: clean while nobody stalls, and what is wrong with it otherwise.
+"""The array-push lock as it is in the wild, where it is right: while nobody stalls and nothing is lost.
 
-A record is running under one runner, several of whose processes want to end it: one says retry, the others finish it.
+What is wrong with it otherwise: `tidegate.specimens.array_push_lock`. A record is running under one runner, several of whose processes want to end it: one says retry, the others finish it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+import attrs
+
 from tidegate import invocation as status
 from tidegate import laws
-from tidegate.documents import Document, Push
-from tidegate.effects import Effect
-from tidegate.instants import MILLISECOND, SECOND
+from tidegate.documents import Document
+from tidegate.instants import MILLISECOND
 from tidegate.invocation import INVOCATION
-from tidegate.operations import UpdateOne
 from tidegate.programs.array_push_lock import HOLDS, STATUS, TRANSITION_LOCK, ArrayPushLock
+from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.actors import Network, Process, born
-from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.faults import Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.world import document, notes, seeded
 
@@ -31,8 +31,6 @@ FINAL: Final = "a finished record is not overwritten"
 ONCE: Final = "a claim stands at most once"
 NONE_LEFT: Final = "at rest no claim remains"
 
-STALLS: Final = Clock(quantum=3 * SECOND, moves=3)
-"""Beyond the stale threshold in two moves; the third one lets the other try again."""
 NO_STALL: Final = Clock(quantum=200 * MILLISECOND, moves=4)
 """Long enough for every backoff, and far from the stale threshold."""
 
@@ -50,28 +48,22 @@ def claims(state: State) -> tuple[str, ...]:
     return record(state)[TRANSITION_LOCK]
 
 
-def is_pushing(effect: Effect[object]) -> bool:
-    return isinstance(effect, UpdateOne) and isinstance(effect.updates[0], Push)
-
-
 def array_push_lock(
-    name: str,
-    summary: str,
+    summary: str = "the array-push lock is right while nobody stalls and nothing is lost",
     *,
     runners: int = 2,
     clock: Clock = NO_STALL,
     faults: Faults = NO_FAULTS,
-    expect: str | None = None,
+    only: str | None = None,
 ) -> Scenario:
     """A scenario of the lock.
 
     Args:
-        name: Its name.
         summary: One line for people.
         runners: How many processes want the lock.
         clock: How time passes.
         faults: What may strike, once.
-        expect: The law that it breaks: then no other law is judged, for one break hides the next.
+        only: The one law to judge, where one break would hide the next; None for all.
     """
     names = tuple(TARGETS)[:runners]
     first = Document.of(
@@ -98,10 +90,10 @@ def array_push_lock(
     eventually: dict[str, Law] = {NONE_LEFT: lambda state: not claims(state)}
 
     def judged(law: str) -> bool:
-        return expect in (None, law)
+        return only in (None, law)
 
     return Scenario(
-        name=name,
+        name="array_push_lock",
         summary=summary,
         world=seeded({RECORDS: (first,)}),
         actors=(*(Process(who, born(program.run), faults) for who, program in programs.items()), Network()),
@@ -110,61 +102,15 @@ def array_push_lock(
         always={law: holds for law, holds in always.items() if judged(law)},
         step={law: holds for law, holds in step.items() if judged(law)},
         eventually={law: holds for law, holds in eventually.items() if judged(law)},
-        sometimes={} if expect else {"one of them finishes it": lambda state: record(state)[STATUS] == status.SUCCESS},
-        expect=expect,
+        sometimes={"one of them finishes it": lambda state: record(state)[STATUS] == status.SUCCESS},
     )
 
 
-SCENARIOS: Final[Mapping[str, Callable[[], Scenario]]] = {
-    str(made.args[0]): made
-    for made in (
-        partial(
-            array_push_lock, "array_push_lock", "the array-push lock is right while nobody stalls and nothing is lost"
-        ),
-        partial(
-            array_push_lock,
-            "array_push_lock.stall.2",
-            "a holder stalls beyond the threshold: two hold the lock",
-            clock=STALLS,
-            expect=ALONE,
-        ),
-        partial(
-            array_push_lock,
-            "array_push_lock.stall.3",
-            "the same with three runners",
-            runners=3,
-            clock=STALLS,
-            expect=ALONE,
-        ),
-        partial(
-            array_push_lock,
-            "array_push_lock.overwrite.2",
-            "a holder that stalled overwrites a finished record",
-            clock=STALLS,
-            expect=FINAL,
-        ),
-        partial(
-            array_push_lock,
-            "array_push_lock.overwrite.3",
-            "the same with three runners",
-            runners=3,
-            clock=STALLS,
-            expect=FINAL,
-        ),
-        partial(
-            array_push_lock,
-            "array_push_lock.lost_reply",
-            "the reply to a push is lost: the claim stands twice",
-            faults=Faults.of(Fault.LOST_REPLY, on=is_pushing),
-            expect=ONCE,
-        ),
-        partial(
-            array_push_lock,
-            "array_push_lock.late",
-            "a push arrives late: its claim stays",
-            faults=Faults.of(Fault.LATE, on=is_pushing),
-            expect=NONE_LEFT,
-        ),
-    )
-}
-"""The clean one, and one for each thing that is wrong."""
+SCENARIOS: Final = (
+    Shipped(
+        "array_push_lock",
+        array_push_lock,
+        thorough=partial(array_push_lock, runners=3),
+        large=partial(array_push_lock, runners=3, clock=attrs.evolve(NO_STALL, moves=12)),
+    ),
+)

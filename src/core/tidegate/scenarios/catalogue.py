@@ -1,35 +1,45 @@
-"""All scenarios that ship, by name, in the order in which they are explored: programs first, then specimens."""
+"""All that ships, by name, in the order in which it is explored: programs first, then specimens.
+
+Each module of scenarios has a tuple SCENARIOS of `Shipped`, each module of specimens a tuple SPECIMENS of `Specimen`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final
 
 from tidegate.errors import Misuse
 from tidegate.scenarios import array_push_lock, partition, small_lock, transition
+from tidegate.scenarios.shipping import Scope, Shipped, Specimen
 from tidegate.sim.scenario import Scenario
+from tidegate.specimens import array_push_lock as broken_array_push_lock
 from tidegate.specimens import partition as broken_partition
 from tidegate.specimens import transition as broken_transition
 
-Make: TypeAlias = Callable[[], Scenario]
-
-CATALOGUE: Final[Mapping[str, Make]] = {
-    "small_lock": partial(small_lock.small_lock, 3, 3, 2, 1),
-    **array_push_lock.SCENARIOS,
-    "transition": transition.transition,
-    **partition.SCENARIOS,
-    **{name: partial(broken_transition.specimen, name) for name in broken_transition.SPECIMENS},
-    **{name: partial(broken_partition.specimen, name) for name in broken_partition.SPECIMENS},
-}
+PROGRAMS: Final[tuple[Shipped, ...]] = (
+    *small_lock.SCENARIOS,
+    *array_push_lock.SCENARIOS,
+    *transition.SCENARIOS,
+    *partition.SCENARIOS,
+)
+SPECIMENS: Final[tuple[Specimen, ...]] = (
+    *broken_array_push_lock.SPECIMENS,
+    *broken_transition.SPECIMENS,
+    *broken_partition.SPECIMENS,
+)
+EVERYTHING: Final[tuple[Shipped | Specimen, ...]] = (*PROGRAMS, *SPECIMENS)
+CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = {each.name: each for each in EVERYTHING}
 
 
 def shipped(name: str) -> Scenario:
-    """The scenario of that name.
+    """The scenario of that name, or in another scope, of `name@scope`.
 
     Raises:
         Misuse: there is none; the message lists them.
     """
-    if name not in CATALOGUE:
-        raise Misuse(f"there is no scenario {name!r}", todo=f"there are: {', '.join(CATALOGUE)}")
-    return CATALOGUE[name]()
+    bare, _, scope = name.partition("@")
+    if bare not in CATALOGUE:
+        raise Misuse(f"there is no scenario {bare!r}", todo=f"there are: {', '.join(CATALOGUE)}")
+    if scope not in ("", *Scope):
+        raise Misuse(f"there is no scope {scope!r}", where=name, todo=f"there are: {', '.join(Scope)}")
+    return CATALOGUE[bare].scenario(Scope(scope or Scope.DEFAULT))

@@ -15,10 +15,11 @@ from tidegate.effects import Effect
 from tidegate.fanout import Arrange, DeliverMessages, Judge, Report, Rules, Start, Task, Tasks
 from tidegate.partition import AfterFailure, Order, Owned, Phase, Processor, Unassigned
 from tidegate.partition import State as PartitionState
+from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
 from tidegate.sim.reducers import Crash, Machine, Reducer
-from tidegate.sim.scenario import Actor, Kind, Law, Scenario, State
+from tidegate.sim.scenario import Actor, Law, Scenario, State
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 from tidegate.watermark import open_offsets
 from tidegate.wishes import AwaitDrain, Commit, Event, Fetch, Interrupt, Release, TopicPartition, Work, heard
@@ -96,27 +97,23 @@ def with_hooks(means: Meaning) -> Meaning:
 def partition(
     processor: Processor = Processor(running_max=2, metadata_max=0),
     *,
-    name: str = "partition",
     summary: str = "two consumers, rebalances, crashes, lost replies: at least once, committed in order",
     records: int = 3,
     rebalances: int = 2,
     budget: int = 2,
     kinds: Mapping[Fault, Which] = LOST_REPLIES,
     user: Callable[[Meaning], Meaning] = one_task_each,
-    expect: str | None = None,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each.
 
     Args:
         processor: The reducer, or a faulty variant of it.
-        name: The scenario's name.
         summary: One line for people.
         records: How many records a partition has.
         rebalances: How often the group may rebalance.
         budget: How many faults may strike.
         kinds: Which, besides crashes.
         user: What user code does, where it does more than to handle a record.
-        expect: The law that a faulty variant breaks.
     """
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
@@ -135,7 +132,7 @@ def partition(
         for consumer in CONSUMERS
     }
     names = [lane(consumer, number) for consumer in CONSUMERS for number in NUMBERS]
-    scenario = consumed(name, summary, parts, lane, records=records, rebalances=rebalances, budget=budget)
+    scenario = consumed("partition", summary, parts, lane, records=records, rebalances=rebalances, budget=budget)
     return attrs.evolve(
         scenario,
         always={
@@ -156,9 +153,6 @@ def partition(
                 for number in NUMBERS
             )
         },
-        sometimes=scenario.sometimes if expect is None else {},
-        expect=expect,
-        kind=Kind.PROGRAM if expect is None else Kind.SPECIMEN,
     )
 
 
@@ -368,54 +362,64 @@ def is_stopped(state: State, name: str) -> bool:
             return False
 
 
-SCENARIOS: Final[Mapping[str, Callable[[], Scenario]]] = {
-    "partition": partition,
-    "partition.gives_up": partial(
-        partition,
-        name="partition.gives_up",
-        summary="the same where a drain may give up, on fewer records",
-        records=2,
-        rebalances=1,
-        kinds=GIVES_UP,
+SCENARIOS: Final = (
+    Shipped("partition", partition),
+    Shipped(
+        "partition.gives_up",
+        partial(
+            partition,
+            summary="the same where a drain may give up, on fewer records",
+            records=2,
+            rebalances=1,
+            kinds=GIVES_UP,
+        ),
     ),
-    "partition.handler_fails": partial(
-        partition,
-        name="partition.handler_fails",
-        summary="a handler fails: its partition stops uncommitted, and is taken up again when it is assigned anew",
-        records=2,
-        rebalances=1,
-        budget=1,
-        kinds={Fault.FAILED: is_work},
+    Shipped(
+        "partition.handler_fails",
+        partial(
+            partition,
+            summary="a handler fails: its partition stops uncommitted, and is taken up again when it is assigned anew",
+            records=2,
+            rebalances=1,
+            budget=1,
+            kinds={Fault.FAILED: is_work},
+        ),
     ),
-    "partition.metadata": partial(
-        partition,
-        Processor(running_max=2, replay_max=1),
-        name="partition.metadata",
-        summary="what is done beyond the position is committed with it, and not done again",
-        records=2,
-        rebalances=1,
-        budget=1,
+    Shipped(
+        "partition.metadata",
+        partial(
+            partition,
+            Processor(running_max=2, replay_max=1),
+            summary="what is done beyond the position is committed with it, and not done again",
+            records=2,
+            rebalances=1,
+            budget=1,
+        ),
     ),
-    "partition.hooks": partial(
-        partition,
-        HOOKS,
-        name="partition.hooks",
-        summary="windows of two records, three tasks; any hook may raise, and failed records are answered for",
-        records=2,
-        rebalances=1,
-        budget=1,
-        kinds={Fault.FAILED: is_work},
-        user=with_hooks,
+    Shipped(
+        "partition.hooks",
+        partial(
+            partition,
+            HOOKS,
+            summary="windows of two records, three tasks; any hook may raise, and failed records are answered for",
+            records=2,
+            rebalances=1,
+            budget=1,
+            kinds={Fault.FAILED: is_work},
+            user=with_hooks,
+        ),
     ),
-    "partition.diverts": partial(
-        partition,
-        IN_ORDER,
-        name="partition.diverts",
-        summary="one record after the other; behind one that failed, none is run, and each is answered for",
-        records=2,
-        rebalances=1,
-        budget=1,
-        kinds={Fault.FAILED: is_work},
+    Shipped(
+        "partition.diverts",
+        partial(
+            partition,
+            IN_ORDER,
+            summary="one record after the other; behind one that failed, none is run, and each is answered for",
+            records=2,
+            rebalances=1,
+            budget=1,
+            kinds={Fault.FAILED: is_work},
+        ),
     ),
-    "assignment": assignment,
-}
+    Shipped("assignment", assignment),
+)

@@ -13,11 +13,13 @@ Laws
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from tidegate.documents import ID, AddToSet, Document, Eq, Field, Pull, Push, Put
 from tidegate.effects import Ambiguous, Effect
 from tidegate.operations import FindOne, FindOneAndUpdate, find_one, find_one_and_update
+from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.actors import Process, born
 from tidegate.sim.faults import Fault, Faults, anything
 from tidegate.sim.scenario import Scenario, State
@@ -97,12 +99,20 @@ def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenar
     )
     strikes = Faults({Fault.CRASH_BEFORE: anything, Fault.LOST_REPLY: is_push_or_poll})
     return Scenario(
-        name="small_lock"
-        if (processes, attempts, polls, faults) == (3, 3, 2, 1)
-        else f"small_lock({processes},{attempts},{polls},{faults})",
+        name=f"small_lock({processes},{attempts},{polls},{faults})",
         summary="the array-push lock without stale clearing excludes, state by state as TLC has it",
         world=world,
         actors=tuple(Process(f"p{me}", born(contend, me, attempts, polls), strikes) for me in range(processes)),
         budget=faults,
         always={"at most one is inside": at_most_one_is_inside},
     )
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "small_lock",
+        partial(small_lock, 3, 3, 2, 1),
+        thorough=partial(small_lock, 3, 4, 2, 2),
+        large=partial(small_lock, 4, 4, 4, 3),
+    ),
+)

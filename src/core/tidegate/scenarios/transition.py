@@ -6,7 +6,7 @@ and routes it again. Every request may meet every fault of the network; processe
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from tidegate import invocation as status
@@ -26,10 +26,11 @@ from tidegate.programs.transition import (
     Transition,
     viewed,
 )
+from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.behaviour import Birth, Returned
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.scenario import Kind, Law, Scenario, State
+from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.world import calling, journal, journaled, seeded
 
 RECORDS: Final = "invocations"
@@ -140,22 +141,18 @@ GOALS: Final[dict[str, Law]] = {
 def transition(
     program: type[Transition] = Transition,
     *,
-    name: str = "transition",
     summary: str = "three runners on one record: at most once, and every answer is the truth",
-    budget: int = 2,
+    budget: int = 1,
     faults: Faults = FAULTS,
-    expect: str | None = None,
     runners: tuple[str, str] = ("runner", "runner"),
 ) -> Scenario:
     """The scenario, for our program or a faulty variant of it.
 
     Args:
         program: The program, or a faulty variant of it.
-        name: The scenario's name.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which.
-        expect: The law that a faulty variant breaks.
         runners: The runner ids of the two that work on the record.
     """
     means = journaled(RECORDS, KEY, seen, calling({"user code": (status.SUCCESS, status.RETRY)}))
@@ -178,13 +175,21 @@ def transition(
         "nothing is unknown": tuple(map(is_told_something, names)),
     }
     return Scenario(
-        name=name,
+        name="transition",
         summary=summary,
         world=world,
         actors=actors,
         budget=budget,
         always=always,
-        sometimes=GOALS if expect is None else {},
-        expect=expect,
-        kind=Kind.SPECIMEN if expect else Kind.PROGRAM,
+        sometimes=GOALS,
     )
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "transition",
+        transition,
+        thorough=partial(transition, budget=2),
+        large=partial(transition, budget=6),
+    ),
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import attrs
@@ -11,7 +11,7 @@ from tidegate.drain import Budget, InFlight
 from tidegate.instants import SECOND
 from tidegate.partition import Owned, Phase, Processor, Step
 from tidegate.scenarios.partition import ALL, FINISHED, GIVES_UP, ONE_COMMIT, OWNER, partition
-from tidegate.sim.scenario import Scenario
+from tidegate.scenarios.shipping import Specimen
 from tidegate.watermark import committable, done_offsets
 from tidegate.wishes import Event, Release
 
@@ -54,24 +54,43 @@ class RevokesWithoutDrain(Processor):
 AT_ONCE: Final = Budget(30 * SECOND)
 """To drain, with no time to clean up or to commit."""
 
-SPECIMENS: Final[Mapping[str, tuple[type[Processor], str]]] = {
-    "partition.commits_the_highest": (CommitsTheHighest, FINISHED),
-    "partition.counts_late_results": (CountsLateResults, ALL),
-    "partition.two_commits_in_flight": (TwoCommitsInFlight, ONE_COMMIT),
-    "partition.revokes_without_drain": (RevokesWithoutDrain, OWNER),
-}
 
-
-def specimen(name: str) -> Scenario:
-    """The scenario in which the named bug is caught."""
-    bug, law = SPECIMENS[name]
-    summary = (bug.__doc__ or "").partition("\n")[0]
-    return partition(
+def planted(name: str, bug: type[Processor], law: str, source: str) -> Specimen:
+    """The scenario of the reducer, with the bug in its place."""
+    make = partial(
+        partition,
         bug(running_max=2, drain=AT_ONCE, metadata_max=0),
-        name=name,
-        summary=summary,
+        summary=(bug.__doc__ or "").partition("\n")[0],
         records=2,
         rebalances=1,
         kinds=GIVES_UP,
-        expect=law,
     )
+    return Specimen(f"partition.{name}", make, law, source, of="partition")
+
+
+SPECIMENS: Final = (
+    planted(
+        "commits_the_highest",
+        CommitsTheHighest,
+        FINISHED,
+        "Consumers that commit the last record they have finished lose those before it that are still running.",
+    ),
+    planted(
+        "counts_late_results",
+        CountsLateResults,
+        ALL,
+        "Kafka: what a consumer hears after a rebalance may belong to an assignment that it no longer has.",
+    ),
+    planted(
+        "two_commits_in_flight",
+        TwoCommitsInFlight,
+        ONE_COMMIT,
+        "Kafka takes any position: neither the broker nor aiokafka refuses one that is lower than the last.",
+    ),
+    planted(
+        "revokes_without_drain",
+        RevokesWithoutDrain,
+        OWNER,
+        "Kafka: whoever returns from the callback of a revocation has given the partition away.",
+    ),
+)

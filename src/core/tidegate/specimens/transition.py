@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import attrs
@@ -20,9 +21,8 @@ from tidegate.programs.transition import (
     Transition,
     viewed,
 )
-from tidegate.scenarios.transition import FAULTS, transition
-from tidegate.sim.faults import Faults
-from tidegate.sim.scenario import Scenario
+from tidegate.scenarios.shipping import Specimen
+from tidegate.scenarios.transition import transition
 from tidegate.status import HISTORY_MAX, Accepted, Denied, NotYet, StatusRecord, decide_transition
 
 TRUTH: Final = "every answer is the truth"
@@ -125,32 +125,59 @@ class HistoryInASecondWrite(Transition):
         return True
 
 
-@attrs.frozen
-class Specimen:
-    """A bug, the law that it breaks, and the faults that bring it out."""
-
-    bug: type[Transition]
-    law: str
-    faults: Faults = FAULTS
-    runners: tuple[str, str] = ("runner", "runner")
-
-
-SPECIMENS: Final = {
-    "transition.no_version_in_filter": Specimen(NoVersionInFilter, CONSECUTIVE),
-    "transition.version_not_raised": Specimen(VersionNotRaised, CONSECUTIVE),
-    "transition.request_id_ignored": Specimen(RequestIdIgnored, TRUTH),
-    "transition.only_the_last_request_id": Specimen(OnlyTheLastRequestId, TRUTH),
-    "transition.not_read_again": Specimen(NotReadAgain, CONSECUTIVE),
-    "transition.owner_not_checked": Specimen(OwnerNotChecked, LEGAL, runners=("one", "two")),
-    "transition.ambiguous_is_refused": Specimen(AmbiguousIsRefused, TRUTH),
-    "transition.history_in_a_second_write": Specimen(HistoryInASecondWrite, RECORDED),
-}
-
-
-def specimen(name: str) -> Scenario:
-    """The scenario in which the named bug is caught."""
-    found = SPECIMENS[name]
-    summary = (found.bug.__doc__ or "").partition("\n")[0]
-    return transition(
-        found.bug, name=name, summary=summary, faults=found.faults, expect=found.law, runners=found.runners
+def planted(
+    name: str, bug: type[Transition], law: str, source: str, *, runners: tuple[str, str] = ("runner", "runner")
+) -> Specimen:
+    """The scenario of the program, with the bug in its place."""
+    summary = (bug.__doc__ or "").partition("\n")[0]
+    return Specimen(
+        f"transition.{name}", partial(transition, bug, summary=summary, runners=runners), law, source, of="transition"
     )
+
+
+SPECIMENS: Final = (
+    planted(
+        "no_version_in_filter",
+        NoVersionInFilter,
+        CONSECUTIVE,
+        "The ABA problem: pynenc-mongo compares the status it has read, and a record can come round to it again.",
+    ),
+    planted("version_not_raised", VersionNotRaised, CONSECUTIVE, "Planted: a version that tells nothing."),
+    planted(
+        "request_id_ignored",
+        RequestIdIgnored,
+        TRUTH,
+        "The resilience article: who tries again after a lost reply must recognise a success of its own.",
+    ),
+    planted(
+        "only_the_last_request_id",
+        OnlyTheLastRequestId,
+        TRUTH,
+        "Planted: what the record remembers is too short for a retry that comes after another's write.",
+    ),
+    planted(
+        "not_read_again",
+        NotReadAgain,
+        CONSECUTIVE,
+        "pynenc-mongo writes by id alone once it believes that it holds the lock, whatever the record is by then.",
+    ),
+    planted(
+        "owner_not_checked",
+        OwnerNotChecked,
+        LEGAL,
+        "Planted: two runners, and either passes for the owner of what the other one claimed.",
+        runners=("one", "two"),
+    ),
+    planted(
+        "ambiguous_is_refused",
+        AmbiguousIsRefused,
+        TRUTH,
+        "The resilience article: a time-out says nothing about whether the write was done.",
+    ),
+    planted(
+        "history_in_a_second_write",
+        HistoryInASecondWrite,
+        RECORDED,
+        "pynenc-mongo keeps the history in a collection of its own, written after the status.",
+    ),
+)
