@@ -6,6 +6,7 @@ the first one in the order of its index on _id, and the embedded store in natura
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, TypeAlias, final
@@ -28,6 +29,7 @@ from tidegate.documents import (
     Eq,
     Exists,
     Field,
+    Fields,
     Filter,
     In,
     Lt,
@@ -42,14 +44,15 @@ from tidegate.documents import (
     exactly,
     matches,
 )
-from tidegate.effects import DUPLICATE_KEY, Failure, Refused
+from tidegate.effects import Failure, Refused, is_duplicate
+from tidegate.errors import TidegateError
 from tidegate.instants import MILLISECOND, MINUTE, SECOND, Instant
-from tidegate.operations import FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
-from tidegate.sim.world import pinned
+from tidegate.operations import FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, Unique, UpdateOne
+from tidegate.sim.world import NO_INDEXES, pinned
 from tidegate.strategies import operations, pairs, values
 from tidegate_adapters.bson_values import CODEC, loaded, stored
 from tidegate_adapters.embedded import Embedded, process_clock
-from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect_async, make_unique, make_unique_async
 
 SEQUENCES: Final = 1_000
 STEPS: Final = 6
@@ -57,6 +60,9 @@ COLLECTION: Final = "things"
 HOUR: Final = 60 * MINUTE
 YEAR: Final = 365 * 24 * HOUR
 
+
+A: Final = Field[Any]("a")
+B: Final = Field[Any]("b")
 
 Spoil: TypeAlias = Callable[[object], object]
 
@@ -73,20 +79,24 @@ class Both:
         collection: In MongoDB; holds what `docs` are.
         spoil: What becomes of the answers of the embedded store.
         docs: What the embedded store begins with.
+        unique: The unique indexes of both.
     """
 
-    def __init__(self, collection: Collection[dict[str, Any]], spoil: Spoil = same, *docs: Document) -> None:
+    def __init__(
+        self, collection: Collection[dict[str, Any]], spoil: Spoil = same, *docs: Document, unique: Unique = NO_INDEXES
+    ) -> None:
         self.collection = collection
+        make_unique(collection.database.client, collection.database.name, unique)
         self.real = Mongo(collection.database.client, collection.database.name)
         self.clock = process_clock()
-        self.embedded = Embedded({COLLECTION: docs}, clock=lambda: self.clock)
+        self.embedded = Embedded({COLLECTION: docs}, clock=lambda: self.clock, unique=unique)
         self.spoil = spoil
 
     def ask(self, operation: Operation) -> None:
         """Carry the operation out in both, and compare the answers."""
         before = self.embedded.contents(COLLECTION)
         self.clock = process_clock()
-        if not isinstance(operation, InsertOne) and is_about_order(operation.where, before, self.clock):
+        if not isinstance(operation, (InsertOne, FindAll)) and is_about_order(operation.where, before, self.clock):
             return
         real = self.real(operation)
         self.clock = self.put_by_server(operation, before) or self.clock
@@ -134,9 +144,9 @@ def parts(where: Filter) -> Iterator[Filter]:
 
 
 def comparable(reply: object) -> object:
-    """A reply without the words of a refusal; only a taken id is told by its words."""
+    """A reply without the words of a refusal; only what a unique index refuses is told by its words."""
     if isinstance(reply, Failure):
-        return (type(reply), reply.reason == DUPLICATE_KEY)
+        return (type(reply), reply.reason if is_duplicate(reply) else "")
     return exactly(reply)
 
 
@@ -175,11 +185,15 @@ class Agreement(RuleBasedStateMachine):
     def operate(self, operation: Operation) -> None:
         """Any operation on whatever is there."""
         self.both.ask(operation)
-        if not isinstance(operation, FindOne):
+        if not isinstance(operation, (FindOne, FindAll)):
             self.both.compare()
 
     def teardown(self) -> None:
         self.both.collection.delete_many({})
+
+
+def named(index: Fields) -> str:
+    return "+".join(map(str, index))
 
 
 def check(both: Callable[[], Both], sequences: int, *phases: Phase) -> None:
@@ -206,7 +220,53 @@ def test_the_embedded_store_and_mongodb_agree(collection: Collection[dict[str, A
     check(lambda: Both(collection), SEQUENCES)
 
 
+UNIQUE: Final[tuple[tuple[Fields, ...], ...]] = (((A,),), ((A, B),), ((B,), (A, B)))
+
+
+@pytest.mark.parametrize("indexes", UNIQUE, ids=lambda indexes: " and ".join(map(named, indexes)))
+def test_they_agree_on_what_a_unique_index_refuses(
+    collection: Collection[dict[str, Any]], indexes: tuple[Fields, ...]
+) -> None:
+    """Inserts and updates, on missing fields, arrays, and numbers of two types; and they name the same index."""
+    check(lambda: Both(collection, unique={COLLECTION: indexes}), SEQUENCES // 10)
+
+
+def test_an_index_that_documents_break_is_not_made(collection: Collection[dict[str, Any]]) -> None:
+    """The message holds none of their values; one that is there already is fine."""
+    collection.insert_many([{"_id": 1, "a": "secret"}, {"_id": 2, "a": "secret"}])
+    client, database = collection.database.client, collection.database.name
+    with pytest.raises(TidegateError, match="a unique index cannot be made") as raised:
+        make_unique(client, database, {COLLECTION: ((A,),)})
+    assert "secret" not in str(raised.value)
+    collection.delete_one({"_id": 2})
+    for _ in range(2):
+        make_unique(client, database, {COLLECTION: ((A,),)})
+
+
+def test_an_event_loop_is_answered_alike(mongodb: str, database: str) -> None:
+    """All that match by id, as many as asked for, and the refusal of an index."""
+
+    async def asks() -> tuple[Any, ...]:
+        async with await connect_async(mongodb) as client:
+            await make_unique_async(client, database, {COLLECTION: ((A,),)})
+            real = AsyncMongo(client, database)
+            for key in ("y", "x", 10, 9):
+                await real(InsertOne(COLLECTION, Document.of({"_id": key, "a": key})))
+            return (
+                await real(FindAll(COLLECTION, None, 3)),
+                await real(FindAll(COLLECTION, In(A, ("y", 10)), 3)),
+                await real(FindOneAndUpdate(COLLECTION, Eq(ID, "x"), (Put(A, 9),))),
+            )
+
+    first, matching, refused = asyncio.run(asks())
+    assert [doc[ID] for doc in first] == [9, 10, "x"]
+    assert [doc[ID] for doc in matching] == [10, "y"]
+    assert refused == Refused("duplicate key of the index on a")
+
+
 SPOILT: Final[dict[str, Spoil]] = {
+    "one document too few": lambda reply: reply[:-1] if isinstance(reply, tuple) else reply,
+    "documents in another order": lambda reply: reply[::-1] if isinstance(reply, tuple) else reply,
     "a document without its last field": lambda reply: (
         Document(reply.items[:-1]) if isinstance(reply, Document) else reply
     ),
@@ -223,9 +283,6 @@ def test_a_store_that_answers_otherwise_is_found_out(collection: Collection[dict
 
 
 # --- every filter and update on every edge ------------------------------------------------------------------------------
-
-A: Final = Field[Any]("a")
-B: Final = Field[Any]("b")
 
 
 def deep(depth: int) -> Value:

@@ -12,13 +12,18 @@ from tidegate.errors import Misuse
 from tidegate.instants import Instant
 from tidegate.operations import (
     COLLECTION_LENGTH_MAX,
+    FOUND_MAX,
     DeleteOne,
+    FindAll,
     FindOne,
     FindOneAndUpdate,
     InsertOne,
     Operation,
+    Unique,
     UpdateOne,
+    check_unique,
     delete_one,
+    find_all,
     find_one,
     find_one_and_update,
     insert_one,
@@ -33,6 +38,7 @@ DOC: Final = Document.of({"_id": "x"})
 
 ON: Final[dict[str, Callable[[str], Operation]]] = {
     "find_one": lambda collection: find_one(collection, WHERE),
+    "find_all": lambda collection: find_all(collection, WHERE, limit=1),
     "find_one_and_update": lambda collection: find_one_and_update(collection, WHERE, Put(COUNT, 1)),
     "update_one": lambda collection: update_one(collection, WHERE, Put(COUNT, 1)),
     "insert_one": lambda collection: insert_one(collection, DOC),
@@ -72,6 +78,31 @@ def test_several_filters_must_all_match(operation: Callable[..., FindOne | Delet
     assert operation("c", WHERE, Exists(COUNT)).where == AllOf((WHERE, Exists(COUNT)))
     with pytest.raises(Misuse, match="at least one filter"):
         operation("c")
+
+
+@pytest.mark.parametrize("limit", [0, FOUND_MAX + 1, -1, True, 1.0])
+def test_a_find_of_several_is_bounded(limit: int) -> None:
+    """From one document to as many as a reply is allowed to hold; without a filter it is about all."""
+    with pytest.raises(Misuse, match="cannot be a limit"):
+        _ = find_all("c", limit=limit)
+    for good in (1, FOUND_MAX):
+        assert (find_all("c", limit=good).where, find_all("c", WHERE, limit=good).limit) == (None, good)
+
+
+@pytest.mark.parametrize(
+    ("unique", "said"),
+    [
+        ({"c": ((),)}, "a unique index on"),
+        ({"c": ((COUNT, COUNT),)}, "a unique index on"),
+        ({"$c": ((COUNT,),)}, "no name of a collection"),
+        ({"c": (("count",),)}, "a field of a unique index"),
+    ],
+)
+def test_a_unique_index_names_its_fields(unique: Unique, said: str) -> None:
+    """Each once, and at least one."""
+    check_unique({"c": ((COUNT,), (COUNT, STATUS))})
+    with pytest.raises(Misuse, match=said):
+        check_unique(unique)
 
 
 # --- updates ----------------------------------------------------------------------------------------------------------
@@ -176,8 +207,8 @@ def test_no_value_forges_a_line(hostile: str) -> None:
     assert all(str(operation).isprintable() for operation in (insert_one("c", doc), find_one("c", Eq(ID, hostile))))
 
 
-def test_there_are_five_operations() -> None:
-    """What a program may ask of a document store; each is one command on one document."""
+def test_there_are_six_operations() -> None:
+    """What a program may ask of a document store; each is one command, on one document if it writes."""
     made = {type(ON[name]("c")) for name in ON}
 
-    assert made == {FindOne, FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne}
+    assert made == {FindOne, FindAll, FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne}

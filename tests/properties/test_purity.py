@@ -65,6 +65,7 @@ CACHES: Final = {
     "sim.fingerprint.frozen_fields": "the fields of a class, once per class",
     "sim.fingerprint.suspensions": "what is live where, once per code object",
     "sim.world.document": "the cell of a document, for a while",
+    "sim.world.uniques": "the cells of unique indexes, by collection",
     "sim.world.notes": "the cell of a process's notes, for a while",
 }
 """All that outlives a call: functions of values that remember their answers, so nobody can tell but by the time it takes."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
 
 import attrs
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tidegate.documents import (
     ID,
@@ -17,15 +21,27 @@ from tidegate.documents import (
     Eq,
     Exists,
     Field,
+    In,
     OlderThan,
     Push,
     Put,
     PutServerTime,
+    equal,
 )
 from tidegate.effects import DUPLICATE_KEY, Call, Effect, Note, Now, Refused, Sleep
 from tidegate.errors import Misuse, UnknownEffect
 from tidegate.instants import SECOND, WALL, Instant
-from tidegate.operations import delete_one, find_one, find_one_and_update, insert_one, update_one
+from tidegate.operations import (
+    FindOneAndUpdate,
+    InsertOne,
+    UpdateOne,
+    delete_one,
+    find_all,
+    find_one,
+    find_one_and_update,
+    insert_one,
+    update_one,
+)
 from tidegate.sim.world import (
     CLOCK,
     Cell,
@@ -40,10 +56,14 @@ from tidegate.sim.world import (
     notes,
     perform,
     seeded,
+    uniques,
     wakes,
 )
+from tidegate.strategies.documents import values
+from tidegate.strategies.operations import filters, inserted, updates
 
 N = Field[int]("n")
+A_FIELD, B_FIELD = Field[Any]("a"), Field[Any]("b")
 AT = Field[Instant]("at")
 A, B = Document.of({"_id": "a", "n": 1}), Document.of({"_id": "b", "n": 2})
 WORLD = seeded({"rows": (A, B)})
@@ -103,6 +123,89 @@ def test_natural_order_is_the_order_of_insertion() -> None:
     assert (rows(deleted), count) == ((B,), 1)
     inserted, reply = outcome(insert_one("rows", A), deleted)
     assert (rows(inserted), reply) == ((B, A), None)
+
+
+def test_several_are_found_in_the_order_of_their_ids() -> None:
+    """Law W2: numbers, then strings; those that match, and no more than asked for."""
+    world = seeded({"rows": tuple(Document.of({"_id": key, "n": 1}) for key in ("b", 10, "a", "\u00e9", 9, "B"))})
+    for where, limit, found in (
+        ((), 10, [9, 10, "B", "a", "b", "\u00e9"]),
+        ((), 2, [9, 10]),
+        ((In(ID, ("b", "a", "z")),), 10, ["a", "b"]),
+        ((Eq(N, 2),), 10, []),
+    ):
+        after, reply = outcome(find_all("rows", *where, limit=limit), world)
+        assert after == world
+        assert isinstance(reply, tuple)
+        assert [doc[ID] for doc in reply] == found
+
+
+UNIQUE = {"rows": ((A_FIELD, N), (B_FIELD,))}
+WRITES = st.one_of(
+    st.builds(InsertOne, st.just("rows"), inserted(values())),
+    st.builds(FindOneAndUpdate, st.just("rows"), filters(values()), updates(values())),
+    st.builds(UpdateOne, st.just("rows"), filters(values()), updates(values())),
+)
+
+
+def is_shared(one: Document, other: Document, index: tuple[Field[Any], ...]) -> bool:
+    """Do both have a combination of values in these fields, as MongoDB's documentation says?"""
+
+    def held(doc: Document, field: Field[Any]) -> list[object]:
+        value = doc.held(field)
+        return [value] if not isinstance(value, tuple) else list(value) or ["no element"]
+
+    return all(any(equal(a, b) for a in held(one, field) for b in held(other, field)) for field in index)
+
+
+@given(st.lists(WRITES, max_size=8))
+@example([InsertOne("rows", Document.of({"_id": key, "a": 1, "n": key, "b": key})) for key in (1, 2)])
+@example([InsertOne("rows", Document.of({"_id": key, "a": a, "n": 1, "b": key})) for key, a in ((1, 1), (2, (2, 1.0)))])
+def test_a_unique_index_is_never_broken(writes: list[Effect[object]]) -> None:
+    """Law W1, whatever is written; what is refused changes nothing, and what breaks no index is not refused for it."""
+    world: World = seeded({}, UNIQUE)
+    for write in writes:
+        after, reply = outcome(write, world)
+        docs = [doc for doc in rows(after) if doc is not None]
+        assert not any(is_shared(*pair, index) for pair in combinations(docs, 2) for index in UNIQUE["rows"])
+        if isinstance(reply, Refused):
+            assert after == world
+            freely, done = outcome(write, without_indexes(world))
+            assert isinstance(done, Refused) or breaks_an_index(rows(freely))
+        world = after
+
+
+def without_indexes(world: World) -> World:
+    return world.write(uniques("rows"), ())
+
+
+def breaks_an_index(docs: tuple[Document | None, ...]) -> bool:
+    there = [doc for doc in docs if doc is not None]
+    arrays = [doc for doc in there if isinstance(doc.held(A_FIELD), tuple) and isinstance(doc.held(N), tuple)]
+    shared = any(is_shared(*pair, index) for pair in combinations(there, 2) for index in UNIQUE["rows"])
+    return shared or bool(arrays)
+
+
+REFUSED_BY_INDEX: Mapping[str, tuple[Document, Document, bool]] = {
+    "equal numbers of two types": (Document.of({"_id": 1, "b": 1}), Document.of({"_id": 2, "b": 1.0}), True),
+    "missing and null": (Document.of({"_id": 1, "b": None}), Document.of({"_id": 2}), True),
+    "missing and an empty array": (Document.of({"_id": 1}), Document.of({"_id": 2, "b": ()}), False),
+    "two empty arrays": (Document.of({"_id": 1, "b": ()}), Document.of({"_id": 2, "b": ()}), True),
+    "an empty array in an array": (Document.of({"_id": 1, "b": ((),)}), Document.of({"_id": 2, "b": ()}), False),
+    "one common element": (Document.of({"_id": 1, "b": (1, 2)}), Document.of({"_id": 2, "b": (2, 3)}), True),
+    "an element twice in one": (Document.of({"_id": 1, "b": (1, 1)}), Document.of({"_id": 2, "b": 2}), False),
+    "one and true": (Document.of({"_id": 1, "b": 1}), Document.of({"_id": 2, "b": True}), False),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_BY_INDEX)
+def test_what_a_unique_index_takes_for_equal(what: str) -> None:
+    """Law W1 as MongoDB has it; the refusal names the index, and a document never stands in its own way."""
+    one, other, is_refused = REFUSED_BY_INDEX[what]
+    world, _ = outcome(insert_one("rows", one), seeded({}, {"rows": ((B_FIELD,),)}))
+    world, _ = outcome(update_one("rows", Eq(N, None), Put(N, 1)), world)
+    _, reply = outcome(insert_one("rows", other), world)
+    assert reply == (Refused("duplicate key of the index on b") if is_refused else None)
 
 
 def test_an_id_that_is_a_number_is_not_the_text_that_looks_like_it() -> None:

@@ -20,8 +20,8 @@ from typing import Final, final
 
 from tidegate.documents import Clock, Document
 from tidegate.instants import MILLISECOND, Instant
-from tidegate.operations import Operation
-from tidegate.sim.world import CLOCK, World, contents, perform, seeded
+from tidegate.operations import Operation, Unique
+from tidegate.sim.world import CLOCK, NO_INDEXES, World, contents, perform, seeded
 
 EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
 
@@ -38,11 +38,17 @@ class Embedded:
     Args:
         contents: The documents to begin with, by collection.
         clock: Judges expiry, and is what `PutServerTime` puts.
+        unique: The unique indexes of each collection.
     """
 
-    def __init__(self, contents: Mapping[str, tuple[Document, ...]] = EMPTY, clock: Clock = process_clock) -> None:
+    def __init__(
+        self,
+        contents: Mapping[str, tuple[Document, ...]] = EMPTY,
+        clock: Clock = process_clock,
+        unique: Unique = NO_INDEXES,
+    ) -> None:
         self._lock = threading.Lock()
-        self._world: World = seeded(contents)
+        self._world: World = seeded(contents, unique)
         self._clock = clock
 
     def __call__(self, effect: Operation) -> object:

@@ -6,6 +6,9 @@
 Each operation of `tidegate.operations` is one command on one document. Values are always literals: filters compare with
 an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as {"$gt": ""} has nowhere to be an operator.
 
+Several documents are found as they were at one time (read concern `snapshot`), which a server needs to be a member of a
+replica set for.
+
 Whatever the client's defaults are, reads go to the primary and see what a majority has, and writes are acknowledged by
 a majority, journaled. Less would lose acknowledged writes when a primary stands still and comes back. Otherwise a client
 is used as it is: its deadlines and its `retryWrites` are the caller's.
@@ -51,7 +54,17 @@ from tidegate.documents import (
 )
 from tidegate.errors import MissingExtra, Misuse, TidegateError
 from tidegate.instants import MILLISECOND, Duration
-from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
+from tidegate.operations import (
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    Operation,
+    Unique,
+    UpdateOne,
+    check_unique,
+)
 
 try:
     import pymongo
@@ -69,6 +82,7 @@ C = TypeVar("C")
 
 DURABLE: Final = WriteConcern("majority", j=True)
 SETTLED: Final = ReadConcern("majority")
+AT_ONE_TIME: Final = ReadConcern("snapshot")
 REPLY_MS: Final = 20_000
 """How long a reply may take where the URI sets no deadline: the driver would wait for ever."""
 CHECK_SECONDS: Final = 5.0
@@ -122,6 +136,43 @@ class AsyncMongo:
         return asked.reply(answer)
 
 
+def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None:
+    """Make the unique indexes that are not there yet. Any number of processes may, at any time.
+
+    Raises:
+        TidegateError: An index cannot be made: documents break it, or another one has its name.
+    """
+    check_unique(unique)
+    handle = opened(client, database)
+    with made_clearly():
+        for collection, indexes in unique.items():
+            for index in indexes:
+                handle[collection].create_index([(field.name, 1) for field in index], unique=True)
+
+
+async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique: Unique) -> None:
+    """The same for an event loop."""
+    check_unique(unique)
+    handle = opened(client, database)
+    with made_clearly():
+        for collection, indexes in unique.items():
+            for index in indexes:
+                await handle[collection].create_index([(field.name, 1) for field in index], unique=True)
+
+
+@contextmanager
+def made_clearly() -> Generator[None, None, None]:
+    """What the server says of an index that cannot be made, without the values that it quotes."""
+    try:
+        yield
+    except OperationFailure as error:
+        raise TidegateError(
+            "a unique index cannot be made",
+            why=f"the server answers with code {error.code}: documents break it (11000), or there is another one (85, 86)",
+            todo="look for documents that share its fields, or drop the other index",
+        ) from None
+
+
 HANDLE: Final[Mapping[str, Any]] = {
     "codec_options": CODEC,
     "read_preference": ReadPreference.PRIMARY,
@@ -170,6 +221,13 @@ def request(effect: Operation) -> Request:
     match effect:
         case FindOne(_, where):
             return Request(methodcaller("find_one", condition(where)), found)
+        case FindAll(collection, where, limit):
+            matching = {} if where is None else condition(where)
+
+            def send(held: Any) -> Any:
+                return held.with_options(read_concern=AT_ONE_TIME).find(matching).sort("_id").limit(limit).to_list()
+
+            return Request(send, lambda answer: tuple(loaded(each, collection) for each in answer))
         case FindOneAndUpdate(_, where, updates):
             find_and_update = methodcaller(
                 "find_one_and_update", condition(where), changes(updates), return_document=ReturnDocument.AFTER

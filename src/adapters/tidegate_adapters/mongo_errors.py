@@ -44,8 +44,7 @@ from pymongo.errors import (
     WriteConcernError,
 )
 
-from tidegate.documents import ID
-from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused, duplicate_key
 from tidegate.errors import Misuse
 
 DriverError: TypeAlias = PyMongoError | BSONError | OverflowError
@@ -68,6 +67,7 @@ REFUSALS: Final = {
     20: "not a replica set",
     52: "a key begins with $",
     121: "validation failed",
+    171: "an index cannot combine two arrays",
     10334: "document too large",
     14031: "out of disk space",
     17419: "document too large",
@@ -136,17 +136,12 @@ def failure(error: DriverError, *, retries: bool) -> Failure:
     code = code_of(error)
     row = next(row for row in TABLE if isinstance(error, row.error) and (not row.codes or code in row.codes))
     if row.error is DuplicateKeyError:
-        return Refused(duplicate(details_of(error)))
+        index: Mapping[str, Any] = details_of(error).get("keyPattern", {})
+        return duplicate_key(*index)
     reason = f"{row.reason} ({type(error).__name__}{'' if code is None else f' {code}'})"
     if issubclass(row.outcome, Misuse):
         raise Misuse(reason) from None
     return (row.retried if retries and row.retried else row.outcome)(reason)
-
-
-def duplicate(details: Mapping[str, Any]) -> str:
-    """Why an insert is refused; only a taken id is `DUPLICATE_KEY`."""
-    index: Mapping[str, Any] = details.get("keyPattern", {})
-    return DUPLICATE_KEY if list(index) == [ID.name] else f"{DUPLICATE_KEY} of the index on {', '.join(index)}"
 
 
 def code_of(error: DriverError) -> int | None:

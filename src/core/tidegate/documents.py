@@ -87,6 +87,7 @@ class Field(Generic[V]):
 
 
 ID: Final = Field[str]("_id")
+Fields: TypeAlias = "tuple[Field[Any], ...]"
 
 
 @final

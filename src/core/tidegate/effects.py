@@ -82,6 +82,19 @@ DUPLICATE_KEY: Final = "duplicate key"
 """Why an insert is refused where the id is taken."""
 
 
+def duplicate_key(*fields: str) -> Refused:
+    """The refusal of a write that would give two documents the same values in the fields of a unique index.
+
+    It names the index, for an id that is taken may be one's own earlier request, and another value hardly is.
+    """
+    return Refused(DUPLICATE_KEY if fields == ("_id",) else f"{DUPLICATE_KEY} of the index on {', '.join(fields)}")
+
+
+def is_duplicate(failure: Failure) -> bool:
+    """Tell whether a unique index, that of the ids included, refused the write."""
+    return isinstance(failure, Refused) and failure.reason.startswith(DUPLICATE_KEY)
+
+
 @final
 class NotApplied(Failure):
     """Definitely not done; a retry is free."""

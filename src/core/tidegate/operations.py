@@ -1,10 +1,14 @@
-"""What a program may ask of a document store: each is one atomic command on one document.
+"""What a program may ask of a document store: each is one atomic command, on one document if it writes.
 
     FindOne            a document that matches, or None
+    FindAll            the documents that match, in the order of their ids, as they were at one time
     FindOneAndUpdate   the document as it is after the updates, or None if none matched
     UpdateOne          how many documents matched: 0 or 1
     InsertOne          nothing; Refused where the id is taken
     DeleteOne          how many documents were deleted: 0 or 1
+
+A write is Refused where a unique index (`Unique`) would have the same values twice, as MongoDB has it: a missing field
+counts as null, an array as each of its elements, and numbers are compared by value.
 
 Where several documents match, the first one in natural order is meant; programs that care name an id.
 Their meaning is in `tidegate.sim.world`, their translation in the MongoDB adapter.
@@ -12,17 +16,24 @@ Their meaning is in `tidegate.sim.world`, their translation in the MongoDB adapt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import FILTERS, ID, UPDATES, AllOf, Document, Field, Filter, Update
+from tidegate.documents import FILTERS, ID, UPDATES, AllOf, Document, Field, Fields, Filter, Update
 from tidegate.effects import Effect
-from tidegate.errors import Misuse, shown
+from tidegate.errors import Misuse, numbered, shown
 from tidegate.kinds import of_kind, tuple_of_kind
 
 COLLECTION_LENGTH_MAX: Final = 200
+FOUND_MAX: Final = 1_000
+"""How many documents one find answers at most; whoever wants more asks again from the last id on."""
+
+Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
+"""The unique indexes of each collection; that of the ids goes without saying."""
 
 
 def check_collection(name: object) -> None:
@@ -82,6 +93,32 @@ class FindOne(Effect["Document | None"]):
 
     def __str__(self) -> str:
         return f"find {self.collection} where {self.where}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class FindAll(Effect["tuple[Document, ...]"]):
+    """Replies the documents that match, in the order of their ids: numbers, then strings by their UTF-8 form.
+
+    Invariant: 1 <= limit <= FOUND_MAX.
+
+    Attributes:
+        collection: Where they are.
+        where: What they match; None for all.
+        limit: How many at most, the first ones.
+    """
+
+    collection: str
+    where: Filter | None
+    limit: int
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        of_kind(self.where, (*FILTERS, NoneType), "a filter")
+        numbered(self.limit, "a limit", 1, FOUND_MAX)
+
+    def __str__(self) -> str:
+        return f"find up to {self.limit} of {self.collection}" + (f" where {self.where}" if self.where else "")
 
 
 @final
@@ -152,12 +189,33 @@ class DeleteOne(Effect[int]):
         return f"delete {self.collection} where {self.where}"
 
 
-Operation: TypeAlias = FindOne | FindOneAndUpdate | UpdateOne | InsertOne | DeleteOne
+def check_unique(unique: Unique) -> None:
+    """Raise Misuse unless these are unique indexes: each has a field, and none twice."""
+    for collection, indexes in unique.items():
+        check_collection(collection)
+        for index in indexes:
+            tuple_of_kind(index, Field, "a field of a unique index")
+            if not index or len(set(index)) != len(index):
+                raise Misuse(f"a unique index on {shown(index)}", todo="name each of its fields, once")
+
+
+Operation: TypeAlias = FindOne | FindAll | FindOneAndUpdate | UpdateOne | InsertOne | DeleteOne
 
 
 def find_one(collection: str, *where: Filter) -> FindOne:
     """Ask for a document that all of the filters match."""
     return FindOne(collection, _together(where))
+
+
+def find_all(collection: str, *where: Filter, limit: int) -> FindAll:
+    """Ask for the documents that all of the filters match, in the order of their ids; for all without any.
+
+    Args:
+        collection: Where they are.
+        where: What they match.
+        limit: How many at most; what is beyond is not told.
+    """
+    return FindAll(collection, _together(where) if where else None, limit)
 
 
 def find_one_and_update(collection: str, where: Filter, *updates: Update) -> FindOneAndUpdate:

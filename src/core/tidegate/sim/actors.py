@@ -25,7 +25,7 @@ from tidegate.documents import AllOf, AnyOf, Filter, OlderThan, exactly, show
 from tidegate.effects import Ambiguous, Effect, NotApplied, Note, Now, Sleep
 from tidegate.errors import Misuse
 from tidegate.instants import Duration, seconds
-from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, UpdateOne
+from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne
 from tidegate.sim.behaviour import Asking, Behaviour, Birth, Crashed, Returned, Standing
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Label, Step, Trouble, Undone
@@ -86,7 +86,13 @@ class Process:
 
     def later(self, at: object, by: Duration, horizon: Duration) -> object:  # noqa: ARG002  no instant in it moves
         match self.standing(at):
-            case Asking(FindOne(_, where) | FindOneAndUpdate(_, where) | UpdateOne(_, where) | DeleteOne(_, where)):
+            case Asking(
+                FindOne(_, where)
+                | FindAll(_, where)
+                | FindOneAndUpdate(_, where)
+                | UpdateOne(_, where)
+                | DeleteOne(_, where)
+            ):
                 if (age := oldest(where)) > horizon:
                     raise Misuse(
                         f"{self.name} asks whether something is {seconds(age)} old, and the horizon is {seconds(horizon)}",
@@ -177,7 +183,7 @@ def troubled(
                 yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, NO_REPLY
 
 
-def oldest(where: Filter) -> Duration:
+def oldest(where: Filter | None) -> Duration:
     """The largest age that the filter compares."""
     match where:
         case OlderThan(_, age):

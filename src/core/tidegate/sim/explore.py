@@ -42,7 +42,7 @@ IDLE: Final[Entry] = (0, ())
 WIDER: Final = 4
 CHUNK: Final = 20_000
 NO_ERROR: Final = "no program raises an error"
-UNAGED: Final = frozenset({"budget", "ids", "life", "clock"})
+UNAGED: Final = frozenset({"budget", "ids", "life", "clock", "unique"})
 
 
 class Hand(Protocol):

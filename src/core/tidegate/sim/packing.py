@@ -24,7 +24,15 @@ Name: TypeAlias = tuple[str, ...]
 Packed: TypeAlias = int
 
 WIDTH: Final = 8
-WIDTHS: Final[Mapping[str, int]] = {"budget": 4, "documents": 12, "ids": 2, "notes": 2, "life": 2, "wakes": 4}
+WIDTHS: Final[Mapping[str, int]] = {
+    "budget": 4,
+    "documents": 12,
+    "ids": 2,
+    "notes": 2,
+    "life": 2,
+    "wakes": 4,
+    "unique": 1,
+}
 """Bits of a slot to begin with, by the kind of its cell: a state of few words is quick, a restart of the search is not."""
 
 
@@ -55,7 +63,7 @@ class Slot:
     @property
     def is_filling(self) -> bool:
         """Is it so full that a longer search may need a wider one? Slots tend to overflow one after the other."""
-        return self.is_full or (self.name[0] != BUDGET and len(self.values) << 3 > self.low)
+        return self.is_full or (self.name[0] != BUDGET and len(self.values) > 2 and len(self.values) << 3 > self.low)
 
     def get(self, state: Packed) -> object:
         return self.values[(state >> self.shift) & self.low]

@@ -39,7 +39,7 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.world import CLOCK
 
 SCHEMA: Final = "tidegate/trace@1"
-HIDDEN: Final = frozenset({"ids", "wakes"})
+HIDDEN: Final = frozenset({"ids", "wakes", "unique"})
 """Cells that only serve the store and the clock; what they say is seen elsewhere."""
 EMPTY: Final = Document()
 PICTURED_MAX: Final = 50

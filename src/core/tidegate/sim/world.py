@@ -5,21 +5,37 @@ writes cells through `World` and nothing else. So whoever hands it the world see
 all the explorer needs to remember a step (see `tidegate.sim.explore`).
 
 A meaning is `effect x world x who -> (world, reply), ...`: one outcome, several, or none while the effect must wait.
+
+Laws
+    W1  No two documents of a collection have the same values in the fields of a unique index, and none has the id of
+        another.
+    W2  Several documents are found in the order of their ids, each that matches, as they are at one time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice, product
+from types import MappingProxyType
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, matches, updated
-from tidegate.effects import DUPLICATE_KEY, Call, Effect, Failure, Note, Now, Refused, Sleep
+from tidegate.documents import ID, AllOf, Document, Eq, Field, Fields, Filter, equal, matches, updated
+from tidegate.effects import Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
 from tidegate.errors import Misuse, UnknownEffect
 from tidegate.instants import STORE, WALL, Instant
-from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
+from tidegate.operations import (
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    Unique,
+    UpdateOne,
+    check_unique,
+)
 from tidegate.sim.aging import holds_instant
 
 V = TypeVar("V")
@@ -153,9 +169,26 @@ class Plain:
         return self.write(budget, left - 1) if left else None
 
 
-def seeded(contents: Mapping[str, tuple[Document, ...]]) -> Plain:
-    """A world that holds these documents, by collection."""
+@lru_cache(CELLS_KEPT)
+def uniques(collection: str) -> Cell[tuple[Fields, ...]]:
+    """The unique indexes of the collection; nothing ever changes them."""
+    return Cell(("unique", collection), ())
+
+
+NO_INDEXES: Final[Unique] = MappingProxyType({})
+
+
+def seeded(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO_INDEXES) -> Plain:
+    """A world that holds these documents, by collection.
+
+    Args:
+        contents: The documents.
+        unique: Which fields no two documents of a collection may share, as `((field, ...), ...)`, an index each.
+    """
+    check_unique(unique)
     world = Plain()
+    for collection, indexes in unique.items():
+        world = world.write(uniques(collection), indexes)
     for collection, docs in contents.items():
         world = world.write(ids(collection), tuple(doc[ID] for doc in docs))
         for doc in docs:
@@ -177,23 +210,30 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
     match effect:
         case FindOne(collection, where):
             yield world, find(world, collection, where)
+        case FindAll(collection, every, limit):
+            keys: tuple[str | int, ...] = world.read(ids(collection))
+            in_order = sorted(keys, key=lambda key: (isinstance(key, str), key))
+            docs = filter(None, (world.read(document(collection, key)) for key in in_order))
+            matching = (doc for doc in docs if every is None or matches(every, doc, lambda: world.read(CLOCK)))
+            yield world, tuple(islice(matching, limit))
         case FindOneAndUpdate(collection, where, updates):
             found = find(world, collection, where)
             try:
                 after = found and updated(found, updates, lambda: world.read(CLOCK))
+                yield (put(world, collection, after) if after else world), after
             except Refused as refused:
-                yield world, refused
-                return
-            yield (put(world, collection, after) if after else world), after
+                yield world, refused.fresh()
         case UpdateOne(collection, where, updates):
             for after_world, reply in perform(FindOneAndUpdate(collection, where, updates), world, who):
                 yield after_world, reply if isinstance(reply, Failure) else int(reply is not None)
         case InsertOne(collection, doc):
-            if world.read(document(collection, doc[ID])) is not None:
-                yield world, Refused(DUPLICATE_KEY)
-                return
             there = ids(collection)
-            yield put(world.write(there, (*world.read(there), doc[ID])), collection, id_first(doc)), None
+            try:
+                if world.read(document(collection, doc[ID])) is not None:
+                    raise duplicate_key(ID.name)
+                yield put(world, collection, id_first(doc)).write(there, (*world.read(there), doc[ID])), None
+            except Refused as refused:
+                yield world, refused.fresh()
         case DeleteOne(collection, where):
             found = find(world, collection, where)
             if found is None:
@@ -221,7 +261,39 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 
 def put(world: World, collection: str, doc: Document) -> World:
+    """The world with the document in it.
+
+    Raises:
+        Refused: A unique index would have the same values twice, or cannot hold it.
+    """
+    for index in world.read(uniques(collection)):
+        names = [field.name for field in index]
+        own = keys_of(doc, index)
+        others = (key for key in world.read(ids(collection)) if key != doc[ID])
+        for other in filter(None, (world.read(document(collection, key)) for key in others)):
+            if any(equal(key, theirs) for key in own for theirs in keys_of(other, index)):
+                raise duplicate_key(*names)
     return world.write(document(collection, doc[ID]), doc)
+
+
+def keys_of(doc: Document, index: Fields) -> tuple[tuple[object, ...], ...]:
+    """What an index holds of a document: several keys where a field is an array, one for each element.
+
+    Raises:
+        Refused: Two of the fields are arrays; their elements are not combined.
+    """
+    held = [elements_of(doc.held(field)) for field in index]
+    if sum(isinstance(doc.held(field), tuple) for field in index) > 1:
+        raise Refused("an index cannot combine two arrays")
+    return tuple(product(*held))
+
+
+UNDEFINED: Final[frozenset[object]] = frozenset()
+
+
+def elements_of(held: object) -> tuple[object, ...]:
+    """An array is indexed by its elements, and an empty one as `undefined`, which is not null."""
+    return (held or (UNDEFINED,)) if isinstance(held, tuple) else (held,)
 
 
 def find(world: World, collection: str, where: Filter) -> Document | None:

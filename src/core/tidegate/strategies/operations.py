@@ -31,7 +31,7 @@ from tidegate.documents import (
     Value,
 )
 from tidegate.instants import MINUTE
-from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
+from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
 from tidegate.strategies.documents import field_names, values
 
 HOUR: Final = 60 * MINUTE
@@ -105,7 +105,10 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
     find = st.builds(FindOne, name, where)
     insert = st.builds(InsertOne, name, inserted(values() if value is None else value))
     delete = st.builds(DeleteOne, name, where)
-    return st.one_of(find_and_update, find_and_update, find_and_update, update, update, find, insert, delete)
+    find_all = st.builds(FindAll, name, st.one_of(st.none(), where), st.integers(1, 4))
+    return st.one_of(
+        find_and_update, find_and_update, find_and_update, update, update, find, find_all, insert, insert, delete
+    )
 
 
 @st.composite
