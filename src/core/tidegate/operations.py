@@ -6,6 +6,7 @@
     UpdateOne          how many documents matched: 0 or 1
     InsertOne          nothing; Refused where the id is taken
     DeleteOne          how many documents were deleted: 0 or 1
+    StoreTime          the store's time
 
 A write is Refused where a unique index (`Unique`) would have the same values twice, as MongoDB has it: a missing field
 counts as null, an array as each of its elements, and numbers are compared by value.
@@ -26,6 +27,7 @@ import attrs
 from tidegate.documents import FILTERS, ID, UPDATES, AllOf, Document, Field, Fields, Filter, Update
 from tidegate.effects import Effect
 from tidegate.errors import Misuse, numbered, shown
+from tidegate.instants import Instant
 from tidegate.kinds import of_kind, tuple_of_kind
 
 COLLECTION_LENGTH_MAX: Final = 200
@@ -187,6 +189,15 @@ class DeleteOne(Effect[int]):
 
     def __str__(self) -> str:
         return f"delete {self.collection} where {self.where}"
+
+
+@final
+@attrs.frozen
+class StoreTime(Effect[Instant]):
+    """Replies the store's time (`STORE`), in whole milliseconds: for decisions that write down when something is due."""
+
+    def __str__(self) -> str:
+        return "ask for the store's time"
 
 
 def check_unique(unique: Unique) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidegate.errors import Misuse
-from tidegate.scenarios import array_push_lock, partition, small_lock, transition
+from tidegate.scenarios import array_push_lock, partition, reactive_task, small_lock, transition
 from tidegate.scenarios.shipping import Scope, Shipped, Specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.specimens import array_push_lock as broken_array_push_lock
 from tidegate.specimens import partition as broken_partition
+from tidegate.specimens import reactive_task as broken_reactive_task
 from tidegate.specimens import transition as broken_transition
 
 PROGRAMS: Final[tuple[Shipped, ...]] = (
@@ -21,11 +22,13 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *array_push_lock.SCENARIOS,
     *transition.SCENARIOS,
     *partition.SCENARIOS,
+    *reactive_task.SCENARIOS,
 )
 SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_array_push_lock.SPECIMENS,
     *broken_transition.SPECIMENS,
     *broken_partition.SPECIMENS,
+    *broken_reactive_task.SPECIMENS,
 )
 EVERYTHING: Final[tuple[Shipped | Specimen, ...]] = (*PROGRAMS, *SPECIMENS)
 CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = {each.name: each for each in EVERYTHING}

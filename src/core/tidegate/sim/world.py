@@ -32,6 +32,7 @@ from tidegate.operations import (
     FindOne,
     FindOneAndUpdate,
     InsertOne,
+    StoreTime,
     Unique,
     UpdateOne,
     check_unique,
@@ -242,6 +243,8 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
             there = ids(collection)
             left = tuple(key for key in world.read(there) if key != found[ID])
             yield world.write(there, left).write(document(collection, found[ID]), None), 1
+        case StoreTime():
+            yield world, world.read(CLOCK)
         case Now():
             yield world, Instant(world.read(CLOCK).at, WALL)
         case Sleep():  # until when was written when the process came to it
