@@ -12,8 +12,9 @@ import pytest
 SCENARIOS = """
 from tidegate.documents import ID, AllOf, Document, Eq, Field, Put
 from tidegate.operations import find_one, find_one_and_update
-from tidegate.sim import Process, Returned, Scenario, born, seeded
+from tidegate.sim import Fault, Faults, Process, Returned, Scenario, born, seeded
 
+CRASHES = Faults.of(Fault.CRASH_BEFORE)
 COUPON, USED_BY = Eq(ID, "coupon"), Field[str | None]("used_by")
 
 
@@ -34,7 +35,7 @@ def coupon(program, expect=None):
         name="coupon",
         summary="a coupon is used at most once",
         world=seeded({"coupons": (Document.of({"_id": "coupon", "used_by": None}),)}),
-        actors=(Process("ann", born(program, "ann")), Process("bob", born(program, "bob"))),
+        actors=(Process("ann", born(program, "ann"), CRASHES), Process("bob", born(program, "bob"))),
         always={"once": lambda state: [*map(state.standing, ("ann", "bob"))].count(Returned(value=True)) < 2},
         expect=expect,
     )
@@ -169,6 +170,21 @@ def test_a_profile_and_an_option_are_stronger_than_the_mark(run: Run, pytester: 
     assert "2 random runs" in optioned.stdout.str()
     assert unknown.ret == 4
     assert "there is no profile 'cj'" in unknown.stderr.str()
+
+
+def test_the_mark_chooses_among_the_faults_of_a_scenario(run: Run) -> None:
+    """With none of them nothing strikes; a kind that is none is refused."""
+    crashing = CAREFUL.replace("coupon(careful)", "attrs.evolve(coupon(careful), budget=1)").replace(
+        "def ", "import attrs\n\ndef ", 1
+    )
+
+    struck, spared, unknown = (
+        run(crashing, "--tidegate-stats", f"--tidegate-faults={kinds}") for kinds in ("crash_before", "none", "crush")
+    )
+
+    more, fewer = (re.findall(r"coupon, (\d+) states", done.stdout.str()) for done in (struck, spared))
+    assert int(*more) > int(*fewer)
+    assert "there is no fault 'crush'" in unknown.stdout.str()
 
 
 @pytest.mark.parametrize("mark", ["tidegate(run=1)", "tidegate(5)", "tidegate(runs='many')"])

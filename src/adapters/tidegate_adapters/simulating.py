@@ -16,6 +16,7 @@ import attrs
 import pytest
 
 from tidegate.sim.explore import STATES_MAX
+from tidegate.sim.faults import Fault
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace import Diverged, Reproduced, Trace, replay, story
@@ -35,11 +36,13 @@ class Settings:
     Attributes:
         runs: How many random runs; 0 for an exhaustive search.
         seed: Of the random runs; None for one that follows from the session's.
+        faults: Which kinds may strike; None for whatever the scenario allows.
         states_max: How many states an exhaustive search sees at most.
     """
 
     runs: int = 0
     seed: str | None = None
+    faults: tuple[Fault, ...] | None = None
     states_max: int = STATES_MAX
 
 
@@ -67,8 +70,21 @@ def settings(item: pytest.Item, profile: Mapping[str, object]) -> Settings:
     return Settings(
         runs=whole(found, "runs", 0),
         seed=None if found.get("seed") is None else str(found["seed"]),
+        faults=kinds(found.get("faults", "all")),
         states_max=whole(found, "states_max", STATES_MAX),
     )
+
+
+def kinds(named: object) -> tuple[Fault, ...] | None:
+    """The kinds of faults in a text such as `crash_before,lost_reply`, `none` or `all`."""
+    if named == "all":
+        return None
+    names = [] if named == "none" else str(named).split(",")
+    unknown = [name for name in names if name not in set(Fault)]
+    if unknown:
+        there = ", ".join(Fault)
+        raise pytest.UsageError(f"tidegate: there is no fault {', '.join(map(repr, unknown))}; there are: {there}")
+    return tuple(map(Fault, names))
 
 
 def whole(found: Mapping[str, object], name: str, default: int) -> int:
@@ -109,6 +125,8 @@ class Sim:
         __tracebackhide__ = True
         if (trace := self.recorded(scenario)) is not None:
             self.replay(trace, scenario)
+        if self.bounds.faults is not None:
+            scenario = scenario.choosing(self.bounds.faults)
         report = explore(
             scenario,
             states_max=self.bounds.states_max,
