@@ -26,7 +26,8 @@ from tidegate.exit_codes import ExitCode
 from tidegate.invocation import INVOCATION
 from tidegate.scenarios.catalogue import CATALOGUE
 from tidegate.sim.explore import Progress
-from tidegate.sim.trace import decoded, story
+from tidegate.sim.story import story
+from tidegate.sim.trace_json import decoded
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.progress import sparse
 
@@ -518,7 +519,7 @@ def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(min
     assert "error: the replay diverged at step 1: p0: find counters" in told.stderr
     assert (found.returncode, answer(found)["verdict"], answer(found)["step"]) == (4, "diverged", 1)
     recorded = json.loads(trace.read_text())
-    recorded["steps"][2]["what"] = "sleep 1 s"
+    recorded["steps"][2]["event"] = "sleep 1 s"
     trace.write_text(json.dumps(recorded))
     (mine / "mine.py").write_text(MINE)
     told = run(mine, "replay", str(trace))

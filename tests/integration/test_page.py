@@ -23,8 +23,10 @@ from tidegate.instants import Instant
 from tidegate.patches import difference
 from tidegate.scenarios.catalogue import shipped
 from tidegate.sim.page import page
+from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import explore
-from tidegate.sim.trace import Reproduced, Trace, TraceStep, decoded, replay
+from tidegate.sim.trace import Mover, Trace, TraceStep
+from tidegate.sim.trace_json import decoded
 
 SCENARIOS: Final = ("array_push_lock.stall.2", "array_push_lock.lost_reply", "transition.not_read_again")
 
@@ -132,7 +134,9 @@ def built(states: list[Document]) -> Trace:
         for number, (before, after) in enumerate(pairwise(states))
         for text in (HOSTILE[number % len(HOSTILE)],)
     )
-    return Trace(HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[4], HOSTILE[5], HOSTILE[:9], states[0], steps)
+    return Trace(
+        HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[4], HOSTILE[5], tuple(map(Mover, HOSTILE[:9])), states[0], steps
+    )
 
 
 def value(draw: random.Random, depth: int = 0) -> Value:

@@ -30,7 +30,8 @@ from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.partition import partition
 from tidegate.scenarios.small_lock import small_lock
 from tidegate.sim.report import explore
-from tidegate.sim.trace import encoded, story
+from tidegate.sim.story import story
+from tidegate.sim.trace_json import encoded
 
 explored = [
     explore(small_lock(2, 2, 2, 2)),

@@ -25,7 +25,9 @@ from tidegate.errors import Misuse
 from tidegate.patches import difference
 from tidegate.sim.page import carried, facts_of, page, told
 from tidegate.sim.page_assets import SCRIPT, STYLE
-from tidegate.sim.trace import Trace, TraceStep, decoded, encoded, story
+from tidegate.sim.story import story
+from tidegate.sim.trace import Mover, Trace, TraceStep
+from tidegate.sim.trace_json import decoded, encoded
 
 Page: TypeAlias = Callable[[Trace, str], str]
 Attributes: TypeAlias = list[tuple[str, str | None]]
@@ -75,7 +77,7 @@ def traces(draw: st.DrawFn) -> Trace:
         law=draw(st.just("") | hostile),
         time=draw(hostile),
         seed=draw(st.none() | hostile),
-        processes=tuple(draw(st.lists(hostile, max_size=3))),
+        movers=tuple(map(Mover, draw(st.lists(hostile, max_size=3)))),
         initial=states[0],
         steps=tuple(
             TraceStep(draw(hostile), draw(hostile), draw(st.just("") | hostile), difference(before, after))
@@ -89,7 +91,7 @@ def everywhere(text: str) -> Trace:
     key = text.replace("\0", "")
     after = Document(((key, text), ("again", (Document(((key, text),)),))))
     step = TraceStep(text, text, text, difference(Document(), after))
-    return Trace(text, text, text, text, text, (text,), Document(), (step, attrs.evolve(step, patch=())))
+    return Trace(text, text, text, text, text, (Mover(text),), Document(), (step, attrs.evolve(step, patch=())))
 
 
 PLAIN: Final = everywhere("plain")
@@ -259,7 +261,7 @@ def check_g5(page: Page) -> None:
 def everywhere_outside_of_documents(text: str) -> Trace:
     """As `everywhere`; documents refuse lone surrogates, and other texts of a trace do not."""
     step = TraceStep(text, text, text, ())
-    return Trace(text, text, text, text, text, (text,), Document(), (step,))
+    return Trace(text, text, text, text, text, (Mover(text),), Document(), (step,))
 
 
 def test_the_page_carries_the_trace() -> None:
@@ -470,7 +472,7 @@ def test_a_planted_bug_breaks_g5(wrong: Page) -> None:
 PRINTS: Final = """
 import sys, json
 from tidegate.sim.page import page
-from tidegate.sim.trace import decoded
+from tidegate.sim.trace_json import decoded
 trace = decoded(json.load(sys.stdin))
 sys.stdout.reconfigure(encoding="utf-8", newline="")
 sys.stdout.write(page(trace, "trace.json"))
@@ -488,7 +490,7 @@ def printed(code: str, seed: int, trace: Trace) -> bytes:
 
 def check_the_same_text(code: str) -> None:
     steps = tuple(TraceStep(f"p{number}", "moves", f"fault {number}", ()) for number in range(20))
-    trace = attrs.evolve(PLAIN, processes=tuple(step.process for step in steps), steps=steps)
+    trace = attrs.evolve(PLAIN, movers=tuple(Mover(step.process) for step in steps), steps=steps)
     assert printed(code, 1, trace) == printed(code, 2, trace) == page(trace, FILE).encode()
 
 
@@ -500,7 +502,7 @@ def test_a_trace_always_has_the_same_page() -> None:
 def test_a_set_in_the_page_breaks_g5() -> None:
     """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
-        check_the_same_text(PRINTS + "sys.stdout.write(str(set(trace.processes)))\n")
+        check_the_same_text(PRINTS + "sys.stdout.write(str({mover.name for mover in trace.movers}))\n")
 
 
 # --- what it says -------------------------------------------------------------------------------------------------------

@@ -23,9 +23,9 @@ from tidegate.sim.behaviour import Returned
 from tidegate.sim.explore import UNAGED, Explored
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.reducers import Reducer
+from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, State
-from tidegate.sim.trace import Reproduced, replay
 from tidegate.sim.world import CLOCK, MOVES, Cell, Outcomes, Plain, World, document, inbox, perform, seeded
 
 HOLDER = Field[str]("holder")
@@ -258,7 +258,7 @@ def test_time_that_passes_can_break_a_law(law: str) -> None:
     assert relative.trace is not None
     assert absolute.trace is not None
     assert len(relative.trace.steps) == len(absolute.trace.steps) == (3 if law == "always" else 2)
-    assert relative.trace.steps[-1].what == absolute.trace.steps[-1].what == "1 s pass"
+    assert relative.trace.steps[-1].event == absolute.trace.steps[-1].event == "1 s pass"
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -15,10 +15,10 @@ from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.small_lock import small_lock
 from tidegate.sim.actors import Process, born
 from tidegate.sim.explore import Progress, attempt
+from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.sample import Walks, sample
 from tidegate.sim.scenario import Label, Scenario, Step
-from tidegate.sim.trace import Reproduced, replay
 from tidegate.sim.world import Cell, Plain, World
 
 COUNT = Cell[int](("count",), 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -23,21 +24,31 @@ from tidegate.scenarios.partition import GIVES_UP, partition
 from tidegate.scenarios.transition import transition
 from tidegate.sim.actors import Process, born
 from tidegate.sim.behaviour import Returned
+from tidegate.sim.explore import Search, attempt
+from tidegate.sim.picture import PICTURED_MAX, pictured
+from tidegate.sim.replay import Diverged, Replayed, Reproduced, followed, replay
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Label, Scenario, Step
+from tidegate.sim.story import sentence, story
 from tidegate.sim.trace import (
-    PICTURED_MAX,
-    Diverged,
-    Reproduced,
+    Breach,
+    Choice,
+    Done,
+    Lane,
+    LawKind,
+    Mover,
+    NamedLaw,
+    Option,
+    Passing,
+    Policy,
+    StepKind,
     Trace,
     TraceStep,
-    decoded,
-    encoded,
-    pictured,
-    replay,
-    sentence,
-    story,
+    Truth,
+    past,
 )
+from tidegate.sim.trace_json import decoded, encoded
+from tidegate.sim.ways import event, ways
 from tidegate.sim.world import Cell, Outcomes, Plain, World, ids, perform, seeded
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
@@ -74,28 +85,60 @@ def real_traces(draw: st.DrawFn) -> Trace:
     )
 
 
+OPTIONS = st.builds(Option, TEXTS, TEXTS, TEXTS)
+CHOICES = st.just(Choice()) | st.lists(OPTIONS, min_size=1, max_size=2).map(
+    lambda options: Choice(tuple(options), len(options) - 1)
+)
+EFFECTS = st.lists(st.builds(Done, TEXTS, st.lists(TEXTS, max_size=2).map(tuple), TEXTS), max_size=2).map(tuple)
+
+
 @st.composite
-def hostile_traces(draw: st.DrawFn) -> Trace:
-    """Any texts anywhere."""
-    initial = Document.of({"a": draw(TEXTS), "b": (1, True, 1.5, b"\0", None)})
+def runs(draw: st.DrawFn) -> tuple[TraceStep, ...]:
+    """Steps that say any texts anywhere; their patches fit."""
     patches: list[Patch] = [
         (),
         (Replaced("/a", draw(TEXTS)),),
         (Removed("/b/0"),),
         (Added("/b/0", draw(TEXTS)), Replaced("/a", 1)),
     ]
+    return tuple(
+        TraceStep(
+            process=draw(TEXTS),
+            event=draw(TEXTS),
+            fault=draw(TEXTS),
+            patch=draw(st.sampled_from(patches)),
+            at=draw(st.none() | st.integers(0, 2**63 - 1)),
+            kind=draw(st.sampled_from(StepKind)),
+            choice=draw(CHOICES),
+            effects=draw(EFFECTS),
+            truths=tuple(draw(st.dictionaries(TEXTS, st.sampled_from(Truth), max_size=2)).items()),
+            causes=tuple(range(1, number)),
+            src=draw(TEXTS),
+        )
+        for number in range(1, draw(st.integers(1, 4)))
+    )
+
+
+@st.composite
+def hostile_traces(draw: st.DrawFn) -> Trace:
+    """Any texts anywhere, and any of what may be left out."""
+    steps = draw(runs())
     return Trace(
         scenario=draw(TEXTS),
         version=draw(TEXTS),
         law=draw(TEXTS),
         time=draw(TEXTS),
         seed=draw(st.none() | TEXTS),
-        processes=tuple(draw(st.lists(TEXTS, max_size=3))),
-        initial=initial,
-        steps=tuple(
-            TraceStep(draw(TEXTS), draw(TEXTS), draw(TEXTS), draw(st.sampled_from(patches)))
-            for _ in range(draw(st.integers(0, 3)))
-        ),
+        movers=tuple(draw(st.lists(st.builds(Mover, TEXTS, st.sampled_from(Lane)), max_size=3))),
+        initial=Document.of({"a": draw(TEXTS), "b": (1, True, 1.5, b"\0", None)}),
+        steps=steps,
+        breach=draw(st.sampled_from(Breach)),
+        laws=tuple(draw(st.lists(st.builds(NamedLaw, TEXTS, st.sampled_from(LawKind)), max_size=2))),
+        policy=draw(st.sampled_from(Policy)),
+        python=draw(TEXTS),
+        fingerprint=draw(TEXTS),
+        passing=draw(st.none() | st.builds(Passing, st.integers(0, 1), st.just(steps))),
+        original=draw(st.none() | runs()),
     )
 
 
@@ -123,13 +166,52 @@ def test_nothing_in_a_trace_can_forge_a_line_of_its_story(trace: Trace) -> None:
 
 VALID = {
     "schema": "tidegate/trace@1",
-    "meta": {"scenario": "s", "version": "1", "law": "l", "time": "t", "seed": None},
+    "meta": {
+        "scenario": "s",
+        "versions": {"tidegate": "1", "python": "3"},
+        "seed": None,
+        "time": "t",
+        "policy": "exhaustive",
+        "fingerprint": "f",
+        "faults": {"late": 1},
+    },
+    "processes": [{"name": "p", "kind": "process"}],
+    "laws": [{"name": "l", "kind": "always"}],
+    "initial": {"n": 1},
+    "steps": [
+        {
+            "i": 1,
+            "t": 7,
+            "process": "p",
+            "event": "w",
+            "kind": "write",
+            "fault": "late",
+            "choice": {"enabled": [{"process": "p", "event": "w", "fault": "late"}], "taken": 0},
+            "effects": [{"what": "w", "on": ["n"], "reply": "1"}],
+            "patch": [{"op": "replace", "path": "/n", "value": 2}],
+            "properties": {"l": "broken"},
+            "cause": [],
+            "src": "m.py:1 f",
+        },
+        {"i": 2, "process": "p", "event": "r", "patch": [], "cause": [1]},
+    ],
+    "verdict": {"law": "l", "kind": "safety", "step": 1},
+    "passing": {
+        "differs_at": 1,
+        "steps": [{"process": "p", "event": "x", "patch": [{"op": "remove", "path": "/n"}]}],
+    },
+    "original": {"steps": []},
+}
+OLDER = {
+    "schema": "tidegate/trace@1",
+    "meta": {"scenario": "s", "version": "1", "law": "l", "time": "t", "seed": "7"},
     "processes": ["p"],
     "initial": {"n": 1},
     "steps": [
         {"i": 1, "process": "p", "what": "w", "fault": "", "patch": [{"op": "replace", "path": "/n", "value": 2}]}
     ],
 }
+"""What tidegate wrote before this form was complete."""
 
 
 def damaged(*path: str | int, to: object = ...) -> object:
@@ -155,13 +237,25 @@ DAMAGES: dict[str, tuple[object, str]] = {
     "another version": (damaged("schema", to="tidegate/trace@2"), "a trace of version 'tidegate/trace@2'"),
     "no meta": (damaged("meta"), "damaged"),
     "meta is a list": (damaged("meta", to=[]), "damaged"),
-    "no law": (damaged("meta", "law"), "damaged"),
-    "a law that is a number": (damaged("meta", "law", to=1), "1 where a text belongs"),
+    "no law": (damaged("verdict", "law"), "damaged"),
+    "a law that is a number": (damaged("verdict", "law", to=1), "1 where a text belongs"),
+    "a verdict that is a list": (damaged("verdict", to=[]), "damaged"),
     "a seed that is a number": (damaged("meta", "seed", to=1), "1 where a text belongs"),
     "no processes": (damaged("processes"), "damaged"),
-    "a process that is null": (damaged("processes", 0, to=None), "None where a text belongs"),
+    "a process that is null": (damaged("processes", 0, to=None), "damaged"),
+    "a process without a name": (damaged("processes", 0, "name"), "damaged"),
+    "processes that are a text": (damaged("processes", to="p"), "damaged"),
     "no steps": (damaged("steps"), "damaged"),
     "steps are a number": (damaged("steps", to=1), "damaged"),
+    "a time before the beginning": (damaged("steps", 0, "t", to=-1), "damaged"),
+    "a time that is true": (damaged("steps", 0, "t", to=True), "damaged"),
+    "a choice that nobody had": (damaged("steps", 0, "choice", "taken", to=1), "damaged"),
+    "an effect that is a text": (damaged("steps", 0, "effects", 0, to="w"), "damaged"),
+    "a cause that is no earlier step": (damaged("steps", 1, "cause", 0, to=2), "damaged"),
+    "a cause that is true": (damaged("steps", 1, "cause", 0, to=True), "damaged"),
+    "a passing run that differs beyond its end": (damaged("passing", "differs_at", to=3), "damaged"),
+    "a passing run that does not fit": (damaged("passing", "steps", 0, "patch", 0, "path", to="/m"), "no such place"),
+    "an unshrunk run without steps": (damaged("original", to={}), "damaged"),
     "a step that is a text": (damaged("steps", 0, to="x"), "damaged"),
     "a step without a patch": (damaged("steps", 0, "patch"), "damaged"),
     "a patch that is a text": (damaged("steps", 0, "patch", to="x"), "a patch is a list"),
@@ -173,7 +267,7 @@ DAMAGES: dict[str, tuple[object, str]] = {
     "a first state that is a list": (damaged("initial", to=[1]), "the first state of a trace is an object"),
     "a first state with an unknown tag": (damaged("initial", "n", to={"$instant": "x"}), "tags no value"),
     "a number beyond 64 bits": (damaged("initial", "n", to=2**70), "does not fit into 64 bits"),
-    "a lone surrogate": (damaged("steps", 0, "what", to="\ud800"), "lone surrogate"),
+    "a lone surrogate": (damaged("steps", 0, "event", to="\ud800"), "lone surrogate"),
 }
 
 
@@ -187,7 +281,37 @@ def test_a_damaged_trace_is_misuse(damage: str) -> None:
 
 def test_the_trace_that_was_damaged_is_a_trace() -> None:
     """Undamaged."""
-    assert decoded(VALID).steps == (TraceStep("p", "w", "", (Replaced("/n", 2),)),)
+    assert json.loads(text_of(decoded(VALID)))["steps"][0] == VALID["steps"][0]  # type: ignore[index]
+
+
+def test_an_older_trace_is_read() -> None:
+    """It says less: what was added since is not known."""
+    older = decoded(OLDER)
+    assert (older.version, older.law, older.seed, older.movers) == ("1", "l", "7", (Mover("p"),))
+    assert older.steps == (TraceStep("p", "w", "", (Replaced("/n", 2),)),)
+    assert (older.breach, older.policy, older.laws, older.passing) == (Breach.SAFETY, Policy.RANDOM, (), None)
+
+
+def extended(value: object) -> object:
+    """With a key more in each object, but for values and patches, where each key means something."""
+    match value:
+        case {"op": _}:
+            return value
+        case dict():
+            return {
+                name: each if name in {"initial", "properties"} else extended(each) for name, each in value.items()
+            } | ({"of a later version": {"a": [1]}})
+        case list():
+            return list(map(extended, value))
+        case _:
+            return value
+
+
+def test_what_a_later_version_adds_is_kept_out_of_the_way() -> None:
+    """Keys that are not known are ignored, and new kinds of steps and lanes are read as the plain ones."""
+    assert decoded(extended(VALID)) == decoded(VALID)
+    assert decoded(damaged("steps", 0, "kind", to="teleport")).steps[0].kind is StepKind.OTHER
+    assert decoded(damaged("processes", 0, "kind", to="oracle")).movers == (Mover("p", Lane.PROCESS),)
 
 
 JUNK = st.recursive(
@@ -268,12 +392,13 @@ def test_another_beginning_is_step_0() -> None:
 def test_a_step_that_cannot_be_taken_names_those_that_can() -> None:
     """As `process: what`."""
     trace = trace_of("array_push_lock.lost_reply")
-    impossible = attrs.evolve(trace.steps[1], what="does what nobody can")
+    impossible = attrs.evolve(trace.steps[1], event="does what nobody can")
     diverged = replay(attrs.evolve(trace, steps=(trace.steps[0], impossible)), shipped("array_push_lock.lost_reply"))
     assert isinstance(diverged, Diverged)
     assert (diverged.step, diverged.reason) == (2, "a cannot: does what nobody can")
+    assert diverged.recorded == "a: does what nobody can"
     assert "b: read the clock -> 0 s@wall" in diverged.enabled
-    assert f"a: {trace.steps[1].what}" in diverged.enabled
+    assert f"a: {trace.steps[1].event}" in diverged.enabled
 
 
 async def inserts() -> None:
@@ -301,6 +426,124 @@ def test_of_steps_that_read_alike_the_recorded_one_is_taken() -> None:
     trace = explore(make()).trace
     assert trace is not None
     assert replay(trace, make()) == Reproduced(1)
+
+
+# --- what a step says of itself -------------------------------------------------------------------------------------------
+
+
+def only(trace: Trace, numbers: frozenset[int]) -> list[tuple[str, str]]:
+    return [(step.process, step.event) for number, step in enumerate(trace.steps, 1) if number in numbers]
+
+
+def taken(decisions: list[tuple[str, str]], search: Search) -> list[tuple[str, str]]:
+    """The decisions that a search can take, one after the other."""
+    state, done = search.first, []
+    for who, what in decisions:
+        way = next((way for way in ways(search, state) if (way.hand.name, event(way.step)) == (who, what)), None)
+        if way is None:
+            break
+        state = way.after
+        done.append((who, what))
+    return done
+
+
+@pytest.mark.parametrize("name", VIOLATED)
+def test_what_a_step_depends_on_is_enough_for_it_to_happen(name: str) -> None:
+    """Law TC3: the past of the last step of each process is a run of its own, which ends with that very step."""
+    trace = trace_of(name)
+    assert all(cause < number for number, step in enumerate(trace.steps, 1) for cause in step.causes)
+    last = {step.process: number for number, step in enumerate(trace.steps, 1)}
+    for number in last.values():
+        decisions = only(trace, past(trace.steps, number))
+        assert attempt(shipped(name), partial(taken, decisions)) == decisions
+
+
+def test_leaving_out_a_cause_leaves_out_what_a_step_needs() -> None:
+    """A law that no bug breaks proves nothing: without the push of b its claim is not found."""
+    trace = trace_of("array_push_lock.stall.2")
+    number = 7  # b finds its own claim behind that of a
+    without = frozenset(past(trace.steps, number)) - {2}
+    decisions = only(trace, without)
+    assert attempt(shipped(trace.scenario), partial(taken, decisions)) != decisions
+
+
+@pytest.mark.parametrize("name", VIOLATED)
+def test_the_nearest_passing_run_follows_the_failing_one_and_breaks_no_law(name: str) -> None:
+    """Law TC4."""
+    trace = trace_of(name)
+    passing = trace.passing
+    assert passing is not None
+    alike = [
+        (mine.process, mine.event) == (theirs.process, theirs.event)
+        for mine, theirs in zip(trace.steps, passing.steps, strict=False)
+    ]
+    at = passing.differs_at - 1
+    assert alike[:at] == [True] * at
+    assert (trace.steps[at].process, trace.steps[at].event, trace.steps[at].patch) != (
+        passing.steps[at].process,
+        passing.steps[at].event,
+        passing.steps[at].patch,
+    )
+    assert Truth.BROKEN not in [truth for step in passing.steps for _, truth in step.truths]
+    found = attempt(shipped(name), lambda search: at_rest(attrs.evolve(trace, steps=passing.steps), search))
+    assert found == (Reproduced(len(passing.steps)), True)
+
+
+def at_rest(trace: Trace, search: Search) -> tuple[Replayed, bool]:
+    """How its replay ends, and whether nothing must happen then."""
+    run = followed(trace, search)
+    return run.outcome, not any(way.step.must for way in ways(search, run.path[-1]))
+
+
+@pytest.mark.parametrize("name", VIOLATED)
+def test_a_trace_says_at_which_step_its_law_breaks(name: str) -> None:
+    """The last one, and no law breaks before; each is known from the first step on, and what was chosen could be."""
+    trace = trace_of(name)
+    broken = [number for number, step in enumerate(trace.steps, 1) if (trace.law, Truth.BROKEN) in step.truths]
+    assert broken == [len(trace.steps)]
+    assert [law for law, _ in trace.steps[0].truths] == [law.name for law in trace.laws]
+    for step in trace.steps:
+        option = step.choice.enabled[step.choice.taken]
+        assert (option.process, option.event, option.fault) == (step.process, step.event, step.fault)
+
+
+def test_a_step_says_what_it_did_and_which_line_asked_for_it() -> None:
+    """An effect, what it was on, and what was heard; the line is the program's, named as its module is."""
+    trace = trace_of("array_push_lock.late")
+    late = next(step for step in trace.steps if step.fault)
+    assert (late.kind, late.effects[0].on) == (StepKind.WRITE, ("documents", "invocations", "x"))
+    assert late.effects[0].reply == "no reply: the request is still under way"
+    file, function = late.src.split(" ")
+    assert (file.rpartition(":")[0], function) == ("tidegate/programs/array_push_lock.py", "ArrayPushLock.push")
+    arrives = next(step for step in trace.steps if step.process == "network")
+    assert (arrives.kind, arrives.effects[0].on) == (StepKind.DELIVER, ("documents", "invocations", "x"))
+    assert trace.steps.index(late) + 1 in arrives.causes
+    assert [step.at for step in trace.steps if step.kind is StepKind.TIME] == [200_000, 400_000, 600_000, 800_000]
+    assert {mover.name: mover.kind for mover in trace.movers} == {
+        "a": Lane.PROCESS,
+        "b": Lane.PROCESS,
+        "network": Lane.NETWORK,
+        "clock": Lane.CLOCK,
+    }
+
+
+def test_a_reducer_says_what_it_wishes_for_and_where_it_was_decided() -> None:
+    """When it has heard of something."""
+    trace = trace_of("partition.two_commits_in_flight")
+    told = trace.steps[0]
+    assert (told.kind, told.effects[0].what) == (StepKind.DELIVER, "fetch t-1 from 0 (generation 1)")
+    assert told.src.startswith("tidegate/scenarios/partition.py:")
+    kinds = {step.event.split(" ")[0]: step.kind for step in trace.steps}
+    assert (kinds["fetch"], kinds["commit"]) == (StepKind.FETCH, StepKind.COMMIT)
+
+
+def test_traces_of_one_scenario_have_one_fingerprint_and_others_another() -> None:
+    """It tells whether a trace and a scenario belong together, without running either."""
+    names = ("array_push_lock.late", "array_push_lock.lost_reply", "transition.version_not_raised")
+    assert len({trace_of(name).fingerprint for name in names}) == 3
+    again = explore(shipped(names[1])).trace
+    assert again is not None
+    assert again.fingerprint == trace_of(names[1]).fingerprint
 
 
 # --- telling ------------------------------------------------------------------------------------------------------------
@@ -443,6 +686,6 @@ def test_cells_whose_names_begin_alike_are_told_apart() -> None:
 
 def test_values_are_pictured_by_field_unless_they_have_a_text_of_their_own() -> None:
     """What a reader sees of a state."""
-    assert pictured(TraceStep("p", "w", "", ())) == Document.of({"process": "p", "what": "w", "fault": "", "patch": ()})
+    assert pictured(Mover("p", Lane.CLOCK)) == Document.of({"name": "p", "kind": "clock"})
     assert pictured((Returned(1), None, 2**63)) == ("finished: 1", None, str(2**63))
     assert pictured(int) == str(int)

@@ -17,9 +17,11 @@ import pytest
 
 from tidegate.sim.explore import STATES_MAX
 from tidegate.sim.faults import Fault
+from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.trace import Diverged, Reproduced, Trace, replay, story
+from tidegate.sim.story import story
+from tidegate.sim.trace import Trace
 from tidegate.testing import unexpected
 from tidegate_adapters.cli.store import Store, named_apart, read
 from tidegate_adapters.printable import one_line

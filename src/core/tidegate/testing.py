@@ -15,7 +15,7 @@ from tidegate.documents import one_line
 from tidegate.sim.explore import STATES_MAX
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.trace import story
+from tidegate.sim.story import story
 
 
 def assert_no_counterexample(scenario: Scenario, *, states_max: int = STATES_MAX) -> Report:

@@ -25,7 +25,7 @@ from tidegate.patches import Json
 from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.trace import encoded
+from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import exit_code, origin, raised
 from tidegate_adapters.cli.lines import Result, ended, summed_up, told, written

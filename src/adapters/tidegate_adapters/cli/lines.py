@@ -9,7 +9,7 @@ from typing import Final, final
 import attrs
 
 from tidegate.sim.report import Report, Verdict
-from tidegate.sim.trace import story
+from tidegate.sim.story import story
 from tidegate_adapters.cli.console import Span, Styled
 from tidegate_adapters.cli.store import replay_line
 from tidegate_adapters.printable import one_line

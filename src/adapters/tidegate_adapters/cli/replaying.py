@@ -7,7 +7,9 @@ from pathlib import Path
 import tidegate
 from tidegate.errors import TidegateError
 from tidegate.exit_codes import ExitCode
-from tidegate.sim.trace import Diverged, Replayed, Reproduced, Trace, replay, story
+from tidegate.sim.replay import Diverged, Replayed, Reproduced, replay
+from tidegate.sim.story import story
+from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.cli.store import read

@@ -25,7 +25,9 @@ import attrs
 
 from tidegate.errors import Misuse
 from tidegate.sim.page import page
-from tidegate.sim.trace import Trace, decoded, encoded, story
+from tidegate.sim.story import story
+from tidegate.sim.trace import Trace
+from tidegate.sim.trace_json import decoded, encoded
 from tidegate_adapters.printable import clean
 
 if TYPE_CHECKING:

@@ -9,9 +9,12 @@ from tidegate.sim.actors import Network, Process, born
 from tidegate.sim.behaviour import Asking, Crashed, Failed, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, anything
 from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Actor, Clock, Kind, Label, Scenario, State, Step
-from tidegate.sim.trace import Diverged, Reproduced, Trace, decoded, encoded, replay, story
+from tidegate.sim.story import story
+from tidegate.sim.trace import Trace
+from tidegate.sim.trace_json import decoded, encoded
 from tidegate.sim.world import Cell, World, calling, contents, document, journal, journaled, notes, perform, seeded
 
 __all__ = [

@@ -28,7 +28,7 @@ from tidegate.instants import Duration, seconds
 from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne
 from tidegate.sim.behaviour import Asking, Behaviour, Birth, Crashed, Returned, Standing
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.scenario import Label, Step, Trouble, Undone
+from tidegate.sim.scenario import Delivers, Label, Step, Trouble, Undone
 from tidegate.sim.world import (
     CLOCK,
     FLIGHT,
@@ -211,7 +211,7 @@ class Network:
                 continue
             left = world.write(FLIGHT, flying[:index] + flying[index + 1 :])
             for done, reply in self.meaning(request.effect, left, request.sender):
-                yield Step(Label(f"delivers {request}", reply), done)
+                yield Step(Label(Delivers(request), reply), done)
 
 
 @final

@@ -37,6 +37,8 @@ from tidegate.effects import Failure
 from tidegate.errors import Misuse
 
 UNBOUND: Final = ("unbound",)
+PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
+"""Which one runs."""
 KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
                          "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})  # fmt: skip

@@ -38,7 +38,9 @@ from typing import Final
 
 from tidegate.documents import one_line
 from tidegate.sim.page_assets import SCRIPT, STYLE
-from tidegate.sim.trace import SCHEMA, Trace, encoded, story
+from tidegate.sim.story import story
+from tidegate.sim.trace import Trace
+from tidegate.sim.trace_json import SCHEMA, encoded
 
 PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
 """What no shell reads as anything else."""

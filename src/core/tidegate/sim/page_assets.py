@@ -269,10 +269,11 @@ function applied(value, [step, ...rest], op) {
 
 const trace = parsed(document.getElementById("trace").textContent);
 const meta = trace.get("meta");
-const lanes = trace.get("processes");
+const broken = trace.get("verdict").get("law");
+const lanes = trace.get("processes").map(lane => lane.get("name"));
 const run = trace.get("steps").map(step => ({
   process: step.get("process"),
-  what: step.get("what"),
+  what: step.get("event"),
   fault: step.get("fault"),
   patch: step.get("patch").map(op => ({
     kind: op.get("op"), path: op.get("path"), steps: steps(op.get("path")), value: opened(op.get("value")),
@@ -347,13 +348,13 @@ function asked(what) {
 }
 
 const faultOf = step => legible(step.fault).replaceAll("_", " ");
-const isLast = number => number > 0 && number === run.length && meta.get("law") !== "";
+const isLast = number => number > 0 && number === run.length && broken !== "";
 
 function marks(number) {
   const step = run[number - 1];
   const found = [];
   if (step && step.fault) found.push(make("span", "mark", `\u26a0\ufe0e fault: ${cut(faultOf(step), 60)}`));
-  if (isLast(number)) found.push(make("span", "mark law", `\u00d7 breaks the law: ${cut(legible(meta.get("law")))}`));
+  if (isLast(number)) found.push(make("span", "mark law", `\u00d7 breaks the law: ${cut(legible(broken))}`));
   return found;
 }
 
@@ -595,5 +596,5 @@ main.className = "drawn";
 addEventListener("resize", fit);
 fit();
 const asks = /^#(\d+)$/.exec(location.hash);
-choose(asks ? Number(asks[1]) : meta.get("law") ? run.length : 0, Boolean(asks));
+choose(asks ? Number(asks[1]) : broken ? run.length : 0, Boolean(asks));
 """

@@ -14,14 +14,15 @@ from typing import Final, final
 
 import attrs
 
-import tidegate
 from tidegate.errors import Misuse
 from tidegate.patches import Json
 from tidegate.sim.explore import STATES_MAX, Explored, Proceed, attempt, go_on, timing
 from tidegate.sim.faults import Fault
+from tidegate.sim.nearest import nearest_passing
 from tidegate.sim.sample import Sampled, Seeding, sample
 from tidegate.sim.scenario import Kind, Scenario
-from tidegate.sim.trace import Trace, recorded
+from tidegate.sim.trace import Policy, Trace
+from tidegate.sim.tracing import trace_of
 
 STEPS_MAX: Final = 10_000
 
@@ -189,11 +190,7 @@ def unmerged(found: Explored | Sampled) -> tuple[str, ...]:
 def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
     if found.broken is None:
         return None
-    return recorded(
-        found.search,
-        found.broken.path,
-        law=found.broken.law,
-        version=tidegate.__version__,
-        time=timing(found.search),
-        seed=seed,
-    )
+    search, path = found.search, found.broken.path
+    policy = Policy.EXHAUSTIVE if seed is None else Policy.RANDOM
+    trace = trace_of(search, path, law=found.broken.law, time=timing(search), policy=policy, seed=seed)
+    return attrs.evolve(trace, passing=nearest_passing(search, path))

@@ -27,7 +27,7 @@ from tidegate.errors import Misuse
 from tidegate.instants import Duration
 from tidegate.operations import FindOne, FindOneAndUpdate
 from tidegate.sim.faults import FAULTS, Fault, Faults, Which, anything, bound, nothing, spent
-from tidegate.sim.world import Cell, Plain, World
+from tidegate.sim.world import Cell, Flying, Plain, World
 
 V = TypeVar("V")
 
@@ -81,6 +81,17 @@ class Undone:
 
     def __str__(self) -> str:
         return f"crashes before it could {self.effect}"
+
+
+@final
+@attrs.frozen
+class Delivers:
+    """A request that was under way arrives."""
+
+    request: Flying
+
+    def __str__(self) -> str:
+        return f"delivers {self.request}"
 
 
 @final

@@ -1,0 +1,145 @@
+"""Which earlier steps a step depends on, and what its effects are on.
+
+What an effect looks at is seen through the same lens that the search remembers steps by, so nobody declares it. A step
+depends on the step of its own actor before it, and on the last one that wrote a cell that it looks at. Budgets are left
+out: that one fault leaves fewer to come is a bound of the exploration and no cause.
+
+Known not to work: what an actor of another kind than those of `tidegate.sim` looks at is known for all that it may do
+next together, so such a step may name more causes than it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias, cast, final
+
+import attrs
+
+from tidegate.documents import one_line
+from tidegate.effects import Effect
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.explore import Search
+from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.picture import printable_key
+from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.scenario import Actor, Delivers
+from tidegate.sim.trace import Done, Lane
+from tidegate.sim.ways import Way, effect_of, lane_of
+from tidegate.sim.world import BUDGET, CLOCK, FLIGHT, Meaning
+
+Name: TypeAlias = tuple[str, ...]
+IDS: Final = "ids"
+DOCUMENTS: Final = "documents"
+WAKES: Final = "wakes"
+BESIDES: Final = frozenset({WAKES, FLIGHT.name[0]})
+"""What an effect writes on its way is not what it is on."""
+
+
+@final
+@attrs.frozen
+class Touched:
+    """The cells that a step looked at, those that it changed, and those that its effect is on."""
+
+    looked: frozenset[Name]
+    wrote: frozenset[Name]
+    on: tuple[Name, ...] = ()
+
+
+def touched_by(search: Search, state: Packed, way: Way) -> Touched:
+    """What a step looks at, and what it changes."""
+    if lane_of(way.hand) is Lane.CLOCK:  # in relative time it moves every instant; that changes no document
+        return Touched(frozenset({CLOCK.name}), frozenset({CLOCK.name}))
+    wrote = changed(search, state, way.after)
+    match way.actor:
+        case Process(meaning=meaning, place=place) | Reducer(meaning=meaning, place=place):
+            own = frozenset({place.name})
+            seen = looked_at(search, state, meaning, way)
+        case Network(meaning=meaning):
+            own = frozenset()
+            seen = looked_at(search, state, meaning, way)
+        case actor:
+            own = frozenset()
+            seen = looked_at_until(search, state, cast("Actor", actor), way.after)
+    timed = {CLOCK.name} if any(name[0] == WAKES for name in wrote) else set()  # until when it sleeps, from now on
+    acted = tuple(name for name in search.packing.slots if name in wrote - own and name[0] not in BESIDES)
+    return Touched(own | wrote | seen | timed, wrote, acted or tuple(sorted(seen)))
+
+
+def looked_at(search: Search, state: Packed, meaning: Meaning, way: Way) -> frozenset[Name]:
+    """What the effect of the step looks at; of a step without one it is what it changes."""
+    effect = effect_of(way.step.label)
+    if effect is None or (isinstance(way.actor, Reducer) and way.actor.is_timer(effect)):
+        return frozenset()
+    sender = way.step.label.what.request.sender if isinstance(way.step.label.what, Delivers) else way.hand.name
+    looked = Looked()
+    for _ in meaning(effect, Lens(search.packing, state, looked), sender):
+        pass
+    return named(search, looked.bits)
+
+
+def looked_at_until(search: Search, state: Packed, actor: Actor, after: Packed) -> frozenset[Name]:
+    """What the actor has looked at when it comes to the step that leads to `after`."""
+    looked = Looked()
+    next(step for step in actor.steps(Lens(search.packing, state, looked)) if cast("Lens", step.world).state == after)
+    return named(search, looked.bits)
+
+
+def named(search: Search, bits: int) -> frozenset[Name]:
+    return frozenset(name for name, slot in search.packing.slots.items() if slot.mask & bits and name[0] != BUDGET)
+
+
+def changed(search: Search, before: Packed, after: Packed) -> frozenset[Name]:
+    return named(search, before ^ after)
+
+
+def caused_by(actors: Sequence[str], touched: Sequence[Touched]) -> tuple[tuple[int, ...], ...]:
+    """For each step the numbers of those that it depends on directly.
+
+    Args:
+        actors: Who took each step.
+        touched: What each step looked at, and changed.
+    """
+    own: dict[str, int] = {}
+    wrote: dict[Name, int] = {}
+    found = []
+    for number, (actor, touch) in enumerate(zip(actors, touched, strict=True), 1):
+        causes = {wrote[name] for name in touch.looked if name in wrote}
+        causes |= {own[actor]} if actor in own else set()
+        found.append(tuple(sorted(causes)))
+        own[actor] = number
+        wrote |= dict.fromkeys(touch.wrote, number)
+    return tuple(found)
+
+
+# --- effects ------------------------------------------------------------------------------------------------------------
+
+
+def done_in(search: Search, state: Packed, way: Way, touched: Touched) -> tuple[Done, ...]:
+    """The effect that happens in the step; or what a reducer wishes for, now that it has heard of something."""
+    effect, label = effect_of(way.step.label), way.step.label
+    if effect is not None:
+        reply = str(label)[len(f"{label.what} -> ") :]  # as it is told
+        return (Done(one_line(str(effect)), on(touched.on), one_line(reply)),)
+    return tuple(Done(one_line(str(wish))) for wish in wished(search, state, way))
+
+
+def wished(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
+    if not isinstance(way.actor, Reducer):
+        return
+    before, after = (Lens(search.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))
+    had = before.wishes if isinstance(before, Machine) else ()
+    yield from (wish for wish in (after.wishes if isinstance(after, Machine) else ()) if wish not in had)
+
+
+def on(cells: tuple[Name, ...]) -> tuple[str, ...]:
+    """The way in the tree of the state to what an effect is on: its document, its collection where there are several."""
+    places = [(DOCUMENTS, *name[1:]) if name[0] == IDS else name for name in cells]
+    documents = {place for place in places if place[0] == DOCUMENTS}
+    whole = {place for place in documents if len(place) > 2}
+    if len(whole) == 1:
+        (found,) = whole
+    elif len({place[1] for place in documents}) == 1:
+        found = next(iter(documents))[:2]
+    else:
+        found = places[0] if places else ()
+    return tuple(map(printable_key, found))

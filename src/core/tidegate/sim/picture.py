@@ -1,0 +1,102 @@
+"""A state of the world as a tree that people can read, and that patches can tell the changes of.
+
+Where each process stands comes first, then every cell that is not empty, at the place that its name says. Values are
+pictured by field, and what has a text of its own is told as that. Cells that only serve the store and the clock are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, cast
+
+from tidegate.documents import INT64, Document, Value, show
+from tidegate.instants import seconds
+from tidegate.sim.explore import Search
+from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.world import CLOCK
+
+HIDDEN: Final = frozenset({"ids", "wakes", "unique"})
+"""Cells that only serve the store and the clock; what they say is seen elsewhere."""
+EMPTY: Final = Document()
+PICTURED_MAX: Final = 50
+"""What is nested deeper than that is told as text; documents hold 100."""
+
+
+Branch: TypeAlias = "dict[str, Branch | Value]"
+
+
+def described(search: Search, state: Packed, like: Document = EMPTY) -> Document:
+    """The state as a tree that people can read: where each process stands, then every cell that is not empty.
+
+    Keys stand in the order in which they stood in `like`, the state before, so that a patch tells of nothing else.
+    """
+    lens = Lens(search.packing, state, Looked())
+    tree: Branch = {
+        "processes": {
+            printable_key(name): pictured(process.standing(lens.read(process.place)))
+            for name, process in search.processes.items()
+            if process.place is not None
+        }
+    }
+    for name, slot in sorted(search.packing.slots.items()):
+        value = slot.get(state)
+        if name[0] in HIDDEN or name[0] == "process" or value is slot.values[0]:
+            continue
+        branch = tree
+        for part in map(printable_key, name[:-1]):
+            below = branch.setdefault(part, {})
+            if not isinstance(below, dict):  # a cell whose name begins like another one's
+                below = branch[part] = {"": below}
+            branch = below
+        branch[printable_key(name[-1])] = named_notes(value) if name[0] == "notes" else pictured(value)
+    if search.scenario.clock is not None and not search.relative:
+        tree["clock"] = seconds(lens.read(CLOCK).at)
+    return planted(tree, like)
+
+
+def planted(tree: Branch, like: Value) -> Document:
+    """The tree as a document, its keys in the order of `like` and new ones last."""
+    before = like if isinstance(like, Document) else EMPTY
+    old = [key for key, _ in before.items if key in tree]
+    keys = [*old, *(key for key in tree if key not in old)]
+    had = dict(before.items)
+    items: list[tuple[str, Value]] = []
+    for key in keys:
+        value = tree[key]
+        items.append((key, planted(value, had.get(key)) if isinstance(value, dict) else value))
+    return Document(tuple(items))
+
+
+def named_notes(value: object) -> Value:
+    said = cast("tuple[tuple[str, object], ...]", value)
+    return Document(tuple((printable_key(name), pictured(each)) for name, each in said))
+
+
+def printable_key(name: str) -> str:
+    """A name as documents can have it."""
+    return name if name.isprintable() else show(name)
+
+
+def pictured(value: object, depth: int = 1) -> Value:
+    """Any value as one that a document can hold: frozen values by field, and what has a text of its own as that."""
+    match value:
+        case int() if value not in INT64:
+            return str(value)
+        case str() if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            return show(value)
+        case bool() | int() | float() | str() | bytes() | None | Document():
+            return value
+        case tuple() if depth < PICTURED_MAX:
+            return tuple(pictured(item, depth + 1) for item in value)
+        case _:
+            return pictured_by_field(value, depth)
+
+
+def pictured_by_field(value: object, depth: int) -> Value:
+    fields = getattr(type(value), "__attrs_attrs__", None)
+    if fields is None or type(value).__str__ is not object.__str__ or depth >= PICTURED_MAX:
+        return show(value)
+    return Document(
+        tuple(
+            (field.name.lstrip("_"), pictured(getattr(value, field.name), depth + 1)) for field in fields if field.repr
+        )
+    )

@@ -1,0 +1,113 @@
+"""Replaying: the recorded decisions are taken again, in the scenario as it is today, and every change is compared.
+
+A decision is who moves and what happens, in words; of several outcomes that read alike, the one that changes what was
+recorded. No generator and no seed is involved, so a run can be had again whatever becomes of those. Where the scenario
+does something else, the first step that differs is named, with what was recorded and what could happen instead; what lies
+before it has happened as recorded, so a search can go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar, final
+
+import attrs
+
+from tidegate.documents import Document
+from tidegate.patches import difference
+from tidegate.sim.explore import Search, attempt
+from tidegate.sim.packing import Packed
+from tidegate.sim.picture import described
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.story import told
+from tidegate.sim.trace import Trace
+from tidegate.sim.ways import event, ways
+
+T = TypeVar("T")
+
+
+@final
+@attrs.frozen
+class Reproduced:
+    """Every step happened as recorded."""
+
+    steps: int
+
+
+@final
+@attrs.frozen
+class Diverged:
+    """The scenario does something else than was recorded.
+
+    Attributes:
+        step: The first step that differs, counted from 1; 0 for the first state.
+        reason: What differs.
+        enabled: What could have happened instead, as `process: event`.
+        recorded: What was recorded, as `process: event`.
+    """
+
+    step: int
+    reason: str
+    enabled: tuple[str, ...] = ()
+    recorded: str = ""
+
+
+Replayed: TypeAlias = Reproduced | Diverged
+
+
+@final
+@attrs.frozen
+class Followed:
+    """How far a search followed a trace.
+
+    Attributes:
+        path: The states, the first one included.
+        state: The last one, as a tree; its keys stand as in the trace.
+        outcome: Whether it came to the end.
+    """
+
+    path: tuple[Packed, ...]
+    state: Document
+    outcome: Replayed
+
+
+def replay(trace: Trace, scenario: Scenario) -> Replayed:
+    """Take the recorded decisions in the scenario, and compare what they change.
+
+    Args:
+        trace: The recorded run.
+        scenario: The scenario as it is today.
+    """
+    return replaying(trace, scenario, lambda search: followed(trace, search).outcome)
+
+
+def replaying(trace: Trace, scenario: Scenario, run: Callable[[Search], T]) -> T:
+    """Run a search of the scenario in the kind of time that the trace ran in."""
+    clock = scenario.clock
+    if clock is not None and trace.time.startswith("absolute"):  # it may have been relative but for another run
+        scenario = attrs.evolve(scenario, clock=attrs.evolve(clock, horizon=None))
+    return attempt(scenario, run)
+
+
+def followed(trace: Trace, search: Search) -> Followed:
+    """Follow the trace as far as the search can."""
+    path = [search.first]
+    before = described(search, search.first)
+    if other := difference(trace.initial, before):
+        return Followed((search.first,), before, Diverged(0, f"the first state differs: {told(other)}"))
+    for number, step in enumerate(trace.steps, 1):
+        enabled = ways(search, path[-1])
+        chosen = [way.after for way in enabled if (way.hand.name, event(way.step)) == (step.process, step.event)]
+        recorded = f"{step.process}: {step.event}"
+        if not chosen:
+            there = tuple(f"{way.hand.name}: {event(way.step)}" for way in enabled)
+            cannot = Diverged(number, f"{step.process} cannot: {step.event}", there, recorded)
+            return Followed(tuple(path), before, cannot)
+        patches = {after: difference(before, described(search, after, before)) for after in chosen}
+        state = next((after for after, patch in patches.items() if patch == step.patch), chosen[0])
+        if patches[state] != step.patch:
+            why = f"{recorded} changes something else: {told(patches[state])}"
+            return Followed(tuple(path), before, Diverged(number, why, (), f"{recorded}: {told(step.patch)}"))
+        path.append(state)
+        before = described(search, state, before)
+    return Followed(tuple(path), before, Reproduced(len(trace.steps)))

@@ -1,0 +1,258 @@
+"""A trace as plain JSON, and back: `tidegate/trace@1`.
+
+Whoever reads it ignores what it does not know: keys may be added, and a kind of step or of lane that is new is read as
+"other" and "process". Files that tidegate wrote before this form was complete are read, too: they say less. What cannot be
+left out without losing the run (who moved, what happened, what it changed) must be there, and is checked; a file may come
+from anywhere. `meta.faults` and `verdict.step` are told for readers, and counted anew when they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, TypeVar, cast
+
+from tidegate.documents import Document, checked
+from tidegate.errors import Misuse
+from tidegate.patches import Json, from_json, patch_from_json, patch_to_json, to_json
+from tidegate.sim.trace import (
+    Breach,
+    Choice,
+    Done,
+    Lane,
+    LawKind,
+    Mover,
+    NamedLaw,
+    Option,
+    Passing,
+    Policy,
+    StepKind,
+    Trace,
+    TraceStep,
+    Truth,
+    states_of,
+)
+
+SCHEMA: Final = "tidegate/trace@1"
+AT_MAX: Final = 2**63 - 1
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+
+def encoded(trace: Trace) -> dict[str, Json]:
+    """The trace as plain JSON."""
+    return {
+        "schema": SCHEMA,
+        "meta": {
+            "scenario": trace.scenario,
+            "versions": {"tidegate": trace.version, "python": trace.python},
+            "seed": trace.seed,
+            "time": trace.time,
+            "policy": trace.policy.value,
+            "fingerprint": trace.fingerprint,
+            "faults": cast("Json", dict(trace.faults)),
+        },
+        "processes": [{"name": mover.name, "kind": mover.kind.value} for mover in trace.movers],
+        "laws": [{"name": law.name, "kind": law.kind.value} for law in trace.laws],
+        "initial": to_json(trace.initial),
+        "steps": steps_to_json(trace.steps),
+        "verdict": {"law": trace.law, "kind": trace.breach.value, "step": len(trace.steps) if trace.law else 0},
+        "passing": None
+        if trace.passing is None
+        else {"differs_at": trace.passing.differs_at, "steps": steps_to_json(trace.passing.steps)},
+        "original": None if trace.original is None else {"steps": steps_to_json(trace.original)},
+    }
+
+
+def steps_to_json(steps: tuple[TraceStep, ...]) -> list[Json]:
+    return [step_to_json(number, step) for number, step in enumerate(steps, 1)]
+
+
+def step_to_json(number: int, step: TraceStep) -> dict[str, Json]:
+    return {
+        "i": number,
+        "t": step.at,
+        "process": step.process,
+        "event": step.event,
+        "kind": step.kind.value,
+        "fault": step.fault,
+        "choice": {
+            "enabled": [
+                {"process": option.process, "event": option.event, "fault": option.fault}
+                for option in step.choice.enabled
+            ],
+            "taken": step.choice.taken,
+        },
+        "effects": [{"what": done.what, "on": list(done.on), "reply": done.reply} for done in step.effects],
+        "patch": cast("Json", patch_to_json(step.patch)),
+        "properties": {law: truth.value for law, truth in step.truths},
+        "cause": list(step.causes),
+        "src": step.src,
+    }
+
+
+def decoded(json: object) -> Trace:
+    """The trace that was encoded.
+
+    Raises:
+        Misuse: it is no trace, or one of another version.
+    """
+    if not isinstance(json, dict) or not str(json.get("schema", "")).startswith("tidegate/trace@"):
+        raise Misuse("this is no trace", todo="traces are written by tidegate explore")
+    if json["schema"] != SCHEMA:
+        raise Misuse(f"a trace of version {json['schema']!r}", why=f"this tidegate reads {SCHEMA!r}")
+    try:
+        return trace_from(Reading(cast("dict[str, object]", json), "it"))
+    except (KeyError, TypeError, AttributeError, AssertionError) as error:
+        raise Misuse("a trace is damaged", why=f"{type(error).__name__}: {error}") from error
+
+
+class Reading:
+    """An object of the file: each member is asked for by name and kind."""
+
+    def __init__(self, members: object, where: str) -> None:
+        if not isinstance(members, dict):
+            raise Misuse("a trace is damaged", why=f"{where} is no object")
+        self.members, self.where = cast("dict[str, object]", members), where
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.members
+
+    def value(self, name: str) -> object:
+        if name not in self.members:
+            raise Misuse("a trace is damaged", why=f"{self.where} has no {name!r}")
+        return self.members[name]
+
+    def text(self, name: str, default: str | None = None) -> str:
+        return default if default is not None and name not in self.members else text(self.value(name))
+
+    def number(self, name: str, end: int) -> int:
+        found = self.value(name)
+        if type(found) is not int or not 0 <= found <= end:
+            raise Misuse("a trace is damaged", why=f"{name!r} of {self.where} is no number from 0 to {end}")
+        return found
+
+    def under(self, name: str) -> Reading:
+        """The object that is the member, an empty one if it is not there."""
+        return Reading(self.members.get(name, {}), f"{name!r} of {self.where}")
+
+    def items(self, name: str, read: Callable[[object], T], *, needed: bool = False) -> tuple[T, ...]:
+        found = self.value(name) if needed else self.members.get(name, [])
+        if not isinstance(found, list):
+            raise Misuse("a trace is damaged", why=f"{name!r} of {self.where} is no list")
+        return tuple(map(read, cast("list[object]", found)))
+
+    def kind(self, name: str, kinds: type[E], otherwise: E) -> E:
+        """Of a kind that a later version knows, `otherwise`."""
+        return kind_of(self.text(name, otherwise.value), kinds, otherwise)
+
+
+def kind_of(said: str, kinds: type[E], otherwise: E) -> E:
+    return kinds(said) if said in set(kinds) else otherwise
+
+
+def text(item: object) -> str:
+    if isinstance(item, str):
+        checked(item, "a trace")
+        return item
+    raise Misuse(f"a trace has {item!r} where a text belongs")
+
+
+def trace_from(whole: Reading) -> Trace:
+    meta, verdict = Reading(whole.value("meta"), "'meta'"), whole.under("verdict")
+    versions = meta.under("versions")
+    initial = from_json(whole.value("initial"))
+    if not isinstance(initial, Document):
+        raise Misuse("the first state of a trace is an object")
+    seed = meta.value("seed")
+    law = text(meta.value("law")) if "law" in meta else verdict.text("law")  # older files have it there
+    return Trace(
+        scenario=meta.text("scenario"),
+        version=meta.text("version") if "version" in meta else versions.text("tidegate"),
+        law=law,
+        time=meta.text("time"),
+        seed=None if seed is None else text(seed),
+        movers=whole.items("processes", mover, needed=True),
+        initial=initial,
+        steps=steps_from(whole, initial),
+        breach=verdict.kind("kind", Breach, Breach.SAFETY if law else Breach.NONE),
+        laws=whole.items("laws", named_law),
+        policy=meta.kind("policy", Policy, Policy.RANDOM if seed is not None else Policy.EXHAUSTIVE),
+        python=versions.text("python", ""),
+        fingerprint=meta.text("fingerprint", ""),
+        passing=passing(whole, initial),
+        original=None if whole.members.get("original") is None else steps_from(whole.under("original"), initial),
+    )
+
+
+def passing(whole: Reading, initial: Document) -> Passing | None:
+    if whole.members.get("passing") is None:
+        return None
+    found = whole.under("passing")
+    steps = steps_from(found, initial)
+    return Passing(found.number("differs_at", len(steps) + 1), steps)
+
+
+def steps_from(holder: Reading, initial: Document) -> tuple[TraceStep, ...]:
+    """The steps; their patches fit."""
+    steps = holder.items("steps", lambda item: item, needed=True)
+    found = tuple(step_from(Reading(item, f"step {number}"), number) for number, item in enumerate(steps, 1))
+    for state in states_of(initial, found):
+        if not isinstance(state, Document):
+            raise Misuse("a trace is damaged", why="a patch makes a state that is no object")
+    return found
+
+
+def step_from(step: Reading, number: int) -> TraceStep:
+    at = step.members.get("t")
+    return TraceStep(
+        process=step.text("process"),
+        event=step.text("event" if "event" in step else "what"),  # older files have it there
+        fault=step.text("fault", ""),
+        patch=patch_from_json(step.value("patch")),
+        at=None if at is None else step.number("t", AT_MAX),
+        kind=step.kind("kind", StepKind, StepKind.OTHER),
+        choice=choice(step.under("choice")),
+        effects=step.items("effects", done),
+        truths=tuple(
+            (text(law), kind_of(text(said), Truth, Truth.OPEN))
+            for law, said in step.under("properties").members.items()
+        ),
+        causes=step.items("cause", lambda item: earlier(item, number)),
+        src=step.text("src", ""),
+    )
+
+
+def choice(found: Reading) -> Choice:
+    if not found.members:
+        return Choice()
+    enabled = found.items("enabled", option)
+    return Choice(enabled, found.number("taken", max(0, len(enabled) - 1)))
+
+
+def option(item: object) -> Option:
+    found = Reading(item, "a choice")
+    return Option(found.text("process"), found.text("event"), found.text("fault", ""))
+
+
+def done(item: object) -> Done:
+    found = Reading(item, "an effect")
+    return Done(found.text("what"), found.items("on", text), found.text("reply", ""))
+
+
+def earlier(item: object, number: int) -> int:
+    if type(item) is not int or not 0 < item < number:
+        raise Misuse("a trace is damaged", why=f"a cause of step {number} is no earlier step")
+    return item
+
+
+def mover(item: object) -> Mover:
+    if isinstance(item, str):  # in older files
+        return Mover(text(item))
+    found = Reading(item, "a process")
+    return Mover(found.text("name"), found.kind("kind", Lane, Lane.PROCESS))
+
+
+def named_law(item: object) -> NamedLaw:
+    found = Reading(item, "a law")
+    return NamedLaw(found.text("name"), found.kind("kind", LawKind, LawKind.ALWAYS))

@@ -1,0 +1,255 @@
+"""How a trace comes of a search: the states on a way, told as steps.
+
+A search knows states as numbers, and nothing of what led from one to the next. So each step is taken again: all that could
+happen is asked for, and what leads to the next state is the one that did.
+
+Known not to work: of two steps that lead to the same state, the first is taken for the one that happened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from itertools import accumulate, pairwise
+from typing import Final, TypeAlias
+
+import attrs
+
+import tidegate
+from tidegate.documents import Document, one_line
+from tidegate.effects import Call, Effect, Note, Now, Sleep
+from tidegate.instants import Duration
+from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
+from tidegate.patches import difference, to_json
+from tidegate.sim.behaviour import Raised
+from tidegate.sim.causes import caused_by, done_in, touched_by
+from tidegate.sim.explore import NO_ERROR, Search
+from tidegate.sim.faults import Fault
+from tidegate.sim.fingerprint import PYTHON
+from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.picture import described
+from tidegate.sim.reducers import Reducer
+from tidegate.sim.trace import (
+    Breach,
+    Choice,
+    Lane,
+    LawKind,
+    Mover,
+    NamedLaw,
+    Option,
+    Policy,
+    StepKind,
+    Trace,
+    TraceStep,
+    Truth,
+)
+from tidegate.sim.ways import Way, effect_of, event, lane_of, source, ways
+from tidegate.sim.world import CLOCK
+from tidegate.wishes import Commit, Fetch, Work
+
+Truths: TypeAlias = Mapping[str, Truth]
+Path: TypeAlias = tuple[Packed, ...]
+
+KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
+    (StepKind.READ, (FindOne, Now)),
+    (StepKind.WRITE, (FindOneAndUpdate, UpdateOne)),
+    (StepKind.INSERT, (InsertOne,)),
+    (StepKind.DELETE, (DeleteOne,)),
+    (StepKind.SLEEP, (Sleep,)),
+    (StepKind.NOTE, (Note,)),
+    (StepKind.CALL, (Call, Work)),
+    (StepKind.FETCH, (Fetch,)),
+    (StepKind.COMMIT, (Commit,)),
+)
+KIND_OF_FAULT: Final = {
+    Fault.CRASH_BEFORE: StepKind.CRASH,
+    Fault.CRASH_AFTER: StepKind.CRASH,
+    Fault.RESTART: StepKind.RESTART,
+}
+KIND_OF_LANE: Final = {
+    Lane.NETWORK: StepKind.DELIVER,
+    Lane.STREAM: StepKind.DELIVER,
+    Lane.CLOCK: StepKind.TIME,
+    Lane.COORDINATOR: StepKind.REBALANCE,
+}
+BREACHES: Final = {LawKind.ALWAYS: Breach.SAFETY, LawKind.STEP: Breach.STEP, LawKind.EVENTUALLY: Breach.LIVENESS}
+
+
+def trace_of(
+    search: Search,
+    path: Path,
+    *,
+    law: str,
+    time: str,
+    policy: Policy,
+    seed: str | None = None,
+    breach: Breach | None = None,
+    original: Path | None = None,
+) -> Trace:
+    """The trace of a way that a search found.
+
+    Args:
+        search: The search, which knows what the packed states mean.
+        path: The states, each one step after the one before.
+        law: What the last state, or step, breaks; "" for nothing.
+        time: Which kind of time.
+        policy: Where the decisions come from.
+        seed: Of the sampled run, if it is one.
+        breach: In which way the law is broken, if it is none of the scenario's own.
+        original: The way that this one was shrunk from.
+    """
+    laws = laws_of(search)
+    if breach is None:
+        kinds = {each.name: BREACHES.get(each.kind, Breach.NONE) for each in laws} | {NO_ERROR: Breach.ERROR}
+        breach = kinds.get(law, Breach.SAFETY) if law else Breach.NONE
+    initial = described(search, path[0])
+    return Trace(
+        scenario=search.scenario.name,
+        version=tidegate.__version__,
+        law=law,
+        time=time,
+        seed=seed,
+        movers=movers(search),
+        initial=initial,
+        steps=steps_of(search, path),
+        breach=breach,
+        laws=laws,
+        policy=policy,
+        python=PYTHON,
+        fingerprint=fingerprinted(search),
+        original=None if original is None else unchosen(steps_of(search, original)),
+    )
+
+
+def fingerprinted(search: Search) -> str:
+    """A digest of what can be told of the scenario without running it: lanes, laws, time, and how it begins."""
+    clock = search.scenario.clock
+    said = {
+        "processes": [[mover.name, mover.kind.value] for mover in movers(search)],
+        "laws": [[law.name, law.kind.value] for law in laws_of(search)],
+        "clock": None if clock is None else [clock.quantum, clock.horizon, clock.moves],
+        "initial": to_json(described(search, search.first)),
+    }
+    return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def movers(search: Search) -> tuple[Mover, ...]:
+    return tuple(Mover(one_line(hand.name), lane_of(hand)) for hand in search.hands)
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------------
+
+
+def laws_of(search: Search) -> tuple[NamedLaw, ...]:
+    """The laws that are judged, errors of programs included."""
+    scenario = search.scenario
+    return (
+        *(NamedLaw(name, LawKind.ALWAYS) for name in scenario.always),
+        *((NamedLaw(NO_ERROR, LawKind.ALWAYS),) if search.processes else ()),
+        *(NamedLaw(name, LawKind.STEP) for name in scenario.step),
+        *(NamedLaw(name, LawKind.EVENTUALLY) for name in scenario.eventually),
+        *(NamedLaw(name, LawKind.SOMETIMES) for name in scenario.sometimes),
+    )
+
+
+def truths(search: Search, before: Packed, after: Packed, known: Truths, *, is_at_rest: bool) -> Truths:
+    """What is known of every law after a step; a goal that was reached stays so."""
+    scenario = search.scenario
+    was, view = search.view(before, Looked()), search.view(after, Looked())
+    found: dict[str, Truth] = {}
+
+    def judge(name: str, *, holds: bool) -> None:
+        found[name] = Truth.HOLDS if holds else Truth.BROKEN
+
+    for name, law in scenario.always.items():
+        judge(name, holds=all(part(view) for part in (law if isinstance(law, tuple) else (law,))))
+    if search.processes:
+        judge(NO_ERROR, holds=not any(isinstance(view.standing(name), Raised) for name in search.processes))
+    for name, step_law in scenario.step.items():
+        judge(name, holds=step_law(was, view))
+    for name, law_at_rest in scenario.eventually.items():
+        found[name] = Truth.OPEN
+        if is_at_rest:
+            judge(name, holds=law_at_rest(view))
+    for name, goal in scenario.sometimes.items():
+        is_reached = known.get(name) is Truth.REACHED or goal(view)
+        found[name] = Truth.REACHED if is_reached else Truth.OPEN
+    return found
+
+
+# --- steps --------------------------------------------------------------------------------------------------------------
+
+
+def steps_of(search: Search, path: Path) -> tuple[TraceStep, ...]:
+    """The steps of a way."""
+    pictures = list(accumulate(path, lambda like, state: described(search, state, like), initial=Document()))[1:]
+    chosen = [ways(search, state) for state in path]
+    taken = [
+        next(index for index, way in enumerate(could) if way.after == after)
+        for could, after in zip(chosen, path[1:], strict=False)
+    ]
+    touched = [
+        touched_by(search, state, could[index]) for state, could, index in zip(path, chosen, taken, strict=False)
+    ]
+    causes = caused_by([could[index].hand.name for could, index in zip(chosen, taken, strict=False)], touched)
+    known: Truths = {}
+    passed: Duration = 0
+    steps = []
+    for number, (before, after) in enumerate(pairwise(path)):
+        way = chosen[number][taken[number]]
+        rests = not any(next_way.step.must for next_way in chosen[number + 1]) and not search.is_cut_short(after)
+        judged = truths(search, before, after, known, is_at_rest=rests)
+        passed += passing_of(search, way, before, after)
+        steps.append(
+            TraceStep(
+                process=one_line(way.hand.name),
+                event=event(way.step),
+                fault=fault_of(way),
+                patch=difference(pictures[number], pictures[number + 1]),
+                at=None if search.scenario.clock is None else passed,
+                kind=kind_of(way),
+                choice=choice(chosen[number], taken[number]),
+                effects=done_in(search, before, way, touched[number]),
+                truths=tuple((law, truth) for law, truth in judged.items() if known.get(law) is not truth),
+                causes=causes[number],
+                src=source(search, before, way),
+            )
+        )
+        known = judged
+    return tuple(steps)
+
+
+def choice(could: tuple[Way, ...], taken: int) -> Choice:
+    return Choice(tuple(Option(one_line(way.hand.name), event(way.step), fault_of(way)) for way in could), taken)
+
+
+def unchosen(steps: tuple[TraceStep, ...]) -> tuple[TraceStep, ...]:
+    """Without what else could have happened, which is most of a step."""
+    return tuple(attrs.evolve(step, choice=Choice()) for step in steps)
+
+
+def fault_of(way: Way) -> str:
+    return "" if way.step.fault is None else way.step.fault.value
+
+
+def passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Duration:
+    """How much time passes in a step, in microseconds."""
+    if lane_of(way.hand) is not Lane.CLOCK:
+        return 0
+    if search.relative:
+        clock = search.scenario.clock
+        assert clock is not None, "there is relative time"
+        return clock.quantum
+    return Lens(search.packing, after, Looked()).read(CLOCK) - Lens(search.packing, before, Looked()).read(CLOCK)
+
+
+def kind_of(way: Way) -> StepKind:
+    if way.step.fault in KIND_OF_FAULT:
+        return KIND_OF_FAULT[way.step.fault]
+    effect, lane = effect_of(way.step.label), lane_of(way.hand)
+    if lane in KIND_OF_LANE:
+        return KIND_OF_LANE[lane]
+    if effect is None:
+        return StepKind.DELIVER if isinstance(getattr(way.hand, "actor", None), Reducer) else StepKind.OTHER
+    return next((kind for kind, effects in KINDS if isinstance(effect, effects)), StepKind.OTHER)

@@ -1,0 +1,116 @@
+"""Everything that may happen in one state of a search: who moves, how, where it leads, and which line asked for it."""
+
+from __future__ import annotations
+
+from types import CodeType, FrameType, MethodType
+from typing import Final, NamedTuple, cast, final
+
+from tidegate.documents import one_line
+from tidegate.effects import Effect
+from tidegate.sim.actors import Network, Process, Ticks
+from tidegate.sim.behaviour import Asking, Behaviour
+from tidegate.sim.explore import Hand, Search
+from tidegate.sim.group import Coordinator
+from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.reducers import Crash, Reducer
+from tidegate.sim.scenario import Delivers, Label, Step
+from tidegate.sim.trace import Lane
+
+LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
+    (Process, Lane.PROCESS),
+    (Reducer, Lane.PROCESS),
+    (Network, Lane.NETWORK),
+    (Ticks, Lane.CLOCK),
+    (Coordinator, Lane.COORDINATOR),
+    (Crash, Lane.FAULTS),
+)
+"""The kind of lane of each kind of actor; of any other, a process."""
+
+
+@final
+class Way(NamedTuple):
+    """Something that may happen in a state."""
+
+    hand: Hand
+    step: Step
+    after: Packed
+
+    @property
+    def actor(self) -> object:
+        """Who moves; None for the clock of relative time."""
+        return getattr(self.hand, "actor", None)
+
+
+def ways(search: Search, state: Packed) -> tuple[Way, ...]:
+    """All that may happen in the state, in the order of the actors."""
+    return tuple(Way(hand, step, after) for hand in search.hands for step, after in hand.steps(state))
+
+
+def lane_of(hand: Hand) -> Lane:
+    actor: object = getattr(hand, "actor", None)
+    if actor is None:
+        return Lane.CLOCK
+    return next((lane for kind, lane in LANES if isinstance(actor, kind)), Lane.PROCESS)
+
+
+def event(step: Step) -> str:
+    """What happens, in words: with the process it is the decision that a replay takes."""
+    return one_line(str(step.label))
+
+
+def effect_of(label: Label) -> Effect[object] | None:
+    """The effect that happens in the step, if it is one."""
+    match label.what:
+        case Delivers(request):
+            return request.effect
+        case Effect():
+            return cast("Effect[object]", label.what)
+        case _:
+            return None
+
+
+# --- which line ---------------------------------------------------------------------------------------------------------
+
+
+def source(search: Search, state: Packed, way: Way) -> str:
+    """`file.py:line function` of the `await` or of the decision that the step comes from; "" if of none."""
+    actor = way.actor
+    match actor:
+        case Process():
+            node = cast("int", Lens(search.packing, state, Looked()).read(actor.place))
+            return awaited_at(actor.behaviour, node)
+        case Reducer():
+            return decided_at(actor.step)
+        case _:
+            return ""
+
+
+def awaited_at(behaviour: Behaviour, node: int) -> str:
+    """Where the program stands at a node of its automaton: the innermost frame that is a program's."""
+    at = behaviour.nodes[node]
+    if not isinstance(at.standing, Asking):
+        return ""
+    program = at.parked[-1] if at.parked else behaviour.replayed(at)
+    if not at.parked:
+        at.parked.append(program)
+    found, inner = "", cast("object", program)
+    while (frame := getattr(inner, "cr_frame", None)) is not None:
+        assert isinstance(frame, FrameType)
+        found = placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
+        inner = getattr(inner, "cr_await", None)
+    return found
+
+
+def decided_at(decide: object) -> str:
+    """Where a decision is written."""
+    function = decide.__func__ if isinstance(decide, MethodType) else decide
+    code: object = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return ""
+    return placed(str(getattr(function, "__module__", "")), code, code.co_firstlineno)
+
+
+def placed(module: str, code: CodeType, line: int) -> str:
+    """The place in the file as its module is named: nothing of the directories of the machine."""
+    parts = code.co_filename.replace("\\", "/").split("/")
+    return one_line(f"{'/'.join(parts[-1 - module.count('.') :])}:{line} {code.co_qualname}")
