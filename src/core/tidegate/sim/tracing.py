@@ -20,7 +20,7 @@ import tidegate
 from tidegate.documents import Document, one_line
 from tidegate.effects import Call, Effect, Note, Now, Sleep
 from tidegate.instants import Duration
-from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
+from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
 from tidegate.patches import difference, to_json
 from tidegate.sim.behaviour import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
@@ -52,7 +52,7 @@ Truths: TypeAlias = Mapping[str, Truth]
 Path: TypeAlias = tuple[Packed, ...]
 
 KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
-    (StepKind.READ, (FindOne, Now)),
+    (StepKind.READ, (FindOne, FindAll, Now)),
     (StepKind.WRITE, (FindOneAndUpdate, UpdateOne)),
     (StepKind.INSERT, (InsertOne,)),
     (StepKind.DELETE, (DeleteOne,)),
