@@ -447,7 +447,7 @@ def taken(decisions: list[tuple[str, str]], search: Search) -> list[tuple[str, s
     return done
 
 
-@pytest.mark.parametrize("name", VIOLATED)
+@pytest.mark.parametrize("name", SPECIMENS)
 def test_what_a_step_depends_on_is_enough_for_it_to_happen(name: str) -> None:
     """Law TC3: the past of the last step of each process is a run of its own, which ends with that very step."""
     trace = trace_of(name)
@@ -467,7 +467,7 @@ def test_leaving_out_a_cause_leaves_out_what_a_step_needs() -> None:
     assert attempt(shipped(trace.scenario), partial(taken, decisions)) != decisions
 
 
-@pytest.mark.parametrize("name", VIOLATED)
+@pytest.mark.parametrize("name", SPECIMENS)
 def test_the_nearest_passing_run_follows_the_failing_one_and_breaks_no_law(name: str) -> None:
     """Law TC4."""
     trace = trace_of(name)
@@ -495,7 +495,7 @@ def at_rest(trace: Trace, search: Search) -> tuple[Replayed, bool]:
     return run.outcome, not any(way.step.must for way in ways(search, run.path[-1]))
 
 
-@pytest.mark.parametrize("name", VIOLATED)
+@pytest.mark.parametrize("name", SPECIMENS)
 def test_a_trace_says_at_which_step_its_law_breaks(name: str) -> None:
     """The last one, and no law breaks before; each is known from the first step on, and what was chosen could be."""
     trace = trace_of(name)
