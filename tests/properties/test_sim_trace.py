@@ -614,6 +614,7 @@ HOSTILE: dict[str, object] = {
     "a class": int,
     "a document": Document.of({"a": {"b": 1}}),
     "a frozen value": TraceStep("p", "w", "", ()),
+    "a name of a closed set": Lane.CLOCK,
     "a sentence": Returned((1, "a")),
     "deep": ((((((1,),),),),),),
 }  # fmt: skip

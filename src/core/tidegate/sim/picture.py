@@ -6,6 +6,7 @@ pictured by field, and what has a text of its own is told as that. Cells that on
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final, TypeAlias, cast
 
 from tidegate.documents import INT64, Document, Value, show
@@ -79,6 +80,8 @@ def printable_key(name: str) -> str:
 def pictured(value: object, depth: int = 1) -> Value:
     """Any value as one that a document can hold: frozen values by field, and what has a text of its own as that."""
     match value:
+        case Enum() if isinstance(value, (str, int)):
+            return pictured(value.value, depth)
         case int() if value not in INT64:
             return str(value)
         case str() if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
