@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import attrs
 
 import tidegate
-from tidegate.documents import Document, one_line
+from tidegate.documents import Document
 from tidegate.effects import Call, Effect, Note, Now, Sleep
 from tidegate.instants import Duration
 from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
@@ -135,7 +135,7 @@ def fingerprinted(search: Search) -> str:
 
 
 def movers(search: Search) -> tuple[Mover, ...]:
-    return tuple(Mover(one_line(hand.name), lane_of(hand)) for hand in search.hands)
+    return tuple(Mover(hand.name, lane_of(hand)) for hand in search.hands)
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def steps_of(search: Search, path: Path) -> tuple[TraceStep, ...]:
         passed += passing_of(search, way, before, after)
         steps.append(
             TraceStep(
-                process=one_line(way.hand.name),
+                process=way.hand.name,
                 event=event(way.step),
                 fault=fault_of(way),
                 patch=difference(pictures[number], pictures[number + 1]),
@@ -221,7 +221,7 @@ def steps_of(search: Search, path: Path) -> tuple[TraceStep, ...]:
 
 
 def choice(could: tuple[Way, ...], taken: int) -> Choice:
-    return Choice(tuple(Option(one_line(way.hand.name), event(way.step), fault_of(way)) for way in could), taken)
+    return Choice(tuple(Option(way.hand.name, event(way.step), fault_of(way)) for way in could), taken)
 
 
 def unchosen(steps: tuple[TraceStep, ...]) -> tuple[TraceStep, ...]:
