@@ -383,6 +383,7 @@ def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
         "goals": {},
         "stopped_because": "",
         "time": "absolute time, 4 moves of 200 ms",
+        "policy": "",
         "ok": True,
     }
     assert (second["name"], second["expect"], second["verdict"], second["ok"]) == (

@@ -126,6 +126,7 @@ def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
         "goals": {"it is done": True},
         "stopped_because": "",
         "time": "time stands",
+        "policy": "",
     }
     assert found.laws == 3
     broken = explore(scenario(always=SILENT, expect="it says nothing", kind=Kind.SPECIMEN)).to_json()

@@ -236,6 +236,20 @@ def cli() -> None: ...
     "--seed", callback=seed_of_runs, metavar="S", envvar="TIDEGATE_SEED", show_envvar=True, help="Of the random runs."
 )
 @click.option(
+    "--policy",
+    type=click.Choice(["random", "pct", "swarm", "portfolio"]),
+    default="portfolio",
+    show_default=True,
+    help="Picks the steps of the random runs; portfolio: all of them in turns.",
+)
+@click.option(
+    "--pct-depth",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="With --policy pct: how many steps in one order make the bug.",
+)
+@click.option(
     "--max-steps", type=click.IntRange(1), default=10_000, show_default=True, help="The length of a random run."
 )
 @click.option(
@@ -275,6 +289,8 @@ def explore(
     only: str | None,
     runs: int | None,
     seed: str | None,
+    policy: str,
+    pct_depth: int,
     max_steps: int,
     states_max: int,
     faults: tuple[str, ...] | None,
@@ -287,6 +303,8 @@ def explore(
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     for name, option, fits, why in (
         ("seed", "--seed", runs, "an exhaustive search draws nothing; add --runs N"),
+        ("policy", "--policy", runs, "an exhaustive search takes every step; add --runs N"),
+        ("pct_depth", "--pct-depth", policy == "pct", "it is the depth of pct; add --policy pct"),
         ("max_steps", "--max-steps", runs, "it bounds random runs; add --runs N"),
         ("states_max", "--states-max", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("out", "--out", not no_store, "nothing is written with --no-store"),
@@ -300,7 +318,7 @@ def explore(
         from tidegate_adapters.cli.targets import select  # noqa: PLC0415
 
         selected = select(targets, expression, scope=scope, only=ONLY[only] if only else None)
-        bounds = Bounds(runs or 0, seed, max_steps, states_max, timeout, faults)
+        bounds = Bounds(runs or 0, seed, max_steps, states_max, timeout, faults, policy, pct_depth)
         store = None if no_store else Store(out)
         return explore_all(selected, bounds, store, terminal, is_json=is_json, quiet=quiet)
 

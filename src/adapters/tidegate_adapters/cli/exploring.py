@@ -24,6 +24,7 @@ from tidegate.exit_codes import ExitCode
 from tidegate.patches import Json
 from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
+from tidegate.sim.policies import policies
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
@@ -51,6 +52,8 @@ class Bounds:
         states_max: How many states an exhaustive search sees at most.
         timeout_s: How many seconds a scenario may take; None for any number.
         faults: Which kinds may strike; None for whatever the scenario allows.
+        policy: Picks the steps of the random runs.
+        pct_depth: Of the policy pct.
     """
 
     runs: int
@@ -59,6 +62,8 @@ class Bounds:
     states_max: int
     timeout_s: float | None
     faults: tuple[str, ...] | None = None
+    policy: str = "portfolio"
+    pct_depth: int = 3
 
 
 @final
@@ -197,6 +202,7 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
             steps_max=bounds.steps_max,
             seed=bounds.seed or "",
             seeding=random.Random,
+            policies=policies(bounds.policy, bounds.pct_depth),
             proceed=watch,
         )
     except TidegateError as error:

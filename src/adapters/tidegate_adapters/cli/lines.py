@@ -79,7 +79,7 @@ def broken(result: Result) -> str:
     if report.trace is None:
         return "" if report.expect is None or result.is_open else f"expected to be broken: {report.expect}"
     other = "" if report.expect in (None, report.law) else f", expected: {report.expect}"
-    seed = f", seed {report.seed}" if report.seed else ""
+    seed = f", seed {report.seed}, {report.policy}" if report.seed else ""
     return f"broken in {len(report.trace.steps)} steps{seed}: {report.law}{other}"
 
 

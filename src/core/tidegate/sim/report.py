@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum, unique
-from typing import Final, final
+from typing import final
 
 import attrs
 
@@ -19,12 +19,12 @@ from tidegate.patches import Json
 from tidegate.sim.explore import STATES_MAX, Explored, Proceed, attempt, go_on, timing
 from tidegate.sim.faults import Fault
 from tidegate.sim.nearest import nearest_passing
-from tidegate.sim.sample import Sampled, Seeding, sample
+from tidegate.sim.policies import PORTFOLIO, Policy, Seeding
+from tidegate.sim.sample import STEPS_MAX, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
-from tidegate.sim.trace import Policy, Trace
+from tidegate.sim.trace import Policy as Origin
+from tidegate.sim.trace import Trace
 from tidegate.sim.tracing import trace_of
-
-STEPS_MAX: Final = 10_000
 
 
 @final
@@ -49,7 +49,7 @@ class Report:
         verdict: What came out.
         reason: Why it is inconclusive; else "".
         law: The law that is broken, if one is.
-        states: Distinct states seen.
+        states: Distinct states seen; by sampled runs at least so many.
         transitions: Steps taken, all ways of reaching a state counted.
         depth: The longest of the shortest ways to a state; of sampled runs the longest run.
         unmerged: Where programs could not be compared, and why: there the search is sound, and slower.
@@ -58,6 +58,7 @@ class Report:
         laws: How many laws were judged.
         time: Which kind of time it ran in.
         seed: Of the sampled runs; None where nothing was sampled.
+        policy: What picked their steps; "" where nothing was sampled.
         trace: The counterexample.
     """
 
@@ -76,6 +77,7 @@ class Report:
     laws: int
     time: str
     seed: str | None
+    policy: str
     trace: Trace | None
 
     @property
@@ -103,6 +105,7 @@ class Report:
             "goals": goals,
             "stopped_because": self.reason,
             "time": self.time,
+            "policy": self.policy,
         }
 
 
@@ -114,6 +117,7 @@ def explore(
     steps_max: int = STEPS_MAX,
     seed: str = "0",
     seeding: Seeding | None = None,
+    policies: tuple[Policy, ...] = PORTFOLIO,
     proceed: Proceed = go_on,
 ) -> Report:
     """Explore a scenario: exhaustively, or by random runs where `runs` are asked for.
@@ -125,6 +129,7 @@ def explore(
         steps_max: The length of the longest random run.
         seed: Of the random runs.
         seeding: Makes a generator of a seed, for example `random.Random`; needed for random runs.
+        policies: Pick the steps of the random runs, in turns.
         proceed: Told of the progress; answers whether to go on.
 
     Raises:
@@ -133,7 +138,17 @@ def explore(
     if runs:
         if seeding is None:
             raise Misuse("random runs without a generator", todo="pass seeding=random.Random")
-        return sampled(sample(scenario, seed=seed, runs=runs, steps_max=steps_max, seeding=seeding, proceed=proceed))
+        return sampled(
+            sample(
+                scenario,
+                seed=seed,
+                runs=runs,
+                steps_max=steps_max,
+                seeding=seeding,
+                policies=policies,
+                proceed=proceed,
+            )
+        )
     return attempt(scenario, lambda search: explored(search.run(states_max, proceed)))
 
 
@@ -142,27 +157,28 @@ def explored(found: Explored) -> Report:
     scenario = found.search.scenario
     missed = [name for name, reached in found.goals.items() if not reached]
     if found.broken is not None:
-        return reported(found, Verdict.VIOLATED, "", None)
+        return reported(found, Verdict.VIOLATED, "")
     if found.stopped:
-        return reported(found, Verdict.INCONCLUSIVE, found.stopped, None)
+        return reported(found, Verdict.INCONCLUSIVE, found.stopped)
     if missed:
-        return reported(found, Verdict.INCONCLUSIVE, f"never reached: {', '.join(missed)}", None)
+        return reported(found, Verdict.INCONCLUSIVE, f"never reached: {', '.join(missed)}")
     if scenario.eventually and not found.resting:
         why = "nothing comes to rest, so the laws about rest say nothing"
-        return reported(found, Verdict.INCONCLUSIVE, why, None)
-    return reported(found, Verdict.COMPLETE, "", None)
+        return reported(found, Verdict.INCONCLUSIVE, why)
+    return reported(found, Verdict.COMPLETE, "")
 
 
 def sampled(found: Sampled) -> Report:
     """The report on random runs."""
     if found.broken is not None:
-        return reported(found, Verdict.VIOLATED, "", found.seed)
+        return reported(found, Verdict.VIOLATED, "")
     why = f"{found.runs:,} random runs are not all that can happen"
-    return reported(found, Verdict.INCONCLUSIVE, why, found.seed)
+    return reported(found, Verdict.INCONCLUSIVE, why)
 
 
-def reported(found: Explored | Sampled, verdict: Verdict, reason: str, seed: str | None) -> Report:
+def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report:
     scenario = found.search.scenario
+    seed, policy = (found.seed, found.policy) if isinstance(found, Sampled) else (None, "")
     return Report(
         scenario=scenario.name,
         kind=scenario.kind,
@@ -179,6 +195,7 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str, seed: str
         laws=len(scenario.always) + len(scenario.step) + len(scenario.eventually),
         time=timing(found.search),
         seed=seed,
+        policy=policy,
         trace=traced(found, seed),
     )
 
@@ -191,6 +208,6 @@ def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
     if found.broken is None:
         return None
     search, path = found.search, found.broken.path
-    policy = Policy.EXHAUSTIVE if seed is None else Policy.RANDOM
-    trace = trace_of(search, path, law=found.broken.law, time=timing(search), policy=policy, seed=seed)
+    origin = Origin(found.policy.partition(" ")[0]) if isinstance(found, Sampled) else Origin.EXHAUSTIVE
+    trace = trace_of(search, path, law=found.broken.law, time=timing(search), policy=origin, seed=seed)
     return attrs.evolve(trace, passing=nearest_passing(search, path))
