@@ -187,7 +187,9 @@ def test_the_mark_chooses_among_the_faults_of_a_scenario(run: Run) -> None:
     assert "there is no fault 'crush'" in unknown.stdout.str()
 
 
-@pytest.mark.parametrize("mark", ["tidegate(run=1)", "tidegate(5)", "tidegate(runs='many')"])
+@pytest.mark.parametrize(
+    "mark", ["tidegate(run=1)", "tidegate(5)", "tidegate(runs='many')", "tidegate(runs=1, policy='luck')"]
+)
 def test_a_mark_that_says_what_there_is_not_is_refused(run: Run, mark: str) -> None:
     """An error that names what there is, not a search of another size."""
     done = run(f"@pytest.mark.{mark}\n{CAREFUL}")

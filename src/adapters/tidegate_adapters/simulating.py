@@ -15,8 +15,10 @@ from typing import Final, assert_never, final
 import attrs
 import pytest
 
+from tidegate.errors import Misuse
 from tidegate.sim.explore import STATES_MAX
 from tidegate.sim.faults import Fault
+from tidegate.sim.policies import PORTFOLIO, Policy, policies
 from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
@@ -27,6 +29,7 @@ from tidegate_adapters.cli.store import Store, named_apart, read
 from tidegate_adapters.printable import one_line
 from tidegate_adapters.pytest_plugin import REPORT
 
+PCT_DEPTH: Final = 3
 SETTINGS: Final = ("runs", "seed", "faults", "policy", "states_max")
 
 
@@ -39,12 +42,14 @@ class Settings:
         runs: How many random runs; 0 for an exhaustive search.
         seed: Of the random runs; None for one that follows from the session's.
         faults: Which kinds may strike; None for whatever the scenario allows.
+        policies: Pick the steps of the random runs, in turns.
         states_max: How many states an exhaustive search sees at most.
     """
 
     runs: int = 0
     seed: str | None = None
     faults: tuple[Fault, ...] | None = None
+    policies: tuple[Policy, ...] = PORTFOLIO
     states_max: int = STATES_MAX
 
 
@@ -73,8 +78,16 @@ def settings(item: pytest.Item, profile: Mapping[str, object]) -> Settings:
         runs=whole(found, "runs", 0),
         seed=None if found.get("seed") is None else str(found["seed"]),
         faults=kinds(found.get("faults", "all")),
+        policies=policies_named(found.get("policy", "portfolio")),
         states_max=whole(found, "states_max", STATES_MAX),
     )
+
+
+def policies_named(named: object) -> tuple[Policy, ...]:
+    try:
+        return policies(str(named), PCT_DEPTH)
+    except Misuse as error:
+        raise pytest.UsageError(f"tidegate: {error.what}; {error.todo}") from error
 
 
 def kinds(named: object) -> tuple[Fault, ...] | None:
@@ -135,6 +148,7 @@ class Sim:
             runs=self.bounds.runs,
             seed=self.bounds.seed or self.digest(self.places),
             seeding=random.Random,
+            policies=self.bounds.policies,
         )
         self.places += 1
         self.item.user_properties.append((REPORT, told(report)))
