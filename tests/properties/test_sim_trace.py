@@ -49,7 +49,7 @@ from tidegate.sim.trace import (
     past,
 )
 from tidegate.sim.trace_json import decoded, encoded
-from tidegate.sim.tracing import truths
+from tidegate.sim.tracing import is_sound
 from tidegate.sim.ways import event, ways
 from tidegate.sim.world import Cell, Outcomes, Plain, World, ids, perform, seeded
 
@@ -500,13 +500,11 @@ def some_run_passes(search: Search) -> bool:
         assert len(seen) < STATES_MAX, "small enough to be seen whole"
         before = todo.pop()
         could = ways(search, before)
-        if not any(way.step.must for way in could):
-            known = truths(search, before, before, {}, is_at_rest=not search.is_cut_short(before))
-            if Truth.BROKEN not in known.values():
-                return True
+        rests = not any(way.step.must for way in could)
+        if rests and is_sound(search, before, before, is_at_rest=not search.is_cut_short(before)):
+            return True
         for way in could:
-            judged = truths(search, before, way.after, {}, is_at_rest=False)
-            if way.after not in seen and Truth.BROKEN not in judged.values():
+            if way.after not in seen and is_sound(search, before, way.after, is_at_rest=False):
                 seen.add(way.after)
                 todo.append(way.after)
     return False

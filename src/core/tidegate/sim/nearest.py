@@ -18,8 +18,8 @@ from typing import Final
 
 from tidegate.sim.explore import Search
 from tidegate.sim.packing import Overflow, Packed
-from tidegate.sim.trace import Passing, Truth
-from tidegate.sim.tracing import Path, steps_of, truths, unchosen
+from tidegate.sim.trace import Passing
+from tidegate.sim.tracing import Path, is_sound, steps_of, unchosen
 from tidegate.sim.ways import Way, ways
 
 STATES_MAX: Final = 2_000
@@ -75,13 +75,9 @@ def to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) -
 def sound(search: Search, state: Packed) -> list[Way]:
     """The steps that break no law, those first that must happen and faults last."""
     could = sorted(ways(search, state), key=lambda way: (way.step.fault is not None, not way.step.must))
-    return [way for way in could if is_sound(search, state, way.after)]
-
-
-def is_sound(search: Search, before: Packed, after: Packed) -> bool:
-    return Truth.BROKEN not in truths(search, before, after, {}, is_at_rest=False).values()
+    return [way for way in could if is_sound(search, state, way.after, is_at_rest=False)]
 
 
 def rests_well(search: Search, state: Packed) -> bool:
     """Does a state from which nothing must happen break no law about rest? Time cut short is not rest."""
-    return Truth.BROKEN not in truths(search, state, state, {}, is_at_rest=not search.is_cut_short(state)).values()
+    return is_sound(search, state, state, is_at_rest=not search.is_cut_short(state))

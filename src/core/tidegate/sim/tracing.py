@@ -9,7 +9,8 @@ Known not to work: of two steps that lead to the same state, the first is taken 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import Final, TypeAlias
@@ -30,6 +31,7 @@ from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import described
 from tidegate.sim.reducers import Reducer
+from tidegate.sim.scenario import Law, StepLaw
 from tidegate.sim.trace import (
     Breach,
     Choice,
@@ -112,13 +114,13 @@ def trace_of(
         seed=seed,
         movers=movers(search),
         initial=initial,
-        steps=steps_of(search, path),
+        steps=steps_of(search, path, law),
         breach=breach,
         laws=laws,
         policy=policy,
         python=PYTHON,
         fingerprint=fingerprinted(search),
-        original=None if original is None else unchosen(steps_of(search, original)),
+        original=None if original is None else unchosen(steps_of(search, original, law)),
     )
 
 
@@ -153,38 +155,71 @@ def laws_of(search: Search) -> tuple[NamedLaw, ...]:
     )
 
 
-def truths(search: Search, before: Packed, after: Packed, known: Truths, *, is_at_rest: bool) -> Truths:
-    """What is known of every law after a step; a goal that was reached stays so."""
+def judgements(
+    search: Search, before: Packed, after: Packed, *, is_at_rest: bool
+) -> Iterator[tuple[str, Callable[[], Truth]]]:
+    """Every law, and what judges it after a step."""
     scenario = search.scenario
     was, view = search.view(before, Looked()), search.view(after, Looked())
-    found: dict[str, Truth] = {}
 
-    def judge(name: str, *, holds: bool) -> None:
-        found[name] = Truth.HOLDS if holds else Truth.BROKEN
+    def holds(law: Law | tuple[Law, ...]) -> Truth:
+        return truth(holds=all(part(view) for part in (law if isinstance(law, tuple) else (law,))))
 
-    for name, law in scenario.always.items():
-        judge(name, holds=all(part(view) for part in (law if isinstance(law, tuple) else (law,))))
+    def raises_nothing() -> Truth:
+        return truth(holds=not any(isinstance(view.standing(name), Raised) for name in search.processes))
+
+    def steps_well(law: StepLaw) -> Truth:
+        return truth(holds=law(was, view))
+
+    def rests_well(law: Law) -> Truth:
+        return truth(holds=law(view)) if is_at_rest else Truth.OPEN
+
+    def is_reached(goal: Law) -> Truth:
+        return Truth.REACHED if goal(view) else Truth.OPEN
+
+    yield from ((name, partial(holds, law)) for name, law in scenario.always.items())
     if search.processes:
-        judge(NO_ERROR, holds=not any(isinstance(view.standing(name), Raised) for name in search.processes))
-    for name, step_law in scenario.step.items():
-        judge(name, holds=step_law(was, view))
-    for name, law_at_rest in scenario.eventually.items():
-        found[name] = Truth.OPEN
-        if is_at_rest:
-            judge(name, holds=law_at_rest(view))
-    for name, goal in scenario.sometimes.items():
-        is_reached = known.get(name) is Truth.REACHED or goal(view)
-        found[name] = Truth.REACHED if is_reached else Truth.OPEN
+        yield NO_ERROR, raises_nothing
+    yield from ((name, partial(steps_well, law)) for name, law in scenario.step.items())
+    yield from ((name, partial(rests_well, law)) for name, law in scenario.eventually.items())
+    yield from ((name, partial(is_reached, goal)) for name, goal in scenario.sometimes.items())
+
+
+def truth(*, holds: bool) -> Truth:
+    return Truth.HOLDS if holds else Truth.BROKEN
+
+
+def is_sound(search: Search, before: Packed, after: Packed, *, is_at_rest: bool) -> bool:
+    """Does the step break no law? The first that it breaks is the last that is judged."""
+    judged = (judge() for _, judge in judgements(search, before, after, is_at_rest=is_at_rest))
+    return Truth.BROKEN not in judged
+
+
+def truths(
+    search: Search, before: Packed, after: Packed, known: Truths, *, is_at_rest: bool, broken: str = ""
+) -> Truths:
+    """What is known of every law after a step; a goal that was reached stays so.
+
+    Where a law is broken, others may raise an error, for they may take for granted that it holds: they are open.
+    """
+    found: dict[str, Truth] = {}
+    for name, judge in judgements(search, before, after, is_at_rest=is_at_rest):
+        try:
+            found[name] = Truth.REACHED if known.get(name) is Truth.REACHED else judge()
+        except Exception:
+            if broken in {"", name}:
+                raise
+            found[name] = Truth.OPEN
     return found
 
 
 # --- steps --------------------------------------------------------------------------------------------------------------
 
 
-def steps_of(search: Search, path: Path) -> tuple[TraceStep, ...]:
-    """The steps of a way."""
+def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]:
+    """The steps of a way, the last of which breaks the law, if one is named: nobody asks what could happen then."""
     pictures = list(accumulate(path, lambda like, state: described(search, state, like), initial=Document()))[1:]
-    chosen = [ways(search, state) for state in path]
+    chosen = [ways(search, state) for state in (path[:-1] if law else path)]
     taken = [
         next(index for index, way in enumerate(could) if way.after == after)
         for could, after in zip(chosen, path[1:], strict=False)
@@ -198,8 +233,9 @@ def steps_of(search: Search, path: Path) -> tuple[TraceStep, ...]:
     steps = []
     for number, (before, after) in enumerate(pairwise(path)):
         way = chosen[number][taken[number]]
-        rests = not any(next_way.step.must for next_way in chosen[number + 1]) and not search.is_cut_short(after)
-        judged = truths(search, before, after, known, is_at_rest=rests)
+        broken = law if number + 2 == len(path) else ""
+        rests = law in search.scenario.eventually if broken else is_at_rest(search, after, chosen[number + 1])
+        judged = truths(search, before, after, known, is_at_rest=rests, broken=broken)
         passed += passing_of(search, way, before, after)
         steps.append(
             TraceStep(
@@ -218,6 +254,11 @@ def steps_of(search: Search, path: Path) -> tuple[TraceStep, ...]:
         )
         known = judged
     return tuple(steps)
+
+
+def is_at_rest(search: Search, state: Packed, could: tuple[Way, ...]) -> bool:
+    """Must none of the steps happen? Time cut short is not rest."""
+    return not any(way.step.must for way in could) and not search.is_cut_short(state)
 
 
 def choice(could: tuple[Way, ...], taken: int) -> Choice:
