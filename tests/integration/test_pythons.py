@@ -38,12 +38,12 @@ explored = [
     explore(shipped("array_push_lock.stall.2")),
     explore(shipped("transition.only_the_last_request_id")),
     explore(partition(records=1, rebalances=1, budget=2)),
-    explore(shipped("transition.request_id_ignored"), runs=200, steps_max=200, seeding=Random),
+    explore(shipped("transition.request_id_ignored"), runs=500, steps_max=200, seeding=Random),
 ]
 
 
 def plain(trace):
-    """What does not say which Python it was recorded with."""
+    # all but what says which Python it was recorded with
     return trace and {name: part for name, part in encoded(trace).items() if name != "meta"}
 
 
