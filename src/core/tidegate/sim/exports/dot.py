@@ -1,0 +1,82 @@
+"""The states of a scenario as a graph in DOT, for Graphviz and the tools that read it.
+
+States are found breadth first, so those that are drawn are those nearest to the beginning. A graph of more states than
+anybody reads is cut, and says so. The first state has a double border, a state at rest is a box, one that breaks a law is
+filled and leads nowhere; a fault is a dashed edge. Each state has the number in which it was found; its tooltip says where processes stand.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.documents import Document, one_line, show
+from tidegate.sim.explore import Search
+from tidegate.sim.exports.text import cut
+from tidegate.sim.packing import Packed
+from tidegate.sim.picture import described
+from tidegate.sim.tracing import is_at_rest, is_sound
+from tidegate.sim.ways import Way, event, ways
+
+STATES_MAX: Final = 500
+LABEL_MAX: Final = 60
+TOOLTIP_MAX: Final = 1_000
+
+
+def dot(search: Search, states_max: int = STATES_MAX) -> str:
+    """The graph of the states of a scenario.
+
+    Args:
+        search: A search of the scenario; it need not have run.
+        states_max: How many states are drawn at most.
+    """
+    numbers: dict[Packed, int] = {search.first: 0}
+    nodes, edges, cut_off = [], [], 0
+    todo = [(search.first, search.first)]
+    while todo:
+        before, state = todo.pop(0)
+        could = led(search, before, state)
+        nodes.append(node(search, state, numbers[state], could))
+        for way in could or ():
+            if way.after not in numbers:
+                if len(numbers) == states_max:
+                    cut_off += 1
+                    continue
+                numbers[way.after] = len(numbers)
+                todo.append((state, way.after))
+            edges.append(edge(numbers[state], numbers[way.after], way))
+    note = [f"  note [shape=plaintext, label={quoted(f'the first {len(numbers)} states; {cut_off} steps lead on')}];"]
+    head = [f"digraph {quoted(search.scenario.name)} {{", "  node [shape=circle];"]
+    return "\n".join([*head, *nodes, *edges, *(note if cut_off else ()), "}"]) + "\n"
+
+
+def led(search: Search, before: Packed, state: Packed) -> tuple[Way, ...] | None:
+    """Where the state leads; None for one that breaks a law: what comes after that explains nothing."""
+    if not is_sound(search, before, state, is_at_rest=False):
+        return None
+    could = ways(search, state)
+    rests = is_at_rest(search, state, could)
+    return could if not rests or is_sound(search, before, state, is_at_rest=True) else None
+
+
+def node(search: Search, state: Packed, number: int, could: tuple[Way, ...] | None) -> str:
+    stands = dict(described(search, state).items).get("processes", Document())
+    marks = {"tooltip": quoted(cut(show(stands), TOOLTIP_MAX))}
+    if not number:
+        marks["peripheries"] = "2"
+    if could is None:
+        marks |= {"style": "filled", "fillcolor": quoted("tomato")}
+    elif not any(way.step.must for way in could):
+        marks["shape"] = "box"
+    return f"  n{number} [label={number}, {', '.join(f'{name}={mark}' for name, mark in marks.items())}];"
+
+
+def edge(before: int, after: int, way: Way) -> str:
+    label = quoted(cut(one_line(f"{way.hand.name}: {event(way.step)}"), LABEL_MAX))
+    dashed = "" if way.step.fault is None else ", style=dashed"
+    return f"  n{before} -> n{after} [label={label}{dashed}];"
+
+
+def quoted(words: str) -> str:
+    """The words as a string of DOT; a backslash begins an escape there."""
+    escaped = one_line(words).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

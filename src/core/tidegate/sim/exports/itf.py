@@ -1,0 +1,100 @@
+"""A trace in the Informal Trace Format, for the tools around Apalache and Quint (their ADR-015).
+
+A state is what the tree of the world holds at its top, each a variable; where one is not there, it is null. Three more say
+how the state came about: the process and the event, and the set of what could happen next.
+
+    tidegate                ITF
+    bool, str               the same
+    int                     {"#bigint": "1"}, for JSON numbers are doubles to many
+    tuple                   a sequence
+    Document                {"#map": [[key, value], ...]}
+    null                    {"tag": "Null", "value": "U_OF_UNIT"}, as Apalache writes the unit
+    float, bytes            {"tag": "Float", "value": "1.5"}, {"tag": "Bytes", "value": "00ff"}
+    Instant                 {"tag": "Instant", "value": {"at": ..., "clock": "store"}}
+    Foreign                 {"tag": "Foreign", "value": {"kind": ..., "payload": "00ff"}}
+
+ITF has no null, no floats and no bytes; these are variants, so no text is taken for one. Known not to work: types are not
+annotated, so a map whose values are of several types is one that Apalache would not take for an argument.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from tidegate.documents import Document, Foreign, Value
+from tidegate.instants import Instant
+from tidegate.patches import Json
+from tidegate.sim.trace import Option, Trace, TraceStep
+
+NULL: Final[Json] = {"tag": "Null", "value": "U_OF_UNIT"}
+ACTION: Final = "mbt::actionTaken"
+"""What Quint calls it, and its tools look for."""
+PROCESS: Final = "mbt::process"
+NEXT: Final = "mbt::enabled"
+
+
+def itf(trace: Trace) -> dict[str, Json]:
+    """The trace as an object of ITF."""
+    states = [dict(state.items) for state in trace.states()]
+    names = list(dict.fromkeys(name for state in states for name in state))
+    steps: list[TraceStep | None] = [None, *trace.steps]
+    return {
+        "#meta": {
+            "format": "ITF",
+            "format-description": "https://apalache-mc.org/docs/adr/015adr-trace.html",
+            "source": trace.scenario,
+            "status": "violation" if trace.law else "ok",
+            "description": f"breaks the law: {trace.law}" if trace.law else "no law is broken",
+        },
+        "params": [],
+        "vars": [*(variable(name) for name in names), PROCESS, ACTION, NEXT],
+        "states": [
+            {
+                "#meta": {"index": number},
+                **{variable(name): encoded(state[name]) if name in state else NULL for name in names},
+                PROCESS: "" if step is None else step.process,
+                ACTION: "init" if step is None else step.event,
+                NEXT: {"#set": [option(each) for each in could]},
+            }
+            for number, (state, step, could) in enumerate(zip(states, steps, enabled(trace), strict=True))
+        ],
+    }
+
+
+def enabled(trace: Trace) -> list[tuple[Option, ...]]:
+    """What could happen in each state; after the last one nobody has asked."""
+    return [*(tuple(dict.fromkeys(step.choice.enabled)) for step in trace.steps), ()]
+
+
+def variable(name: str) -> str:
+    """A variable's name: ITF keeps those for itself that begin with "#"."""
+    return f"_{name}" if name.startswith(("#", "_", "mbt::")) else name
+
+
+def option(each: Option) -> Json:
+    return {"process": each.process, "event": each.event, "fault": each.fault}
+
+
+def encoded(value: Value) -> Json:
+    """A value in ITF."""
+    match value:
+        case bool() | str():
+            return value
+        case int():
+            return {"#bigint": str(value)}
+        case None:
+            return NULL
+        case float():
+            return {"tag": "Float", "value": repr(value)}
+        case bytes():
+            return {"tag": "Bytes", "value": value.hex()}
+        case tuple():
+            return [encoded(item) for item in value]
+        case Document(items):
+            return {"#map": [[key, encoded(item)] for key, item in items]}
+        case Instant(at, clock):
+            return {"tag": "Instant", "value": {"at": {"#bigint": str(at)}, "clock": clock}}
+        case Foreign(kind, payload):
+            return {"tag": "Foreign", "value": {"kind": kind, "payload": payload.hex()}}
+        case _:
+            assert_never(value)

@@ -1,0 +1,76 @@
+"""A trace as a Mermaid sequence diagram, for pull requests, step summaries and documents.
+
+A participant is a lane in which something happens, or something that effects are on. An effect is an arrow there and its
+reply a dotted one back; what the network loses ends in a cross, what may arrive late has an open head. All else is a note.
+
+Viewers refuse diagrams of more than 50,000 characters, so a longer one is cut, and says so. Whatever a trace says stands
+behind a number or a colon with its special characters written as entities, so it is text and no statement, no comment and
+no directive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tidegate.documents import one_line
+from tidegate.sim.exports.text import cut
+from tidegate.sim.trace import Done, StepKind, Trace, TraceStep
+
+CHARACTERS_MAX: Final = 50_000
+TEXT_MAX: Final = 160
+ENTITIES: Final = str.maketrans({char: f"#{ord(char)};" for char in "#;<>&%\"'`:\\{}[]()"})
+LOST: Final = frozenset({"unsent", "dropped"})
+REPLY_LOST: Final = "lost_reply"
+LATE: Final = "late"
+
+
+def mermaid(trace: Trace) -> str:
+    """The trace as a sequence diagram."""
+    names = {mover.name: f"p{number}" for number, mover in enumerate(trace.movers)}
+    places = {done.on: "" for step in trace.steps for done in step.effects if done.on}
+    names_of_places = {on: f"s{number}" for number, on in enumerate(places)}
+    moving = {step.process for step in trace.steps}
+    lines = ["sequenceDiagram"]
+    lines += [f"  participant {key} as {said(name)}" for name, key in names.items() if name in moving]
+    lines += [f"  participant {key} as {said('/'.join(on))}" for on, key in names_of_places.items()]
+    first = next((key for name, key in names.items() if name in moving), "")
+    broken = [f"  Note over {first}: breaks the law {said(trace.law)}"] if trace.law and first else []
+    left = CHARACTERS_MAX - sum(len(line) + 1 for line in (*lines, *broken)) - TEXT_MAX
+    for number, step in enumerate(trace.steps, 1):
+        arrows = list(drawn(number, step, names, names_of_places))
+        left -= sum(len(line) + 1 for line in arrows)
+        if left < 0:
+            rest = f"  Note over {first}: {len(trace.steps) - number + 1} more steps are left out"
+            return "\n".join([*lines, rest, *broken]) + "\n"
+        lines += arrows
+    return "\n".join([*lines, *broken]) + "\n"
+
+
+def drawn(number: int, step: TraceStep, names: dict[str, str], places: dict[tuple[str, ...], str]) -> Iterator[str]:
+    """The statements for a step."""
+    who = names.get(step.process, "")
+    if not who:
+        return
+    fault = f" [{step.fault}]" if step.fault else ""
+    effects = [done for done in step.effects if done.on]
+    if not effects or step.kind is StepKind.NOTE:
+        yield f"  Note over {who}: {number}. {said(step.event + fault)}"
+    for done in effects if step.kind is not StepKind.NOTE else ():
+        yield from arrow(f"{number}. {said(done.what + fault)}", step.fault, who, places[done.on], done)
+
+
+def arrow(text: str, fault: str, who: str, place: str, done: Done) -> Iterator[str]:
+    if fault in LOST:
+        yield f"  {who}-x{place}: {text}"
+        return
+    yield f"  {who}{'-)' if fault == LATE else '->>'}{place}: {text}"
+    if fault == REPLY_LOST:
+        yield f"  {place}--x{who}: {said(done.reply)}"
+    elif done.reply and fault != LATE:
+        yield f"  {place}-->>{who}: {said(done.reply)}"
+
+
+def said(words: str) -> str:
+    """The words as text of a diagram: on one line, cut, special characters as entities; a dash where there is none."""
+    return cut(one_line(words), TEXT_MAX).translate(ENTITIES).strip() or "-"

@@ -1,0 +1,68 @@
+"""A trace as JSON for Perfetto and chrome://tracing, for long runs of many processes.
+
+Each process is a track, each step one complete slice in it. Time is the order of the steps, a millisecond each, for many
+happen at one instant; when they happened stands in the slice. An arrow leads from a step of another process to the one
+that depends on it: it leaves inside of the one slice and enters inside of the other, for viewers bind arrows to the slice
+that encloses their ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, cast
+
+from tidegate.patches import Json, patch_to_json
+from tidegate.sim.trace import Trace, TraceStep
+
+STEP_US: Final = 1_000
+SLICE_US: Final = 900
+"""Shorter than a step, so no slice touches another one of its track."""
+PID: Final = 1
+
+
+def perfetto(trace: Trace) -> dict[str, Json]:
+    """The trace in the JSON object form of the trace event format."""
+    names = [mover.name for mover in trace.movers]
+    tracks = {name: number for number, name in enumerate(dict.fromkeys((*names, *(s.process for s in trace.steps))), 1)}
+    events: list[dict[str, Json]] = [named("process_name", 0, trace.scenario)]
+    for name, track in tracks.items():
+        events.append(named("thread_name", track, name))
+        events.append({"ph": "M", "pid": PID, "tid": track, "name": "thread_sort_index", "args": {"sort_index": track}})
+    for number, step in enumerate(trace.steps, 1):
+        events.append(sliced(number, step, tracks[step.process], trace))
+        events += arrows(number, step, tracks, trace)
+    return {"displayTimeUnit": "ms", "traceEvents": cast("list[Json]", events)}
+
+
+def named(what: str, track: int, name: str) -> dict[str, Json]:
+    return {"ph": "M", "pid": PID, "tid": track, "name": what, "args": {"name": name}}
+
+
+def sliced(number: int, step: TraceStep, track: int, trace: Trace) -> dict[str, Json]:
+    is_last = bool(trace.law) and number == len(trace.steps)
+    return {
+        "ph": "X",
+        "pid": PID,
+        "tid": track,
+        "ts": number * STEP_US,
+        "dur": SLICE_US,
+        "name": step.event,
+        "cat": step.fault or step.kind.value,
+        "args": {
+            "step": number,
+            "t": step.at,
+            "fault": step.fault,
+            "src": step.src,
+            "patch": cast("Json", patch_to_json(step.patch)),
+            **({"breaks the law": trace.law} if is_last else {}),
+        },
+    }
+
+
+def arrows(number: int, step: TraceStep, tracks: dict[str, int], trace: Trace) -> Iterator[dict[str, Json]]:
+    for cause in step.causes:
+        before = trace.steps[cause - 1]
+        if before.process != step.process:
+            flow: dict[str, Json] = {"pid": PID, "id": f"{cause}-{number}", "name": "happens before", "cat": "cause"}
+            yield {**flow, "ph": "s", "tid": tracks[before.process], "ts": cause * STEP_US + SLICE_US - 1}
+            yield {**flow, "ph": "f", "bp": "e", "tid": tracks[step.process], "ts": number * STEP_US + 1}

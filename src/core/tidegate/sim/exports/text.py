@@ -1,0 +1,45 @@
+"""A trace as a table: one line a step, in fixed columns, for a terminal, a log, an issue or `grep`.
+
+Columns: number, time, process, what happened, which fault, what changed. What happened is cut where it is longer than its
+column; what changed stands last and is told in full. Nothing in a trace can make a line of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.documents import one_line
+from tidegate.instants import seconds
+from tidegate.sim.story import is_routine, told
+from tidegate.sim.trace import Trace, TraceStep
+
+EVENT_MAX: Final = 72
+TITLES: Final = ("#", "t", "process", "event", "fault", "change")
+
+
+def text(trace: Trace) -> str:
+    """The trace as a table."""
+    rows = [TITLES, *(cells(number, step) for number, step in enumerate(trace.steps, 1))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(TITLES) - 1)]
+    lines = [
+        f"{one_line(trace.scenario)}: {f'breaks the law: {one_line(trace.law)}' if trace.law else 'no law is broken'}"
+    ]
+    for number, *row, change in rows:
+        padded = "  ".join(cell.ljust(width) for cell, width in zip(row, widths[1:], strict=True))
+        lines.append(f"{number:>{widths[0]}}  {padded}  {change}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def cells(number: int, step: TraceStep) -> tuple[str, ...]:
+    return (
+        str(number),
+        "" if step.at is None else seconds(step.at),
+        one_line(step.process),
+        cut(one_line(step.event), EVENT_MAX),
+        one_line(step.fault),
+        told(tuple(change for change in step.patch if not is_routine(change))),
+    )
+
+
+def cut(line: str, length: int) -> str:
+    return line if len(line) <= length else f"{line[: length - 3]}..."
