@@ -60,6 +60,7 @@ CACHES: Final = {
     "documents._field_names": "the fields of a class, once per class",
     "operations.check_collection_name": "whether a name may name a collection, once per name",
     "scenarios.reactive_task.read": "a record as laws want it, for a while",
+    "scenarios.triggers.run_of": "a run as laws want it, for a while",
     "scenarios.transition.versions": "a history as laws want it, once per journal",
     "sim.faults.bound": "the cells of budgets, one for each kind of fault",
     "sim.actors.shown": "the text that requests under way are sorted by",

@@ -41,6 +41,7 @@ from tidegate.laws import (
     status,
     transition,
     trigger,
+    triggers,
     watermark,
 )
 
@@ -81,5 +82,6 @@ __all__ = [
     "status",
     "transition",
     "trigger",
+    "triggers",
     "watermark",
 ]

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidegate.errors import Misuse
-from tidegate.scenarios import array_push_lock, partition, reactive_task, small_lock, transition
+from tidegate.scenarios import array_push_lock, partition, reactive_task, small_lock, transition, triggers
 from tidegate.scenarios.shipping import Scope, Shipped, Specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.specimens import array_push_lock as broken_array_push_lock
 from tidegate.specimens import partition as broken_partition
 from tidegate.specimens import reactive_task as broken_reactive_task
 from tidegate.specimens import transition as broken_transition
+from tidegate.specimens import triggers as broken_triggers
 
 PROGRAMS: Final[tuple[Shipped, ...]] = (
     *small_lock.SCENARIOS,
@@ -23,12 +24,14 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *transition.SCENARIOS,
     *partition.SCENARIOS,
     *reactive_task.SCENARIOS,
+    *triggers.SCENARIOS,
 )
 SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_array_push_lock.SPECIMENS,
     *broken_transition.SPECIMENS,
     *broken_partition.SPECIMENS,
     *broken_reactive_task.SPECIMENS,
+    *broken_triggers.SPECIMENS,
 )
 EVERYTHING: Final[tuple[Shipped | Specimen, ...]] = (*PROGRAMS, *SPECIMENS)
 CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = {each.name: each for each in EVERYTHING}
