@@ -102,7 +102,7 @@ TABLE: Mapping[tuple[Fault, ...], set[tuple[str, int, int]]] = {
     (Fault.CRASH_BEFORE,): {DONE, ("crashed", 0, 0)},
     (Fault.CRASH_AFTER,): {DONE, ("crashed", 1, 0)},
     (Fault.RESTART,): {DONE},
-    (Fault.EVICTED, Fault.GAVE_UP, Fault.FAILED): {DONE},
+    (Fault.EVICTED, Fault.GAVE_UP, Fault.FAILED, Fault.SINK_FAILED, Fault.NEVER_RETURNS): {DONE},
 }
 
 

@@ -1,40 +1,41 @@
 """Programs, the network and the clock, as actors over cells.
 
-A program meets its faults where its effects happen. Per effect, what the caller hears and what the world knows:
+A program meets its faults where its effects happen: what may become of one request is in `tidegate.sim.requests`. Besides,
+of the process itself:
 
-    applied      the reply                        done
-    unsent       NotApplied                       not done
-    dropped      Ambiguous                        not done
-    lost reply   Ambiguous                        done
-    late         Ambiguous                        done at any later point
-    crash        nothing; it is dead              not done
+    crash            it is dead; its next effect is not done
+    cancelled        the program is closed; what it asked for is done or not, or, where it may be late, under way
+    never returns    user code does not come to an end; the program stands until it crashes or is cancelled
+    stall            it stands while the store's time goes on
 
 A process may crash before any effect and after its last one (double execution hides there). A restart is a new life: the
-program is born again, told which life it is, so that it uses new request ids.
+program is born again, told which life it is, so that it uses new request ids. What was cancelled can be started again, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from functools import cache
-from typing import Final, ParamSpec, cast, final
+from functools import lru_cache
+from typing import ParamSpec, cast, final
 
 import attrs
 
-from tidegate.documents import AllOf, AnyOf, Filter, OlderThan, exactly, show
-from tidegate.effects import Ambiguous, Effect, NotApplied, Note, Now, Sleep
+from tidegate.documents import AllOf, AnyOf, Filter, OlderThan, exactly
+from tidegate.effects import Effect, Note, Now, Sleep
 from tidegate.errors import Misuse
 from tidegate.instants import Duration, seconds
 from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne
-from tidegate.sim.behaviour import Asking, Behaviour, Birth, Crashed, Returned, Standing
+from tidegate.sim.behaviour import Asking, Behaviour, Birth, Cancelled, Crashed, Returned, Standing
+from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
+from tidegate.sim.requests import OPERATIONS, Asker, Known, replies, troubled, under_way
 from tidegate.sim.scenario import Delivers, Label, Step, Trouble, Undone
 from tidegate.sim.world import (
+    CELLS_KEPT,
     CLOCK,
     FLIGHT,
     MOVES,
     Cell,
-    Flying,
     Meaning,
     World,
     life,
@@ -64,17 +65,21 @@ class Process:
         birth: Which life -> a new run of the program.
         faults: What may strike it.
         meaning: What its effects mean.
+        host: The machine that it runs on.
     """
 
     name: str
     birth: Birth
     faults: Faults = attrs.field(factory=Faults)
     meaning: Meaning = perform
+    host: Host = HOST
+    asker: Asker = attrs.field(init=False)
     behaviour: Behaviour = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
     blind: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults, self.host))
         object.__setattr__(self, "behaviour", Behaviour(self.birth))
         object.__setattr__(self, "place", place(self.name))
 
@@ -116,7 +121,7 @@ class Process:
         world = world.write(self.place, node)
         match self.behaviour.standing(node):
             case Asking(Sleep(duration)):
-                return world.write(wakes(self.name), world.read(CLOCK) + duration)
+                return world.write(wakes(self.name), world.read(CLOCK) + self.host.lasts(duration))
             case _:
                 return world
 
@@ -124,14 +129,18 @@ class Process:
         node = cast("int", world.read(self.place))
         match self.behaviour.standing(node):
             case Asking(effect):
-                yield from self.asks(world, node, effect)
+                is_stuck = self.faults.allows(Fault.NEVER_RETURNS) and world.read(stuck(self.name))
+                outcomes = () if is_stuck else replies(effect, world, self.asker)
+                if not is_stuck:
+                    yield from self.asks(world, node, effect, outcomes)
+                if self.faults.strikes(Fault.CANCELLED, effect):
+                    yield from self.cancelled(world, effect, outcomes)
                 if self.faults.allows(Fault.CRASH_BEFORE) and (after := spent(world, Fault.CRASH_BEFORE)):
-                    awake = after.write(wakes(self.name), None) if isinstance(effect, Sleep) else after
-                    yield self.crash(awake, Label(Undone(effect)), Fault.CRASH_BEFORE)
+                    yield self.ends(after, Label(Undone(effect)), Fault.CRASH_BEFORE, effect)
             case Returned():
                 if self.faults.allows(Fault.CRASH_AFTER) and (after := spent(world, Fault.CRASH_AFTER)):
-                    yield self.crash(after, Label("crashes after its last effect"), Fault.CRASH_AFTER)
-            case Crashed():
+                    yield self.ends(after, Label("crashes after its last effect"), Fault.CRASH_AFTER)
+            case Crashed() | Cancelled():
                 if self.faults.allows(Fault.RESTART) and (after := spent(world, Fault.RESTART)):
                     which = after.read(life(self.name)) + 1
                     reborn = self.goes(after.write(life(self.name), which), self.behaviour.born(which))
@@ -139,48 +148,53 @@ class Process:
             case _:
                 pass
 
-    def asks(self, world: World, node: int, effect: Effect[object]) -> Iterator[Step]:
+    def asks(self, world: World, node: int, effect: Effect[object], outcomes: Known) -> Iterator[Step]:
         def hears(after: World, reply: object) -> World:
             return self.goes(after, self.behaviour.after(node, reply))
 
-        outcomes = tuple(self.meaning(effect, world, self.name))
         for done, reply in outcomes:
             yield Step(Label(effect, reply), hears(done, reply))
-        for fault, trouble, after, reply in troubled(effect, outcomes, world, self.name, self.faults):
-            yield Step(Label(effect, trouble), hears(after, reply), must=False, fault=fault)
+        for fault, trouble, known, reply in troubled(effect, outcomes, world, self.asker):
+            yield Step(Label(effect, trouble), hears(known, reply), must=False, fault=fault)
+        yield from self.stands(world, effect)
 
-    def crash(self, world: World, label: Label, fault: Fault) -> Step:
-        dead = world.write(self.place, Behaviour.CRASHED).write(notes(self.name), ())
+    def stands(self, world: World, effect: Effect[object]) -> Iterator[Step]:
+        """It stays where it is: for a while, or for ever."""
+        may_stall = self.host.stall and self.faults.allows(Fault.STALL) and not isinstance(effect, Sleep)
+        if may_stall and (after := spent(world, Fault.STALL)):
+            label = Label(f"stands for {seconds(self.host.stall)}")
+            yield Step(label, after.write(CLOCK, after.read(CLOCK) + self.host.stall), must=False, fault=Fault.STALL)
+        if isinstance(effect, OPERATIONS) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
+            return
+        if after := spent(world, Fault.NEVER_RETURNS):
+            label = Label(effect, Trouble("never returns"))
+            yield Step(label, after.write(stuck(self.name), value=True), must=False, fault=Fault.NEVER_RETURNS)
+
+    def cancelled(self, world: World, effect: Effect[object], outcomes: Known) -> Iterator[Step]:
+        happened = [(world, "before it was sent")]
+        if not isinstance(effect, (Now, Sleep, Note)):
+            happened += [(done, "after it was done") for done, _ in outcomes]
+            if self.faults.strikes(Fault.LATE, effect):
+                happened.append((under_way(world, self.name, effect), "while it is under way"))
+        for known, when in happened:
+            if ended := spent(known, Fault.CANCELLED):
+                yield self.ends(ended, Label(effect, Trouble(f"cancelled {when}")), Fault.CANCELLED, effect)
+
+    def ends(self, world: World, label: Label, fault: Fault, undone: Effect[object] | None = None) -> Step:
+        """All that it has in memory is gone; `undone` is what it awaits."""
+        node = Behaviour.CANCELLED if fault is Fault.CANCELLED else Behaviour.CRASHED
+        dead = world.write(self.place, node).write(notes(self.name), ())
+        if isinstance(undone, Sleep):
+            dead = dead.write(wakes(self.name), None)
+        if undone is not None and self.faults.strikes(Fault.NEVER_RETURNS, undone):
+            dead = dead.write(stuck(self.name), value=False)
         return Step(label, dead, must=False, fault=fault)
 
 
-shown = cache(show)
-"""Sorting by text is the same in every run; remembered, for the same requests are under way again and again."""
-
-NO_REPLY: Final = Ambiguous("no reply")
-
-
-def troubled(
-    effect: Effect[object], outcomes: tuple[tuple[World, object], ...], world: World, who: str, faults: Faults
-) -> Iterator[tuple[Fault, Trouble, World, object]]:
-    """What the network may do to one request, as far as the budget goes: which fault, in words, world after, reply."""
-    if isinstance(effect, (Now, Sleep, Note)):  # they ask nobody else
-        return
-
-    def may(kind: Fault) -> World | None:
-        return spent(world, kind) if faults.strikes(kind, effect) else None
-
-    if after := may(Fault.UNSENT):
-        yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
-    if after := may(Fault.DROPPED):
-        yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, NO_REPLY
-    if after := may(Fault.LATE):
-        flying = tuple(sorted((*after.read(FLIGHT), Flying(who, effect)), key=shown))
-        yield Fault.LATE, Trouble("no reply: the request is still under way"), after.write(FLIGHT, flying), NO_REPLY
-    if faults.strikes(Fault.LOST_REPLY, effect):
-        for done, _ in outcomes:
-            if after := spent(done, Fault.LOST_REPLY):
-                yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, NO_REPLY
+@lru_cache(CELLS_KEPT)
+def stuck(process: str) -> Cell[bool]:
+    """Does user code never return to the process?"""
+    return Cell(("stuck", process), empty=False)
 
 
 def oldest(where: Filter | None) -> Duration:

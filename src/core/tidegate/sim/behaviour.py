@@ -76,7 +76,16 @@ class Crashed:
         return "crashed"
 
 
-Standing: TypeAlias = Asking | Returned | Failed | Raised | Crashed
+@final
+@attrs.frozen
+class Cancelled:
+    """The await was cancelled and the program closed; what it asked for last may have been done."""
+
+    def __str__(self) -> str:
+        return "cancelled"
+
+
+Standing: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
 Birth: TypeAlias = Callable[[int], Program[object]]
 """Which life (0, then 1 after a restart, ...) -> a new run of the program."""
 
@@ -101,11 +110,11 @@ class Node:
 
 @final
 class Behaviour:
-    """The automaton of one program. Node 0 is Crashed."""
+    """The automaton of one program. The first nodes are Crashed and Cancelled."""
 
     def __init__(self, birth: Birth) -> None:
         self.birth = birth
-        self.nodes: list[Node] = [Node(Crashed(), None, 0, (), is_timed=False, unmerged="")]
+        self.nodes = [Node(end, None, 0, (), is_timed=False, unmerged="") for end in (Crashed(), Cancelled())]
         self.known: dict[Hashable, int] = {}
         self.edges: dict[tuple[int, Hashable], int] = {}
         self.births: dict[int, int] = {}
@@ -113,6 +122,7 @@ class Behaviour:
         self.has_raised = False  # has any run of it raised an error so far?
 
     CRASHED: Final = 0
+    CANCELLED: Final = 1
 
     def standing(self, node: int) -> Standing:
         return self.nodes[node].standing

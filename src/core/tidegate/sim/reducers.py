@@ -15,13 +15,13 @@ from typing import TypeAlias, TypeVar, final
 import attrs
 
 from tidegate.documents import exactly, show
-from tidegate.effects import Cancel, Effect, Refused
+from tidegate.effects import Cancel, Effect
 from tidegate.instants import Duration
-from tidegate.sim.actors import troubled
 from tidegate.sim.aging import aged
 from tidegate.sim.behaviour import Crashed
 from tidegate.sim.faults import Fault, Faults, Which, anything, nothing, spent
 from tidegate.sim.fingerprint import must_be_value
+from tidegate.sim.requests import Asker, replies, troubled
 from tidegate.sim.scenario import Label, Step, Trouble
 from tidegate.sim.world import Cell, Meaning, World, inbox, perform, place
 
@@ -34,11 +34,19 @@ HeardAs: TypeAlias = Callable[[Effect[object], object], object | None]
 @final
 @attrs.frozen
 class Machine:
-    """A reducer as a value: its state, what it wishes for, and what came true that it has not heard of yet."""
+    """A reducer as a value.
+
+    Attributes:
+        state: Its state.
+        wishes: What it wishes for.
+        heard: Events of what came true that it has not heard of yet.
+        stuck: What user code was asked for and never comes to an end.
+    """
 
     state: object
     wishes: tuple[Effect[object], ...] = ()
     heard: tuple[object, ...] = ()
+    stuck: tuple[Effect[object], ...] = ()
 
 
 @final
@@ -67,12 +75,14 @@ class Reducer:
     split: Which = anything
     is_timer: Which = nothing
     at_once: Which = nothing
+    asker: Asker = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
     blind: bool = attrs.field(init=False, default=False)
     unmerged: tuple[str, ...] = attrs.field(init=False, default=())
     has_raised: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults))
         object.__setattr__(self, "place", place(self.name))
 
     def begin(self, world: World) -> World:
@@ -99,18 +109,20 @@ class Reducer:
 
     def comes_true(self, world: World, machine: Machine, wish: Effect[object]) -> Iterator[Step]:
         if self.is_timer(wish):
-            if self.faults.strikes(Fault.GAVE_UP, wish) and (after := spent(world, Fault.GAVE_UP)):
-                told = self.hears(after, machine, wish, None)
-                yield Step(Label(wish, Trouble("time is up")), told, must=False, fault=Fault.GAVE_UP)
+            for fault in (Fault.GAVE_UP, Fault.STALL):
+                if self.faults.strikes(fault, wish) and (after := spent(world, fault)):
+                    told = self.hears(after, machine, wish, None)
+                    yield Step(Label(wish, Trouble("time is up")), told, must=False, fault=fault)
             return
-        outcomes = tuple(self.meaning(wish, world, self.name))
+        outcomes = replies(wish, world, self.asker)
         for done, reply in outcomes:
             yield Step(Label(wish, reply), self.hears(done, machine, wish, reply))
-        for fault, trouble, after, reply in troubled(wish, outcomes, world, self.name, self.faults):
+        for fault, trouble, after, reply in troubled(wish, outcomes, world, self.asker):
             yield Step(Label(wish, trouble), self.hears(after, machine, wish, reply), must=False, fault=fault)
-        if self.faults.strikes(Fault.FAILED, wish) and (after := spent(world, Fault.FAILED)):
-            failed = self.hears(after, machine, wish, Refused("user code raised"))
-            yield Step(Label(wish, Trouble("user code raises")), failed, must=False, fault=Fault.FAILED)
+        if self.faults.strikes(Fault.NEVER_RETURNS, wish) and (after := spent(world, Fault.NEVER_RETURNS)):
+            left = attrs.evolve(machine, wishes=without(machine.wishes, wish), stuck=(*machine.stuck, wish))
+            label = Label(wish, Trouble("never returns"))
+            yield Step(label, after.write(self.place, left), must=False, fault=Fault.NEVER_RETURNS)
 
     def hears(self, world: World, machine: Machine, wish: Effect[object], reply: object) -> World:
         rest = attrs.evolve(machine, wishes=without(machine.wishes, wish))
@@ -124,18 +136,22 @@ class Reducer:
     def take(self, world: World, machine: Machine, event: object) -> World:
         state, asked = self.step(machine.state, event)
         must_be_value(state, "the state of a reducer")
-        wishes = machine.wishes
+        wishes, stuck = machine.wishes, machine.stuck
         for wish in asked:
             if isinstance(wish, Cancel):
-                wishes = tuple(other for other in wishes if exactly(other) != exactly(wish.effect))
+                wishes, stuck = without_all(wishes, wish.effect), without_all(stuck, wish.effect)
             elif self.at_once(wish):
                 ((world, _),) = self.meaning(wish, world, self.name)
             else:
                 wishes = (*wishes, wish)
-        return world.write(self.place, Machine(state, tuple(sorted(wishes, key=show)), machine.heard))
+        return world.write(self.place, Machine(state, tuple(sorted(wishes, key=show)), machine.heard, stuck))
 
 
 V = TypeVar("V")
+
+
+def without_all(wishes: tuple[Effect[object], ...], wish: Effect[object]) -> tuple[Effect[object], ...]:
+    return tuple(other for other in wishes if exactly(other) != exactly(wish))
 
 
 def without(items: tuple[V, ...], item: V) -> tuple[V, ...]:

@@ -102,6 +102,12 @@ class Flying:
         return f"{self.sender}'s late request: {self.effect}"
 
 
+Overwritten: TypeAlias = tuple[tuple[Cell[object], object], ...]
+"""Cells that a write has changed, each with what it held before."""
+
+UNCONFIRMED: Final = Cell[tuple[Overwritten, ...]](("unconfirmed",), ())
+"""What the newest writes have overwritten, oldest first, as long as no majority has them (`tidegate.sim.failover`)."""
+
 CELLS_KEPT: Final = 1_000
 
 FLIGHT: Final = Cell["tuple[Flying, ...]"](("in flight",), ())
@@ -221,7 +227,7 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
             found = find(world, collection, where)
             try:
                 after = found and updated(found, updates, lambda: world.read(CLOCK))
-                yield (put(world, collection, after) if after else world), after
+                yield confirmed(put(world, collection, after) if after else world), after
             except Refused as refused:
                 yield world, refused.fresh()
         case UpdateOne(collection, where, updates):
@@ -232,17 +238,18 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
             try:
                 if world.read(document(collection, doc[ID])) is not None:
                     raise duplicate_key(ID.name)
-                yield put(world, collection, id_first(doc)).write(there, (*world.read(there), doc[ID])), None
+                there_now = (*world.read(there), doc[ID])
+                yield confirmed(put(world, collection, id_first(doc)).write(there, there_now)), None
             except Refused as refused:
                 yield world, refused.fresh()
         case DeleteOne(collection, where):
             found = find(world, collection, where)
             if found is None:
-                yield world, 0
+                yield confirmed(world), 0
                 return
             there = ids(collection)
             left = tuple(key for key in world.read(there) if key != found[ID])
-            yield world.write(there, left).write(document(collection, found[ID]), None), 1
+            yield confirmed(world.write(there, left).write(document(collection, found[ID]), None)), 1
         case StoreTime():
             yield world, world.read(CLOCK)
         case Now():
@@ -261,6 +268,11 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
                 f"{effect} has no meaning in this world",
                 todo="give the scenario a meaning for it" + (" (calls=...)" if isinstance(effect, Call) else ""),
             )
+
+
+def confirmed(world: World) -> World:
+    """The world after a write that a majority has: it has all that was written before, too."""
+    return world.write(UNCONFIRMED, ()) if world.read(UNCONFIRMED) else world
 
 
 def put(world: World, collection: str, doc: Document) -> World:

@@ -1,0 +1,106 @@
+"""The clocks of machines. The store's clock is another one: it moves by quanta (`tidegate.sim.scenario.Clock`).
+
+A machine's clock shows the store's time, plus how far it is ahead, plus what it has drifted by then. How far it is ahead
+is a duration, so it is the same whether instants are kept absolute or relative to now. Only who reads a clock can tell
+(`Now`), and that makes time absolute. So skew and jumps need no steps of their own: they strike when the clock is read.
+
+    skew             ahead or behind by `skew`, since before it was first read
+    clock_forward    set forward by `jump` since it was last read
+    clock_back       set back by `jump` since it was last read
+    drift            it runs fast or slow: no fault, but how the machine is
+
+A sleep is measured by the machine that sleeps, which sets do not change, and drift does.
+
+A stall is a machine that stands while the store's time goes on. Where the clock of the scenario moves, that is free: time
+may pass at any point while anybody stands. Where it stands still, or its moves are few, `stall` counts it as a fault.
+
+Laws
+    CL1  Without faults and drift a machine's clock shows the store's time.
+    CL2  A machine sleeps for as long as it asked for by its own clock: on the store's, for as long if it does not drift.
+    CL3  With a clock that is ahead by s all that its machine reads is later by s, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+import attrs
+
+from tidegate.errors import numbered
+from tidegate.instants import WALL, Duration, Instant, seconds
+from tidegate.sim.faults import Fault, Faults, spent
+from tidegate.sim.world import CLOCK, Cell, World
+
+MILLION: Final = 1_000_000
+DRIFT_MAX: Final = 100_000
+"""A tenth. Clocks of computers drift by less than 500 parts per million."""
+
+
+@final
+@attrs.frozen
+class Host:
+    """The machine that a process runs on, as far as its clock is concerned.
+
+    Invariants: 0 <= skew, jump, stall; |drift| <= DRIFT_MAX. What is 0 does not strike.
+
+    Attributes:
+        name: Processes on hosts of one name share the clock; "" for a host of one's own.
+        skew: How far it may be ahead or behind.
+        jump: How far it may be set.
+        drift: By how many parts per million it is fast.
+        stall: How long it may stand.
+    """
+
+    name: str = ""
+    skew: Duration = 0
+    jump: Duration = 0
+    drift: int = 0
+    stall: Duration = 0
+
+    def __attrs_post_init__(self) -> None:
+        for duration in (self.skew, self.jump, self.stall):
+            numbered(duration, "a duration in microseconds", 0)
+        numbered(self.drift, "a drift in parts per million", -DRIFT_MAX, DRIFT_MAX)
+
+    def lasts(self, duration: Duration) -> Duration:
+        """How long a sleep of that duration takes by the store's clock."""
+        return duration * MILLION // (MILLION + self.drift)
+
+
+HOST: Final = Host()
+
+
+def ahead(host: str) -> Cell[Duration | None]:
+    """By how much the clock of the host was set; None while nobody has read it."""
+    return Cell(("ahead", host), None)
+
+
+def read_clock(host: Host, name: str, world: World, ahead_by: Duration) -> tuple[World, Instant]:
+    """What the clock of the host shows that is so far ahead, apart from its drift."""
+    at, known = world.read(CLOCK).at, world.read(ahead(name))
+    if ahead_by != (known or 0) or (known is None and host.skew):  # by now it is known whether it is skewed
+        world = world.write(ahead(name), ahead_by)
+    return world, Instant(at + ahead_by + at * host.drift // MILLION, WALL)
+
+
+def readings(host: Host, name: str, world: World) -> tuple[World, Instant]:
+    """What the clock of the host shows."""
+    return read_clock(host, name, world, world.read(ahead(name)) or 0)
+
+
+def troubled_readings(
+    host: Host, name: str, world: World, faults: Faults
+) -> Iterator[tuple[Fault, str, World, Instant]]:
+    """What its clock may show if something has happened to it: which fault, in words, world after, reading."""
+    known = world.read(ahead(name))
+    for fault, by, happened in (
+        (Fault.SKEW, host.skew, "is ahead by"),
+        (Fault.SKEW, -host.skew, "is behind by"),
+        (Fault.CLOCK_FORWARD, host.jump, "was set forward by"),
+        (Fault.CLOCK_BACK, -host.jump, "was set back by"),
+    ):
+        if not by or not faults.allows(fault) or (fault is Fault.SKEW and known is not None):
+            continue
+        if after := spent(world, fault):
+            yield fault, f"the clock {happened} {seconds(abs(by))}", *read_clock(host, name, after, (known or 0) + by)

@@ -1,0 +1,142 @@
+"""What a failover takes back, and what somebody hears who asks a member of the store that is behind.
+
+A write takes effect on the primary first. Until a majority has it, a failover may take it back, and with it all writes
+after it. Whoever reads meanwhile sees it. A majority that has a write has all writes before it: so a write that is
+confirmed confirms whatever was written before it, by anybody, and only the newest writes can ever be taken back.
+
+A scenario allows that by the faults NOT_DURABLE and ROLLED_BACK of its processes, and a `Failover` among its actors.
+Without ROLLED_BACK nothing is kept, and nothing is taken back.
+
+Who asks a member that is behind hears what was there before. How far it is behind is kept to one version: of each cell,
+what it held before its last write, if the meaning of the scenario is `recalling` and STALE_READ may strike the find. So a
+find of several may answer old and new at once, which is what a find without a snapshot does.
+
+Laws
+    FO1  A write that a majority has confirmed is never taken back.
+    FO2  What is taken back is seen by nobody afterwards, and so are all writes after it.
+    FO3  A stale read answers nothing that was never there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeVar, cast, final
+
+import attrs
+
+from tidegate.effects import Effect
+from tidegate.sim.faults import Fault, spent
+from tidegate.sim.scenario import Label, Step
+from tidegate.sim.world import UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
+
+V = TypeVar("V")
+
+STORED: Final = frozenset({"documents", "ids"})
+
+
+@final
+@attrs.frozen(eq=False)
+class Noting:
+    """A world that notes what is overwritten in it, and what was there."""
+
+    world: World
+    overwritten: Overwritten = ()
+
+    def read(self, cell: Cell[V]) -> V:
+        return self.world.read(cell)
+
+    def write(self, cell: Cell[V], value: V) -> Noting:
+        noted = self.overwritten
+        if all(other.name != cell.name for other, _ in noted):
+            noted = (*noted, (cast("Cell[object]", cell), self.world.read(cell)))
+        return Noting(self.world.write(cell, value), noted)
+
+    def taken(self, budget: Cell[int]) -> Noting | None:
+        after = self.world.taken(budget)
+        return None if after is None else Noting(after, self.overwritten)
+
+
+def noted(
+    meaning: Meaning, effect: Effect[object], world: World, who: str
+) -> Iterator[tuple[World, object, Overwritten]]:
+    """The outcomes of the effect, each with what it overwrites."""
+    for after, reply in meaning(effect, Noting(world), who):
+        assert isinstance(after, Noting), "a meaning makes worlds of the one that it is given"
+        yield after.world, reply, after.overwritten
+
+
+def unconfirmed(before: World, after: World, overwritten: Overwritten) -> World:
+    """The world in which the write was done, and may be taken back."""
+    kept = tuple((cell, had) for cell, had in overwritten if cell.name != UNCONFIRMED.name)
+    return after.write(UNCONFIRMED, (*before.read(UNCONFIRMED), kept) if kept else before.read(UNCONFIRMED))
+
+
+@final
+@attrs.frozen(eq=False)
+class Failover:
+    """Takes back the newest writes that no majority has confirmed: one, or some, or all of them."""
+
+    name: str = "failover"
+    place: None = None
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[Step]:
+        writes = world.read(UNCONFIRMED)
+        for kept in range(len(writes) - 1, -1, -1):
+            after = spent(world, Fault.ROLLED_BACK)
+            if after is None:
+                return
+            for overwritten in reversed(writes[kept:]):
+                for cell, had in overwritten:
+                    after = after.write(cell, had)
+            label = Label(f"takes back {'a write' if len(writes) - kept == 1 else f'{len(writes) - kept} writes'}")
+            yield Step(label, after.write(UNCONFIRMED, writes[:kept]), must=False, fault=Fault.ROLLED_BACK)
+
+
+# --- members that are behind --------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Was:
+    """What a cell held before its last write."""
+
+    value: object
+
+
+def earlier(cell: Cell[V]) -> Cell[Was | None]:
+    """The version before the last one; None if there was no write yet."""
+    return Cell(("earlier", *cell.name), None)
+
+
+def recalling(otherwise: Meaning) -> Meaning:
+    """A meaning that keeps the version before the last one of whatever is stored."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        for after, reply, overwritten in noted(otherwise, effect, world, who):
+            kept = after
+            for cell, had in overwritten:
+                if cell.name[0] in STORED:
+                    kept = kept.write(earlier(cell), Was(had))
+            yield kept, reply
+
+    return meaning
+
+
+@final
+@attrs.frozen(eq=False)
+class Behind:
+    """The world as a member shows it that is one version behind."""
+
+    world: World
+
+    def read(self, cell: Cell[V]) -> V:
+        was = self.world.read(earlier(cell)) if cell.name[0] in STORED else None
+        return self.world.read(cell) if was is None else cast("V", was.value)
+
+    def write(self, cell: Cell[V], value: V) -> Behind:
+        return Behind(self.world.write(cell, value))
+
+    def taken(self, budget: Cell[int]) -> Behind | None:
+        after = self.world.taken(budget)
+        return None if after is None else Behind(after)

@@ -1,0 +1,151 @@
+"""What may become of one request. Per fault, what the caller hears and what the world knows:
+
+    none            the reply                        done
+    unsent          NotApplied                       not done
+    dropped         Ambiguous                        not done
+    lost reply      Ambiguous                        done
+    late            Ambiguous                        done at any later point
+    duplicate       the reply                        done, and done once more at any later point
+    not durable     NotDurable                       done, and perhaps taken back (`tidegate.sim.failover`)
+    stale read      what was there before            not changed
+    refusals        Refused                          not done: user code, a sink, dead letters, a commit
+    clocks          another time                     not changed (`tidegate.sim.clocks`)
+
+Each strikes what the scenario says that it may strike. Nobody else is asked for a note or a sleep, so the network has no
+part in them; the store has one clock, a machine another. What the store is asked is no user code, so that does not raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Final, TypeAlias, final, get_args
+
+import attrs
+
+from tidegate.documents import exactly, show
+from tidegate.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
+from tidegate.operations import FindAll, FindOne, Operation
+from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
+from tidegate.sim.failover import Behind, noted, unconfirmed
+from tidegate.sim.faults import Fault, Faults, spent
+from tidegate.sim.scenario import Trouble
+from tidegate.sim.world import FLIGHT, Flying, Meaning, World
+
+shown = cache(show)
+"""Sorting by text is the same in every run; remembered, for the same requests are under way again and again."""
+
+NO_REPLY: Final = Ambiguous("no reply")
+UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
+OPERATIONS: Final = get_args(Operation)
+READS: Final = (FindOne, FindAll)
+REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
+    {
+        Fault.FAILED: "user code raised",
+        Fault.SINK_FAILED: "the sink refused",
+        Fault.DEAD_LETTER_FAILED: "the topic for dead letters refused",
+        Fault.COMMIT_REFUSED: "the group has moved on",
+    }
+)
+
+
+@final
+@attrs.frozen(eq=False)
+class Asker:
+    """Who asks.
+
+    Attributes:
+        name: The process.
+        meaning: What its requests mean.
+        faults: What may strike them.
+        host: The machine that it runs on.
+    """
+
+    name: str
+    meaning: Meaning
+    faults: Faults
+    host: Host = HOST
+
+    @property
+    def host_name(self) -> str:
+        return self.host.name or self.name
+
+
+Known: TypeAlias = tuple[tuple[World, object], ...]
+"""What becomes of a request without any fault: worlds, each with the reply."""
+Troubles: TypeAlias = Iterator[tuple[Fault, Trouble, World, object]]
+"""Which fault, in words, the world after it, and what the caller hears."""
+
+
+def replies(effect: Effect[object], world: World, asker: Asker) -> Known:
+    """What becomes of the request without any fault; nothing while it must wait."""
+    if isinstance(effect, Now) and asker.host != HOST:
+        return (readings(asker.host, asker.host_name, world),)
+    return tuple(asker.meaning(effect, world, asker.name))
+
+
+def troubled(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> Troubles:
+    """What may become of it, as far as the budget goes."""
+    faults = asker.faults
+    if isinstance(effect, Now):
+        for fault, happened, later, reading in troubled_readings(asker.host, asker.host_name, world, faults):
+            yield fault, Trouble(f"{show(reading)}, for {happened}"), later, reading
+        return
+    if isinstance(effect, (Sleep, Note)):
+        return
+    yield from lost(effect, outcomes, world, asker)
+    if faults.strikes(Fault.NOT_DURABLE, effect) and not isinstance(effect, (*READS, Call)):
+        yield from not_durable(effect, world, asker)
+    if faults.strikes(Fault.STALE_READ, effect) and isinstance(effect, READS):
+        yield from stale(effect, outcomes, world, asker)
+    for fault, why in REFUSALS.items() if not isinstance(effect, OPERATIONS) else ():
+        if faults.strikes(fault, effect) and (after := spent(world, fault)):
+            yield fault, Trouble(why), after, Refused(why)
+
+
+def lost(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> Troubles:
+    """What the network may do to it."""
+
+    def may(kind: Fault, happened: World) -> World | None:
+        return spent(happened, kind) if asker.faults.strikes(kind, effect) else None
+
+    if after := may(Fault.UNSENT, world):
+        yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
+    if after := may(Fault.DROPPED, world):
+        yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, NO_REPLY
+    if after := may(Fault.LATE, world):
+        yield (
+            Fault.LATE,
+            Trouble("no reply: the request is still under way"),
+            under_way(after, asker.name, effect),
+            NO_REPLY,
+        )
+    for done, reply in outcomes:
+        if after := may(Fault.LOST_REPLY, done):
+            yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, NO_REPLY
+        if after := may(Fault.DUPLICATE, done):
+            again = Trouble(f"{show(reply)}, and the request is under way once more")
+            yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
+
+
+def under_way(world: World, who: str, effect: Effect[object]) -> World:
+    """The world in which the request arrives any time later."""
+    return world.write(FLIGHT, tuple(sorted((*world.read(FLIGHT), Flying(who, effect)), key=shown)))
+
+
+def not_durable(effect: Effect[object], world: World, asker: Asker) -> Troubles:
+    for done, reply, overwritten in noted(asker.meaning, effect, world, asker.name):
+        after = None if isinstance(reply, Failure) else spent(done, Fault.NOT_DURABLE)
+        if after is not None:
+            kept = overwritten if asker.faults.strikes(Fault.ROLLED_BACK, effect) else ()
+            happened = Trouble("done, but no majority has confirmed it")
+            yield Fault.NOT_DURABLE, happened, unconfirmed(world, after, kept), UNCONFIRMED_REPLY
+
+
+def stale(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> Troubles:
+    """What was there before, where that is another reply."""
+    newest = {exactly(reply) for _, reply in outcomes}
+    for _, reply in asker.meaning(effect, Behind(world), asker.name):
+        if exactly(reply) not in newest and (after := spent(world, Fault.STALE_READ)):
+            yield Fault.STALE_READ, Trouble(f"{show(reply)}, which is stale"), after, reply
