@@ -19,6 +19,7 @@ from tidegate.sim.actors import Ticks
 from tidegate.sim.behaviour import Asking, Raised
 from tidegate.sim.explore import NO_ERROR, STATES_MAX, Explored, attempt, go_on
 from tidegate.sim.faults import Fault
+from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, Scenario, Stands, Step
 from tidegate.sim.world import MOVES, Cell, Plain, World
 
@@ -178,7 +179,12 @@ def broken_laws(scenario: Scenario, here: Here) -> Iterator[str]:
 
 def is_anyone_asleep(here: Here) -> bool:
     """Is it only time that somebody waits for?"""
-    return any(
-        isinstance(standing := here.standing(name), Asking) and isinstance(standing.effect, Sleep)
-        for name in here.processes
-    )
+    for name in here.processes:
+        match here.standing(name):
+            case Asking(Sleep()):
+                return True
+            case Machine(running=running) if any(each.until is not None for each in running):
+                return True
+            case _:
+                pass
+    return False

@@ -102,6 +102,20 @@ TABLE: Mapping[tuple[Fault, ...], set[tuple[str, int, int]]] = {
     (Fault.CRASH_BEFORE,): {DONE, ("crashed", 0, 0)},
     (Fault.CRASH_AFTER,): {DONE, ("crashed", 1, 0)},
     (Fault.RESTART,): {DONE},
+    (Fault.NOT_DURABLE,): {DONE, ('finished: "NotDurable(no majority has confirmed it)"', 1, 0)},
+    (Fault.ROLLED_BACK,): {DONE},
+    (Fault.DUPLICATE,): {DONE, ("finished: 1", 1, 1), ("finished: 1", 2, 0)},
+    (Fault.CANCELLED,): {DONE, ("cancelled", 0, 0), ("cancelled", 1, 0)},
+    (Fault.CANCELLED, Fault.LATE): {
+        DONE,
+        ("cancelled", 0, 0),
+        ("cancelled", 1, 0),
+        ("cancelled", 0, 1),
+        ('finished: "Ambiguous(no reply)"', 0, 1),
+        ('finished: "Ambiguous(no reply)"', 1, 0),
+    },
+    (Fault.STALE_READ, Fault.STALL, Fault.CLOCK_FORWARD, Fault.CLOCK_BACK, Fault.SKEW): {DONE},
+    (Fault.HISTORY_LOST, Fault.REBALANCE, Fault.COMMIT_REFUSED, Fault.DEAD_LETTER_FAILED): {DONE},
     (Fault.EVICTED, Fault.GAVE_UP, Fault.FAILED, Fault.SINK_FAILED, Fault.NEVER_RETURNS): {DONE},
 }
 

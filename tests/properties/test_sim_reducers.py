@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import permutations
+from typing import Any
 
+import attrs
 import pytest
 from tests.properties.plain_search import Found, agree, plain_search
 
-from tidegate.effects import Ambiguous, Call, Cancel, Effect, NotApplied, Refused
+from tidegate.effects import Ambiguous, Call, Cancel, Effect, Failure, NotApplied, Now, Program, Refused, Sleep
 from tidegate.errors import Misuse
-from tidegate.sim.actors import Network
-from tidegate.sim.behaviour import Crashed
+from tidegate.instants import SECOND
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.behaviour import Crashed, Returned
+from tidegate.sim.explore import NO_ERROR
 from tidegate.sim.faults import Fault, Faults, Which, anything, nothing
-from tidegate.sim.reducers import Crash, HeardAs, Machine, Reducer
-from tidegate.sim.scenario import Actor, Scenario
-from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox
+from tidegate.sim.reducers import Crash, HeardAs, Machine, Reducer, Restart
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Actor, Clock, Scenario
+from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, perform
 
 DEAD = Cell[bool](("dead", "r"), empty=False)
 DONE = Cell[tuple[object, ...]](("done",), ())
@@ -73,7 +78,7 @@ def ends(found: Found) -> set[tuple[object, tuple[object, ...]]]:
     return {
         (machine.state, done)
         for machine, done in machines
-        if isinstance(machine, Machine) and not machine.wishes and not machine.heard
+        if isinstance(machine, Machine) and not machine.wishes and not machine.heard and not machine.running
     }
 
 
@@ -156,20 +161,20 @@ HEARD: Mapping[Fault, set[tuple[object, tuple[object, ...]]]] = {
     Fault.LOST_REPLY: {((f"call a(): {Ambiguous('no reply')}",), ("a",))},
     Fault.LATE: {((f"call a(): {Ambiguous('no reply')}",), ()), ((f"call a(): {Ambiguous('no reply')}",), ("a",))},
     Fault.FAILED: {((f"call a(): {Refused('user code raised')}",), ())},
-    Fault.GAVE_UP: set(),
-    Fault.CRASH_BEFORE: set(),
-    Fault.CRASH_AFTER: set(),
-    Fault.RESTART: set(),
-    Fault.EVICTED: set(),
+    Fault.SINK_FAILED: {((f"call a(): {Refused('the sink refused')}",), ())},
+    Fault.DEAD_LETTER_FAILED: {((f"call a(): {Refused('the topic for dead letters refused')}",), ())},
+    Fault.COMMIT_REFUSED: {((f"call a(): {Refused('the group has moved on')}",), ())},
+    Fault.DUPLICATE: {(("call a(): did a",), ("a", "a"))},
+    Fault.NEVER_RETURNS: {((), ())},
 }
 
 
-@pytest.mark.parametrize("kind", HEARD)
+@pytest.mark.parametrize("kind", Fault)
 def test_each_fault_does_what_the_table_says_and_nothing_else(kind: Fault) -> None:
     """What the reducer hears, and what the world knows."""
     right = (("call a(): did a",), ("a",))
     struck = reducer(wishes(A), faults=Faults.of(kind))
-    assert ends(found(struck, Network(does), budget=1)) == {right, *HEARD[kind]}
+    assert ends(found(struck, Network(does), budget=1)) == {right, *HEARD.get(kind, set())}
     assert ends(found(struck, Network(does))) == {right}
 
 
@@ -209,3 +214,208 @@ def test_the_state_of_a_reducer_is_immutable() -> None:
     """It becomes part of states."""
     with pytest.raises(Misuse, match="the state of a reducer is a list"):
         found(reducer(lambda *_: ([], ())))
+
+
+# --- wishes that a program carries out ----------------------------------------------------------------------------------
+
+
+async def does_both() -> object:
+    """Does a, and then b; says what it heard of each."""
+    said = []
+    for effect in (A, B):
+        try:
+            said.append(str(await effect))
+        except Failure as failure:
+            said.append(type(failure).__name__)
+    return " ".join(said)
+
+
+PASS = Call("pass")
+NETWORK = (Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.LATE)
+
+
+def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **more: Any) -> Reducer:
+    """A reducer whose wish PASS the program carries out."""
+    carried = attrs.evolve(
+        reducer(wishes(*asked or (PASS,)), **more), carried_out=lambda wish: program() if wish == PASS else None
+    )
+    assert carried.behaviours == {}
+    return carried
+
+
+@pytest.mark.parametrize("kind", [None, *NETWORK])
+def test_a_wish_does_what_its_program_does_in_a_process_of_its_own(kind: Fault | None) -> None:
+    """Law RE3: the same worlds and the same answers, with each fault of the network, and with anybody in between."""
+    faults = Faults.of(kind) if kind else Faults()
+    other = Process("other", born(does_both), meaning=does)
+    network = Network(does)
+    alone = found_by_process(Process("p", born(does_both), faults, does), other, network)
+    carried = found(carrying(does_both, faults=faults), other, network, budget=1)
+    told = {
+        (machine.state[-1].removeprefix("call pass(): "), here.read(DONE), here.standing("other"))
+        for here in carried.states.values()
+        if isinstance(machine := here.standing("r"), Machine) and isinstance(machine.state, tuple) and machine.state
+    }
+    assert told == alone != set()
+
+
+def found_by_process(*actors: Actor) -> set[tuple[object, ...]]:
+    scenario = Scenario(name="process", summary="", world=Plain(), actors=actors, budget=1)
+    agree(scenario)
+    return {
+        (standing.value, here.read(DONE), here.standing("other"))
+        for here in plain_search(scenario).states.values()
+        if isinstance(standing := here.standing("p"), Returned)
+    }
+
+
+def test_the_effects_of_two_wishes_come_one_by_one_in_any_order() -> None:
+    """Each is a program of its own, also where they are equal; nothing is heard of one before its end."""
+    whole = ends(found(carrying(does_both, PASS, PASS)))
+    told = "call pass(): did a did b"
+    assert whole == {((told, told), done) for done in {*permutations("aabb")} if done[0] == "a" and done[-1] == "b"}
+
+
+def test_a_program_dies_with_its_owner_and_its_requests_go_on() -> None:
+    """Law RE2: nothing of it happens any more, but what is under way."""
+    carried = carrying(does_both, faults=Faults.of(Fault.LATE, on=lambda effect: effect == A))
+    whole = found(carried, Network(does), Crash("r's host", (carried,), DEAD), budget=2)
+    dead = [here for here in whole.states.values() if here.read(DEAD)]
+    assert {(here.read(DONE), len(here.read(FLIGHT))) for here in dead} >= {
+        ((), 0),
+        (("a",), 0),
+        ((), 1),
+        (("a", "b"), 0),
+    }
+    assert all(list(carried.steps(here.world)) == [] for here in dead)
+
+
+def test_a_dead_process_starts_again_with_nothing_in_memory() -> None:
+    """As it began, and told what the scenario says; it does its work once more."""
+    carried = carrying(does_both)
+
+    def told(world: World) -> World:
+        return world.write(inbox("r"), ("go",))
+
+    actors = (carried, Crash("r's host", (carried,), DEAD), Restart("again", (carried,), DEAD, told))
+    whole = found(*actors, budget=2)
+    assert whole.faults.keys() == {Fault.CRASH_BEFORE, Fault.RESTART}
+    assert {done for _, done in ends(whole)} >= {("a", "b"), ("a", "a", "b"), ("a", "b", "a", "b")}
+
+
+def test_a_wish_that_is_taken_back_has_no_program_any_more() -> None:
+    """Wherever it stands; what it has done is done."""
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, tuple)
+        match event:
+            case "go":
+                return state, (PASS,)
+            case "stop":
+                return state, (Cancel(PASS),)
+            case _:
+                return (*state, event), ()
+
+    carried = attrs.evolve(carrying(does_both), step=step)
+    assert ends(found(carried, events=("go", "stop"))) >= {((), ()), ((), ("a",))}
+    assert all(done != ("b",) for _, done in ends(found(carried, events=("go", "stop"))))
+    begun = attrs.evolve(carrying(does_both), step=wishes(PASS, Cancel(PASS)))
+    assert {done for _, done in ends(found(begun))} == {()}
+
+
+async def fails() -> object:
+    await A
+    raise Refused("no")
+
+
+async def raises() -> object:
+    await A
+    raise ValueError("a bug")
+
+
+async def sleeps() -> object:
+    await A
+    await Sleep(SECOND)
+    return await B
+
+
+def test_a_failure_that_a_program_passes_on_is_the_reply() -> None:
+    """As one of the world would be."""
+    assert ends(found(carrying(fails))) == {((f"call pass(): {Refused('no')}",), ("a",))}
+
+
+def test_an_error_that_a_program_raises_is_one_of_the_reducer() -> None:
+    """A bug is a finding, and nothing happens to it any more."""
+    scenario = Scenario(name="r", summary="", world=Plain().write(inbox("r"), ("go",)), actors=(carrying(raises),))
+    report = explore(scenario)
+    assert report.law == NO_ERROR
+    assert report.trace is not None
+    assert [step.what for step in report.trace.steps] == ["is told go", 'call a() -> "did a"']
+
+
+@pytest.mark.parametrize("clock", [Clock(SECOND, horizon=0), Clock(SECOND, moves=2)], ids=["relative", "absolute"])
+def test_a_program_sleeps_while_others_go_on(clock: Clock) -> None:
+    """In either kind of time; the time that it sleeps until is a part of it."""
+    actors = (carrying(sleeps), Process("other", born(does_both), meaning=does))
+    scenario = Scenario(
+        name="r",
+        summary="",
+        world=Plain().write(inbox("r"), ("go",)),
+        actors=actors,
+        clock=clock,
+        eventually={"it wakes": lambda state: state.read(DONE).count("b") == 2},
+        sometimes={"another one comes before": lambda state: state.read(DONE) == ("a", "a", "b")},
+    )
+    assert explore(scenario).verdict is Verdict.COMPLETE
+
+
+async def remembers() -> object:
+    now = await Now()
+    await Sleep(SECOND)
+    return now
+
+
+def test_a_program_that_holds_an_instant_makes_time_absolute() -> None:
+    """As one of a process does, and the verdict says so."""
+
+    def does_or_tells(effect: Effect[object], world: World, who: str) -> Outcomes:
+        yield from (perform if isinstance(effect, Now) else does)(effect, world, who)
+
+    held = carrying(remembers, meaning=does_or_tells)
+    world = Plain().write(inbox("r"), ("go",))
+    report = explore(
+        Scenario(name="r", summary="", world=world, actors=(held,), clock=Clock(SECOND, horizon=0, moves=2))
+    )
+    assert report.time.startswith("absolute time, 2 moves of 1 s, for a program holds an instant")
+
+
+def test_what_never_returns_is_not_heard_of_and_can_be_taken_back() -> None:
+    """User code that never comes to an end: others go on, and the reducer waits for ever."""
+    stuck = reducer(wishes(A, B), faults=Faults({Fault.NEVER_RETURNS: lambda wish: wish == A}))
+    whole = found(stuck, budget=1)
+    machines = [machine for here in whole.states.values() if isinstance(machine := here.standing("r"), Machine)]
+    assert any(machine.stuck == (A,) and machine.state == ("call b(): did b",) for machine in machines)
+    assert {done for _, done in ends(whole)} == {("a", "b"), ("b", "a"), ("b",)}
+
+
+@pytest.mark.parametrize("kind", [Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.COMMIT_REFUSED])
+def test_what_is_refused_was_not_done(kind: Fault) -> None:
+    """A sink, the dead letters, a commit: each told as a refusal, of the wishes that it may strike."""
+    refused = reducer(wishes(A, B), faults=Faults({kind: lambda wish: wish == A}))
+    assert {done for heard, done in ends(found(refused, budget=1)) if "Refused" in str(heard)} == {("b",)}
+
+
+def test_an_answer_that_changes_nothing_need_not_come() -> None:
+    """One who asks again for what there is not yet is at rest, and hears of it as soon as there is."""
+
+    def asks_again(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        return (state, (A,)) if event in {"go", None} else ((event,), ())
+
+    def looks(effect: Effect[object], world: World, who: str) -> Outcomes:
+        yield from ((world, world.read(DONE) or None),) if effect == A else does(effect, world, who)
+
+    asking = reducer(asks_again, meaning=looks, split=nothing, heard_as=lambda _, reply: reply)
+    assert found(asking).resting == 1
+    writer = Process("w", born(does_both), meaning=does)
+    whole = found(asking, writer)
+    assert {here.standing("r") for here in whole.states.values()} >= {Machine((("a",),)), Machine((("a", "b"),))}

@@ -90,6 +90,12 @@ class Process:
         return self.behaviour.standing(cast("int", at))
 
     def later(self, at: object, by: Duration, horizon: Duration) -> object:  # noqa: ARG002  no instant in it moves
+        if self.host.stall and self.faults.allows(Fault.STALL):
+            raise Misuse(
+                f"{self.name} may stall by a fault, and time passes by itself",
+                why="in relative time it may pass at any point while anybody stands, which is a stall and costs nothing",
+                todo="leave the fault out, or let time be absolute: Clock(horizon=None)",
+            )
         match self.standing(at):
             case Asking(
                 FindOne(_, where)

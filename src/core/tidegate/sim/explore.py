@@ -31,6 +31,7 @@ from tidegate.sim.aging import aged
 from tidegate.sim.behaviour import Asking, HoldsInstant, Raised
 from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing, Slot
+from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, Clock, Label, Law, Scenario, Stands, Step, StepLaw
 from tidegate.sim.world import MOVES, Cell, World
 
@@ -510,7 +511,13 @@ class Search:
 
 def is_asleep(standing: object) -> bool:
     """Does it wait for time? Who waits for anything else waits for ever, once nothing more must happen."""
-    return isinstance(standing, Asking) and isinstance(standing.effect, Sleep)
+    match standing:
+        case Asking(Sleep()):
+            return True
+        case Machine(running=running):
+            return any(each.until is not None for each in running)
+        case _:
+            return False
 
 
 def raises_nothing(process: str) -> Law:

@@ -1,0 +1,256 @@
+"""A change stream over the simulated store: every change of the documents, in order, after a position.
+
+The store keeps a history of what happened to the collections that are watched. A position is a place in it: `After(n)` the
+change of number n, or `From(n)` on. A reader is told pages of changes and the position behind them; what is not watched
+moves the position and tells nothing. A stream tells only what a majority has confirmed, so what a failover takes back was
+never told. The store may forget the oldest changes (HISTORY_LOST): who asks from before them hears that a stream can
+never go on from there (`change_stream.CANNOT_RESUME`, code 286).
+
+This gives the wishes of `tidegate.change_stream` their meaning, as far as each is one atomic operation:
+
+    Locate   where the history ends now
+    Read     the next page after the position; an empty one while there is nothing to tell (let it not be `split`)
+    Save     one write to the record of the stream, that matches its epoch and history
+    Forget   one write to it, that matches its epoch: the next history, no position, and what reconciliation knows is reset
+    Await    it is over at any time; a scenario that counts it as a stall makes it a timer instead
+
+`Plan`, `CleanUp` and `Reconcile` are programs of several effects: carry them out by `Reducer(carried_out=...)`.
+
+    stream = Stream("stream", watched=("orders",))
+    meaning = stream.meaning()                       # of every process that writes, and of the consumer's reducer
+    world = stream.begun(seeded({...}))              # with an empty record
+    told = stream.elected(world, epoch=2)            # raises the epoch of the record: what `Elected` is to tell
+    actors = (..., Forgetful(keep=1))                # where HISTORY_LOST may strike
+
+Laws
+    ST1  From a position, a stream tells every change of what is watched exactly once and in order, whatever the pages.
+    ST2  What it has told was confirmed by a majority, and is never taken back.
+    ST3  From before what is kept, it says that it cannot go on, and tells nothing.
+    ST4  A position is saved, and a history begun, under the epoch of the record only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+import attrs
+
+from tidegate.change_stream import (
+    After,
+    Await,
+    Broken,
+    Change,
+    Elected,
+    Forget,
+    From,
+    Locate,
+    Page,
+    Position,
+    Read,
+    Save,
+)
+from tidegate.documents import ID, AllOf, Document, Eq, Field, Lt, Put, Remove, Update
+from tidegate.effects import Effect, Failure, Refused
+from tidegate.errors import named, numbered
+from tidegate.operations import find_one_and_update
+from tidegate.sim.failover import noted
+from tidegate.sim.faults import Fault, spent
+from tidegate.sim.scenario import Label, Step
+from tidegate.sim.world import UNCONFIRMED, Cell, Meaning, Outcomes, Plain, World, document, ids, perform
+
+HISTORY_LOST: Final = 286
+EPOCH: Final = Field[int]("epoch")
+HISTORY: Final = Field[int]("history")
+AFTER: Final = Field[int]("after")
+FROM: Final = Field[int]("from")
+
+
+@final
+@attrs.frozen
+class Kept:
+    """What the store knows of the past.
+
+    Attributes:
+        first: The number of the oldest change that it knows.
+        changes: That one and those since; None for one of something else.
+    """
+
+    first: int = 0
+    changes: tuple[Change | None, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """One past the number of the newest change."""
+        return self.first + len(self.changes)
+
+
+KEPT: Final = Cell[Kept](("history",), Kept())
+
+
+@final
+@attrs.frozen
+class Stream:
+    """A stream and the record where its consumer stores how far it is.
+
+    Invariants: 1 <= page; the record is not in a collection that is watched.
+
+    Attributes:
+        name: The id of the record.
+        watched: The collections of which it tells.
+        others: Collections whose changes move its position.
+        page: How many changes it tells at once.
+        collection: Where the record is.
+        forgotten: What else `Forget` does to the record: `reconciliation.forgotten`, for example.
+    """
+
+    name: str
+    watched: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    page: int = 1_000
+    collection: str = "streams"
+    forgotten: tuple[Update, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        named(self.name, "the name of a stream")
+        numbered(self.page, "the length of a page", 1)
+
+    # the record
+
+    def begun(self, world: Plain, epoch: int = 0) -> Plain:
+        """The world with a record of no history."""
+        record = Document.of({ID.name: self.name, EPOCH.name: epoch, HISTORY.name: 0})
+        key: str | int = self.name
+        there = ids(self.collection)
+        return world.write(document(self.collection, key), record).write(there, (*world.read(there), key))
+
+    def record(self, world: World) -> Document:
+        found = world.read(document(self.collection, self.name))
+        assert found is not None, "the world was begun with the record"
+        return found
+
+    def position(self, world: World) -> Position | None:
+        """What is stored."""
+        record = self.record(world)
+        if record.has(AFTER):
+            return After(record[AFTER])
+        return From(record[FROM]) if record.has(FROM) else None
+
+    def elected(self, world: World, epoch: int) -> tuple[World, Elected]:
+        """The lease is taken under a higher epoch, in the record; what is stored then."""
+        record = self.record(world)
+        items = tuple((key, epoch if key == EPOCH.name else value) for key, value in record.items)
+        told = Elected(epoch, record[HISTORY], self.position(world))
+        return world.write(document(self.collection, self.name), Document(items)), told
+
+    # the meaning of the wishes
+
+    def meaning(self, otherwise: Meaning = perform) -> Meaning:
+        """A meaning that keeps the history of what is written, and has the wishes of a consumer."""
+
+        def means(effect: Effect[object], world: World, who: str) -> Outcomes:
+            match effect:
+                case Locate():
+                    yield world, From(known_end(world))
+                case Read(_, position):
+                    yield world, self.read(world, position)
+                case Await():
+                    yield world, None
+                case Save(epoch, history, position):
+                    yield from self.fenced(
+                        world, who, AllOf((Eq(EPOCH, epoch), Eq(HISTORY, history))), *stored(position)
+                    )
+                case Forget(epoch, history):
+                    yield from self.forgets(world, who, epoch, history)
+                case _:
+                    yield from self.writes(otherwise, effect, world, who)
+
+        return means
+
+    def read(self, world: World, position: Position) -> Page | Broken:
+        """The next page."""
+        kept, end = world.read(KEPT), known_end(world)
+        start = number_of(position) + isinstance(position, After)
+        if start < kept.first:
+            return Broken(HISTORY_LOST)
+        told: list[Change] = []
+        for number in range(start, end):
+            change = kept.changes[number - kept.first]
+            if change is not None and change.collection in self.watched:
+                told.append(change)
+            if len(told) == self.page or number == end - 1:
+                return Page(tuple(told), After(number))
+        return Page((), position)
+
+    def fenced(self, world: World, who: str, where: AllOf, *updates: Update) -> Outcomes:
+        """One write to the record; refused if it does not match."""
+        write = find_one_and_update(self.collection, AllOf((Eq(ID, self.name), where)), *updates)
+        for after, reply in perform(write, world, who):
+            if isinstance(reply, Failure):
+                yield after, reply
+            else:
+                yield after, None if reply is not None else Refused("another epoch or history is stored")
+
+    def forgets(self, world: World, who: str, epoch: int, history: int) -> Outcomes:
+        if self.record(world)[HISTORY] == history and self.record(world)[EPOCH] == epoch:
+            yield world, None  # it was done before
+            return
+        older = AllOf((Eq(EPOCH, epoch), Lt(HISTORY, history)))
+        yield from self.fenced(world, who, older, Put(HISTORY, history), Remove(AFTER), Remove(FROM), *self.forgotten)
+
+    def writes(self, otherwise: Meaning, effect: Effect[object], world: World, who: str) -> Outcomes:
+        """What is written to the collections is kept, change by change."""
+        for after, reply, overwritten in noted(otherwise, effect, world, who):
+            kept = after.read(KEPT)
+            for cell, had in overwritten:
+                collection = cell.name[1] if cell.name[0] == "documents" else ""
+                has = after.read(cell)
+                if has == had or collection not in (*self.watched, *self.others):
+                    continue
+                there = has if isinstance(has, Document) else had
+                assert isinstance(there, Document)
+                change = Change(collection, there[ID], has is None) if collection in self.watched else None
+                kept = attrs.evolve(kept, changes=(*kept.changes, change))
+            yield (after.write(KEPT, kept) if kept is not after.read(KEPT) else after), reply
+
+
+def stored(position: Position) -> tuple[Update, ...]:
+    """The position in the record."""
+    if isinstance(position, After):
+        return (Put(AFTER, number_of(position)), Remove(FROM))
+    return (Put(FROM, number_of(position)), Remove(AFTER))
+
+
+def number_of(position: Position) -> int:
+    number = position.token if isinstance(position, After) else position.time
+    assert isinstance(number, int), "positions of this stream are numbers"
+    return number
+
+
+def known_end(world: World) -> int:
+    """One past the newest change that a majority has confirmed."""
+    for overwritten in world.read(UNCONFIRMED):
+        for cell, had in overwritten:
+            if cell.name == KEPT.name:
+                assert isinstance(had, Kept)
+                return had.end
+    return world.read(KEPT).end
+
+
+@final
+@attrs.frozen(eq=False)
+class Forgetful:
+    """The store forgets the oldest changes, but for so many."""
+
+    keep: int = 0
+    name: str = "history"
+    place: None = None
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[Step]:
+        kept = world.read(KEPT)
+        lost = len(kept.changes) - self.keep
+        if lost > 0 and not world.read(UNCONFIRMED) and (after := spent(world, Fault.HISTORY_LOST)):
+            left = Kept(kept.first + lost, kept.changes[lost:])
+            label = Label(f"forgets the oldest {'change' if lost == 1 else f'{lost} changes'}")
+            yield Step(label, after.write(KEPT, left), must=False, fault=Fault.HISTORY_LOST)
