@@ -26,7 +26,7 @@ import attrs
 
 from tidegate.documents import exactly, show
 from tidegate.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
-from tidegate.operations import FindAll, FindOne, Operation
+from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
@@ -40,6 +40,8 @@ NO_REPLY: Final = Ambiguous("no reply")
 UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = get_args(Operation)
 READS: Final = (FindOne, FindAll)
+WRITES: Final = (FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne)
+"""Also one that matches nothing waits for a majority."""
 REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
     {
         Fault.FAILED: "user code raised",
@@ -95,7 +97,7 @@ def troubled(effect: Effect[object], outcomes: Known, world: World, asker: Asker
     if isinstance(effect, (Sleep, Note)):
         return
     yield from lost(effect, outcomes, world, asker)
-    if faults.strikes(Fault.NOT_DURABLE, effect) and not isinstance(effect, (*READS, Call)):
+    if faults.strikes(Fault.NOT_DURABLE, effect) and not isinstance(effect, Call):
         yield from not_durable(effect, world, asker)
     if faults.strikes(Fault.STALE_READ, effect) and isinstance(effect, READS):
         yield from stale(effect, outcomes, world, asker)
@@ -136,7 +138,8 @@ def under_way(world: World, who: str, effect: Effect[object]) -> World:
 
 def not_durable(effect: Effect[object], world: World, asker: Asker) -> Troubles:
     for done, reply, overwritten in noted(asker.meaning, effect, world, asker.name):
-        after = None if isinstance(reply, Failure) else spent(done, Fault.NOT_DURABLE)
+        is_write = isinstance(effect, WRITES) or overwritten
+        after = None if isinstance(reply, Failure) or not is_write else spent(done, Fault.NOT_DURABLE)
         if after is not None:
             kept = overwritten if asker.faults.strikes(Fault.ROLLED_BACK, effect) else ()
             happened = Trouble("done, but no majority has confirmed it")
