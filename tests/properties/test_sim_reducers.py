@@ -350,7 +350,7 @@ def test_an_error_that_a_program_raises_is_one_of_the_reducer() -> None:
     report = explore(scenario)
     assert report.law == NO_ERROR
     assert report.trace is not None
-    assert [step.what for step in report.trace.steps] == ["is told go", 'call a() -> "did a"']
+    assert [step.event for step in report.trace.steps] == ["is told go", 'call a() -> "did a"']
 
 
 @pytest.mark.parametrize("clock", [Clock(SECOND, horizon=0), Clock(SECOND, moves=2)], ids=["relative", "absolute"])

@@ -70,6 +70,17 @@ class Running:
 
 @final
 @attrs.frozen
+class Completed:
+    """What a program has carried out, in all."""
+
+    wish: Effect[object]
+
+    def __str__(self) -> str:
+        return str(self.wish)
+
+
+@final
+@attrs.frozen
 class Machine:
     """A reducer as a value.
 
@@ -216,7 +227,7 @@ class Reducer:
             case Returned(reply) | Failed(reply):
                 event = self.heard_as(wish, reply)
                 after = world.write(self.place, rest) if event is None else self.take(world, rest, event)
-                yield Step(Label(wish, reply), after)
+                yield Step(Label(Completed(wish), reply), after)
             case _:
                 raise AssertionError(running, "a reducer whose program raised has no steps")
 

@@ -10,10 +10,12 @@ from tidegate.effects import Effect
 from tidegate.sim.actors import Network, Process, Ticks
 from tidegate.sim.behaviour import Asking, Behaviour
 from tidegate.sim.explore import Hand, Search
+from tidegate.sim.failover import Failover
 from tidegate.sim.group import Coordinator
 from tidegate.sim.packing import Lens, Looked, Packed
-from tidegate.sim.reducers import Crash, Reducer
+from tidegate.sim.reducers import Crash, Reducer, Restart
 from tidegate.sim.scenario import Delivers, Label, Step
+from tidegate.sim.streams import Forgetful
 from tidegate.sim.trace import Lane
 
 LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
@@ -23,6 +25,9 @@ LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
     (Ticks, Lane.CLOCK),
     (Coordinator, Lane.COORDINATOR),
     (Crash, Lane.FAULTS),
+    (Restart, Lane.FAULTS),
+    (Failover, Lane.FAULTS),
+    (Forgetful, Lane.STREAM),
 )
 """The kind of lane of each kind of actor; of any other, a process."""
 
