@@ -36,9 +36,9 @@ others, "Swarm testing"; Shuttle and Coyote, whose portfolios mix such policies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from math import prod
-from typing import Final, Protocol, TypeAlias, final
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
 import attrs
 
@@ -67,6 +67,21 @@ Seeding: TypeAlias = Callable[[str], Generator]
 
 
 @final
+class Decision(NamedTuple):
+    """Which step is taken, whatever else there is.
+
+    Attributes:
+        hand: Whose; its number.
+        fault: Which fault it is, if any.
+        which: Its number among the steps of this hand that are of this kind.
+    """
+
+    hand: int
+    fault: Fault | None
+    which: int
+
+
+@final
 @attrs.frozen(eq=False)
 class Menu:
     """What may happen next: the steps of all hands, one hand after the other.
@@ -83,16 +98,19 @@ class Menu:
     size: int = attrs.field(init=False)
     of_lane: dict[int, tuple[int, ...]] = attrs.field(init=False)
     kinds: int = attrs.field(init=False)
+    decisions: tuple[Decision, ...] = attrs.field(init=False)
+    places: dict[Decision, int] = attrs.field(init=False)
     without: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        lanes = {lane: tuple(index for index, its in enumerate(self.lanes) if its == lane) for lane in self.lanes}
-        for name, value in (
-            ("size", len(self.lanes)),
-            ("of_lane", lanes),
-            ("kinds", bits([*filter(None, self.faults)])),
-        ):
+        def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
+
+        put("size", len(self.lanes))
+        put("of_lane", {lane: tuple(at for at, its in enumerate(self.lanes) if its == lane) for lane in self.lanes})
+        put("kinds", bits([*filter(None, self.faults)]))
+        put("decisions", tuple(decisions(zip(self.lanes, self.faults, strict=True))))
+        put("places", {decision: at for at, decision in enumerate(self.decisions)})
 
     def parted(self, drawn: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The steps that are no faults, and the faults of the kinds that were drawn."""
@@ -103,6 +121,15 @@ class Menu:
             faults = tuple(index for index, fault in enumerate(self.faults) if fault and drawn & bits((fault,)))
             found = self.without[drawn] = (plain, faults)
         return found
+
+
+def decisions(steps: Iterable[tuple[int, Fault | None]]) -> Iterator[Decision]:
+    """What it is to take each of the steps, which are given as lane and fault."""
+    counts: Counter[tuple[int, Fault | None]] = Counter()
+    for lane, fault in steps:
+        kind = (lane // 2, fault)
+        yield Decision(*kind, counts[kind])
+        counts[kind] += 1
 
 
 def bits(kinds: Collection[Fault]) -> int:
@@ -129,7 +156,7 @@ class Shape:
 
     def one_in(self, depth: int) -> int:
         """PCT finds a bug of this depth in at least one run in so many, on average."""
-        return self.lanes * prod([max(1, self.steps)] * (depth - 1))
+        return int(self.lanes * max(1, self.steps) ** (depth - 1))
 
 
 class Policy(Protocol):

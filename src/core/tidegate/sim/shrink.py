@@ -1,0 +1,413 @@
+"""From a long failing run to a short one that breaks the same law: fewer processes, fewer steps, fewer faults.
+
+A run is a list of decisions: which hand moves, whether a fault strikes it and which, and which of the steps of that kind it
+takes. To replay a list is to take each decision that is possible where it comes and to skip the others, up to the first
+broken law. So any part of a list is a run, and every candidate is judged by running it: nothing is concluded, and what is
+shown has happened.
+
+    1. whole hands are left out: a process, the network, the clock;
+    2. parts of the list are left out, first halves, then quarters, down to single decisions (delta debugging);
+    3. stretches of what one hand does are left out, such as a round of a loop, whoever came between;
+    4. a fault gives way to a step that is none;
+    5. a decision moves back to the one before of the same hand, for every switch between hands is one more thing to follow.
+
+A candidate is taken where it breaks the same law and is smaller: in steps, then faults, then hands, then switches. All of it
+is done again until nothing helps, or until the budget of replays is spent, or the caller has waited long enough.
+
+Then a search, breadth first, of what these hands can do with these kinds of fault says whether a shorter run exists at all.
+Where it does, that one is the answer, and where the search is too large, the verdict is that nobody knows.
+
+Laws
+    SK1  the shrunk run breaks the law that the run broke, and no law before.
+    SK2  it is a run: each of its steps is one that the scenario has.
+    SK3  it is never longer.
+    SK4  where the budget lasted, no single decision can be left out.
+    SK5  where it says so, no run of these hands with these kinds of fault is shorter.
+
+Where we differ
+    DEMi replays what is left of a run and lets it run on; ours ends with its last decision. Hypothesis shrinks what was
+    drawn, so a shrink step may change everything after it; ours shrinks decisions, which mean the same at any place. TLC does
+    not shrink what it simulates.
+
+Known not to work: shrinking the seed (it has no size); matching decisions by what they say (a reply that differs makes a
+decision another one, and little could be left out). A law that needs a cycle to be broken is not broken by a run that ends,
+so its run is not shrunk.
+
+Sources: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (ddmin); Scott and others, "Minimizing
+faulty executions of distributed systems" (DEMi).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum, unique
+from itertools import pairwise
+from typing import Final, TypeAlias, cast, final
+
+import attrs
+
+from tidegate.errors import Misuse
+from tidegate.sim.behaviour import HoldsInstant
+from tidegate.sim.explore import BrokenStep, Search, timing
+from tidegate.sim.packing import Packed
+from tidegate.sim.policies import Decision
+from tidegate.sim.replay import Reproduced, followed, replaying
+from tidegate.sim.sample import BrokenState, Walks
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.trace import Policy, Trace
+from tidegate.sim.tracing import trace_of
+
+REPLAYS_MAX: Final = 2_000
+STATES_MAX: Final = 20_000
+"""That the search for a shorter run may see."""
+PATIENCE: Final = 100
+"""States of that search between two questions whether to go on."""
+
+
+Decisions: TypeAlias = tuple[Decision, ...]
+Keep: TypeAlias = Callable[[int], bool]
+"""Told how many replays were made; answers whether to go on. A bound of time lives here, with the caller."""
+
+
+@final
+@attrs.frozen
+class Run:
+    """What a list of decisions led to.
+
+    Attributes:
+        law: What broke; "" for nothing.
+        path: The states.
+        taken: The decisions that were possible. Where a step breaks a law, that last step needs none.
+    """
+
+    law: str
+    path: tuple[Packed, ...]
+    taken: Decisions
+
+    @property
+    def steps(self) -> int:
+        return len(self.path) - 1
+
+    @property
+    def faults(self) -> int:
+        return sum(decision.fault is not None for decision in self.taken)
+
+    @property
+    def hands(self) -> frozenset[int]:
+        return frozenset(decision.hand for decision in self.taken)
+
+    @property
+    def switches(self) -> int:
+        return sum(one.hand != two.hand for one, two in pairwise(self.taken))
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """What makes one run smaller than another."""
+        return self.steps, self.faults, len(self.hands), self.switches
+
+
+@final
+@unique
+class Shortest(StrEnum):
+    """Is there a shorter run of the same hands with the same kinds of fault?"""
+
+    YES = "no shorter run exists with these processes and kinds of fault"
+    """This one is a shortest."""
+    UNKNOWN = "whether a shorter run exists is not known"
+    """The search was too large, or was not made."""
+
+
+@final
+@attrs.frozen
+class Shrunk:
+    """The answer.
+
+    Attributes:
+        run: The smallest run that was found.
+        before: The size of the run that it came from, in steps.
+        replays: How many candidates were run.
+        is_minimal: Was every single decision tried in vain?
+        shortest: What a search says about shorter runs.
+        states: How many states that search saw.
+    """
+
+    run: Run
+    before: int
+    replays: int
+    is_minimal: bool
+    shortest: Shortest
+    states: int
+
+    def __str__(self) -> str:
+        minimal = "" if self.is_minimal else ", and the budget was spent before all was tried"
+        return f"shrunk from {self.before} steps to {self.run.steps}, {self.replays:,} replays{minimal}; {self.shortest.value}"
+
+
+def shrink(
+    trace: Trace,
+    scenario: Scenario,
+    *,
+    replays_max: int = REPLAYS_MAX,
+    states_max: int = STATES_MAX,
+    keep: Keep = lambda _: True,
+) -> tuple[Trace, Shrunk]:
+    """Shrink a recorded run.
+
+    Args:
+        trace: The run.
+        scenario: Where it was recorded, as it is today.
+        replays_max: How many candidates may be run.
+        states_max: How many states may be seen in search of a shorter run.
+        keep: Told of the replays so far; answers whether to go on.
+
+    Returns:
+        The trace of the shrunk run, which holds the other one, and what was done.
+
+    Raises:
+        Misuse: The run breaks no law, or its scenario has changed since.
+    """
+    if not trace.law:
+        raise Misuse("this run breaks no law, so there is nothing to keep", todo="shrink a counterexample")
+    return replaying(trace, scenario, lambda search: shrunk_trace(trace, search, Budget(replays_max, states_max, keep)))
+
+
+def shrunk_trace(trace: Trace, search: Search, budget: Budget) -> tuple[Trace, Shrunk]:
+    found = followed(trace, search)
+    if not isinstance(found.outcome, Reproduced):
+        raise Misuse(
+            f"the run is not that of the scenario any more: {found.outcome.reason}",
+            where=f"step {found.outcome.step}",
+            todo="explore again",
+        )
+    shrunk = shrunk_path(search, found.path, trace.law, budget)
+    told = trace_of(
+        search,
+        shrunk.run.path,
+        law=trace.law,
+        time=timing(search),
+        policy=Policy.SHRUNK,
+        seed=trace.seed,
+        breach=trace.breach,
+        original=found.path,
+    )
+    return attrs.evolve(told, scenario=trace.scenario), shrunk
+
+
+def shrunk_path(search: Search, path: tuple[Packed, ...], law: str, budget: Budget) -> Shrunk:
+    """Shrink a run of the search.
+
+    Args:
+        search: Which knows the steps.
+        path: The states of the run.
+        law: What it breaks.
+        budget: How much may be tried.
+
+    Raises:
+        Misuse: A run of these decisions does not break it.
+    """
+    walks = Walks(search)
+    first = replayed(walks, decisions(walks, path))
+    if first.law != law:
+        raise Misuse(
+            f"the run does not break {law!r} by its last step",
+            why=f"it breaks {first.law!r}"
+            if first.law
+            else "a law that is about a cycle is not broken by a run that ends",
+        )
+    shrinking = Shrinking(walks, first, budget)
+    is_minimal = shrinking.smallest()
+    run, shortest, states = shrinking.searched()
+    return Shrunk(run, len(path) - 1, budget.replays, is_minimal or shortest is Shortest.YES, shortest, states)
+
+
+@final
+@attrs.define
+class Budget:
+    """How much may be tried.
+
+    Attributes:
+        replays_max: How many candidates.
+        states_max: How many states in search of a shorter run.
+        keep: Answers whether to go on.
+        replays: How many candidates there were.
+    """
+
+    replays_max: int
+    states_max: int
+    keep: Keep
+    replays: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        if self.replays_max < 0 or self.states_max < 0:
+            raise Misuse(f"a budget of {self.replays_max} replays and {self.states_max} states")
+
+    def takes(self) -> bool:
+        """One more candidate, if there may be one."""
+        if self.replays >= self.replays_max or not self.keep(self.replays):
+            return False
+        self.replays += 1
+        return True
+
+
+# --- decisions ----------------------------------------------------------------------------------------------------------
+
+
+def decisions(walks: Walks, path: tuple[Packed, ...]) -> Decisions:
+    """Those that lead along the path. Where a law is broken on the way, the first broken one ends them."""
+    found: list[Decision] = []
+    for before, after in pairwise(path):
+        try:
+            menu, steps, _ = walks.node(before)
+        except (BrokenState, BrokenStep):
+            break
+        found.append(menu.decisions[steps.index(after - before)])
+    return tuple(found)
+
+
+def replayed(walks: Walks, wanted: Iterable[Decision]) -> Run:
+    """Take each decision that is possible, up to the first broken law."""
+    state = walks.search.first
+    path, taken = [state], list[Decision]()
+    law = ""
+    try:
+        menu, steps, _ = walks.node(state)
+        for decision in wanted:
+            index = menu.places.get(decision)
+            if index is None:
+                continue
+            state += steps[index]
+            path.append(state)
+            taken.append(decision)
+            menu, steps, _ = walks.node(state)
+    except BrokenState as broken:
+        law = str(broken)
+    except BrokenStep as broken:
+        law, _, after = cast("tuple[str, Packed, Packed]", broken.args)
+        path.append(after)
+    return Run(law, tuple(path), tuple(taken))
+
+
+# --- making it smaller --------------------------------------------------------------------------------------------------
+
+
+@final
+class Shrinking:
+    """The smallest run so far, and the ways to a smaller one."""
+
+    def __init__(self, walks: Walks, first: Run, budget: Budget) -> None:
+        self.walks, self.best, self.budget = walks, first, budget
+        self.tried: set[Decisions] = set()
+        self.is_spent = False
+
+    def smallest(self) -> bool:
+        """Try everything until nothing helps; was there budget enough for that?"""
+        size = None
+        while size != self.best.size:
+            size = self.best.size
+            self.leave_hands_out()
+            self.leave_parts_out()
+            for candidates in (self.without_stretches, self.with_other_steps, self.with_fewer_switches):
+                while any(self.takes(candidate) for candidate in candidates()):
+                    pass
+        return not self.is_spent
+
+    def takes(self, candidate: Decisions) -> bool:
+        """Run the candidate, and keep it where it is smaller and breaks the same law."""
+        if candidate in self.tried:
+            return False
+        if not self.budget.takes():
+            self.is_spent = True
+            return False
+        self.tried.add(candidate)
+        try:
+            run = replayed(self.walks, candidate)
+        except HoldsInstant:  # this one would need absolute time
+            return False
+        if run.law != self.best.law or run.size >= self.best.size:
+            return False
+        self.best = run
+        return True
+
+    def leave_hands_out(self) -> None:
+        for hand in sorted(self.best.hands):
+            self.takes(tuple(decision for decision in self.best.taken if decision.hand != hand))
+
+    def leave_parts_out(self) -> None:
+        """Halves, then quarters, down to single decisions; from the end, for what comes last matters least."""
+        length = (len(self.best.taken) + 1) // 2
+        while length:
+            end = len(self.best.taken)
+            while end > 0:
+                taken = self.best.taken
+                self.takes(taken[: max(0, end - length)] + taken[end:])
+                end = min(end - length, len(self.best.taken))
+            length //= 2
+
+    def without_stretches(self) -> Iterator[Decisions]:
+        """Without some neighbours among the decisions of one hand: a round of a loop, wherever others came between."""
+        taken = self.best.taken
+        for hand in sorted(self.best.hands):
+            places = [at for at, decision in enumerate(taken) if decision.hand == hand]
+            for length in range(len(places) - 1, 1, -1):
+                for start in range(len(places) - length, -1, -1):
+                    out = set(places[start : start + length])
+                    yield tuple(decision for at, decision in enumerate(taken) if at not in out)
+
+    def with_other_steps(self) -> Iterator[Decisions]:
+        """A step that is no fault in place of one."""
+        taken = self.best.taken
+        for at, decision in enumerate(taken):
+            if decision.fault is not None:
+                yield (*taken[:at], Decision(decision.hand, None, 0), *taken[at + 1 :])
+
+    def with_fewer_switches(self) -> Iterator[Decisions]:
+        taken = self.best.taken
+        for at, decision in enumerate(taken):
+            earlier = [place for place in range(at - 1) if taken[place].hand == decision.hand]
+            if earlier and taken[at - 1].hand != decision.hand:
+                place = earlier[-1] + 1
+                yield (*taken[:place], decision, *taken[place:at], *taken[at + 1 :])
+
+    def searched(self) -> tuple[Run, Shortest, int]:
+        """Look for a shorter run of the best one's hands with its kinds of fault, breadth first.
+
+        Returns:
+            The best run, whether there is no shorter one, and how many states were seen.
+        """
+        best, nodes = self.best, self.walks
+        faults = {decision.fault for decision in best.taken} | {None}
+        came = {nodes.search.first: nodes.search.first}
+        layer = [nodes.search.first]
+        for depth in range(best.steps):
+            found: list[Packed] = []
+            for number, state in enumerate(layer):
+                if len(came) > self.budget.states_max or (
+                    number % PATIENCE == 0 and not self.budget.keep(self.budget.replays)
+                ):
+                    return best, Shortest.UNKNOWN, len(came)
+                try:
+                    menu, steps, _ = nodes.node(state)
+                except HoldsInstant:
+                    return best, Shortest.UNKNOWN, len(came)
+                except BrokenState as broken:
+                    if str(broken) == best.law:
+                        return self.along(came, state), Shortest.YES, len(came)
+                    continue
+                except BrokenStep as broken:
+                    if broken.args[0] == best.law and depth + 1 < best.steps:
+                        return self.along(came, state), Shortest.YES, len(came)
+                    continue
+                for decision, step in zip(menu.decisions, steps, strict=True):
+                    after = state + step
+                    if decision.hand in best.hands and decision.fault in faults and after not in came:
+                        came[after] = state
+                        found.append(after)
+            layer = found
+        return best, Shortest.YES, len(came)
+
+    def along(self, came: Mapping[Packed, Packed], state: Packed) -> Run:
+        """The run by which the search came to the state."""
+        path = [state]
+        while came[path[-1]] != path[-1]:
+            path.append(came[path[-1]])
+        return replayed(self.walks, decisions(self.walks, tuple(reversed(path))))
