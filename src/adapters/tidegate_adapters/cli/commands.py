@@ -35,6 +35,7 @@ UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "explore": {"schema": "tidegate/report@1", "seed": None, "scenarios": []},
     "replay": {"schema": "tidegate/replay@1"},
+    "shrink": {"schema": "tidegate/shrink@1"},
     "list": {"schema": "tidegate/list@1"},
     "diagram": {"schema": "tidegate/diagram@1"},
 }
@@ -277,6 +278,7 @@ def cli() -> None: ...
     help="Where counterexamples go.",
 )
 @click.option("--no-store", is_flag=True, help="Write no files.")
+@click.option("--no-shrink", is_flag=True, help="Leave what random runs find as long as it is.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @common
 @click.pass_context
@@ -297,6 +299,7 @@ def explore(
     timeout: float | None,
     out: Path,
     no_store: bool,
+    no_shrink: bool,
     quiet: bool,
     is_json: bool,
 ) -> Run:
@@ -306,6 +309,7 @@ def explore(
         ("policy", "--policy", runs, "an exhaustive search takes every step; add --runs N"),
         ("pct_depth", "--pct-depth", policy == "pct", "it is the depth of pct; add --policy pct"),
         ("max_steps", "--max-steps", runs, "it bounds random runs; add --runs N"),
+        ("no_shrink", "--no-shrink", runs, "an exhaustive search finds a shortest run; add --runs N"),
         ("states_max", "--states-max", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("out", "--out", not no_store, "nothing is written with --no-store"),
     ):
@@ -318,7 +322,7 @@ def explore(
         from tidegate_adapters.cli.targets import select  # noqa: PLC0415
 
         selected = select(targets, expression, scope=scope, only=ONLY[only] if only else None)
-        bounds = Bounds(runs or 0, seed, max_steps, states_max, timeout, faults, policy, pct_depth)
+        bounds = Bounds(runs or 0, seed, max_steps, states_max, timeout, faults, policy, pct_depth, not no_shrink)
         store = None if no_store else Store(out)
         return explore_all(selected, bounds, store, terminal, is_json=is_json, quiet=quiet)
 
@@ -351,6 +355,41 @@ def replay(*, trace: Path, target: str | None, is_json: bool) -> Run:
         from tidegate_adapters.cli.replaying import replay_one  # noqa: PLC0415  so that --help is quick
 
         return replay_one(trace, target, terminal, is_json=is_json)
+
+    return run
+
+
+@cli.command(
+    help=explained(
+        "Shrink a recorded counterexample to fewer steps, faults and processes.\n\n"
+        "What is left breaks the same law and is a real run. It is written beside the file as NAME.shrunk.json, .txt and "
+        ".html. TARGET is the scenario that it belongs to; without one it is the scenario that the trace names.",
+        ("tidegate shrink .tidegate/failures/transition.not_read_again.json", "tidegate shrink old.json --budget 5000"),
+        {
+            ExitCode.OK: "shrunk, or as small as it was",
+            ExitCode.USAGE: "wrong usage, a trace or target that cannot be read, or a run that breaks no law",
+            ExitCode.RAISED: "the scenario raised an error outside of its programs",
+            ExitCode.DIVERGED: "the scenario does something else than was recorded",
+        },
+    )
+)
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.argument("target", required=False)
+@click.option(
+    "--budget", type=click.IntRange(0), metavar="N", default=2_000, show_default=True, help="Run at most N candidates."
+)
+@click.option(
+    "--timeout", callback=duration, metavar="TIME", default="10s", show_default=True, help="Stop after this time."
+)
+@click.option("--no-store", is_flag=True, help="Write no files.")
+@common
+def shrink(*, trace: Path, target: str | None, budget: int, timeout: float, no_store: bool, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.shrinking import shrink_one  # noqa: PLC0415  so that --help is quick
+
+        return shrink_one(
+            trace, target, budget=budget, seconds=timeout, store=not no_store, terminal=terminal, is_json=is_json
+        )
 
     return run
 

@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 from types import FrameType
 from typing import Final, TypeAlias, final
@@ -26,11 +27,14 @@ from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import policies
 from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import exit_code, origin, raised
-from tidegate_adapters.cli.lines import Result, ended, summed_up, told, written
+from tidegate_adapters.cli.lines import Result, ended, shrunk_line, summed_up, told, written
 from tidegate_adapters.cli.progress import Show, shown
+from tidegate_adapters.cli.shrinking import smaller
 from tidegate_adapters.cli.store import Store
 from tidegate_adapters.cli.targets import Target
 from tidegate_adapters.printable import one_line
@@ -54,6 +58,7 @@ class Bounds:
         faults: Which kinds may strike; None for whatever the scenario allows.
         policy: Picks the steps of the random runs.
         pct_depth: Of the policy pct.
+        shrinks: Shrink what the random runs find.
     """
 
     runs: int
@@ -64,6 +69,7 @@ class Bounds:
     faults: tuple[str, ...] | None = None
     policy: str = "portfolio"
     pct_depth: int = 3
+    shrinks: bool = True
 
 
 @final
@@ -164,8 +170,13 @@ def explored_all(
     with stoppable() as stop:
         try:
             while targets and stop.code is None:
-                results.append(explored(targets.pop(0), bounds, store, stop, terminal, quiet=quiet))
+                target = targets.pop(0)
+                results.append(explored(target, bounds, store, stop, terminal, quiet=quiet))
                 say(*summed_up(results[-1], width))
+                if bounds.runs and bounds.shrinks and results[-1].report.trace is not None:
+                    results[-1] = shrunk(results[-1], target, bounds, store, stop)
+                    say(shrunk_line(results[-1]))
+                del target
         except TidegateError as found:
             error = found
     return Outcome(tuple(results), selected, seed, error, stop.code)
@@ -186,6 +197,29 @@ def explored(
     return Result(report, seconds, saved)
 
 
+def shrunk(result: Result, target: Target, bounds: Bounds, store: Store | None, stop: Stop) -> Result:
+    """The result with a shrunk counterexample beside it, which is stored, too."""
+    assert result.report.trace is not None
+
+    def keep(trace: Trace) -> Path:
+        assert store is not None
+        return store.save(target, trace, "shrunk")
+
+    with uncollected():
+        found = smaller(
+            result.report.trace,
+            chosen(target, bounds),
+            None if store is None else keep,
+            is_stopped=lambda: stop.code is not None,
+        )
+    return attrs.evolve(result, smaller=found)
+
+
+def chosen(target: Target, bounds: Bounds) -> Scenario:
+    """The scenario of the target, with the faults that may strike."""
+    return target.scenario if bounds.faults is None else target.scenario.choosing(map(Fault, bounds.faults))
+
+
 def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
     """The report on the target.
 
@@ -193,10 +227,9 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
         TidegateError: Its programs use tidegate wrongly, or code of the user's raised an error outside of them.
     """
     scenario = f"scenario {one_line(target.scenario.name)}"
-    chosen = target.scenario if bounds.faults is None else target.scenario.choosing(map(Fault, bounds.faults))
     try:
         report = explore(
-            chosen,
+            chosen(target, bounds),
             states_max=bounds.states_max,
             runs=bounds.runs,
             steps_max=bounds.steps_max,
@@ -218,7 +251,11 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
 def result_json(result: Result) -> dict[str, object]:
     trace = result.report.trace
     steps: Json = [] if trace is None else encoded(trace)["steps"]
-    counterexample = {"steps": steps, "trace": None if result.saved is None else str(result.saved)}
+    counterexample = {
+        "steps": steps,
+        "trace": None if result.saved is None else str(result.saved),
+        "shrunk": None if result.smaller is None else result.smaller.to_json(),
+    }
     return {
         **result.report.to_json(),
         "seconds": round(result.seconds, 3),

@@ -10,7 +10,9 @@ import attrs
 
 from tidegate.sim.report import Report, Verdict
 from tidegate.sim.story import story
+from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.console import Span, Styled
+from tidegate_adapters.cli.shrinking import Smaller
 from tidegate_adapters.cli.store import replay_line
 from tidegate_adapters.printable import one_line
 
@@ -26,11 +28,13 @@ class Result:
         report: What was found.
         seconds: How long it took.
         saved: Where the counterexample lies as JSON, if there is one and it was stored.
+        smaller: The same counterexample in fewer steps, where it came from random runs.
     """
 
     report: Report
     seconds: float
     saved: Path | None
+    smaller: Smaller | None = None
 
     @property
     def is_met(self) -> bool:
@@ -87,11 +91,20 @@ def unmerged(report: Report) -> str:
     return f"{len(report.unmerged)} unmerged" if report.unmerged else ""
 
 
+def shrunk_line(result: Result) -> str:
+    """What has become of a counterexample of random runs."""
+    return "" if result.smaller is None else f"         {result.smaller.shrunk}"
+
+
 def told(result: Result) -> tuple[str, ...]:
-    """A counterexample that nobody expected, in full unless it is long."""
-    trace = result.report.trace
-    if trace is None or result.is_met:
+    """A counterexample that nobody expected, in full unless it is long; first as it was found, then shrunk."""
+    if result.report.trace is None or result.is_met:
         return ()
+    found = retold(result.report.trace)
+    return found if result.smaller is None else (*found, *retold(result.smaller.trace), str(result.smaller.shrunk))
+
+
+def retold(trace: Trace) -> tuple[str, ...]:
     lines = story(trace).splitlines()
     left = len(lines) - STORY_LINES_MAX
     return ("", *lines[:STORY_LINES_MAX], *([f"... and {left} more lines"] if left > 0 else []))
@@ -99,7 +112,7 @@ def told(result: Result) -> tuple[str, ...]:
 
 def written(results: Sequence[Result]) -> tuple[str, ...]:
     """Where the counterexamples are, and how one is replayed."""
-    saved = [result.saved for result in results if result.saved is not None]
+    saved = [path for result in results for path in (result.saved, result.smaller and result.smaller.saved) if path]
     if not saved:
         return ()
     one, many = saved[0], [f"  {one_line(str(path.with_suffix('')))}" for path in saved]

@@ -58,8 +58,13 @@ class Store:
         except OSError as error:
             raise unwritable(self.directory, error) from error
 
-    def save(self, target: Target, trace: Trace) -> Path:
+    def save(self, target: Target, trace: Trace, what: str = "") -> Path:
         """Write the counterexample of a target in all three forms.
+
+        Args:
+            target: What was explored.
+            trace: The counterexample.
+            what: Which one it is, where there is more than one.
 
         Returns:
             The path of the JSON file.
@@ -68,7 +73,7 @@ class Store:
             Misuse: It cannot be written.
         """
         kept = trace if target.is_shipped else attrs.evolve(trace, scenario=target.identity)
-        return self.keep(stem(target), kept, replay_line)
+        return self.keep(f"{stem(target)}.{what}" if what else stem(target), kept, replay_line)
 
     def keep(self, name: str, trace: Trace, replayed_by: Callable[[Path], str]) -> Path:
         """Write a trace in all three forms, under this name.
@@ -87,9 +92,9 @@ class Store:
         path = self.directory / f"{name}.json"
         try:
             self.make()
-            write(path.with_suffix(".txt"), f"{clean(story(trace))}\nreplay: {clean(replayed_by(path))}\n")
+            write(path.with_name(f"{name}.txt"), f"{clean(story(trace))}\nreplay: {clean(replayed_by(path))}\n")
             write(path, json.dumps(encoded(trace), indent=1, allow_nan=False) + "\n")
-            write(path.with_suffix(".html"), page(trace, str(path)))
+            write(path.with_name(f"{name}.html"), page(trace, str(path)))
         except OSError as error:
             raise unwritable(self.directory, error) from error
         return path

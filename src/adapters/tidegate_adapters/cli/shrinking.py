@@ -1,0 +1,140 @@
+"""`tidegate shrink`, and what follows when random runs find something: the same failure in fewer steps.
+
+The run as it was found is stored and told first. Shrinking is bounded by replays and by time, and its result is a file of
+its own beside the other one: `NAME.shrunk.json`, `.txt` and `.html`, which also holds the run that it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Final, final
+
+import attrs
+
+from tidegate.errors import TidegateError
+from tidegate.exit_codes import ExitCode
+from tidegate.sim.replay import Diverged
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.shrink import REPLAYS_MAX, Shrunk, shrink
+from tidegate.sim.story import story
+from tidegate.sim.trace import Trace
+from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.cli.failures import origin, raised
+from tidegate_adapters.cli.replaying import diverged, replayed
+from tidegate_adapters.cli.store import Store, read, replay_line
+from tidegate_adapters.cli.targets import one, recorded
+
+AFTER_RUNS_S: Final = 1.0
+"""How long shrinking may take that nobody asked for."""
+
+
+@final
+@attrs.frozen(eq=False)
+class Smaller:
+    """A shrunk counterexample.
+
+    Attributes:
+        trace: Its run, which holds the one that it came from.
+        shrunk: What was done.
+        saved: Where it lies as JSON, if it was stored.
+    """
+
+    trace: Trace
+    shrunk: Shrunk
+    saved: Path | None
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "before": self.shrunk.before,
+            "steps": self.shrunk.run.steps,
+            "faults": self.shrunk.run.faults,
+            "replays": self.shrunk.replays,
+            "minimal": self.shrunk.is_minimal,
+            "shortest": self.shrunk.shortest.value,
+            "trace": None if self.saved is None else str(self.saved),
+        }
+
+
+def smaller(
+    trace: Trace,
+    scenario: Scenario,
+    keep: Callable[[Trace], Path] | None,
+    *,
+    replays_max: int = REPLAYS_MAX,
+    seconds: float = AFTER_RUNS_S,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Smaller:
+    """Shrink a counterexample and store it.
+
+    Args:
+        trace: The counterexample.
+        scenario: Where it was recorded.
+        keep: Stores a trace; None: it is not stored.
+        replays_max: How many candidates may be run.
+        seconds: How long it may take.
+        is_stopped: Whether the user has had enough.
+
+    Raises:
+        TidegateError: It cannot be shrunk, or not stored.
+    """
+    began = monotonic()
+    try:
+        small, shrunk = shrink(
+            trace,
+            scenario,
+            replays_max=replays_max,
+            keep=lambda _: monotonic() - began < seconds and not is_stopped(),
+        )
+    except TidegateError as error:
+        error.where = error.where or origin(error)
+        raise
+    except (Exception, SystemExit) as error:
+        raise raised(error, f"scenario {scenario.name} raised an error outside of its programs") from error
+    return Smaller(small, shrunk, None if keep is None else keep(small))
+
+
+def shrink_one(
+    path: Path, text: str | None, *, budget: int, seconds: float, store: bool, terminal: Terminal, is_json: bool
+) -> ExitCode:
+    """Shrink the trace in a file.
+
+    Args:
+        path: A trace as JSON, or a page that holds one.
+        text: The target that it belongs to; None for the one that the trace names.
+        budget: How many candidates may be run.
+        seconds: How long it may take.
+        store: Write the result beside the file.
+        terminal: Where it is told.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        TidegateError: There is no such trace or scenario, or it breaks no law.
+    """
+    trace = read(path)
+    target = recorded(trace.scenario) if text is None else one(text)
+    outcome = replayed(trace, target)
+    if isinstance(outcome, Diverged):
+        raise diverged(trace, target, outcome)
+
+    def keep(small: Trace) -> Path:
+        return Store(path.parent).keep(f"{path.with_suffix('').name}.shrunk", small, replay_line)
+
+    found = smaller(trace, target.scenario, keep if store else None, replays_max=budget, seconds=seconds)
+    if is_json:
+        terminal.answer(
+            {
+                "schema": "tidegate/shrink@1",
+                "scenario": trace.scenario,
+                "law": trace.law,
+                **found.to_json(),
+                "ok": True,
+            }
+        )
+        return ExitCode.OK
+    terminal.say(story(found.trace))
+    terminal.say(str(found.shrunk))
+    if found.saved is not None:
+        terminal.say(f"written: {found.saved.with_suffix('')}.json, .txt and .html; replay: {replay_line(found.saved)}")
+    return ExitCode.OK
