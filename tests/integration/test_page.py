@@ -6,27 +6,25 @@ import json
 import math
 import random
 import re
-import shutil
-import subprocess
-from base64 import b64encode
-from collections.abc import Callable
-from hashlib import sha256
-from html import unescape
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, cast
 
 import pytest
+from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
+from tests.integration.told_runs import everything, long
 
 from tidegate.documents import Document, Value, show
 from tidegate.instants import Instant
-from tidegate.patches import difference
+from tidegate.patches import Json, difference
 from tidegate.scenarios.catalogue import shipped
-from tidegate.sim.page import page
+from tidegate.sim.page import page, page_of, windowed
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import explore
-from tidegate.sim.trace import Mover, Trace, TraceStep
-from tidegate.sim.trace_json import decoded
+from tidegate.sim.story import story
+from tidegate.sim.trace import Mover, Trace, TraceStep, past
+from tidegate.sim.trace_json import decoded, encoded
 
 SCENARIOS: Final = ("array_push_lock.stall.2", "array_push_lock.lost_reply", "transition.not_read_again")
 
@@ -51,62 +49,44 @@ def test_a_page_alone_is_enough_to_replay_the_run(scenario: str) -> None:
 
 # --- in a browser -------------------------------------------------------------------------------------------------------
 
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FLAGS: Final = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--virtual-time-budget=5000",
-    "--dump-dom",
-)
+pytestmark = pytest.mark.xdist_group("browser")
 
-Ask = Callable[[str, str], object]
+PICTURES: Final = Path(__file__).parents[2] / ".tidegate" / "artifacts"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests of this file."""
+    if chromium() is None:
+        pytest.skip(HOW_TO)
+    with running(tmp_path_factory.mktemp("browser") / "profile") as found:
+        yield found
+
+
+Open = Callable[..., Tab]
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Ask:
-    """Opens a page in a browser and evaluates an expression there, after the page has run; answers plain JSON."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        pytest.skip("there is no Chromium on this machine")
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Opens pages; at the end none of them has had an error, a message in its console, or a request."""
+    tabs: list[Tab] = []
 
-    def asked(html: str, expression: str) -> object:
-        probe = PROBE.replace("EXPRESSION", expression)
-        name = b64encode(sha256(probe.encode()).digest()).decode()
-        html = html.replace("script-src ", f"script-src 'sha256-{name}' ", 1)
-        html = html.replace("<title>", f"<script>{probe}</script><title>", 1)
-        file = tmp_path / "page.html"
+    def opened(html: str, **how: object) -> Tab:
+        file = tmp_path / f"page {len(tabs)}.html"
         file.write_bytes(html.encode())
-        seen = subprocess.run(
-            [browser, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()],
-            capture_output=True,
-            check=True,
-            timeout=120,
-        ).stdout.decode()
-        answer = re.search("<html[^>]*>(.*)</html>", seen, re.DOTALL)
-        assert answer is not None
-        return cast("object", json.loads(unescape(answer[1])))
+        tabs.append(browser.open(file, **how))
+        return tabs[-1]
 
-    return asked
+    yield opened
+    wrong = [tab.wrong() for tab in tabs]
+    for tab in tabs:
+        tab.close()
+    assert wrong == [[]] * len(tabs)
 
 
-PROBE: Final = """
-const wrong = [];
-addEventListener("error", event => wrong.push(event.message));
-addEventListener("securitypolicyviolation", event => wrong.push(event.violatedDirective));
-addEventListener("load", () => setTimeout(() => {
-  const press = key => document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
-  const all = (which, within = document) => [...within.querySelectorAll(which)];
-  const text = which => all(which).map(each => each.textContent);
-  const answer = JSON.stringify(EXPRESSION);
-  document.documentElement.textContent = answer;
-}, 500));  // violations are told some time after they happened
-"""
+def chosen(tab: Tab) -> object:
+    return tab.run("chosen")
+
 
 HOSTILE: Final = (
     "</script><script>wrong.push('script')</script>",
@@ -168,86 +148,456 @@ def visible(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
-def test_a_browser_rebuilds_every_state(ask: Ask) -> None:
+def test_a_browser_rebuilds_every_state(open_page: Open) -> None:
     """Feature 7: the script's states are those of the core, to the order of keys and the last digit of a number."""
     draw = random.Random(7)
-    trace = built([document(draw) for _ in range(120)])
+    trace = built([document(draw) for _ in range(60)])
 
-    seen = ask(page(trace, "trace.json"), "[states.map(show), misfit, wrong]")
+    tab = open_page(page(trace, "trace.json"))
 
-    assert seen == [[visible(show(state)) for state in trace.states()], 0, []]
+    assert tab.run("[run.states.map(show), run.misfit]") == [[visible(show(state)) for state in trace.states()], 0]
 
 
-def test_hostile_payloads_stay_text_in_a_browser(ask: Ask) -> None:
-    """Feature 19: nothing runs and nothing is loaded, and the elements are those of a plain run."""
+def test_hostile_payloads_stay_text_in_a_browser(open_page: Open) -> None:
+    """Feature 19: nothing runs and nothing is loaded, whatever is looked at, and no element is of another kind."""
     draw = random.Random(11)
-    trace = built([document(draw) for _ in range(40)])
+    trace = built([document(draw) for _ in range(12)])
 
-    seen = ask(
-        page(trace, "trace.json"),
-        "[run.map((_, index) => choose(index)), all('img, iframe, object, a, h1 *').length, all('script').length, wrong]",
-    )
+    tab = open_page(page(trace, "trace.json"))
+    tab.press("t", "x", "v", "v", "d")
+    tab.run("run.steps.forEach((step, index) => { choose(index); step.ops.slice(0, 1).forEach(op => pin(op.path)); })")
 
-    assert seen == [[None] * len(trace.steps), 0, 3, []]  # the third script is the one that asks
+    assert tab.run("document.querySelectorAll('img, iframe, object, h1 *, dd *').length") == 0
+    assert tab.run("document.querySelectorAll('script').length") == 2
 
 
-def test_the_policy_stops_what_was_not_escaped(ask: Ask) -> None:
+def test_the_policy_stops_what_was_not_escaped(browser: Browser, tmp_path: Path) -> None:
     """Feature 19, second wall: with the heading planted as markup, neither its script nor its handler runs."""
     planted = page(counterexample(SCENARIOS[1]), "trace.json").replace("<h1>", f"<h1>{HOSTILE[0]}{HOSTILE[2]}", 1)
+    file = tmp_path / "planted.html"
+    file.write_bytes(planted.encode())
 
-    seen = ask(planted, "wrong")
+    tab = browser.open(file)
+    wrong = " ".join(tab.wrong())
+    tab.close()
 
-    assert isinstance(seen, list)
-    assert sorted(set(seen)) == ["img-src", "script-src-attr", "script-src-elem"]
+    assert all(directive in wrong for directive in ("script-src", "img-src", "Executing inline event handler"))
+    assert "is not defined" not in wrong
 
 
-def test_the_page_tells_how_two_came_to_hold_the_lock(ask: Ask) -> None:
+def test_the_page_tells_how_two_came_to_hold_the_lock(open_page: Open) -> None:
     """Features 1, 2 and 7: the lanes of the stall, step by step, with the keyboard alone."""
     trace = counterexample("array_push_lock.stall.2")
 
-    seen = ask(
-        page(trace, "trace.json"),
-        """{
-          law: text("h1"),
-          lanes: text(".name").map(name => name.replace(/holds the lock$/, " holds the lock")),
-          broken: text(".broken .mark"),
-          chosen: text("h2"),
-          before: (press("k"), press("k"), text("h2")),
-          after: (press("j"), text("h2")),
-          change: (choose(12), text(".patch .remove, .patch .old")),
-          loud: all(".step").map(row => all(".is-loud", row).length),
-          selected: all("[aria-selected=true]").map(row => row.id),
-          first: (choose(-5), text(".detail h3")),
-          wrong,
-        }""",
-    )
+    tab = open_page(page(trace, "trace.json"), height=1_500)
 
-    assert seen == {
-        "law": ["at most one holds the lock"],
-        "lanes": ["a holds the lock", "b holds the lock", "network", "clock9 s"],
-        "broken": ["\u00d7 breaks the law: at most one holds the lock"],
-        "chosen": ["Step 18 of 18: b"],
-        "before": ["Step 16 of 18: b"],
-        "after": ["Step 17 of 18: b"],
-        "change": [
-            '\u2212 removeddocuments / invocations / x / transition_lock / 0"a-0:0.000000"',
-            '"a-0:0.000000"',
-        ],
-        "loud": [0, 0, 0, 0, *[1] * 14, 2],
-        "selected": ["step-12"],
-        "first": ["The first state"],
-        "wrong": [],
-    }
+    assert tab.texts("h1") == ["at most one holds the lock"]
+    assert tab.texts(".name .text") == ["a", "b", "invocations", "network", "clock"]
+    assert tab.texts(".name .says") == ["holds the lock", "holds the lock", "", "", "9 s"]
+    assert tab.texts(".step.broken .mark") == ["\u00d7 breaks the law: at most one holds the lock"]
+    assert tab.texts("#detail h2") == ["Step 18: b"]
+    tab.press("k", "k", "j")
+    assert tab.texts("#detail h2") == ["Step 17: b"]
+    tab.press("k", "k", "k", "k", "k")
+    assert tab.texts(".patch .remove, .patch .old") == [
+        '\u2212 removeddocuments / invocations / x / transition_lock / 0"a-0:0.000000"',
+        '"a-0:0.000000"',
+    ]
+    tab.press("Home", "k")
+    assert tab.texts("#detail h2, #detail h3") == ["The beginning", "The first state "]
+    tab.picture(PICTURES / "stall.png")
 
 
-def test_a_long_text_is_folded_and_says_how_long_it_is(ask: Ask) -> None:
+def test_a_long_text_is_folded_and_says_how_long_it_is(open_page: Open) -> None:
     """Feature 17: a payload of 100,000 characters does not bury the page, and is there on demand."""
     trace = built([Document(), Document((("payload", HOSTILE[-1]),))])
 
-    seen = ask(
-        page(trace, "trace.json"),
-        """[text(".tree .fold"), text(".tree .value")[0].length < 500, all(".tree .fold")[0].click(),
-            text(".tree .value > span")[0].length, text(".tree .fold")]""",
-    )
+    tab = open_page(page(trace, "trace.json"))
 
-    assert seen == [["\u2026 all 100,002 characters"], True, None, 100_002, ["fold"]]
+    assert tab.texts(".patch .fold") == ["\u2026 all 100,002 characters"]
+    assert len(tab.texts(".patch .value")[0]) < 500
+    tab.run("document.querySelector('.patch .fold').click()")
+    assert len(tab.texts(".patch .value > span")[0]) == 100_002
+    assert tab.texts(".patch .fold") == ["fold"]
+
+
+# --- every feature ------------------------------------------------------------------------------------------------------
+
+EVERYTHING: Final = everything()
+COUNT: Final = len(EVERYTHING.steps)
+TALL: Final = 2_600  # so high that all rows are in sight
+
+
+def test_the_head_says_what_happened_and_how_to_replay_it(open_page: Open) -> None:
+    """Feature 1: law, verdict, facts, and two commands, each copied by a button."""
+    tab = open_page(page(EVERYTHING, "a.json", "pytest test_x.py --tidegate-replay=a.json"))
+
+    facts = dict(zip(tab.texts("dt"), tab.texts("dd"), strict=False))
+    assert tab.texts(".verdict, h1") == [f"Law broken at step {COUNT}", EVERYTHING.law]
+    assert facts["Steps"] == f"{COUNT}, {COUNT + 2} before shrinking"
+    assert (facts["Seed"], facts["Schedule"], facts["Scenario"]) == ("0x5e1f", "shrunk", "takeover")
+    assert facts["Written by"] == "tidegate 1.2.3, Python 3.11.7, tidegate/trace@1"
+    assert facts["Faults"] == ", ".join(EVERYTHING.faults)
+    assert tab.texts(".replay code") == ["tidegate replay a.json", "pytest test_x.py --tidegate-replay=a.json"]
+    tab.click("[data-copies=also]")
+    tab.run("new Promise(done => setTimeout(done, 100))")
+    assert tab.texts("[data-copies=also]")[0] in {"Copied", "Selected: press Ctrl+C"}
+    assert tab.run("getSelection().toString() || 'copied'") in {"copied", "pytest test_x.py --tidegate-replay=a.json"}
+
+
+def test_lanes_are_moved_and_hidden(open_page: Open) -> None:
+    """Feature 2: readable names, dragged with the mouse or moved with Shift and an arrow, hidden with their steps."""
+    tab = open_page(page(EVERYTHING, "a.json"), width=1_920, height=TALL)
+    lanes = ["w1", "w2", "leases", "partition 0", "counts", "markers", *(mover.name for mover in EVERYTHING.movers[2:])]
+
+    assert tab.texts(".name .text") == lanes
+    tab.drag(".name:nth-child(1)", cast("float", tab.run("laneWidth * 2")))
+    assert tab.texts(".name .text")[:3] == ["w2", "leases", "w1"]
+    tab.run("document.querySelector('.name:nth-child(3)').focus()")
+    tab.press("Shift+ArrowLeft", "Shift+ArrowLeft")
+    assert tab.texts(".name .text") == lanes
+    tab.press("h")
+    assert tab.texts(".name .text") == lanes[1:]
+    assert not any(name == "w1" for name in tab.texts(".step .who"))
+    assert tab.texts(".notice") == ["9 steps are hidden."]
+    tab.click(".chip")
+    assert sorted(tab.texts(".name .text")) == sorted(lanes)
+    assert len(tab.texts(".step")) == COUNT + 1
+
+
+def test_an_arrow_says_what_became_of_a_request(open_page: Open) -> None:
+    """Features 3 and 4: a sign for each kind, a cross, two heads or an hourglass for a fault, marks on the lanes."""
+    tab = open_page(page(EVERYTHING, "a.json"), width=1_920, height=TALL)
+
+    signs = cast(
+        "list[list[object]]",
+        tab.run(
+            """run.steps.map((step, index) => {
+              const group = canvas.querySelector(`[data-step="${index + 1}"]`);
+              const name = path => document.querySelector(`#ink [d="${path.getAttribute("d")}"]`).id.slice(5);
+              return [name(group.querySelector(".node ~ .glyph")), [...group.querySelectorAll(".sign")].map(name),
+                group.querySelectorAll(".head").length, group.querySelectorAll(".arrow").length];
+            })"""
+        ),
+    )
+    broken = {19, COUNT}
+    assert [sign for sign, *_ in signs] == [
+        "cross" if number in broken else step.kind.value for number, step in enumerate(EVERYTHING.steps, 1)
+    ]
+    told = {step.fault: (each, heads) for step, (_, each, heads, _) in zip(EVERYTHING.steps, signs, strict=True)}
+    assert told["unsent"] == told["dropped"] == (["cross"], 0)
+    assert told["lost_reply"] == (["cross"], 1)
+    assert told["late"] == (["hourglass"], 1)
+    assert told["duplicate"] == ([], 2)
+    assert told[""] == ([], 1)
+    assert [arrows for *_, arrows in signs] == [1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1]
+    assert tab.texts(".token") == ["epoch 3", "gen 4", "skew", "epoch 4", "epoch 3"]
+    assert tab.run("[...document.querySelectorAll('.rail.dead, .rail.loud')].length") == 2
+    tab.picture(PICTURES / "signs.png")
+
+
+def test_virtual_time_folds_what_is_long(open_page: Open) -> None:
+    """Feature 5: one row a step, until virtual time is asked for; a wait of 30 s is folded, and told."""
+    tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
+    before = cast("list[float]", tab.run("tops"))
+
+    tab.press("t")
+    after = cast("list[float]", tab.run("tops"))
+
+    assert {late - early for early, late in pairwise(before)} == {46}
+    assert tab.texts("text.gap") == ["\u22ee folded: 30 s later", "5 ms later", "1 ms later", "1 ms later"]
+    assert [number for number, (early, late) in enumerate(pairwise(after), 1) if late - early > 46] == [11, 14, 15, 20]
+    assert tab.run("control('t').getAttribute('aria-pressed')") == "true"
+    assert tab.texts(".number small")[-1] == "30.007 s"
+
+
+def test_the_scrubber_the_keys_and_the_address_choose_the_step(open_page: Open) -> None:
+    """Features 6 and 15: first, last, play, the next fault, violation and change; the step stands in the address."""
+    tab = open_page(page(EVERYTHING, "a.json"), hash="#3")
+
+    def at(*keys: str) -> object:
+        tab.press(*keys)
+        return chosen(tab)
+
+    assert chosen(tab) == 3
+    assert [at("j"), at("k"), at("ArrowDown"), at("ArrowUp"), at("End"), at("Home")] == [4, 3, 4, 3, COUNT, 0]
+    assert [at("Shift+ArrowDown"), at("Shift+J"), at("Shift+K")] == [10, 20, 10]
+    assert [at("f"), at("Shift+F"), at("Shift+F")] == [11, 10, 9]
+    assert [at("n"), at("n"), at("n"), at("p")] == [19, COUNT, COUNT, 19]
+    tab.run("choose(1); pin('/documents/leases/p0/epoch')")
+    assert [at("w"), at("w"), at("w"), at("Shift+W")] == [16, 19, 19, 16]
+    tab.run("new Promise(done => setTimeout(done, 250))")
+    assert str(tab.run("location.hash")) == "#16"
+    tab.run("location.hash = '#5'; new Promise(done => setTimeout(done, 50))")
+    assert chosen(tab) == 5
+    tab.run("scrubber.focus()")
+    tab.press("ArrowRight", "ArrowRight")
+    assert (chosen(tab), tab.run("scrubber.getAttribute('aria-valuetext')")) == (7, f"Step 7 of {COUNT}, 0 s")
+    tab.run("scrubber.blur()")
+    tab.press("Space")
+    tab.run("new Promise(done => setTimeout(done, 800))")
+    tab.press("Space")
+    assert cast("int", chosen(tab)) > 7
+    assert tab.run("playing") == 0
+
+
+@pytest.mark.parametrize("number", [1, 10, 16, 18, COUNT])
+def test_the_panel_tells_the_step_the_state_and_why(open_page: Open, number: int) -> None:
+    """Features 7, 9, 10 and 11: patch first, the whole state on demand, the decision, the choice, the causes."""
+    step, after = EVERYTHING.steps[number - 1], list(EVERYTHING.states())[number]
+    tab = open_page(page(EVERYTHING, "a.json"), hash=f"#{number}", height=TALL)
+
+    assert sorted(tab.texts(".patch .path")) == sorted(" / ".join(change.path.split("/")[1:]) for change in step.patch)
+    assert tab.texts(".tree > .same") == [
+        f"{len(after.items) - len({change.path.split('/')[1] for change in step.patch})} unchanged"
+    ]
+    assert tab.texts(".tree .sign")[: len(step.patch)] or not step.patch
+    tab.press("d")
+    assert tab.run("run.states[chosen] && show(run.states[chosen])") == show(after)
+    assert tab.texts(".tree .same") == []
+    assert tab.run(
+        "[...document.querySelectorAll('.tree > * > .key, .tree > * > summary > .key')].map(key => key.textContent)"
+    ) == [name for name, _ in after.items]
+    assert tab.texts(".on") == [" / ".join(step.effects[0].on)] * bool(step.effects[0].on)
+    assert tab.texts(".src code") == [step.src] * bool(step.src)
+    assert tab.texts(".options .taken b") == [step.process]
+    assert len(tab.texts(".options li")) == len(step.choice.enabled)
+    assert tab.texts("#detail p.soft")[-1].startswith("Kept when" if step.causes else "none")
+    assert [each.split()[0] for each in tab.texts(".links button")] == list(map(str, step.causes))
+    tab.press("x")
+    dim = tab.run(
+        "[...document.querySelectorAll('.step.dim')].map(row => Number(row.id.slice(5))).filter(Boolean).sort((a, b) => a - b)"
+    )
+    assert dim == [each for each in range(1, COUNT + 1) if each not in past(EVERYTHING.steps, number)]
+
+
+def test_the_laws_are_told_at_every_step(open_page: Open) -> None:
+    """Feature 8: a row a law, a cell a step, as the trace has it; its name goes to where it is first broken or reached."""
+    tab = open_page(page(EVERYTHING, "a.json"))
+    order = [EVERYTHING.law, *(law.name for law in EVERYTHING.laws if law.name != EVERYTHING.law)]
+    truths: dict[str, str] = {}
+
+    assert tab.texts(".label .text") == order
+    for number, step in enumerate(EVERYTHING.steps, 1):
+        truths |= {law: truth.value for law, truth in step.truths}
+        tab.run(f"choose({number})")
+        seen = cast(
+            "list[str]", tab.run("[...document.querySelectorAll('.truth')].map(sign => sign.className.slice(6))")
+        )
+        cells = cast(
+            "list[str]",
+            tab.run(f"""[...document.querySelectorAll(".strip")].map(strip => [...strip.querySelectorAll("rect")]
+              .find(cell => Math.abs(cell.x.baseVal.value + cell.width.baseVal.value / 2 - along({number})) < 2).getAttribute("class"))"""),
+        )
+        assert seen == cells == [truths[law] for law in order]
+    went = []
+    for index in range(len(order)):
+        tab.run("choose(2)")
+        tab.click(f"[data-law='{index}']")
+        went.append(chosen(tab))
+    assert went == [COUNT, 19, 2, 16]
+    tab.run(
+        "document.querySelectorAll('.strip')[1].querySelector('.broken').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    )
+    assert chosen(tab) == 19
+
+
+def test_a_watched_path_has_a_row_of_its_own(open_page: Open) -> None:
+    """Feature 7: pinned from what changed, marked where it changes, with its value at every step, and dropped again."""
+    tab = open_page(page(EVERYTHING, "a.json"), hash="#16")
+
+    tab.click(".patch .pin")
+    values = [(tab.run(f"choose({number})"), tab.texts(".now"))[1] for number in (0, 1, 16, 19)]
+
+    assert tab.texts(".watch .text") == ["/documents/leases/p0/epoch"]
+    assert values == [["(not there)"], ["3"], ["4"], ["3"]]
+    assert tab.run("document.querySelectorAll('.strip .change').length") == 3
+    tab.click(".drop")
+    assert tab.texts(".watch") == []
+
+
+def test_two_runs_stand_side_by_side(open_page: Open) -> None:
+    """Feature 12: aligned at the first different choice; each step of either is a click away."""
+    tab = open_page(page(EVERYTHING, "a.json"))
+
+    tab.press("v")
+    assert tab.texts("#compared p") == ["Steps 1 to 22 are the same. Step 23 is the first different choice."]
+    assert [each.split(" ", 1)[0] for each in tab.texts(".differs td")] == ["23w2", "23w2"]
+    assert tab.texts(".differs .law") == ["\u00d7 breaks the law"]
+    tab.picture(PICTURES / "compare.png")
+    tab.click(".differs td:nth-child(2) button")
+    assert (tab.run("run.name"), chosen(tab), tab.texts(".truth")[0]) == ("passing", 23, "\u2713")
+
+
+def test_the_original_run_is_there_as_well(open_page: Open) -> None:
+    """Feature 13: one key between the shortest run and the one it came from; kept steps have their number in both."""
+    tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
+    assert tab.texts(".number small")[1:8] == ["was 2", "was 3", "was 4", "was 5", "was 6", "was 8", "was 9"]
+
+    tab.press("m")
+
+    assert (tab.run("run.name"), len(tab.texts(".step"))) == ("original", COUNT + 3)
+    assert tab.texts(".number small")[1:8] == ["", "kept as 1", "kept as 2", "kept as 3", "kept as 4", "kept as 5", ""]
+    assert "as found (25)" in tab.texts("#runs [aria-pressed=true]")
+    tab.press("End")
+    assert tab.texts(".step.broken .law")[-1] == f"\u00d7 breaks the law: {EVERYTHING.law}"
+    tab.run("new Promise(done => setTimeout(done, 250))")
+    assert tab.run("location.hash") == "#original:25"
+
+
+def test_steps_are_searched_and_filtered(open_page: Open) -> None:
+    """Feature 14: text in events and values; by process, by kind, by key, by partition and offset."""
+    tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
+
+    tab.press("/", *"owner")
+    found = tab.run("[...hits]")
+    assert found == [
+        number
+        for number, step in enumerate(EVERYTHING.steps, 1)
+        if any("owner" in f"{change}" for change in step.patch)
+    ]
+    assert tab.texts("#said") == [f"{len(cast('list[int]', found))} steps"]
+    tab.run("choose(0)")
+    tab.press("Enter")
+    assert chosen(tab) == cast("list[int]", found)[0]
+
+    def only(name: str, value: str) -> object:
+        tab.run(f"{name}.value = {json.dumps(value)}; {name}.dispatchEvent(new Event('input'))")
+        seen = tab.run("shown.slice(1)")
+        tab.run(f"{name}.value = ''; {name}.dispatchEvent(new Event('input'))")
+        return seen
+
+    steps = list(enumerate(EVERYTHING.steps, 1))
+    assert only("byProcess", "w2") == [number for number, step in steps if step.process == "w2"]
+    assert only("byKind", "fetch") == [3, 4]
+    assert only("byKey", "counts") == [7, 8, 9]
+    assert only("byKey", "0:17") == [4, 6]
+    assert only("byKey", "p0:1") == []
+    assert tab.run("shown.length") == COUNT + 1
+
+
+def test_whatever_can_be_pressed_has_a_name_and_takes_the_focus(open_page: Open) -> None:
+    """Feature 15: buttons, inputs, lanes and panels; a link is copied, help is a key away."""
+    tab = open_page(page(EVERYTHING, "a.json"))
+
+    nameless = tab.run(
+        """[...document.querySelectorAll("button, input, select, summary, [tabindex], [role]")].filter(each => each.tagName !== "PATH")
+          .filter(each => !(each.getAttribute("aria-label") || each.textContent.trim())).map(each => each.outerHTML)"""
+    )
+    assert nameless == []
+    assert tab.run("rows.getAttribute('aria-activedescendant')") == f"step-{COUNT}"
+    tab.press("c")
+    tab.run("new Promise(done => setTimeout(done, 100))")
+    assert tab.texts("#said")[0] in {"Copied", f"{tab.address}#{COUNT}"}
+    tab.press("?")
+    assert tab.run("help.open") is True
+    tab.run("document.getElementById('close').click()")
+    assert tab.run("help.open") is False
+
+
+def test_the_trace_is_saved_from_the_page(open_page: Open, browser: Browser, tmp_path: Path) -> None:
+    """Feature 16: the button writes the JSON that the page carries."""
+    tab = open_page(page(EVERYTHING, "a.json"))
+    browser.ask("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+
+    tab.click("#save")
+    tab.run("new Promise(done => setTimeout(done, 500))")
+
+    assert decoded(json.loads((tmp_path / "takeover.json").read_text())) == EVERYTHING
+
+
+def test_the_page_is_light_dark_and_one_sheet_of_paper(open_page: Open) -> None:
+    """Feature 17: the colours of the reader's system; printed, a run of any length is one page."""
+    light, dark = open_page(page(EVERYTHING, "a.json")), open_page(page(EVERYTHING, "a.json"), dark=True)
+    paper = "getComputedStyle(document.body).backgroundColor"
+
+    assert (light.run(paper), dark.run(paper)) == ("rgb(251, 250, 247)", "rgb(20, 24, 27)")
+    dark.picture(PICTURES / "dark.png")
+    for name, trace in (("short", EVERYTHING), ("long", long(300))):
+        printed = open_page(page(trace, "a.json")).paper(PICTURES / f"{name}.pdf")
+        assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+
+
+@pytest.mark.parametrize(("width", "lanes"), [(360, 2), (360, 8), (1_000, 8)])
+def test_nothing_is_wider_than_the_window(open_page: Open, width: int, lanes: int) -> None:
+    """Feature 17: two lanes or eight, a telephone or half a screen: the page never scrolls sideways."""
+    tab = open_page(page(long(6, lanes), "a.json"), width=width, height=800)
+
+    assert cast("int", tab.run("document.documentElement.scrollWidth")) <= width
+    assert len(tab.texts(".name")) == lanes + 1
+    assert cast("float", tab.run("document.querySelector('.step .card').clientWidth")) > width / 6
+    tab.picture(PICTURES / f"width-{width}-{lanes}.png")
+
+
+def test_of_thousands_of_steps_only_those_in_sight_are_elements(open_page: Open) -> None:
+    """Feature 18: wherever the reader is in a run of 2,000 steps, some dozens of rows are drawn, and they are the right ones."""
+    trace = long(2_000)
+    tab = open_page(page(trace, "a.json"))
+
+    def seen() -> list[int]:
+        return sorted(map(int, cast("list[str]", tab.run("[...drawn.keys()].map(String)"))))
+
+    assert chosen(tab) == 2_000
+    for number in (2_000, 1, 970, 1_500):
+        tab.run(f"choose({number}); new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert number in seen()
+        assert len(seen()) < 60
+        assert tab.texts("#detail h2") == [f"Step {number:,}: {trace.steps[number - 1].process}"]
+    tab.run("scroller.scrollTop = 0; new Promise(done => setTimeout(done, 100))")
+    assert seen()[:3] == [0, 1, 2]
+    state = next(islice(trace.states(), 150, None))
+    assert tab.run("show(run.states[150])") == show(state)
+
+
+def test_a_part_of_a_run_keeps_its_numbers(open_page: Open) -> None:
+    """Feature 18: the page says which steps it holds; their numbers, links and causes are those of the whole run."""
+    trace = long(300)
+    tab = open_page(page_of(windowed(trace, 100), "", "a.json"), hash="#250")
+
+    assert tab.texts(".notice") == [
+        "Of 300 steps, this page holds 201 to 300, around the violation; the trace itself has them all."
+    ]
+    assert tab.texts("#detail h2") == [f"Step 250: {trace.steps[249].process}"]
+    assert [each.split()[0] for each in tab.texts(".links button")] == ["242", "249"]
+    assert tab.run("show(run.states[chosen])") == show(next(islice(trace.states(), 250, None)))
+    tab.press("End")
+    assert tab.texts(".where") == ["Step 300 of 300, 300 ms"]
+
+
+def test_without_scripts_the_story_is_read(browser: Browser, tmp_path: Path) -> None:
+    """Feature 20: what a terminal shows, and no empty frames."""
+    file = tmp_path / "page.html"
+    file.write_bytes(page(EVERYTHING, "a.json").encode())
+    tab = browser.open(file)
+    tab.ask("Emulation.setScriptExecutionDisabled", value=True)
+    tab.reload()
+    seen = tab.visible()
+    tab.close()
+
+    assert story(EVERYTHING) in seen
+    assert "No offset is committed before it is finished" in seen or EVERYTHING.law in seen
+    assert "time" not in seen.splitlines()
+    assert "search" not in seen.splitlines()
+
+
+def test_an_older_trace_has_a_page(open_page: Open) -> None:
+    """What a trace does not tell is left out: no laws, no effects, no choices, no causes, no times."""
+    told = encoded(EVERYTHING)
+    steps = cast("list[dict[str, Json]]", told["steps"])
+    old: dict[str, Json] = {
+        "schema": told["schema"],
+        "meta": {"scenario": "old", "version": "0.1", "law": "a law", "time": "time stands", "seed": None},
+        "processes": ["w1", "w2"],
+        "initial": told["initial"],
+        "steps": [
+            {"i": step["i"], "process": step["process"], "what": step["event"], "fault": "", "patch": step["patch"]}
+            for step in steps
+        ],
+    }
+
+    tab = open_page(page_of(old, "", "a.json"))
+
+    assert tab.texts("#detail h2") == [f"Step {COUNT}: w2"]
+    assert tab.texts(".label .text, .truth") == ["\u2717", "a law"]
+    assert tab.run("[control('t').disabled, control('x').disabled]") == [True, True]
+    assert tab.run("show(run.states[chosen])") == show(list(EVERYTHING.states())[COUNT])

