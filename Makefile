@@ -1,7 +1,7 @@
 # make run       sets up what it needs and explores every shipped scenario
 # make test      sets up what it needs, servers included, and passes every check and test
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
-# make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of
+# make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens
 # make clean     removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.
@@ -40,6 +40,7 @@ bench: .venv/test.stamp
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/watermark.py
 	$(BIN)/python benchmarks/metadata.py
+	$(BIN)/python benchmarks/page.py
 
 .venv/bin/python:
 	@echo "== making a virtual environment in .venv"
