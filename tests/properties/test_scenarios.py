@@ -21,8 +21,7 @@ from tidegate.programs.transition import Granted
 from tidegate.scenarios import array_push_lock, catalogue, partition, transition
 from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.shipping import Scope
-from tidegate.scenarios.small_lock import count
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
 from tidegate.sim.group import REBALANCES, broker
 from tidegate.sim.reducers import Crash, Reducer
@@ -92,7 +91,7 @@ WRONG: Mapping[str, tuple[str, int]] = {
     "array_push_lock.overwrite.2": (array_push_lock.FINAL, 22),
     "array_push_lock.overwrite.3": (array_push_lock.FINAL, 20),
     "array_push_lock.lost_reply": (array_push_lock.ONCE, 3),
-    "array_push_lock.late": (array_push_lock.NONE_LEFT, 21),
+    "array_push_lock.late": (array_push_lock.NONE_LEFT, 18),
 }
 
 
@@ -235,14 +234,7 @@ def without_a_gate() -> Scenario:
     return attrs.evolve(scenario, actors=actors)
 
 
-def without_a_lock() -> Scenario:
-    """The small lock where everybody thinks that it is first."""
-    return attrs.evolve(shipped("small_lock"), actors=tuple(Process(f"p{me}", born(count, me)) for me in range(2)))
-
-
 PLANTED: Mapping[str, Callable[[], Scenario]] = {
-    "requests count once": lambda: shipped("transition.history_in_a_second_write"),
-    "nothing is unknown": lambda: shipped("transition.version_not_raised"),
     partition.NEVER_FALLS: lambda: shipped("partition.two_commits_in_flight"),
     partition.BOUNDED: bound(partition.partition, TakesAllAtOnce(running_max=1), rebalances=0, budget=0),
     partition.LOAD: without_a_gate,
@@ -250,7 +242,6 @@ PLANTED: Mapping[str, Callable[[], Scenario]] = {
     partition.NOT_RUN: bound(
         partition.partition, RunsTheRest(2, **IN_ORDER), rebalances=0, budget=1, kinds={Fault.FAILED: partition.is_work}
     ),
-    "at most one is inside": without_a_lock,
 }
 """For each law that no shipped scenario is expected to break, one that breaks it when it is the only law."""
 

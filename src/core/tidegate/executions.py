@@ -9,7 +9,8 @@ became of each run.
 The flow of a claim, each step a decision here:
 
     1  `skipped`     a claim that was not cleared leaves a row, where somebody should know why
-    2  `admit`       the gate lets the run in, in place of one whose runner is gone, which is told in the history first
+    2  `admit`       the gate lets the run in, in place of one whose runner is gone (as read AFTER the gate), which is told
+                     in the history first
     3  `margin`      AFTER the gate was written, on a new reading of the clock: is there time left to work?
     4  `ended`       whatever happened, once the work is over: first into the history,
     5  `released`    THEN out of the gate, until the store has answered, and BEFORE the runner asks again
@@ -212,7 +213,7 @@ def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Inst
     Args:
         gate: As it was read.
         run: The run.
-        live: The ids of the runners that are alive.
+        live: The ids of the runners that are alive, read AFTER the gate: who joined and entered in between would seem gone.
         now: The time, on the clock that judges for all.
 
     Returns:

@@ -54,7 +54,6 @@ def array_push_lock(
     runners: int = 2,
     clock: Clock = NO_STALL,
     faults: Faults = NO_FAULTS,
-    only: str | None = None,
 ) -> Scenario:
     """A scenario of the lock.
 
@@ -63,7 +62,6 @@ def array_push_lock(
         runners: How many processes want the lock.
         clock: How time passes.
         faults: What may strike, once.
-        only: The one law to judge, where one break would hide the next; None for all.
     """
     names = tuple(TARGETS)[:runners]
     first = Document.of(
@@ -89,9 +87,6 @@ def array_push_lock(
     }
     eventually: dict[str, Law] = {NONE_LEFT: lambda state: not claims(state)}
 
-    def judged(law: str) -> bool:
-        return only in (None, law)
-
     return Scenario(
         name="array_push_lock",
         summary=summary,
@@ -99,9 +94,9 @@ def array_push_lock(
         actors=(*(Process(who, born(program.run), faults) for who, program in programs.items()), Network()),
         budget=1 if faults.kinds else 0,
         clock=clock,
-        always={law: holds for law, holds in always.items() if judged(law)},
-        step={law: holds for law, holds in step.items() if judged(law)},
-        eventually={law: holds for law, holds in eventually.items() if judged(law)},
+        always=always,
+        step=step,
+        eventually=eventually,
         sometimes={"one of them finishes it": lambda state: record(state)[STATUS] == status.SUCCESS},
     )
 

@@ -9,12 +9,26 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidegate.errors import Misuse
-from tidegate.scenarios import array_push_lock, partition, reactive_task, small_lock, transition, triggers
+from tidegate.scenarios import (
+    array_push_lock,
+    atomic_service,
+    counter,
+    leader,
+    partition,
+    reactive_task,
+    small_lock,
+    transition,
+    triggers,
+)
 from tidegate.scenarios.shipping import Scope, Shipped, Specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.specimens import array_push_lock as broken_array_push_lock
+from tidegate.specimens import atomic_service as broken_atomic_service
+from tidegate.specimens import counter as broken_counter
+from tidegate.specimens import leader as broken_leader
 from tidegate.specimens import partition as broken_partition
 from tidegate.specimens import reactive_task as broken_reactive_task
+from tidegate.specimens import small_lock as broken_small_lock
 from tidegate.specimens import transition as broken_transition
 from tidegate.specimens import triggers as broken_triggers
 
@@ -22,13 +36,20 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *small_lock.SCENARIOS,
     *array_push_lock.SCENARIOS,
     *transition.SCENARIOS,
+    *counter.SCENARIOS,
+    *leader.SCENARIOS,
+    *atomic_service.SCENARIOS,
     *partition.SCENARIOS,
     *reactive_task.SCENARIOS,
     *triggers.SCENARIOS,
 )
 SPECIMENS: Final[tuple[Specimen, ...]] = (
+    *broken_small_lock.SPECIMENS,
     *broken_array_push_lock.SPECIMENS,
     *broken_transition.SPECIMENS,
+    *broken_counter.SPECIMENS,
+    *broken_leader.SPECIMENS,
+    *broken_atomic_service.SPECIMENS,
     *broken_partition.SPECIMENS,
     *broken_reactive_task.SPECIMENS,
     *broken_triggers.SPECIMENS,

@@ -78,6 +78,7 @@ class Specimen:
         law: The law that it breaks.
         source: Where the bug was seen, in a sentence.
         of: The name of the right program's scenario.
+        alone: Judge that law alone, for the bug breaks another one sooner.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Specimen:
     law: str
     source: str
     of: str
+    alone: bool = False
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
@@ -99,7 +101,15 @@ class Specimen:
         """
         if scope is not Scope.DEFAULT:
             raise without(self.name, scope, self.scopes)
-        return attrs.evolve(self.make(), name=self.name, expect=self.law, kind=Kind.SPECIMEN, sometimes={})
+        made = self.make()
+        if self.alone:
+            made = attrs.evolve(
+                made,
+                always={name: law for name, law in made.always.items() if name == self.law},
+                step={name: law for name, law in made.step.items() if name == self.law},
+                eventually={name: law for name, law in made.eventually.items() if name == self.law},
+            )
+        return attrs.evolve(made, name=self.name, expect=self.law, kind=Kind.SPECIMEN, sometimes={})
 
 
 def scoped(name: str, scope: Scope) -> str:

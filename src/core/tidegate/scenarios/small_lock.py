@@ -31,6 +31,7 @@ MONITORS: Final = "monitors"
 HOLDERS: Final = Field[tuple[int, ...]]("holders")
 COUNT: Final = Field[int]("count")
 INSIDE: Final = Field[tuple[int, ...]]("inside")
+EXCLUDES: Final = "at most one is inside"
 LOCK: Final = Eq(ID, "lock")
 COUNTER: Final = Eq(ID, "counter")
 MONITOR: Final = Eq(ID, "monitor")
@@ -104,7 +105,7 @@ def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenar
         world=world,
         actors=tuple(Process(f"p{me}", born(contend, me, attempts, polls), strikes) for me in range(processes)),
         budget=faults,
-        always={"at most one is inside": at_most_one_is_inside},
+        always={EXCLUDES: at_most_one_is_inside},
     )
 
 

@@ -10,17 +10,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+import attrs
+
 from tidegate.documents import Push
 from tidegate.effects import Effect
 from tidegate.instants import SECOND
 from tidegate.operations import UpdateOne
-from tidegate.scenarios.array_push_lock import ALONE, FINAL, NONE_LEFT, ONCE, array_push_lock
+from tidegate.scenarios.array_push_lock import ALONE, FINAL, NO_STALL, NONE_LEFT, ONCE, array_push_lock
 from tidegate.scenarios.shipping import Specimen
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock
 
 STALLS: Final = Clock(quantum=3 * SECOND, moves=3)
-"""Beyond the stale threshold in two moves; the third one lets the other try again."""
+"""Beyond the stale threshold in two moves; the third one lets the other try again, where there is no third runner."""
 
 
 def is_pushing(effect: Effect[object]) -> bool:
@@ -38,12 +40,12 @@ def wrong(
     loses: Fault | None = None,
 ) -> Specimen:
     """One thing that is wrong, where a holder stalls or a push meets a fault."""
-    make = partial(array_push_lock, summary, runners=runners, only=law)
+    make = partial(array_push_lock, summary, runners=runners)
     if stalls:
-        make = partial(make, clock=STALLS)
+        make = partial(make, clock=STALLS if runners == 2 else attrs.evolve(STALLS, moves=2))
     if loses is not None:
-        make = partial(make, faults=Faults.of(loses, on=is_pushing))
-    return Specimen(f"array_push_lock.{name}", make, law, source, of="array_push_lock")
+        make = partial(make, faults=Faults.of(loses, on=is_pushing), clock=attrs.evolve(NO_STALL, moves=1))
+    return Specimen(f"array_push_lock.{name}", make, law, source, of="array_push_lock", alone=True)
 
 
 STALE: Final = (

@@ -129,10 +129,12 @@ class FailedLookIsDone(ReactiveTask):
         return ()
 
 
-def planted(name: str, make: partial[Scenario], law: str, source: str, of: str = "reactive_task") -> Specimen:
+def planted(
+    name: str, make: partial[Scenario], law: str, source: str, of: str = "reactive_task", *, alone: bool = False
+) -> Specimen:
     """The scenario of the programs, with the bug in its place."""
     summary = (make.args[0].__doc__ or "").partition("\n")[0]
-    return Specimen(f"reactive_task.{name}", partial(make, summary=summary), law, source, of)
+    return Specimen(f"reactive_task.{name}", partial(make, summary=summary), law, source, of, alone)
 
 
 SPECIMENS: Final = (
@@ -219,6 +221,7 @@ SPECIMENS: Final = (
         DUE,
         "mongodash 2.3.1 renews by id alone; whoever was completed before its renewal arrives is due again.",
         of="reactive_task.renewed",
+        alone=True,  # what it leaves there is no record, which other laws look at
     ),
     planted(
         "removes_by_id",

@@ -29,6 +29,8 @@ TRUTH: Final = "every answer is the truth"
 CONSECUTIVE: Final = "versions are consecutive"
 RECORDED: Final = "versions are recorded"
 LEGAL: Final = "changes are legal"
+ONCE: Final = "requests count once"
+KNOWN: Final = "nothing is unknown"
 
 
 @attrs.frozen
@@ -126,13 +128,17 @@ class HistoryInASecondWrite(Transition):
 
 
 def planted(
-    name: str, bug: type[Transition], law: str, source: str, *, runners: tuple[str, str] = ("runner", "runner")
+    name: str,
+    bug: type[Transition],
+    law: str,
+    source: str,
+    *,
+    runners: tuple[str, str] = ("runner", "runner"),
+    alone: bool = False,
 ) -> Specimen:
     """The scenario of the program, with the bug in its place."""
-    summary = (bug.__doc__ or "").partition("\n")[0]
-    return Specimen(
-        f"transition.{name}", partial(transition, bug, summary=summary, runners=runners), law, source, of="transition"
-    )
+    make = partial(transition, bug, summary=(bug.__doc__ or "").partition("\n")[0], runners=runners)
+    return Specimen(f"transition.{name}", make, law, source, of="transition", alone=alone)
 
 
 SPECIMENS: Final = (
@@ -179,5 +185,19 @@ SPECIMENS: Final = (
         HistoryInASecondWrite,
         RECORDED,
         "pynenc-mongo keeps the history in a collection of its own, written after the status.",
+    ),
+    planted(
+        "history_in_a_second_write.twice",
+        HistoryInASecondWrite,
+        ONCE,
+        "The same: of two versions without a history nobody can tell which request made them.",
+        alone=True,
+    ),
+    planted(
+        "version_not_raised.unknown",
+        VersionNotRaised,
+        KNOWN,
+        "The same: a record whose version tells nothing cannot answer for a request without a reply.",
+        alone=True,
     ),
 )

@@ -1,0 +1,140 @@
+"""Two candidates want to lead, each until its work is done: leases, elections, handovers, stalls, and what is fenced.
+
+Time passes at any point, also beyond a lease. Every request may meet every fault of the network, and leaders crash.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tidegate import laws
+from tidegate.documents import Document
+from tidegate.election import Candidate
+from tidegate.instants import SECOND, WALL, Duration, Instant
+from tidegate.lease import Lease, Terms
+from tidegate.programs.leader import BELIEVES, FENCE, Leader, Served, lease_of, new_lease
+from tidegate.scenarios.shipping import Shipped
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.behaviour import Birth, Crashed, Returned
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Clock, Law, Scenario, State
+from tidegate.sim.world import CLOCK, document, notes, seeded
+
+LEASES: Final = "leases"
+LEDGERS: Final = "ledgers"
+KEY: Final = "planner"
+
+ONE: Final = "at most one believes to lead"
+TOKENS: Final = "tokens grow"
+FENCED: Final = "nothing is written under an older epoch"
+RELEASED: Final = "who says so holds nothing"
+
+TERMS: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=0)
+"""Renewed once in a TTL, and no slower clock to make up for: as few moves of the clock as there can be."""
+FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
+
+
+def lease(state: State) -> Lease | None:
+    return lease_of(state.read(document(LEASES, KEY)))
+
+
+def believes(state: State, name: str) -> bool:
+    said = state.read(notes(name))
+    until = dict(said).get(BELIEVES)
+    return isinstance(until, Instant) and until - Instant(state.read(CLOCK).at, WALL) > 0
+
+
+def one_leads(names: tuple[str, ...]) -> Law:
+    return lambda state: laws.election.one_leads([name for name in names if believes(state, name)])
+
+
+def tokens_grow(before: State, after: State) -> bool:
+    changed = lease(after)
+    if changed is None:  # it is never deleted
+        return lease(before) is None
+    return laws.lease.tokens_grow(lease(before), changed)
+
+
+def fence(state: State) -> int:
+    ledger = state.read(document(LEDGERS, KEY))
+    assert ledger is not None
+    return ledger[FENCE]
+
+
+def admits_no_older(before: State, after: State) -> bool:
+    return laws.lease.admits_no_older((fence(before), fence(after)))
+
+
+def is_released(name: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Returned(Served(_, True)):
+                held = lease(state)
+                return held is None or held.holder != name
+            case _:
+                return True
+
+    return holds
+
+
+def candidate(leader: type[Leader], who: type[Candidate], name: str, terms: Terms, pieces: int) -> Birth:
+    return lambda life: leader(LEASES, KEY, who(name, f"{name}.{life}", terms), LEDGERS, pieces).run()
+
+
+def election(
+    leader: type[Leader] = Leader,
+    who: type[Candidate] = Candidate,
+    *,
+    summary: str = "two candidates lead in turn, stall, crash and hand over: one leads, and what is older is fenced",
+    candidates: int = 2,
+    pieces: int = 1,
+    quantum: Duration = 2 * SECOND,
+    moves: int = 1,
+    budget: int = 1,
+    terms: Terms = TERMS,
+    faults: Faults = FAULTS,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        leader: The program, or a faulty variant of it.
+        who: The candidate, or a faulty variant of it.
+        summary: One line for people.
+        candidates: How many there are.
+        pieces: How much work each has.
+        quantum: By how much the clock moves.
+        moves: How often it may.
+        budget: How many faults may strike.
+        terms: Those of the lease.
+        faults: Which faults may strike.
+    """
+    names = ("a", "b", "c")[:candidates]
+    return Scenario(
+        name="leader",
+        summary=summary,
+        world=seeded({LEASES: (new_lease(KEY),), LEDGERS: (Document.of({"_id": KEY, "fence": 0}),)}),
+        actors=(*(Process(name, candidate(leader, who, name, terms, pieces), faults) for name in names), Network()),
+        budget=budget,
+        clock=Clock(quantum=quantum, moves=moves),
+        always={ONE: one_leads(names), RELEASED: tuple(map(is_released, names))},
+        step={TOKENS: tokens_grow, FENCED: admits_no_older},
+        sometimes={
+            "it is handed over": lambda state: all(isinstance(state.standing(name), Returned) for name in names),
+            "it is taken from one that crashed": lambda state: (
+                isinstance(state.standing("a"), Crashed)
+                and isinstance(state.standing("b"), Returned)
+                and fence(state) == 2
+            ),
+        },
+    )
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "leader",
+        election,
+        thorough=partial(election, moves=4, budget=2),
+        large=partial(election, candidates=3, moves=8, budget=4),
+    ),
+)

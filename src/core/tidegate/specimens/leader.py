@@ -1,0 +1,158 @@
+"""Ways to lead wrongly. Each differs from `tidegate.programs.leader`, or from its candidate, in one place."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import attrs
+
+from tidegate.documents import ID, Eq, Filter, Put
+from tidegate.effects import Ambiguous, Failure, NotApplied, NotDurable
+from tidegate.election import Candidate, Following, Look, Request, Step, Swap
+from tidegate.instants import SECOND, Duration, Instant
+from tidegate.lease import Lease
+from tidegate.operations import UpdateOne, delete_one, update_one
+from tidegate.programs.leader import FENCE, Leader, Served
+from tidegate.scenarios.leader import FENCED, ONE, RELEASED, TOKENS, election
+from tidegate.scenarios.shipping import Specimen
+
+
+@attrs.frozen
+class ExpiryNotJudged(Leader):
+    """The take asks for the version that was read, and not whether it has stood for its TTL."""
+
+    def _unchanged(self, swap: Swap) -> Filter:
+        return super()._unchanged(attrs.evolve(swap, stood=0))
+
+
+@attrs.frozen
+class VersionNotInFilter(Leader):
+    """Takes and renewals ask for the id alone: of two that read the same record, both win."""
+
+    def _unchanged(self, swap: Swap) -> Filter:  # noqa: ARG002  that is the bug
+        return Eq(ID, self.key)
+
+
+@attrs.frozen
+class ReleasesWhoever(Leader):
+    """The release asks for the id alone, and wipes out whoever holds it by now."""
+
+    def _unchanged(self, swap: Swap) -> Filter:
+        return Eq(ID, self.key) if swap.lease.holder is None else super()._unchanged(swap)
+
+
+@attrs.frozen
+class ReleaseDeletes(Leader):
+    """The release deletes the record: the next one begins with token 1 again, and nothing is fenced."""
+
+    async def _answered(self, request: Request) -> Lease | Failure | None:
+        if isinstance(request, Look) or request.lease.holder is not None:
+            return await super()._answered(request)
+        await delete_one(self.collection, self._unchanged(request))
+        return request.lease
+
+
+@attrs.frozen
+class NotFenced(Leader):
+    """The work names its epoch, and nothing refuses an older one: who stalls after it has asked writes all the same."""
+
+    def _piece(self, epoch: int) -> UpdateOne:
+        return update_one(self.resource, Eq(ID, self.key), Put(FENCE, epoch))
+
+
+@attrs.frozen
+class NoReplyIsNo(Leader):
+    """No reply is taken for a no: a release that got lost passes for one that others were faster than."""
+
+    async def _answered(self, request: Request) -> Lease | Failure | None:
+        try:
+            return await self._sent(request)
+        except (Ambiguous, NotApplied, NotDurable):
+            return None
+
+
+@attrs.frozen
+class KnownByItsName(Leader):
+    """A holder is known by a configured name: of two that have the same, either takes the other's lease for its own."""
+
+    async def run(self) -> Served:
+        named = attrs.evolve(self.candidate, life="planner")
+        return await Leader(self.collection, self.key, named, self.resource, self.pieces).run()
+
+
+@attrs.frozen
+class CountsFromTheAnswer(Candidate):
+    """The tenure counts from when the take was answered; the store counts from when it was done."""
+
+    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
+        late = attrs.evolve(state, claim=None) if isinstance(request, Swap) else state
+        return super()._told(late, request, lease, at if isinstance(request, Swap) else sent, at)
+
+
+def planted(
+    name: str,
+    law: str,
+    source: str,
+    *,
+    leader: type[Leader] = Leader,
+    who: type[Candidate] = Candidate,
+    quantum: Duration = 2 * SECOND,
+) -> Specimen:
+    """The scenario of the candidates, with the bug in its place."""
+    bug = who if leader is Leader else leader
+    make = partial(election, leader, who, summary=(bug.__doc__ or "").partition("\n")[0], quantum=quantum)
+    return Specimen(f"leader.{name}", make, law, source, of="leader")
+
+
+SPECIMENS: Final = (
+    planted(
+        "expiry_not_judged",
+        ONE,
+        "Planted: a compare-and-set on the version alone, as if a version that stands were one that has expired.",
+        leader=ExpiryNotJudged,
+    ),
+    planted(
+        "version_not_in_filter",
+        TOKENS,
+        "mongodash's lock is renewed by its id, so one holder may extend another's lease.",
+        leader=VersionNotInFilter,
+    ),
+    planted(
+        "releases_whoever",
+        TOKENS,
+        "pynenc-mongo clears the whole array when it releases, whoever holds the lock by then.",
+        leader=ReleasesWhoever,
+    ),
+    planted(
+        "release_deletes",
+        TOKENS,
+        "mongodash removes its lock when it releases it.",
+        leader=ReleaseDeletes,
+    ),
+    planted(
+        "not_fenced",
+        FENCED,
+        "mongodash's planner writes tokens and plans without an epoch (Kleppmann 2016 has the general case).",
+        leader=NotFenced,
+    ),
+    planted(
+        "no_reply_is_no",
+        RELEASED,
+        "The resilience article: a time-out says nothing about whether the write was done.",
+        leader=NoReplyIsNo,
+    ),
+    planted(
+        "known_by_its_name",
+        ONE,
+        "mongodash knows instances by their configured ids: of two equal ones, both lead.",
+        leader=KnownByItsName,
+        quantum=SECOND,
+    ),
+    planted(
+        "counts_from_the_answer",
+        ONE,
+        "Gray and Cheriton count a lease from before it was asked for; the reply may have taken any time.",
+        who=CountsFromTheAnswer,
+    ),
+)

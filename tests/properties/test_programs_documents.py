@@ -1,0 +1,114 @@
+"""Programs on documents, apart from their scenarios: what they refuse, and the steps that are used alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tidegate.counter import Counted, new_counter
+from tidegate.documents import Document, Put
+from tidegate.effects import Effect, Program
+from tidegate.errors import Misuse
+from tidegate.instants import Instant
+from tidegate.lease import Lease
+from tidegate.membership import Member
+from tidegate.programs.atomic_service import gate_of, new_gate
+from tidegate.programs.counter import increment, sweep
+from tidegate.programs.leader import FENCE, fenced, lease_of, new_lease
+from tidegate.programs.members import announce, beat, begin, everybody, leave, member_of, membership_of
+from tidegate.sim.actors import Process
+from tidegate.sim.behaviour import Returned
+from tidegate.sim.report import explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.world import CLOCK, Plain, document, perform, seeded
+
+MEMBERS = "members"
+
+
+def done(world: Plain, *effects: Effect[object]) -> Plain:
+    """The world after the effects, done one after the other."""
+    for effect in effects:
+        ((after, _),) = perform(effect, world, "a")
+        assert isinstance(after, Plain)
+        world = after
+    return world
+
+
+def joined() -> Plain:
+    return done(seeded({}), announce(MEMBERS, "a"), begin(MEMBERS, "a"))
+
+
+def test_a_join_that_is_done_again_changes_nothing() -> None:
+    """Law MP1: also when time has passed; a record without instants is no member yet."""
+    record = joined().read(document(MEMBERS, "a"))
+    assert record is not None
+    zero = Instant(0)
+    assert member_of(record) == Member(id="a", name="a", life=1, runner=None, created=zero, joined=zero, seen=zero)
+    later = done(joined().write(CLOCK, Instant(5_000)), announce(MEMBERS, "a"), begin(MEMBERS, "a"))
+    assert later.read(document(MEMBERS, "a")) == record
+    announced = done(seeded({}), announce(MEMBERS, "a")).read(document(MEMBERS, "a"))
+    assert announced is not None
+    assert membership_of((announced,), 1).members == ()
+
+
+def test_who_has_left_is_not_a_member_again() -> None:
+    """Law MP2: neither a beat nor another join brings it back."""
+    left = done(joined(), leave(MEMBERS, "a"))
+    for effect in (beat(MEMBERS, "a"), begin(MEMBERS, "a"), announce(MEMBERS, "a")):
+        assert done(left.write(CLOCK, Instant(5_000)), effect).read(document(MEMBERS, "a")) == left.read(
+            document(MEMBERS, "a")
+        )
+    ((_, records),) = perform(everybody(MEMBERS), left, "a")
+    assert records == (left.read(document(MEMBERS, "a")),)
+
+
+def test_a_lease_is_what_its_record_says() -> None:
+    """A record at version 0, or none, was never taken."""
+    assert lease_of(None) is lease_of(new_lease("x")) is None
+    record = Document.of({"_id": "x", "token": 1, "version": 2, "holder": None, "request": "r", "ttl": 9})
+    assert lease_of(record) == Lease(1, 2, None, "r", 9)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: lease_of(Document.of({"_id": "x", "version": 1})),
+        lambda: new_lease(""),
+        lambda: fenced("c", "x", 0),
+        lambda: member_of(Document.of({"_id": "x", "created": Instant(0)})),
+        lambda: announce(MEMBERS, ""),
+        lambda: gate_of(Document.of({"_id": "x"})),
+        lambda: new_gate(""),
+    ],
+)
+def test_what_is_no_record_is_misuse(wrong: Callable[[], object]) -> None:
+    """Each in a message of its own."""
+    with pytest.raises(Misuse):
+        wrong()
+
+
+def test_a_fenced_write_under_an_older_epoch_changes_nothing() -> None:
+    """Whoever is older replies 0; the same epoch may write again."""
+    world = done(seeded({"c": (Document.of({"_id": "x", "fence": 0}),)}), fenced("c", "x", 2))
+    replies = [next(perform(fenced("c", "x", epoch), world, "a"))[1] for epoch in (1, 2, 3)]
+    assert replies == [0, 1, 1]
+    with pytest.raises(Misuse, match="two updates of one field"):
+        _ = fenced("c", "x", 1, Put(FENCE, 7))
+
+
+def one(program: Callable[[], Program[object]], contents: Mapping[str, tuple[Document, ...]]) -> object:
+    """Where the program stands in the end, when nothing goes wrong."""
+    process = Process("a", lambda _: program())
+    scenario = Scenario("one", "one program alone", seeded(contents), (process,))
+    assert explore(scenario).ok
+    return process.behaviour.nodes[-1].standing
+
+
+def test_an_increment_and_a_sweep_are_functions_too() -> None:
+    """What is not there is not counted: an increment says so, a sweep has nothing to do."""
+    there = {"c": (new_counter("x"),)}
+    assert one(lambda: increment("c", "x", "t"), there) == Returned(Counted())
+    assert one(lambda: sweep("c", "x"), there) == one(lambda: sweep("c", "x"), {}) == Returned(None)
+    with pytest.raises(Misuse, match="there is no counter 'x'"):
+        one(lambda: increment("c", "x", "t"), {})

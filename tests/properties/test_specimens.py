@@ -1,0 +1,97 @@
+"""The catalogue of bugs as a whole: each is found and told, each law is broken by one, and each fault strikes somewhere."""
+
+from __future__ import annotations
+
+from os import environ
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.properties.shipped import PROGRAMS, SPECIMENS, report_on
+
+from tidegate.scenarios import catalogue
+from tidegate.scenarios.catalogue import shipped
+from tidegate.sim.faults import Fault
+from tidegate.sim.story import story
+
+pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
+
+GOLDEN: Final = Path(__file__).parent / "golden" / "specimens"
+
+UNBROKEN: Final = frozenset(
+    {
+        "partition: the committed position never falls",
+        "partition: no more tasks run than may",
+        "partition: the load is bounded",
+        "partition: each record waits for those before it",
+        "partition: what is diverted is not run",
+    }
+)
+"""Laws that no specimen breaks yet; it must become empty."""
+
+UNUSED: Final = frozenset(
+    {
+        Fault.NOT_DURABLE,
+        Fault.ROLLED_BACK,
+        Fault.DUPLICATE,
+        Fault.STALL,
+        Fault.CANCELLED,
+        Fault.CLOCK_FORWARD,
+        Fault.CLOCK_BACK,
+        Fault.SKEW,
+        Fault.STALE_READ,
+        Fault.REBALANCE,
+        Fault.EVICTED,
+        Fault.COMMIT_REFUSED,
+        Fault.HISTORY_LOST,
+        Fault.NEVER_RETURNS,
+        Fault.SINK_FAILED,
+        Fault.DEAD_LETTER_FAILED,
+    }
+)
+"""Faults that strike in no shipped scenario yet; it must become empty."""
+
+
+def family(name: str) -> str:
+    """Programs of one family share their laws."""
+    return {"assignment": "partition"}.get(name, name.partition(".")[0])
+
+
+def laws_of(name: str) -> set[str]:
+    scenario = shipped(name)
+    return {f"{family(name)}: {law}" for law in (*scenario.always, *scenario.step, *scenario.eventually)}
+
+
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_the_counterexample_of_a_specimen_is_the_one_on_record(name: str) -> None:
+    """A golden transcript, so that a change of a counterexample is seen. TIDEGATE_GOLDEN=write rewrites it; commit only
+    what you understand.
+    """
+    trace = report_on(name).trace
+    assert trace is not None
+    golden, told = GOLDEN / f"{name}.txt", story(trace)
+    if environ.get("TIDEGATE_GOLDEN") == "write":
+        golden.write_text(told, encoding="utf-8")
+    assert told == golden.read_text(encoding="utf-8")
+
+
+def test_every_transcript_is_of_a_specimen() -> None:
+    """None is left over from one that is gone."""
+    assert {file.stem for file in GOLDEN.iterdir()} == set(SPECIMENS)
+
+
+def test_each_law_of_a_program_is_broken_by_a_specimen() -> None:
+    """A law that nothing breaks proves nothing.
+
+    Laws CP1, CP2, CP3 and CP4 of the counter; laws LP1, LP2, LP3 and LP4 of leaders; laws AP1, AP2, AP3, AP4, AP5, AP6
+    and AP7 of the atomic service.
+    """
+    named = {law for name in PROGRAMS for law in laws_of(name)}
+    broken = {f"{family(each.of)}: {each.law}" for each in catalogue.SPECIMENS}
+    assert named - broken == UNBROKEN
+
+
+def test_each_fault_strikes_in_a_program_that_ships() -> None:
+    """A fault that strikes nowhere is not known to be survived."""
+    struck = {fault for name in PROGRAMS for fault in report_on(name).faults}
+    assert set(Fault) - struck == UNUSED
