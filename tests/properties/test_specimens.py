@@ -34,6 +34,7 @@ UNUSED: Final = frozenset(
         Fault.NOT_DURABLE,
         Fault.ROLLED_BACK,
         Fault.DUPLICATE,
+        Fault.RESTART,
         Fault.STALL,
         Fault.CANCELLED,
         Fault.CLOCK_FORWARD,
