@@ -36,6 +36,7 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "explore": {"schema": "tidegate/report@1", "seed": None, "scenarios": []},
     "replay": {"schema": "tidegate/replay@1"},
     "shrink": {"schema": "tidegate/shrink@1"},
+    "trace": {"schema": "tidegate/trace-export@1"},
     "list": {"schema": "tidegate/list@1"},
     "diagram": {"schema": "tidegate/diagram@1"},
 }
@@ -355,6 +356,104 @@ def replay(*, trace: Path, target: str | None, is_json: bool) -> Run:
         from tidegate_adapters.cli.replaying import replay_one  # noqa: PLC0415  so that --help is quick
 
         return replay_one(trace, target, terminal, is_json=is_json)
+
+    return run
+
+
+@cli.group(
+    help=explained(
+        "Show a stored trace, write it in another form, or compare it.",
+        ("tidegate trace show run.json", "tidegate trace convert run.json --format perfetto -o run.perfetto.json"),
+        {ExitCode.OK: "done", ExitCode.USAGE: "wrong usage, or a trace that cannot be read"},
+    )
+)
+def trace() -> None: ...
+
+
+FILE: Final = click.Path(path_type=Path)
+OUT: Final = click.option("-o", "--out", type=FILE, metavar="OUT", help="Where to; compressed if it ends with .gz.")
+FORMATS: Final = ("text", "json", "mermaid", "perfetto", "itf", "dot", "html")
+
+
+def converting(*, default: str | None) -> Callable[..., Run]:
+    def command(*, file: Path, form: str, out: Path | None, is_json: bool) -> Run:
+        def run(terminal: Terminal) -> ExitCode:
+            from tidegate_adapters.cli.traces import show  # noqa: PLC0415  so that --help is quick
+
+            return show(file, form, out, terminal, is_json=is_json)
+
+        return run
+
+    form = click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        help="In which form; dot: what happens before what.",
+        **({"required": True} if default is None else {"default": default, "show_default": True}),
+    )
+    return click.argument("file", type=FILE)(form(OUT(common(command))))
+
+
+TRACE_CODES: Final = {ExitCode.OK: "written", ExitCode.USAGE: "wrong usage, or a trace that cannot be read"}
+
+trace.command(
+    "show",
+    help=explained(
+        "Show a trace: one line a step, or in another form.",
+        (
+            "tidegate trace show .tidegate/failures/array_push_lock.late.json",
+            "tidegate trace show run.html --format mermaid",
+        ),
+        TRACE_CODES,
+    ),
+)(converting(default="text"))
+trace.command(
+    "convert",
+    help=explained(
+        "Write a trace in another form.",
+        (
+            "tidegate trace convert run.json --format perfetto -o run.perfetto.json",
+            "tidegate trace convert run.json --format json -o run.json.gz",
+        ),
+        TRACE_CODES,
+    ),
+)(converting(default=None))
+
+
+@trace.command(
+    help=explained(
+        "Tell where two runs part.\n\nWithout OTHER it is compared to the nearest passing run, which stands beside it.",
+        ("tidegate trace diff failing.json", "tidegate trace diff yesterday.json today.json"),
+        {ExitCode.OK: "told", ExitCode.USAGE: "wrong usage, or a trace that cannot be read, or another beginning"},
+    )
+)
+@click.argument("file", type=FILE)
+@click.argument("other", type=FILE, required=False)
+@common
+def diff(*, file: Path, other: Path | None, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.traces import diff  # noqa: PLC0415  so that --help is quick
+
+        return diff(file, other, terminal, is_json=is_json)
+
+    return run
+
+
+@trace.command(
+    help=explained(
+        "Take the trace out of a page.",
+        ("tidegate trace extract run.html", "tidegate trace extract run.html -o run.json.gz"),
+        TRACE_CODES,
+    )
+)
+@click.argument("file", type=FILE)
+@OUT
+@common
+def extract(*, file: Path, out: Path | None, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.traces import extract  # noqa: PLC0415  so that --help is quick
+
+        return extract(file, out, terminal, is_json=is_json)
 
     return run
 

@@ -9,10 +9,12 @@ whatever does not fit is one clear error.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -126,14 +128,31 @@ def named_apart(name: str, identity: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
     aside = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
     try:
-        aside.write_text(text, encoding="utf-8", newline="\n")
+        aside.write_bytes(data)
         aside.replace(path)
     except BaseException:
         with suppress(OSError):
             aside.unlink()
         raise
+
+
+def save(path: Path, text: str) -> None:
+    """Write a file of the user's choice, compressed if its name says so; the same text makes the same bytes.
+
+    Raises:
+        Misuse: It cannot be written.
+    """
+    data = text.encode()
+    try:
+        write_bytes(path, gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data)
+    except OSError as error:
+        raise Misuse(f"cannot write {path}", why=error.strerror or str(error)) from error
 
 
 def unwritable(directory: Path, error: OSError) -> Misuse:
@@ -173,12 +192,27 @@ def bytes_of(path: Path) -> bytes:
         raise Misuse(f"cannot read {path}", why=str(error)) from error
     if not is_file:
         raise Misuse(f"{path} is no file" if is_there else f"there is no file {path}", todo=TRACES)
+    if data.startswith(GZIP):
+        data = unpacked(path, data)
     if len(data) > TRACE_BYTES_MAX:
         raise Misuse(f"{path} is larger than {TRACE_BYTES_MAX >> 20} MiB", why="no trace is that large", todo=TRACES)
     return data
 
 
-TRACES: Final = "traces are the .json and .html files that tidegate explore writes"
+def unpacked(path: Path, data: bytes) -> bytes:
+    """What was compressed, as far as a trace may be large: a small file may hold any number of zeros."""
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        found = unpacking.decompress(data, TRACE_BYTES_MAX + 1)
+    except zlib.error as error:
+        raise Misuse(f"{path} is compressed, and damaged", why=str(error), todo=TRACES) from error
+    if not unpacking.eof and len(found) <= TRACE_BYTES_MAX:
+        raise Misuse(f"{path} is compressed, and damaged", why="it ends before its end", todo=TRACES)
+    return found
+
+
+GZIP: Final = b"\x1f\x8b"
+TRACES: Final = "traces are the .json and .html files that tidegate explore writes, also compressed (.json.gz)"
 
 
 def found_in(text: str) -> object:

@@ -5,11 +5,12 @@ Nothing in a trace can forge a line of its story: whatever it says stands on its
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
-from tidegate.documents import one_line, show
+from tidegate.documents import Document, Value, one_line, show
 from tidegate.patches import Added, Patch, Removed, Replaced
-from tidegate.sim.trace import Trace
+from tidegate.sim.trace import Trace, TraceStep
 
 
 def story(trace: Trace) -> str:
@@ -20,14 +21,32 @@ def story(trace: Trace) -> str:
         + (f"breaks the law: {one_line(trace.law)}" if trace.law else "no law is broken")
     ]
     lines += [f"{len(trace.steps)} steps, {one_line(trace.time + (f', seed {trace.seed}' if trace.seed else ''))}"]
-    for number, step in enumerate(trace.steps, 1):
-        fault = f"  [{one_line(step.fault)}]" if step.fault else ""
-        lines.append(f"{number:>4}  {one_line(step.process):<{width}}  {one_line(step.event)}{fault}")
-        if seen := told(tuple(change for change in step.patch if not is_routine(change))):
-            lines.append(f"{'':>4}  {'':<{width}}    {seen}")
+    lines += [line for number, step in enumerate(trace.steps, 1) for line in step_lines(number, step, width)]
     if trace.law:
         lines.append(f"{'':>4}  {'':<{width}}  <- {one_line(trace.law)}: broken here")
     return "\n".join(lines) + "\n"
+
+
+def step_lines(number: int, step: TraceStep, width: int) -> list[str]:
+    """A step on a line, and on a second one what it changed; the names of processes in so wide a column."""
+    fault = f"  [{one_line(step.fault)}]" if step.fault else ""
+    lines = [f"{number:>4}  {one_line(step.process):<{width}}  {one_line(step.event)}{fault}"]
+    if seen := told(tuple(change for change in step.patch if not is_routine(change))):
+        lines.append(f"{'':>4}  {'':<{width}}    {seen}")
+    return lines
+
+
+def state_lines(state: Document) -> list[str]:
+    """A state, each value on a line of its own with the way to it."""
+    return [f"{one_line(path)} = {show(value)}" for path, value in leaves("", state)]
+
+
+def leaves(path: str, value: Value) -> Iterator[tuple[str, Value]]:
+    if not isinstance(value, Document) or not value.items:
+        yield path, value
+        return
+    for key, item in value.items:
+        yield from leaves(f"{path}/{key.replace('~', '~0').replace('/', '~1')}", item)
 
 
 def is_routine(change: Added | Removed | Replaced) -> bool:

@@ -1,8 +1,10 @@
-"""The states of a scenario as a graph in DOT, for Graphviz and the tools that read it.
+"""The states of a scenario, and what happens before what in a trace, as graphs in DOT for Graphviz and its like.
 
 States are found breadth first, so those that are drawn are those nearest to the beginning. A graph of more states than
 anybody reads is cut, and says so. The first state has a double border, a state at rest is a box, one that breaks a law is
-filled and leads nowhere; a fault is a dashed edge. Each state has the number in which it was found; its tooltip says where processes stand.
+filled and leads nowhere; a fault is a dashed edge. Each state has the number in which it was found; its tooltip says
+where processes stand. Of a trace, each step is a node, those of a process in one column, and leads to those that depend
+on it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from tidegate.sim.explore import Search
 from tidegate.sim.exports.text import cut
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
+from tidegate.sim.trace import Trace
 from tidegate.sim.tracing import is_at_rest, is_sound
 from tidegate.sim.ways import Way, event, ways
 
@@ -74,6 +77,23 @@ def edge(before: int, after: int, way: Way) -> str:
     label = quoted(cut(one_line(f"{way.hand.name}: {event(way.step)}"), LABEL_MAX))
     dashed = "" if way.step.fault is None else ", style=dashed"
     return f"  n{before} -> n{after} [label={label}{dashed}];"
+
+
+def happens_before(trace: Trace) -> str:
+    """The steps of a trace, each with an edge to every one that depends on it directly."""
+    columns = {mover.name: f"c{number}" for number, mover in enumerate(trace.movers)}
+    lines = [f"digraph {quoted(trace.scenario)} {{", "  node [shape=box];"]
+    for number, step in enumerate(trace.steps[:STATES_MAX], 1):
+        is_last = bool(trace.law) and number == len(trace.steps)
+        marks = f", group={columns.get(step.process, 'c')}" + (', style=filled, fillcolor="tomato"' if is_last else "")
+        label = quoted(cut(one_line(f"{number} {step.process}: {step.event}"), LABEL_MAX))
+        lines.append(f"  n{number} [label={label}{marks}];")
+        lines += [f"  n{cause} -> n{number};" for cause in step.causes]
+    if len(trace.steps) > STATES_MAX:
+        lines.append(
+            f"  note [shape=plaintext, label={quoted(f'the first {STATES_MAX} of {len(trace.steps)} steps')}];"
+        )
+    return "\n".join([*lines, "}"]) + "\n"
 
 
 def quoted(words: str) -> str:

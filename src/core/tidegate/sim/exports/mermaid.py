@@ -15,11 +15,14 @@ from typing import Final
 
 from tidegate.documents import one_line
 from tidegate.sim.exports.text import cut
-from tidegate.sim.trace import Done, StepKind, Trace, TraceStep
+from tidegate.sim.trace import Done, Trace, TraceStep
 
 CHARACTERS_MAX: Final = 50_000
 TEXT_MAX: Final = 160
-ENTITIES: Final = str.maketrans({char: f"#{ord(char)};" for char in "#;<>&%\"'`:\\{}[]()"})
+ENTITIES: Final = str.maketrans({char: f"#{ord(char)};" for char in "#;<>&%$"})
+IN_NAMES: Final = str.maketrans({":": "#58;"})
+ASIDE: Final = frozenset({"clock", "notes"})
+"""What is on these is told as a note: nobody else is asked."""
 LOST: Final = frozenset({"unsent", "dropped"})
 REPLY_LOST: Final = "lost_reply"
 LATE: Final = "late"
@@ -28,12 +31,14 @@ LATE: Final = "late"
 def mermaid(trace: Trace) -> str:
     """The trace as a sequence diagram."""
     names = {mover.name: f"p{number}" for number, mover in enumerate(trace.movers)}
-    places = {done.on: "" for step in trace.steps for done in step.effects if done.on}
+    places = dict.fromkeys(done.on for step in trace.steps for done in asked(step))
     names_of_places = {on: f"s{number}" for number, on in enumerate(places)}
     moving = {step.process for step in trace.steps}
     lines = ["sequenceDiagram"]
-    lines += [f"  participant {key} as {said(name)}" for name, key in names.items() if name in moving]
-    lines += [f"  participant {key} as {said('/'.join(on))}" for on, key in names_of_places.items()]
+    lines += [
+        f"  participant {key} as {said(name).translate(IN_NAMES)}" for name, key in names.items() if name in moving
+    ]
+    lines += [f"  participant {key} as {said('/'.join(on)).translate(IN_NAMES)}" for on, key in names_of_places.items()]
     first = next((key for name, key in names.items() if name in moving), "")
     broken = [f"  Note over {first}: breaks the law {said(trace.law)}"] if trace.law and first else []
     left = CHARACTERS_MAX - sum(len(line) + 1 for line in (*lines, *broken)) - TEXT_MAX
@@ -53,11 +58,15 @@ def drawn(number: int, step: TraceStep, names: dict[str, str], places: dict[tupl
     if not who:
         return
     fault = f" [{step.fault}]" if step.fault else ""
-    effects = [done for done in step.effects if done.on]
-    if not effects or step.kind is StepKind.NOTE:
+    if not asked(step):
         yield f"  Note over {who}: {number}. {said(step.event + fault)}"
-    for done in effects if step.kind is not StepKind.NOTE else ():
+    for done in asked(step):
         yield from arrow(f"{number}. {said(done.what + fault)}", step.fault, who, places[done.on], done)
+
+
+def asked(step: TraceStep) -> list[Done]:
+    """The effects that are an arrow."""
+    return [done for done in step.effects if done.on and done.on[0] not in ASIDE]
 
 
 def arrow(text: str, fault: str, who: str, place: str, done: Done) -> Iterator[str]:

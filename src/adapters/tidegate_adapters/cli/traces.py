@@ -1,0 +1,134 @@
+"""`tidegate trace`: a stored trace shown, written in another form, compared, or taken out of a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import attrs
+
+from tidegate.errors import Misuse
+from tidegate.exit_codes import ExitCode
+from tidegate.sim.compare import Difference, compared
+from tidegate.sim.exports.dot import happens_before
+from tidegate.sim.exports.itf import itf
+from tidegate.sim.exports.mermaid import mermaid
+from tidegate.sim.exports.perfetto import perfetto
+from tidegate.sim.exports.text import text
+from tidegate.sim.page import page
+from tidegate.sim.story import step_lines
+from tidegate.sim.trace import Trace, TraceStep
+from tidegate.sim.trace_json import encoded
+from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.cli.store import read, save
+
+Export: TypeAlias = Callable[[Trace], str]
+
+
+def as_json(form: Callable[[Trace], Mapping[str, object]]) -> Export:
+    return lambda trace: json.dumps(form(trace), indent=1, allow_nan=False) + "\n"
+
+
+EXPORTS: Final[dict[str, Export]] = {
+    "text": text,
+    "json": as_json(encoded),
+    "mermaid": mermaid,
+    "perfetto": as_json(perfetto),
+    "itf": as_json(itf),
+    "dot": happens_before,
+    "html": lambda trace: page(trace, "trace.json"),
+}
+"""What a trace can be written as."""
+
+
+def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Write a trace in another form, to a file or to stdout.
+
+    Args:
+        path: A trace as JSON, also compressed, or a page that holds one.
+        form: One of `EXPORTS`.
+        out: Where to; None for stdout. Compressed if its name ends with `.gz`.
+        terminal: Where it is told.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse: There is no such trace, or the file cannot be written.
+    """
+    written = EXPORTS[form](read(path))
+    if out is not None:
+        save(out, written)
+    if is_json:
+        told = {"text": written} if out is None else {"out": str(out)}
+        terminal.answer({"schema": "tidegate/trace-export@1", "format": form, **told, "ok": True})
+    elif out is None:
+        terminal.say(written.rstrip("\n"))
+    else:
+        terminal.say(f"written: {out}")
+    return ExitCode.OK
+
+
+def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Tell where two runs part: of two traces, or of one and its nearest passing run.
+
+    Args:
+        path: A trace.
+        other: Another one; None for the nearest passing run of the first.
+        terminal: Where it is told.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse: There is no such trace, or it has no passing run beside it.
+    """
+    left = read(path)
+    if other is not None:
+        right = read(other)
+    elif left.passing is not None:
+        right = attrs.evolve(left, steps=left.passing.steps, law="")
+    else:
+        raise Misuse(f"{path} has no passing run beside it", todo="name another trace to compare it to")
+    if left.initial != right.initial:
+        raise Misuse("the two runs do not begin alike", where=f"{path}, {other}", todo="compare runs of one scenario")
+    found = compared(left.steps, right.steps)
+    names = str(path), "the nearest passing run" if other is None else str(other)
+    if is_json:
+        terminal.answer({"schema": "tidegate/trace-diff@1", **difference_json(found), "ok": True})
+        return ExitCode.OK
+    if found.left is None and found.right is None:
+        terminal.say(f"the same {found.alike} steps")
+        return ExitCode.OK
+    terminal.say(f"the same {found.alike} steps, then")
+    for name, trace in zip(names, (left, right), strict=True):
+        rest = list(enumerate(trace.steps, 1))[found.alike :]
+        terminal.say(f"{name}: {len(rest)} more")
+        for number, step in rest:
+            for line in step_lines(number, step, max(len(mover.name) for mover in trace.movers)):
+                terminal.say(line)
+        terminal.say(f"        breaks the law: {trace.law}" if trace.law else "        no law is broken")
+    return ExitCode.OK
+
+
+def difference_json(found: Difference) -> dict[str, object]:
+    def told(step: TraceStep | None) -> object:
+        return None if step is None else {"process": step.process, "event": step.event, "fault": step.fault}
+
+    return {"alike": found.alike, "left": told(found.left), "right": told(found.right)}
+
+
+def extract(path: Path, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Take the trace out of a page, or out of a compressed file.
+
+    Args:
+        path: A page, or a trace.
+        out: Where to; None for the name of the page with `.json`.
+        terminal: Where it is told.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse: There is no trace in it, or the file cannot be written, or it is there already.
+    """
+    target = path.with_suffix(".json") if out is None else out
+    if out is None and target.exists():
+        raise Misuse(f"{target} is there already", todo="choose another file with -o")
+    return show(path, "json", target, terminal, is_json=is_json)
