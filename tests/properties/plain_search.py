@@ -17,7 +17,7 @@ from tidegate.documents import exactly
 from tidegate.effects import Sleep
 from tidegate.sim.actors import Ticks
 from tidegate.sim.behaviour import Asking, Raised
-from tidegate.sim.explore import NO_ERROR, STATES_MAX, Explored, attempt, go_on
+from tidegate.sim.explore import NO_ERROR, Bounds, Explored, attempt, go_on
 from tidegate.sim.faults import Fault
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, Scenario, Stands, Step
@@ -116,7 +116,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
 
 def explored(scenario: Scenario) -> Explored:
     """What the real search finds."""
-    return attempt(scenario, lambda search: search.run(STATES_MAX, go_on))
+    return attempt(scenario, lambda search: search.run(Bounds(), go_on))
 
 
 def packed_states(found: Explored) -> Collection[Key]:

@@ -211,7 +211,7 @@ def documents_only(value: object, by: Duration, horizon: Duration) -> object:
 @pytest.mark.parametrize("bug", [aged_too_far, never_saturated, documents_only])
 def test_a_planted_bug_in_aging_is_no_quotient(bug: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Saturating too early makes what is young old; too late tells apart what nobody can; an alarm must come nearer."""
-    monkeypatch.setattr(sys.modules["tidegate.sim.explore"], "aged", bug)
+    monkeypatch.setattr(sys.modules["tidegate.sim.hands"], "aged", bug)
     with pytest.raises(AssertionError):
         check_random_programs()
 

@@ -18,7 +18,7 @@ from tidegate.operations import find_one, find_one_and_update
 from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.small_lock import small_lock
 from tidegate.sim.actors import Process, born
-from tidegate.sim.explore import Progress, attempt
+from tidegate.sim.explore import Bounds, Progress, attempt
 from tidegate.sim.policies import PORTFOLIO, Policy, Uniform, at_random, policies
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
@@ -119,7 +119,7 @@ def test_a_seed_draws_the_same_in_every_version_of_python_and_with_any_hashing(n
 
 def test_what_walks_see_is_part_of_what_there_is() -> None:
     """And less than all of it; every step of a walk is one that the exhaustive search knows, too."""
-    whole = attempt(small_lock(2, 2, 1, 1), lambda search: search.run(10_000, lambda _: True))
+    whole = attempt(small_lock(2, 2, 1, 1), lambda search: search.run(Bounds(10_000), lambda _: True))
     search = whole.search
     walks = Walks(search)
     walked = [walks.walk(at_random(Random(f"0.{number}")), 500) for number in range(60)]

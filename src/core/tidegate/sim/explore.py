@@ -1,252 +1,90 @@
-"""Breadth-first search over packed states. Python objects are touched only where a memo misses.
+"""Breadth-first search over packed states. Python objects are touched only where a memory of steps has a gap.
 
 An actor's step depends on few bits of the state: those that its `steps` looked at. `masks[place]` holds them, and
 `memo[state & masks[place]]` holds the differences to the successors. So a step of the search is: mask, look up, add.
 Masks are observed, not declared. They only grow, which is sound: whoever agrees in more bits agrees in fewer.
-The search knows nothing of programs, faults or Kafka; all of that is actors over cells. The one exception is relative
-time (`Aging`), which moves every instant at once: the sum of one remembered difference a slot.
+The search knows nothing of programs, faults or Kafka; all of that is actors over cells (`tidegate.sim.hands`), and laws
+are remembered the same way (`tidegate.sim.judging`).
 
-Laws are remembered the same way, once per distinct value of the bits that they have been seen to look at.
-    - A step law is judged when a step is learned, on the states before and after it, where the step touches what the law
-      looks at. What that is must be known before: so each law is also run on (state, state) for all states, where it must
-      hold, and if its footprint grows late, the search starts again.
-    - A goal (`sometimes`) is run until it is reached.
+It ends when all is seen, when a law is broken, or when a bound is reached (`Bounds`). Then it says which bound that was,
+and hands out the frontier: the states that were reached and not looked beyond. Whoever goes on from there, such as random
+runs, has `Search.path` to tell how they are reached.
 
-Things that do not work: set algebra by layers, one mask for a whole process, narrow slots, labels made eagerly (slower);
-a clock that jumps to the next instant that matters (unsound: it misses renewals).
+Things that do not work: set algebra by layers, a set of its own for the newest layer, sorted layers, all steps of many
+states at once, one mask for a whole process, labels made eagerly (slower); a clock that jumps to the next instant that
+matters (unsound: it misses renewals).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
+from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
 
 from tidegate.effects import Sleep
 from tidegate.errors import Misuse
 from tidegate.instants import seconds
-from tidegate.sim.actors import Ticks
-from tidegate.sim.aging import aged
-from tidegate.sim.behaviour import Asking, HoldsInstant, Raised
+from tidegate.sim.actors import Process, Ticks
+from tidegate.sim.behaviour import Asking, HoldsInstant
 from tidegate.sim.faults import Fault
-from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing, Slot
+from tidegate.sim.hands import UNAGED, Aging, Entry, Hand, Overwriting, Remembering
+from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, View, negated, raises_nothing
+from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing
 from tidegate.sim.reducers import Machine
-from tidegate.sim.scenario import Actor, Clock, Label, Law, Scenario, Stands, Step, StepLaw
-from tidegate.sim.world import MOVES, Cell, World
+from tidegate.sim.scenario import Actor, Scenario, Stands, Step
+from tidegate.sim.world import MOVES, World
 
-V = TypeVar("V")
-Entry: TypeAlias = tuple[int, tuple[int, ...]]
-"""What kind of steps they are (see `Search.kind`), and the differences that they make."""
+__all__ = [
+    "NO_ERROR",
+    "STATES_MAX",
+    "UNAGED",
+    "Always",
+    "Attempts",
+    "Between",
+    "Bounds",
+    "Broken",
+    "BrokenStep",
+    "Entry",
+    "Explored",
+    "Grew",
+    "Hand",
+    "Proceed",
+    "Progress",
+    "Search",
+    "attempt",
+    "go_on",
+    "timing",
+    "why_absolute",
+]
 
-IDLE: Final[Entry] = (0, ())
-WIDER: Final = 4
 CHUNK: Final = 20_000
-NO_ERROR: Final = "no program raises an error"
-UNAGED: Final = frozenset({"budget", "ids", "life", "clock", "unique"})
-
-
-class Hand(Protocol):
-    """An actor and the memo of its steps."""
-
-    name: str
-    masks: list[int]
-    shift: int
-    low: int
-
-    @property
-    def memo(self) -> Mapping[int, Entry]: ...
-    def learn(self, state: Packed) -> Entry: ...
-    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]: ...
+STATES_MAX: Final = 3_000_000
+OF_A_PROGRAM: Final = 7
+"""Bits to begin with for where a program stands; a reducer stands at more places."""
+INT_BYTES: Final = 16
+"""What an int takes is rounded up to this."""
 
 
 @final
-@attrs.frozen(eq=False)
-class View:
-    """What a law sees: the cells, and where processes stand."""
+@attrs.frozen
+class Bounds:
+    """Where a search ends at the latest. Seconds are the caller's, who has a clock: see `Proceed`.
 
-    lens: Lens
-    processes: Mapping[str, Stands]
+    Attributes:
+        states: Distinct states seen.
+        depth: Steps from the beginning; None for any number.
+        memory: Bytes that the states take; None for any number. What is remembered of steps and laws comes on top.
+    """
 
-    def read(self, cell: Cell[V]) -> V:
-        return self.lens.read(cell)
+    states: int = STATES_MAX
+    depth: int | None = None
+    memory: int | None = None
 
-    def standing(self, process: str) -> object:
-        actor = self.processes[process]
-        assert actor.place is not None
-        return actor.standing(self.lens.read(actor.place))
-
-
-@final
-class Remembering:
-    """An actor whose steps are remembered under what they looked at."""
-
-    def __init__(self, actor: Actor, search: Search) -> None:
-        self.actor, self.search, self.name = actor, search, actor.name
-        slot = None if actor.place is None else search.packing.slot(actor.place)
-        self.shift, self.low = (slot.shift, slot.low) if slot else (0, 0)
-        self.masks: list[int] = []
-        self.memo: dict[int, Entry] = {}
-
-    def learn(self, state: Packed) -> Entry:
-        looked = Looked(self.low << self.shift)
-        found = list(self.search.lensed(self.actor, state, looked))
-        self.search.judge_steps(state, [after for _, after in found], looked)
-        at = (state >> self.shift) & self.low
-        self.masks += [self.low << self.shift] * (at + 64 - len(self.masks))
-        self.masks[at] |= looked.bits
-        entry = self.search.entry(state, found)
-        self.memo[state & self.masks[at]] = entry
-        return entry
-
-    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
-        return self.search.lensed(self.actor, state, Looked())
-
-
-@final
-class Overwriting(dict[int, Entry]):
-    """An actor that overwrites many cells without reading them (a crash): its memo holds what to clear, and what to put."""
-
-    def __init__(self, actor: Actor, search: Search) -> None:
-        super().__init__()
-        self.actor, self.search, self.name = actor, search, actor.name
-        self.masks, self.shift, self.low = [-1], 0, 0
-        self.looked = Looked()
-        self.known: dict[int, tuple[tuple[Step, int, Packed], ...]] = {}
-
-    @property
-    def memo(self) -> Mapping[int, Entry]:
-        return self
-
-    def learn(self, state: Packed) -> Entry:
-        known = self.known.get(state & self.looked.bits)
-        if known is None:
-            learned = []
-            for step in self.actor.steps(Lens(self.search.packing, state, self.looked, blind=True)):
-                after = cast("Lens", step.world)
-                learned.append((step, after.wrote, after.state & after.wrote))
-            known = self.known[state & self.looked.bits] = tuple(learned)
-        found = [(step, state - (state & wrote) + put) for step, wrote, put in known]
-        self.search.judge_steps(state, [after for _, after in found], Looked())
-        return self.search.entry(state, found)
-
-    __missing__ = learn
-
-    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
-        return self.search.lensed(self.actor, state, Looked())
-
-
-@final
-class Aging(dict[int, Entry]):
-    """Relative time passes: every instant, in cells and in processes, moves back by a quantum."""
-
-    def __init__(self, search: Search, clock: Clock) -> None:
-        super().__init__()
-        assert clock.horizon is not None
-        self.search, self.quantum, self.horizon, self.name = search, clock.quantum, clock.horizon, "clock"
-        self.masks, self.shift, self.low = [-1], 0, 0
-        self.tables: list[tuple[int, int, dict[int, int], Slot]] = []
-        self.seen = 0
-
-    @property
-    def memo(self) -> Mapping[int, Entry]:
-        return self
-
-    def learn(self, state: Packed) -> Entry:
-        difference = self.later(state)
-        if not difference:
-            return IDLE
-        self.search.judge_steps(state, [state + difference], Looked())
-        return self.search.kind((None,), must=True), (difference,)
-
-    def later(self, state: Packed) -> int:
-        slots = self.search.packing.slots
-        if self.seen != len(slots):
-            new = list(slots.values())[self.seen :]
-            self.tables += [(slot.shift, slot.low, {0: 0}, slot) for slot in new if slot.name[0] not in UNAGED]
-            self.seen = len(slots)
-        difference = 0
-        for shift, low, table, slot in self.tables:
-            at = (state >> shift) & low
-            difference += table[at] if at in table else self.age(table, slot, at)
-        return difference
-
-    def age(self, table: dict[int, int], slot: Slot, at: int) -> int:
-        value = slot.values[at]
-        process = self.search.processes.get(slot.name[1]) if slot.name[0] == "process" else None
-        if process is None:
-            older = aged(value, self.quantum, self.horizon)
-        else:
-            older = process.later(value, self.quantum, self.horizon)
-        table[at] = slot.put(0, older) - (at << slot.shift)
-        return table[at]
-
-    __missing__ = learn
-
-    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
-        difference = self.later(state)
-        if difference:
-            passed = Step(
-                Label(f"{seconds(self.quantum)} pass"), Lens(self.search.packing, state + difference, Looked())
-            )
-            yield passed, state + difference
-
-
-@final
-@attrs.define(eq=False)
-class Always:
-    """A predicate over states, run once per distinct value of the bits that it has been seen to look at."""
-
-    name: str
-    holds: Callable[[View], bool]
-    search: Search
-    looked: Looked = attrs.field(factory=Looked)
-    good: set[int] = attrs.field(factory=set)
-
-    def broken_by(self, states: list[Packed]) -> Packed | None:
-        """The first of the states that breaks it."""
-        mask = -1
-        while mask != self.looked.bits:  # again if it looked at something new
-            mask = self.looked.bits
-            fresh = {state & mask for state in states} - self.good
-            for state in states if fresh else ():
-                if state & mask in fresh and state & self.looked.bits not in self.good:
-                    if not self.holds(self.search.view(state, self.looked)):
-                        return state
-                    self.good.add(state & self.looked.bits)
-        return None
-
-
-@final
-class Grew(Exception):  # noqa: N818  control flow of the search, never seen outside
-    """A step law looks at more than was known when steps were learned: start again."""
-
-
-@final
-class BrokenStep(Exception):  # noqa: N818  control flow of the search, never seen outside
-    """A step breaks a law. Its arguments: the law, the state before, the state after."""
-
-
-@final
-class Between:
-    """A step law: a predicate over the states before and after a step."""
-
-    def __init__(self, name: str, holds: StepLaw, search: Search, footprint: Looked) -> None:
-        self.name, self.holds, self.search, self.footprint = name, holds, search, footprint
-        self.standing = Always(name, lambda view: holds(view, view), search, footprint)
-        self.looked = Looked()
-        self.good: set[tuple[int, int]] = set()
-
-    def judge(self, before: Packed, after: Packed, looked: Looked) -> None:
-        """Judge one step, where it touches the footprint; what was looked at is added to `looked`."""
-        if not (before ^ after) & self.footprint.bits:
-            return
-        mask = self.looked.bits
-        if (before & mask, after & mask) not in self.good:
-            if not self.holds(self.search.view(before, self.looked), self.search.view(after, self.looked)):
-                raise BrokenStep(self.name, before, after)
-            self.good.add((before & self.looked.bits, after & self.looked.bits))
-        looked.bits |= self.looked.bits
+    def __attrs_post_init__(self) -> None:
+        for what, bound in (("states", self.states), ("steps of depth", self.depth), ("bytes", self.memory)):
+            if bound is not None and bound < 0:
+                raise Misuse(f"a bound of {bound} {what}", why="it is 0 or more")
 
 
 @final
@@ -265,15 +103,6 @@ Proceed: TypeAlias = Callable[[Progress], bool]
 
 
 @final
-@attrs.frozen
-class Broken:
-    """A law is broken: the states on a shortest way there."""
-
-    law: str
-    path: tuple[Packed, ...]
-
-
-@final
 @attrs.frozen(eq=False)
 class Explored:
     """What an exhaustive search found.
@@ -281,6 +110,7 @@ class Explored:
     Attributes:
         broken: The law that is broken, if one is.
         stopped: Why it ended before it had seen all; empty if it has.
+        frontier: Then, the states that were reached and not looked beyond.
         depth: How many steps the longest of the shortest ways to a state has.
         resting: States where no step must happen.
         cut_short: States that rest only because the clock had no moves left.
@@ -291,6 +121,7 @@ class Explored:
     search: Search
     broken: Broken | None
     stopped: str
+    frontier: tuple[Packed, ...]
     states: int
     transitions: int
     depth: int
@@ -386,24 +217,22 @@ class Search:
             for after in successors:
                 law.judge(before, after, looked)
 
-    def run(self, states_max: int, proceed: Proceed) -> Explored:
+    def run(self, bounds: Bounds, proceed: Proceed) -> Explored:
         """Explore every interleaving and fault, breadth first.
 
         Args:
-            states_max: Stop after so many distinct states.
+            bounds: Where it ends at the latest.
             proceed: Told of the progress; answers whether to go on.
 
         Returns:
             What was found. The way to a broken law is a shortest one.
         """
-        layer, seen = [self.first], {self.first}
-        self.seen = seen
-        tally = self.tally
+        layer, goals = [self.first], {goal.name: False for goal in self.goals}
+        self.layers, self.seen = [], {self.first}
+        self.tally[:] = [0] * len(self.tally)
         resting = cut_short = 0
-        goals = {goal.name: False for goal in self.goals}
-        hands = [(hand.memo, hand.masks, hand.shift, hand.low, hand.learn) for hand in self.hands]
         broken: Broken | None = None
-        stopped = ""
+        stopped, frontier = "", list[Packed]()
         try:
             while layer and not stopped:
                 self.layers.append(layer)
@@ -411,30 +240,15 @@ class Search:
                     break
                 for goal in self.goals:
                     goals[goal.name] = goals[goal.name] or goal.broken_by(layer) is not None
+                if len(self.layers) - 1 == bounds.depth:
+                    stopped, frontier = f"{bounds.depth:,} steps were taken from the beginning", layer
+                    break
                 found: list[Packed] = []
                 quiet: list[Packed] = []
                 for start in range(0, len(layer), CHUNK):
-                    for state in layer[start : start + CHUNK]:
-                        busy = 0
-                        for memo, masks, shift, low, learn in hands:
-                            try:
-                                kind, steps = memo[state & masks[(state >> shift) & low]]
-                            except (KeyError, IndexError):
-                                kind, steps = learn(state)
-                            tally[kind] += 1
-                            busy |= kind
-                            for step in steps:
-                                successor = state + step
-                                if successor not in seen:
-                                    seen.add(successor)
-                                    found.append(successor)
-                        if not busy & 1:
-                            quiet.append(state)
-                    if len(seen) >= states_max:
-                        stopped = f"{states_max:,} states were seen"
-                    elif not proceed(Progress(len(seen), self.counted()[0], len(self.layers), len(found))):
-                        stopped = "the caller's bound was reached"
-                    if stopped:
+                    self.expand(layer[start : start + CHUNK], found, quiet)
+                    if stopped := self.reached(bounds, proceed, len(found)):
+                        frontier = [*layer[start + CHUNK :], *found]
                         break
                 rest = [state for state in quiet if not self.is_cut_short(state)]
                 resting, cut_short = resting + len(rest), cut_short + len(quiet) - len(rest)
@@ -445,10 +259,60 @@ class Search:
             law, before, after = cast("tuple[str, Packed, Packed]", step.args)
             rest = [state for state in self.layers[-1] if self.scenario.eventually and self.is_at_rest(state)]
             broken = self.judged_at_rest(rest) or Broken(law, (*self.path(before), after))  # the shorter one
-        transitions, faults = self.counted()
+        depth, (transitions, faults) = len(self.layers) - 1, self.counted()
+        if stopped and broken is None and layer is not frontier:
+            self.layers.append(layer)  # so that `path` tells how they are reached
+            broken = self.judged(layer)
         return Explored(
-            self, broken, stopped, len(seen), transitions, len(self.layers) - 1, resting, cut_short, faults, goals
+            search=self,
+            broken=broken,
+            stopped=stopped if frontier else "",  # unless it was reached where all was seen
+            frontier=tuple(frontier),
+            states=len(self.seen),
+            transitions=transitions,
+            depth=depth,
+            resting=resting,
+            cut_short=cut_short,
+            faults=faults,
+            goals=goals,
         )
+
+    def expand(self, layer: list[Packed], found: list[Packed], quiet: list[Packed]) -> None:
+        """Take every step from every state; new states go to `found`, those where no step must happen to `quiet`."""
+        seen, tally = self.seen, self.tally
+        hands = [(hand.memo, hand.masks, hand.shift, hand.low, hand.learn) for hand in self.hands]
+        for state in layer:
+            busy = 0
+            for memo, masks, shift, low, learn in hands:
+                try:
+                    kind, steps = memo[state & masks[(state >> shift) & low]]
+                except (KeyError, IndexError):
+                    kind, steps = learn(state)
+                tally[kind] += 1
+                busy |= kind
+                for step in steps:
+                    successor = state + step
+                    if successor not in seen:
+                        seen.add(successor)
+                        found.append(successor)
+            if not busy & 1:
+                quiet.append(state)
+
+    def reached(self, bounds: Bounds, proceed: Proceed, waiting: int) -> str:
+        """The bound that is reached, in words; empty if none is."""
+        if len(self.seen) >= bounds.states:
+            return f"{bounds.states:,} states were seen"
+        if bounds.memory is not None and self.memory >= bounds.memory:
+            return f"the states take {bounds.memory:,} bytes"
+        if not proceed(Progress(len(self.seen), self.counted()[0], len(self.layers), waiting)):
+            return "the caller's bound was reached"
+        return ""
+
+    @property
+    def memory(self) -> int:
+        """How many bytes the states take: each an int, a place in the set of all, and one in the list of its layer."""
+        each = -(-((1 << self.packing.bits) - 1).__sizeof__() // INT_BYTES) * INT_BYTES
+        return self.seen.__sizeof__() + len(self.seen) * (each + 8)
 
     @property
     def laws(self) -> list[Always]:
@@ -520,19 +384,8 @@ def is_asleep(standing: object) -> bool:
             return False
 
 
-def raises_nothing(process: str) -> Law:
-    return lambda state: not isinstance(state.standing(process), Raised)
-
-
-def negated(holds: Law) -> Callable[[View], bool]:
-    return lambda view: not holds(view)
-
-
 def go_on(progress: Progress) -> bool:  # noqa: ARG001  the caller sets no bound
     return True
-
-
-STATES_MAX: Final = 3_000_000
 
 
 T = TypeVar("T")
@@ -562,6 +415,7 @@ class Attempts:
         self.scenario, self.absolute = scenario, absolute
         budgets = scenario.allowance().items()
         self.widths = {budget.name: left.bit_length() + 1 if left else 0 for budget, left in budgets}
+        self.widths |= {actor.place.name: OF_A_PROGRAM for actor in scenario.actors if isinstance(actor, Process)}
         self.packing, self.footprints = Packing(dict(self.widths)), dict[str, Looked]()
         self.search: Search | None = None
 
@@ -580,7 +434,9 @@ class Attempts:
                 self.search = None
             except Overflow:
                 slots = self.packing.slots.values()
-                self.widths |= {slot.name: slot.width + WIDER for slot in slots if slot.is_filling}
+                alike = {slot.name[0] for slot in slots if slot.is_full and not slot.width}
+                filling = (slot for slot in slots if slot.is_filling or (slot.name[0] in alike and not slot.width))
+                self.widths |= {slot.name: slot.wider for slot in filling}
                 self.packing, self.footprints, self.search = Packing(dict(self.widths)), {}, None
 
 

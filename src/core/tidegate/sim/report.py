@@ -8,17 +8,18 @@ nothing came to rest although a law is about that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum, unique
-from typing import final
+from typing import TypeAlias, final
 
 import attrs
 
 from tidegate.errors import Misuse
 from tidegate.patches import Json
-from tidegate.sim.explore import STATES_MAX, Explored, Proceed, attempt, go_on, timing
+from tidegate.sim.explore import STATES_MAX, Bounds, Broken, Explored, Proceed, Search, attempt, go_on, timing
 from tidegate.sim.faults import Fault
 from tidegate.sim.nearest import nearest_passing
+from tidegate.sim.packing import Packed
 from tidegate.sim.policies import PORTFOLIO, Policy, Seeding
 from tidegate.sim.sample import STEPS_MAX, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
@@ -114,6 +115,9 @@ def explore(
     *,
     states_max: int = STATES_MAX,
     runs: int = 0,
+    depth_max: int | None = None,
+    memory_max: int | None = None,
+    onward: Onward | None = None,
     steps_max: int = STEPS_MAX,
     seed: str = "0",
     seeding: Seeding | None = None,
@@ -125,6 +129,9 @@ def explore(
     Args:
         scenario: What to explore.
         states_max: Stop an exhaustive search after so many distinct states.
+        depth_max: And after so many steps from the beginning; None for any number.
+        memory_max: And when its states take so many bytes; None for any number.
+        onward: Goes on from where a bound stopped an exhaustive search.
         runs: How many random runs to make instead of an exhaustive search; 0 for none.
         steps_max: The length of the longest random run.
         seed: Of the random runs.
@@ -149,7 +156,20 @@ def explore(
                 proceed=proceed,
             )
         )
-    return attempt(scenario, lambda search: explored(search.run(states_max, proceed)))
+    bounds = Bounds(states_max, depth_max, memory_max)
+    return attempt(scenario, lambda search: explored(gone_on(search.run(bounds, proceed), onward)))
+
+
+Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Broken | None]
+"""Goes on from the frontier of a search that a bound has stopped, at random for example. Answers the law that it saw broken
+and the whole way there; `Search.path` tells how a state of the frontier is reached."""
+
+
+def gone_on(found: Explored, onward: Onward | None) -> Explored:
+    """The same, and what was found beyond the bound that stopped it."""
+    if onward is None or found.broken is not None or not found.frontier:
+        return found
+    return attrs.evolve(found, broken=onward(found.search, found.frontier))
 
 
 def explored(found: Explored) -> Report:

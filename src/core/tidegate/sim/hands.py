@@ -1,0 +1,155 @@
+"""Hands: an actor each, and the memory of its steps, so that Python objects are touched only where that has a gap.
+
+A step of the search is: mask, look up, add. How a step is remembered depends on how the actor looks:
+    Remembering  under what its `steps` looked at, apart for each value of its place
+    Overwriting  an actor that writes without looking (a crash): what to clear, and what to put there
+    Aging        relative time: it moves every instant at once, the sum of one remembered difference a slot
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
+
+from tidegate.instants import seconds
+from tidegate.sim.aging import aged
+from tidegate.sim.packing import Lens, Looked, Packed, Slot
+from tidegate.sim.scenario import Actor, Clock, Label, Step
+
+if TYPE_CHECKING:
+    from tidegate.sim.explore import Search
+
+Entry: TypeAlias = tuple[int, tuple[int, ...]]
+"""What kind of steps they are (see `Search.kind`), and the differences that they make."""
+
+IDLE: Final[Entry] = (0, ())
+UNAGED: Final = frozenset({"budget", "ids", "life", "clock"})
+
+
+class Hand(Protocol):
+    """An actor and the memo of its steps."""
+
+    name: str
+    masks: list[int]
+    shift: int
+    low: int
+
+    @property
+    def memo(self) -> Mapping[int, Entry]: ...
+    def learn(self, state: Packed) -> Entry: ...
+    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]: ...
+
+
+@final
+class Remembering:
+    """An actor whose steps are remembered under what they looked at."""
+
+    def __init__(self, actor: Actor, search: Search) -> None:
+        self.actor, self.search, self.name = actor, search, actor.name
+        slot = None if actor.place is None else search.packing.slot(actor.place)
+        self.shift, self.low = (slot.shift, slot.low) if slot else (0, 0)
+        self.masks: list[int] = []
+        self.memo: dict[int, Entry] = {}
+
+    def learn(self, state: Packed) -> Entry:
+        looked = Looked(self.low << self.shift)
+        found = list(self.search.lensed(self.actor, state, looked))
+        self.search.judge_steps(state, [after for _, after in found], looked)
+        at = (state >> self.shift) & self.low
+        self.masks += [self.low << self.shift] * (at + 64 - len(self.masks))
+        self.masks[at] |= looked.bits
+        entry = self.search.entry(state, found)
+        self.memo[state & self.masks[at]] = entry
+        return entry
+
+    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
+        return self.search.lensed(self.actor, state, Looked())
+
+
+@final
+class Overwriting(dict[int, Entry]):
+    """An actor that overwrites many cells without reading them (a crash): its memo holds what to clear, and what to put."""
+
+    def __init__(self, actor: Actor, search: Search) -> None:
+        super().__init__()
+        self.actor, self.search, self.name = actor, search, actor.name
+        self.masks, self.shift, self.low = [-1], 0, 0
+        self.looked = Looked()
+        self.known: dict[int, tuple[tuple[Step, int, Packed], ...]] = {}
+
+    @property
+    def memo(self) -> Mapping[int, Entry]:
+        return self
+
+    def learn(self, state: Packed) -> Entry:
+        known = self.known.get(state & self.looked.bits)
+        if known is None:
+            learned = []
+            for step in self.actor.steps(Lens(self.search.packing, state, self.looked, blind=True)):
+                after = cast("Lens", step.world)
+                learned.append((step, after.wrote, after.state & after.wrote))
+            known = self.known[state & self.looked.bits] = tuple(learned)
+        found = [(step, state - (state & wrote) + put) for step, wrote, put in known]
+        self.search.judge_steps(state, [after for _, after in found], Looked())
+        return self.search.entry(state, found)
+
+    __missing__ = learn
+
+    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
+        return self.search.lensed(self.actor, state, Looked())
+
+
+@final
+class Aging(dict[int, Entry]):
+    """Relative time passes: every instant, in cells and in processes, moves back by a quantum."""
+
+    def __init__(self, search: Search, clock: Clock) -> None:
+        super().__init__()
+        assert clock.horizon is not None
+        self.search, self.quantum, self.horizon, self.name = search, clock.quantum, clock.horizon, "clock"
+        self.masks, self.shift, self.low = [-1], 0, 0
+        self.tables: list[tuple[int, int, dict[int, int], Slot]] = []
+        self.seen = 0
+
+    @property
+    def memo(self) -> Mapping[int, Entry]:
+        return self
+
+    def learn(self, state: Packed) -> Entry:
+        difference = self.later(state)
+        if not difference:
+            return IDLE
+        self.search.judge_steps(state, [state + difference], Looked())
+        return self.search.kind((None,), must=True), (difference,)
+
+    def later(self, state: Packed) -> int:
+        slots = self.search.packing.slots
+        if self.seen != len(slots):
+            new = list(slots.values())[self.seen :]
+            self.tables += [(slot.shift, slot.low, {0: 0}, slot) for slot in new if slot.name[0] not in UNAGED]
+            self.seen = len(slots)
+        difference = 0
+        for shift, low, table, slot in self.tables:
+            at = (state >> shift) & low
+            difference += table[at] if at in table else self.age(table, slot, at)
+        return difference
+
+    def age(self, table: dict[int, int], slot: Slot, at: int) -> int:
+        value = slot.values[at]
+        process = self.search.processes.get(slot.name[1]) if slot.name[0] == "process" else None
+        if process is None:
+            older = aged(value, self.quantum, self.horizon)
+        else:
+            older = process.later(value, self.quantum, self.horizon)
+        table[at] = slot.put(0, older) - (at << slot.shift)
+        return table[at]
+
+    __missing__ = learn
+
+    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
+        difference = self.later(state)
+        if difference:
+            passed = Step(
+                Label(f"{seconds(self.quantum)} pass"), Lens(self.search.packing, state + difference, Looked())
+            )
+            yield passed, state + difference
