@@ -326,6 +326,8 @@ def test_the_exit_code_tells_whether_expectations_are_met(
     ("bound", "why"),
     [
         (("--states-max", "50"), "50 states were seen"),
+        (("--max-depth", "3"), "3 steps were taken from the beginning"),
+        (("--max-memory", "30kB"), "the states take 30,000 bytes"),
         (("--timeout", "1ms"), "the time-out of 0.001 s is over"),
         (("--runs", "2", "--seed", "1"), "2 random runs are not all that can happen"),
     ],

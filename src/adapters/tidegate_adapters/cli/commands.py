@@ -31,6 +31,7 @@ Run: TypeAlias = Callable[[Terminal], ExitCode]
 SCOPES: Final = ("default", "thorough", "large")
 ONLY: Final = {"programs": "program", "specimens": "specimen"}
 """The scopes and kinds of the simulator, in words, for `--help` must not load it."""
+UNITS_B: Final = {"": 1, "B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "explore": {"schema": "tidegate/report@1", "seed": None, "scenarios": []},
@@ -123,6 +124,16 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     if not found:
         raise click.BadParameter(f"{value!r} is no time; write 500ms, 90s, 5m or 1h", ctx, param)
     return found
+
+
+def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """`500MB`, `2GB` or a number of bytes."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,15})(B|kB|MB|GB|)", value)
+    if match is None or not int(match[1]):
+        raise click.BadParameter(f"{value!r} is no size; write 500MB or 2GB", ctx, param)
+    return int(match[1]) * UNITS_B[match[2]]
 
 
 def seed_of_runs(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -255,11 +266,19 @@ def cli() -> None: ...
     "--max-steps", type=click.IntRange(1), default=10_000, show_default=True, help="The length of a random run."
 )
 @click.option(
+    "--max-states",
     "--states-max",
+    "states_max",
     type=click.IntRange(1),
     default=3_000_000,
     show_default=True,
     help="Stop an exhaustive search after so many states.",
+)
+@click.option(
+    "--max-depth", "depth_max", type=click.IntRange(0), metavar="N", help="And so many steps from the beginning."
+)
+@click.option(
+    "--max-memory", "memory_max", callback=size, metavar="SIZE", help="And when its states take so much, such as 500MB."
 )
 @click.option(
     "--faults",
@@ -296,6 +315,8 @@ def explore(
     pct_depth: int,
     max_steps: int,
     states_max: int,
+    depth_max: int | None,
+    memory_max: int | None,
     faults: tuple[str, ...] | None,
     timeout: float | None,
     out: Path,
@@ -311,7 +332,9 @@ def explore(
         ("pct_depth", "--pct-depth", policy == "pct", "it is the depth of pct; add --policy pct"),
         ("max_steps", "--max-steps", runs, "it bounds random runs; add --runs N"),
         ("no_shrink", "--no-shrink", runs, "an exhaustive search finds a shortest run; add --runs N"),
-        ("states_max", "--states-max", not runs, "it bounds an exhaustive search; leave out --runs"),
+        ("states_max", "--max-states", not runs, "it bounds an exhaustive search; leave out --runs"),
+        ("depth_max", "--max-depth", not runs, "it bounds an exhaustive search; leave out --runs"),
+        ("memory_max", "--max-memory", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("out", "--out", not no_store, "nothing is written with --no-store"),
     ):
         if name in given and not fits:
@@ -323,7 +346,19 @@ def explore(
         from tidegate_adapters.cli.targets import select  # noqa: PLC0415
 
         selected = select(targets, expression, scope=scope, only=ONLY[only] if only else None)
-        bounds = Bounds(runs or 0, seed, max_steps, states_max, timeout, faults, policy, pct_depth, not no_shrink)
+        bounds = Bounds(
+            runs or 0,
+            seed,
+            max_steps,
+            states_max,
+            timeout,
+            faults,
+            policy,
+            pct_depth,
+            shrinks=not no_shrink,
+            depth_max=depth_max,
+            memory_max=memory_max,
+        )
         store = None if no_store else Store(out)
         return explore_all(selected, bounds, store, terminal, is_json=is_json, quiet=quiet)
 

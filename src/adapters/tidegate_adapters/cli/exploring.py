@@ -59,6 +59,8 @@ class Bounds:
         policy: Picks the steps of the random runs.
         pct_depth: Of the policy pct.
         shrinks: Shrink what the random runs find.
+        depth_max: How many steps from the beginning an exhaustive search goes at most; None for any number.
+        memory_max: How many bytes its states take at most; None for any number.
     """
 
     runs: int
@@ -70,6 +72,8 @@ class Bounds:
     policy: str = "portfolio"
     pct_depth: int = 3
     shrinks: bool = True
+    depth_max: int | None = None
+    memory_max: int | None = None
 
 
 @final
@@ -231,6 +235,8 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
         report = explore(
             chosen(target, bounds),
             states_max=bounds.states_max,
+            depth_max=bounds.depth_max,
+            memory_max=bounds.memory_max,
             runs=bounds.runs,
             steps_max=bounds.steps_max,
             seed=bounds.seed or "",

@@ -25,7 +25,7 @@ import attrs
 from tidegate.effects import Sleep
 from tidegate.errors import Misuse
 from tidegate.instants import seconds
-from tidegate.sim.actors import Process, Ticks
+from tidegate.sim.actors import Ticks
 from tidegate.sim.behaviour import Asking, HoldsInstant
 from tidegate.sim.faults import Fault
 from tidegate.sim.hands import UNAGED, Aging, Entry, Hand, Overwriting, Remembering
@@ -58,10 +58,9 @@ __all__ = [
     "why_absolute",
 ]
 
+WIDER: Final = 4
 CHUNK: Final = 20_000
 STATES_MAX: Final = 3_000_000
-OF_A_PROGRAM: Final = 7
-"""Bits to begin with for where a program stands; a reducer stands at more places."""
 INT_BYTES: Final = 16
 """What an int takes is rounded up to this."""
 
@@ -415,7 +414,6 @@ class Attempts:
         self.scenario, self.absolute = scenario, absolute
         budgets = scenario.allowance().items()
         self.widths = {budget.name: left.bit_length() + 1 if left else 0 for budget, left in budgets}
-        self.widths |= {actor.place.name: OF_A_PROGRAM for actor in scenario.actors if isinstance(actor, Process)}
         self.packing, self.footprints = Packing(dict(self.widths)), dict[str, Looked]()
         self.search: Search | None = None
 
@@ -434,9 +432,7 @@ class Attempts:
                 self.search = None
             except Overflow:
                 slots = self.packing.slots.values()
-                alike = {slot.name[0] for slot in slots if slot.is_full and not slot.width}
-                filling = (slot for slot in slots if slot.is_filling or (slot.name[0] in alike and not slot.width))
-                self.widths |= {slot.name: slot.wider for slot in filling}
+                self.widths |= {slot.name: slot.width + WIDER for slot in slots if slot.is_filling}
                 self.packing, self.footprints, self.search = Packing(dict(self.widths)), {}, None
 
 
