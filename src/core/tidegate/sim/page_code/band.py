@@ -12,6 +12,7 @@ BAND: Final = r"""
 // --- the run as a whole ------------------------------------------------------------------------
 
 const INSET = 8;  // half of the scrubber's thumb
+const PAPER = 515;  // how wide the strips are on paper: when it is drawn, nobody knows the width of the sheet
 const scrubber = make("input", "scrubber");
 scrubber.type = "range";
 scrubber.min = 0;
@@ -70,7 +71,7 @@ function lawRow(law, index) {
   strip.addEventListener("click", event => choose(event.target.classList.contains("broken") ? goal : under(event)));
   const sign = make("span", "truth");
   const end = goal ? `go to step ${told(goal)}, where it is first ${TRUTHS[known[goal]]}` : law.kind === "sometimes" ? "never reached" : "never broken";
-  const label = button(`${legible(law.name)} (${law.kind}): ${end}`, () => goal && choose(goal), sign, make("span", "text", cut(legible(law.name), 80)));
+  const label = button(`${legible(law.name)} (${law.kind}): ${end}`, () => goal && choose(goal), sign, make("span", "text", tell(law.name, 80)));
   label.className = "label";
   label.dataset.law = index;
   return [label, strip];
@@ -107,7 +108,7 @@ function bandAnew() {
   const head = make("div", "labels", where);
   const track = make("div", "track", ticks, scrubber);
   strips.replaceChildren(playhead, head, track);
-  stripWidth = track.clientWidth;
+  stripWidth = view.printing ? PAPER : track.clientWidth;
   const found = [];
   run.steps.forEach((step, index) => {
     const x = along(index + 1);

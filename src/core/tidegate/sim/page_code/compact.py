@@ -23,9 +23,12 @@ def script(text: str) -> str:
 
 
 def tightened(line: str) -> str:
-    """The line without spaces around signs, unless it has nested templates or what may be a pattern."""
+    """The line without spaces around signs, unless it has nested templates or what may be a pattern.
+
+    A division has spaces around it.
+    """
     parts = STRING.split(line)
-    if any("`" in part or "/" in part for part in parts[::2]):
+    if any("`" in part or "/" in part.replace(" / ", "") for part in parts[::2]):
         return line
     return "".join(part if number % 2 else AROUND.sub(r"\1", part) for number, part in enumerate(parts))
 

@@ -120,7 +120,7 @@ const tellsTime = () => run.steps.some(step => step.at);
 function choices(select, all, values) {
   const before = select.value;
   select.replaceChildren(...["", ...values].map(value => {
-    const option = make("option", "", value ? cut(legible(value), 40) : all);
+    const option = make("option", "", value ? tell(value, 40) : all);
     option.value = value;
     return option;
   }));
@@ -135,7 +135,7 @@ function fillControls() {
   if (runs.length > 1) {
     whichRun.replaceChildren(...runs.map(each => {
       const made = button(`Show ${TITLES[each.name]}`, () => switchTo(each), `${TITLES[each.name]} (${grouped(each.steps.length)})`);
-      made.setAttribute("aria-pressed", String(run === each));
+      press(made, run === each);
       return made;
     }));
   }

@@ -19,6 +19,9 @@ function make(tag, classes, ...inner) {
   return element;
 }
 
+const tint = (element, lane) => element.style.setProperty("--tone", lane.tone);
+const press = (element, is) => element.setAttribute("aria-pressed", String(Boolean(is)));
+
 const INK = canvas.namespaceURI;
 
 function draw(tag, given, ...inner) {
@@ -75,10 +78,10 @@ function passes(step) {
 function layout() {
   shown = [0];
   run.steps.forEach((step, index) => { if (passes(step)) shown.push(index + 1); });
-  if (view.printing && shown.length > 32) {
+  if (view.printing && shown.length > 28) {
     const at = shown.findIndex(number => number >= chosen);
-    const from = Math.min(Math.max((at < 0 ? shown.length : at) - 24, 0), shown.length - 31);
-    shown = shown.slice(from, from + 31);
+    const from = Math.min(Math.max((at < 0 ? shown.length : at) - 20, 0), shown.length - 27);
+    shown = shown.slice(from, from + 27);
   }
   rowHeight = view.printing ? 25 : 46;
   const at = number => number ? run.steps[number - 1].at : 0;
@@ -107,7 +110,7 @@ function marked(text) {
 }
 
 function brief(op) {
-  const place = cut(legible(op.steps.slice(-2).join("/")), 60);
+  const place = tell(op.steps.slice(-2).join("/"), 60);
   if (op.kind === "remove") return `\u2212\u00a0${place}: ${cut(show(op.before), 80)}`;
   return `${SIGNS[op.kind]}\u00a0${place}: ${cut(spoken(op.path, op.value), 80)}`;
 }
@@ -118,7 +121,7 @@ function marks(number) {
   if (step?.fault) found.push(make("span", "mark", `\u26a0\ufe0e fault: ${cut(faultOf(step), 60)}`));
   truthsOf(run).forEach((known, index) => {
     if (!number || known[number] === known[number - 1]) return;
-    const name = cut(legible(laws[index].name));
+    const name = tell(laws[index].name);
     if (known[number] === 3) found.push(make("span", "mark law", `\u00d7 breaks the law: ${name}`));
     if (known[number] === 4) found.push(make("span", "mark goal", `\u2605 reached: ${name}`));
   });
@@ -144,8 +147,8 @@ function row(number) {
     return item;
   }
   const [what, reply] = asked(step.event);
-  const who = make("b", "who", cut(legible(step.process), 24));
-  who.style.setProperty("--tone", laneOf.get(step.process).tone);
+  const who = make("b", "who", tell(step.process, 24));
+  tint(who, laneOf.get(step.process));
   card.append(make("div", "line", who, make("span", "what", ...marked(cut(what)))));
   const news = step.ops.filter(op => !isRoutine(op) && !op.path.startsWith("/notes"));
   const more = make("div", "line more", ...marks(number));
@@ -154,7 +157,7 @@ function row(number) {
   if (reply) more.append(make("span", "reply", "\u2192 ", ...marked(cut(reply))));
   card.append(more);
   item.setAttribute("aria-label", [
-    `Step ${told(number)}, ${cut(legible(step.process), 40)}: ${cut(what)}`,
+    `Step ${told(number)}, ${tell(step.process, 40)}: ${cut(what)}`,
     reply && `heard ${cut(reply)}`,
     ...marks(number).map(each => each.textContent.slice(2)),
     `${step.ops.length} changes`,
@@ -208,7 +211,7 @@ function picture(from, to, dims) {
       }
     }
     const group = draw("g", {class: `lane ${lane.kind}`}, ...[...rails].map(([how, d]) => draw("path", {class: `rail ${how}`, d})));
-    group.style.setProperty("--tone", lane.tone);
+    tint(group, lane);
     parts.push(group);
   }
   if (view.causes && chosen > 0) {
@@ -232,7 +235,7 @@ function picture(from, to, dims) {
     if (!step) continue;
     const own = laneOf.get(step.process);
     const group = draw("g", {class: classesOf(number, dims && !dims.has(number)), "data-step": number});
-    group.style.setProperty("--tone", own.tone);
+    tint(group, own);
     group.append(...arrowsOf(step).flatMap(each => arrow(each, own, y, x)));
     if (x(own) !== undefined) {
       const place = `translate(${x(own)} ${y})`;
@@ -305,17 +308,17 @@ function heads() {
     const word = make("span", "says");
     says.set(lane, word);
     const head = button(`${legible(lane.name)}, ${lane.kind === "store" ? "what processes share" : lane.kind}; drag it, or Shift and an arrow, to move it; h hides it`,
-      () => {}, make("span", "text", cut(legible(lane.name), 40)), word);
+      () => {}, make("span", "text", tell(lane.name, 40)), word);
     head.className = `name ${lane.kind}`;
     head.dataset.lane = lanes.indexOf(lane);
     head.style.left = `${index * laneWidth}px`;
     head.style.width = `${laneWidth}px`;
-    head.style.setProperty("--tone", lane.tone);
+    tint(head, lane);
     return head;
   }));
   if (view.hidden.size) {
     names.append(...[...view.hidden].map(lane => {
-      const chip = button(`Show ${legible(lane.name)} again`, () => { view.hidden.delete(lane); refresh(); }, `+ ${cut(legible(lane.name), 20)}`);
+      const chip = button(`Show ${legible(lane.name)} again`, () => { view.hidden.delete(lane); refresh(); }, `+ ${tell(lane.name, 20)}`);
       chip.className = "chip";
       return chip;
     }));
@@ -326,7 +329,7 @@ function heads() {
 function stand() {
   for (const [lane, word] of says) {
     const how = lane.kind === "store" ? {is: "plain", says: ""} : manner(run.states[chosen], lane.name);
-    word.textContent = cut(legible(how.says), 60);
+    word.textContent = tell(how.says, 60);
     word.className = `says ${how.is}`;
   }
 }

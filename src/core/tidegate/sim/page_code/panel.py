@@ -32,7 +32,7 @@ function pinFor(path) {
   const is = watches.includes(path);
   const made = button(`${is ? "Watch no longer" : "Watch"} ${legible(path)}`, () => pin(path), icon("pin"));
   made.className = "pin";
-  made.setAttribute("aria-pressed", String(is));
+  press(made, is);
   return made;
 }
 
@@ -41,7 +41,7 @@ function change(op) {
   const item = make("li", quiet ? "routine" : op.kind);
   const path = make("span", "path");
   op.steps.forEach((step, index) => {
-    path.append(index ? " / " : "", make(index === op.steps.length - 1 ? "b" : "span", "", cut(legible(step), 60)));
+    path.append(index ? " / " : "", make(index === op.steps.length - 1 ? "b" : "span", "", tell(step, 60)));
   });
   item.append(make("span", "op", `${SIGNS[op.kind]} ${WORDS[op.kind]}`), path, pinFor(op.path), make("br"));
   if (op.kind !== "add" && !op.path.startsWith("/processes/")) item.append(make("span", "old", folded(show(op.before))));
@@ -66,7 +66,7 @@ function branches(value, pointer, ops, isAll) {
     else same++;
   }
   parts.push(...gone.map(op => make("div", "leaf remove", make("span", "sign", SIGNS.remove),
-    make("span", "key", cut(legible(op.steps.at(-1)), 80)), ": ", make("span", "old", folded(show(op.before))))));
+    make("span", "key", tell(op.steps.at(-1), 80)), ": ", make("span", "old", folded(show(op.before))))));
   if (same) parts.push(make("div", "leaf same", `${same} unchanged`));
   return parts;
 }
@@ -75,7 +75,7 @@ function tree(key, value, pointer, ops, isAll) {
   const own = ops.find(op => op.path === pointer && op.kind !== "remove");
   const isInner = !own && ops.some(op => op.path.startsWith(`${pointer}/`));
   const sign = own ? SIGNS[own.kind] : isInner ? "\u2022" : "";
-  const label = [sign && make("span", "sign", sign), make("span", "key", cut(legible(key), 80)), ": "].filter(Boolean);
+  const label = [sign && make("span", "sign", sign), make("span", "key", tell(key, 80)), ": "].filter(Boolean);
   const size = value instanceof Map ? value.size : Array.isArray(value) ? value.length : 0;
   if (!isInner && (!size || show(value).length <= LINE)) {
     return make("div", `leaf ${own ? own.kind : ""}`, ...label, folded(spoken(pointer, value)), pinFor(pointer));
@@ -102,7 +102,7 @@ function tree(key, value, pointer, ops, isAll) {
 
 function stepLink(number) {
   const step = run.steps[number - 1];
-  return make("li", "", button(`Go to step ${told(number)}`, () => choose(number), `${told(number)}  ${cut(legible(step.process), 24)}: ${cut(asked(step.event)[0], 90)}`));
+  return make("li", "", button(`Go to step ${told(number)}`, () => choose(number), `${told(number)}  ${tell(step.process, 24)}: ${cut(asked(step.event)[0], 90)}`));
 }
 
 function decision(step) {
@@ -119,7 +119,7 @@ function schedule(step) {
   const items = step.enabled.map((each, index) => {
     const fault = each.get("fault");
     const item = make("li", index === step.taken ? "taken" : "", index === step.taken ? "\u25b6 " : "",
-      make("b", "", cut(legible(each.get("process")), 24)), ` ${cut(legible(each.get("event")), 120)}`);
+      make("b", "", tell(each.get("process"), 24)), ` ${tell(each.get("event"), 120)}`);
     if (fault) item.append(" ", make("span", "mark", legible(fault).replaceAll("_", " ")));
     return item;
   });
@@ -137,7 +137,7 @@ function causes(number) {
 
 function look() {
   const step = run.steps[chosen - 1];
-  const title = step ? `Step ${told(chosen)}: ${cut(legible(step.process), 40)}` : "The beginning";
+  const title = step ? `Step ${told(chosen)}: ${tell(step.process, 40)}` : "The beginning";
   const ops = step ? step.ops : [];
   const parts = [make("h2", "", title)];
   if (step) {
@@ -150,7 +150,7 @@ function look() {
   }
   const isAll = isFull || !step;
   const flip = button("Changes only, or the whole state (d)", () => { isFull = !isFull; look(); }, isFull ? "only what changed" : "all of it");
-  flip.setAttribute("aria-pressed", String(isFull));
+  press(flip, isFull);
   parts.push(make("h3", "", step ? "The state after it " : "The first state ", ...step ? [flip] : []));
   if (run.misfit && chosen >= run.misfit) parts.push(make("p", "mark law", `The patch of step ${told(run.misfit)} does not fit; the state is not known.`));
   parts.push(make("div", "tree", ...branches(run.states[chosen], "", ops, isAll)));
@@ -173,7 +173,7 @@ function compare(most = 200) {
     if (!step) return make("td", "soft", number === some.steps.length + 1 ? "the end" : "");
     const [what, reply] = asked(step.event);
     const go = button(`Go to step ${told(number)} of ${TITLES[some.name]}`, () => { switchTo(some); choose(number); }, told(number));
-    const cell = make("td", step.fault ? "odd" : "", go, make("b", "", cut(legible(step.process), 24)), ` ${cut(what, 120)}`);
+    const cell = make("td", step.fault ? "odd" : "", go, make("b", "", tell(step.process, 24)), ` ${cut(what, 120)}`);
     if (reply) cell.append(make("div", "heard", `\u2192 ${cut(reply, 100)}`));
     if (step.fault) cell.append(make("span", "mark", faultOf(step)));
     if (some === main && truthsOf(main).some(known => known[number] === 3 && known[number - 1] !== 3)) cell.append(make("span", "mark law", "\u00d7 breaks the law"));

@@ -170,7 +170,8 @@ function tokens(step) {
 const lanes = list(trace, "processes").map(each => each instanceof Map
   ? {name: each.get("name"), kind: each.get("kind")} : {name: each, kind: each === "clock" ? "clock" : "process"});
 const laneOf = new Map(lanes.map(lane => [lane.name, lane]));
-const IN_NO_LANE = new Set(["processes", "notes", "budget", "clock", "life", "journal", "dead"]);
+const IN_NO_LANE = new Set("processes notes budget clock life journal dead ids wakes ahead stuck unique unconfirmed earlier".split(" "));
+const OF_PARTITIONS = new Set("committed metadata end processed log records".split(" "));
 
 function laneNamed(name, kind) {
   if (!laneOf.has(name)) {
@@ -190,7 +191,7 @@ function laneAt([top, next]) {
   if (top === "inbox") return laneOf.get(next) ?? null;
   if (top === "group") return laneOfKind("coordinator") ?? laneOf.get("coordinator") ?? laneNamed("group", "store");
   if (top === "in flight") return laneOfKind("network") ?? null;
-  return /^\d+$/.test(next ?? "") ? laneNamed(`partition ${next}`, "store") : laneNamed(top, "store");
+  return OF_PARTITIONS.has(top) && next !== undefined ? laneNamed(`partition ${next}`, "store") : laneNamed(top, "store");
 }
 
 const QUIET = new Set(["sleep", "note", "time", "crash", "restart"]);

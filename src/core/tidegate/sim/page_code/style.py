@@ -115,7 +115,7 @@ svg { display: block; overflow: visible; }
 .says { display: block; font-size: .74rem; color: var(--soft); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; min-height: 1.2em; }
 .says.loud { color: var(--ink); font-weight: 650; }
 .narrow .names { height: 5.8rem; }
-.narrow .name { height: 5.5rem; }
+.narrow .name { height: 5.5rem; font-size: .8rem; }
 .narrow .name .text { display: block; white-space: nowrap; writing-mode: vertical-rl; rotate: 180deg; max-height: 5.4rem; margin: auto; }
 .narrow .says { display: none; }
 .chip { position: relative; float: right; margin: .3rem .3rem 0 0; font-size: .78rem; }
@@ -132,6 +132,7 @@ svg { display: block; overflow: visible; }
 .who { margin-right: .5em; color: color-mix(in oklab, var(--tone) 70%, var(--ink)); }
 .more { font-size: .78rem; color: var(--soft); font-family: var(--mono); }
 .more > * { margin-right: .9em; }
+.more > .mark { max-width: 100%; overflow: hidden; text-overflow: ellipsis; vertical-align: bottom; }
 .news.add, .news.replace { color: var(--new); }
 .news.remove { color: var(--bad); }
 .mark { display: inline-block; padding: 0 .4rem; border-radius: 4px; border: 1px solid; font: 650 .76rem/1.4 system-ui, sans-serif;
@@ -210,6 +211,7 @@ h3 button { margin-left: .3rem; padding: 0 .4rem; font-size: .8rem; }
 .keys dt { min-width: 5.5rem; }
 @media screen and (max-width: 56rem) {
   header { grid-template-columns: minmax(0, 1fr); }
+  .facts { flex-wrap: nowrap; overflow-x: auto; white-space: nowrap; }
   .work { grid-template-columns: minmax(0, 1fr); height: auto; flex: none; }
   .scroller { flex: none; height: 56vh; }
   .side { border-left: 0; border-top: 2px solid var(--tide); }
@@ -224,6 +226,7 @@ h3 button { margin-left: .3rem; padding: 0 .4rem; font-size: .8rem; }
   body { font-size: 8pt; line-height: 1.25; }
   .drawn { display: block; min-height: 0; }
   header, .band { padding: 0 0 .3rem; }
+  .strips { grid-template-columns: var(--label) 515px; max-height: none; }
   .controls, .replay button, .pin, .tabs, h3 button, .chip, .scrubber { display: none; }
   .work { display: grid; grid-template-columns: minmax(0, 1fr) 32%; height: auto; min-height: 0; align-items: start; }
   .scroller { overflow: visible; }

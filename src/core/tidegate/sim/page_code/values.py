@@ -106,6 +106,7 @@ function cut(text, most = SHORT) {
   return text.length <= most ? text : `${whole(text.slice(0, most))}\u2026 (${sized(text)})`;
 }
 
+const tell = (text, most) => cut(legible(text), most);
 const whole = text => text.replace(/[\ud800-\udbff]$/, "");
 const grouped = number => number.toLocaleString("en");
 const sized = text => `${grouped([...text].length)} characters`;
