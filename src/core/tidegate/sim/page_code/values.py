@@ -53,7 +53,7 @@ function parsed(json) {
     }
     if (first === "\"") return text();
     const start = at;
-    while (at < json.length && !",]} \n".includes(json[at])) at++;
+    for (let code = json.charCodeAt(at); code > 32 && code !== 44 && code !== 93 && code !== 125;) code = json.charCodeAt(++at);
     const word = json.slice(start, at);
     return "tfn".includes(first) ? JSON.parse(word) : new Leaf(word);
   }
@@ -111,7 +111,8 @@ const whole = text => text.replace(/[\ud800-\udbff]$/, "");
 const grouped = number => number.toLocaleString("en");
 const sized = text => `${grouped([...text].length)} characters`;
 
-const steps = pointer => pointer.split("/").slice(1).map(each => each.replace(/~1/g, "/").replace(/~0/g, "~"));
+const unescaped = step => step.includes("~") ? step.replace(/~1/g, "/").replace(/~0/g, "~") : step;
+const steps = pointer => pointer.split("/").slice(1).map(unescaped);
 const pointerTo = parts => parts.map(each => "/" + String(each).replace(/~/g, "~0").replace(/\//g, "~1")).join("");
 
 const inside = (value, key) => value instanceof Map ? value.get(key) : Array.isArray(value) ? value[key] : undefined;
