@@ -299,6 +299,15 @@ def cli() -> None: ...
 )
 @click.option("--no-store", is_flag=True, help="Write no files.")
 @click.option("--no-shrink", is_flag=True, help="Leave what random runs find as long as it is.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 1_000),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Explore in N processes: scenarios side by side, or the random runs of each.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @common
 @click.pass_context
@@ -322,6 +331,7 @@ def explore(
     out: Path,
     no_store: bool,
     no_shrink: bool,
+    jobs: int,
     quiet: bool,
     is_json: bool,
 ) -> Run:
@@ -356,6 +366,7 @@ def explore(
             policy,
             pct_depth,
             shrinks=not no_shrink,
+            jobs=jobs,
             depth_max=depth_max,
             memory_max=memory_max,
         )

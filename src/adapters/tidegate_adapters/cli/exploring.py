@@ -11,7 +11,8 @@ import random
 import secrets
 import signal
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -26,7 +27,8 @@ from tidegate.patches import Json
 from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import policies
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.report import Report, Verdict, explore, sampled
+from tidegate.sim.sample import Plan, Sampler, runs_of
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
@@ -36,7 +38,8 @@ from tidegate_adapters.cli.lines import Result, ended, shrunk_line, summed_up, t
 from tidegate_adapters.cli.progress import Show, shown
 from tidegate_adapters.cli.shrinking import smaller
 from tidegate_adapters.cli.store import Store
-from tidegate_adapters.cli.targets import Target
+from tidegate_adapters.cli.targets import Target, one
+from tidegate_adapters.parallel import ASKED_S, Order, in_processes, is_stopped, processes
 from tidegate_adapters.printable import one_line
 
 Say: TypeAlias = Callable[..., None]
@@ -61,6 +64,7 @@ class Bounds:
         shrinks: Shrink what the random runs find.
         depth_max: How many steps from the beginning an exhaustive search goes at most; None for any number.
         memory_max: How many bytes its states take at most; None for any number.
+        jobs: In how many processes.
     """
 
     runs: int
@@ -74,6 +78,7 @@ class Bounds:
     shrinks: bool = True
     depth_max: int | None = None
     memory_max: int | None = None
+    jobs: int = 1
 
 
 @final
@@ -173,6 +178,10 @@ def explored_all(
         say(f"seed {seed}")
     with stoppable() as stop:
         try:
+            if bounds.jobs > 1 and not bounds.runs:
+                for result in explored_apart(targets, bounds, store, stop, terminal, quiet=quiet):
+                    results.append(result)
+                    say(*summed_up(result, width))
             while targets and stop.code is None:
                 target = targets.pop(0)
                 results.append(explored(target, bounds, store, stop, terminal, quiet=quiet))
@@ -190,15 +199,45 @@ def explored(
     target: Target, bounds: Bounds, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Result:
     """Explore one target and store its counterexample."""
+    with shown(target.scenario.name, terminal, quiet=quiet) as show:
+        report, seconds = timed(target, bounds, Watch(show, lambda: stop.code is not None, bounds.timeout_s))
+    return stored(target, report, seconds, store, terminal, quiet=quiet)
+
+
+def timed(target: Target, bounds: Bounds, watch: Watch) -> tuple[Report, float]:
+    """The report on a target, and how many seconds it took."""
     began = monotonic()
     with uncollected():
-        with shown(target.scenario.name, terminal, quiet=quiet) as show:
-            report = search(target, bounds, Watch(show, stop, bounds.timeout_s))
-        seconds = monotonic() - began
+        report = search(target, bounds, watch)
+        return report, monotonic() - began
+
+
+def stored(
+    target: Target, report: Report, seconds: float, store: Store | None, terminal: Terminal, *, quiet: bool
+) -> Result:
     for place in report.unmerged if not quiet else ():
         terminal.tell(f"warning: {one_line(target.scenario.name)} was not merged at {place}")
     saved = None if store is None or report.trace is None else store.save(target, report.trace)
     return Result(report, seconds, saved)
+
+
+def explored_apart(
+    targets: list[Target], bounds: Bounds, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
+) -> Iterator[Result]:
+    """Explore the targets in several processes, each in one of them; told in their order. None is left but after a signal."""
+    with processes(bounds.jobs) as executor:
+        under_way = [executor.submit(timed_apart, target.identity, bounds) for target in targets]
+        for future in under_way:
+            while stop.code is None and not wait([future], timeout=ASKED_S).done:
+                pass
+            if stop.code is not None and not future.done():
+                return
+            yield stored(targets.pop(0), *future.result(), store, terminal, quiet=quiet)
+
+
+def timed_apart(identity: str, bounds: Bounds) -> tuple[Report, float]:
+    """What a worker process does with a target."""
+    return timed(one(identity), bounds, Watch(lambda _: None, is_stopped, bounds.timeout_s))
 
 
 def shrunk(result: Result, target: Target, bounds: Bounds, store: Store | None, stop: Stop) -> Result:
@@ -232,18 +271,7 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
     """
     scenario = f"scenario {one_line(target.scenario.name)}"
     try:
-        report = explore(
-            chosen(target, bounds),
-            states_max=bounds.states_max,
-            depth_max=bounds.depth_max,
-            memory_max=bounds.memory_max,
-            runs=bounds.runs,
-            steps_max=bounds.steps_max,
-            seed=bounds.seed or "",
-            seeding=random.Random,
-            policies=policies(bounds.policy, bounds.pct_depth),
-            proceed=watch,
-        )
+        report = in_several(target, bounds, watch) if bounds.runs and bounds.jobs > 1 else in_one(target, bounds, watch)
     except TidegateError as error:
         error.where = error.where or ", ".join(filter(None, (scenario, origin(error))))
         raise
@@ -252,6 +280,30 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
     if report.verdict is Verdict.INCONCLUSIVE and watch.why:
         return attrs.evolve(report, reason=watch.why)
     return report
+
+
+def in_one(target: Target, bounds: Bounds, watch: Watch) -> Report:
+    return explore(
+        chosen(target, bounds),
+        states_max=bounds.states_max,
+        depth_max=bounds.depth_max,
+        memory_max=bounds.memory_max,
+        runs=bounds.runs,
+        steps_max=bounds.steps_max,
+        seed=bounds.seed or "",
+        seeding=random.Random,
+        policies=policies(bounds.policy, bounds.pct_depth),
+        proceed=watch,
+    )
+
+
+def in_several(target: Target, bounds: Bounds, watch: Watch) -> Report:
+    """Random runs in several processes; what they find, this one finds again by its seed."""
+    seed, runs = runs_of(bounds.seed or "", bounds.runs)
+    plan = Plan(seed, policies(bounds.policy, bounds.pct_depth), bounds.steps_max)
+    faults = None if bounds.faults is None else tuple(map(Fault, bounds.faults))
+    tally = in_processes(Order(target.identity, plan, faults), runs, jobs=bounds.jobs, proceed=watch)
+    return sampled(Sampler(chosen(target, bounds), plan, random.Random).sampled(tally, bounds.seed or ""))
 
 
 def result_json(result: Result) -> dict[str, object]:
@@ -307,13 +359,13 @@ def stoppable() -> Generator[Stop]:
 class Watch:
     """Shows how far a search has come, and answers whether to go on."""
 
-    def __init__(self, show: Show, stop: Stop, timeout_s: float | None) -> None:
-        self.show, self.stop, self.timeout_s = show, stop, timeout_s
+    def __init__(self, show: Show, is_stopped: Callable[[], bool], timeout_s: float | None) -> None:
+        self.show, self.is_stopped, self.timeout_s = show, is_stopped, timeout_s
         self.began, self.why = monotonic(), ""
 
     def __call__(self, progress: Progress) -> bool:
         self.show(progress)
-        if self.stop.code is not None:
+        if self.is_stopped():
             self.why = "interrupted"
         elif self.timeout_s is not None and monotonic() - self.began >= self.timeout_s:
             self.why = f"the time-out of {self.timeout_s:g} s is over"

@@ -22,7 +22,7 @@ import attrs
 
 from tidegate.sim.faults import Fault
 
-PIECE: Final = 500
+PIECE: Final = 1_000
 """Runs in a piece: some tenths of a second, so that a time-out is felt and sending it costs little."""
 
 

@@ -1,0 +1,234 @@
+"""Runs in several processes, on any executor and on a cluster: the answer is that of one process, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tidegate.errors import Misuse
+from tidegate.sim.explore import Progress
+from tidegate.sim.faults import Fault
+from tidegate.sim.sample import Plan
+from tidegate.sim.tally import Tally
+from tidegate_adapters.parallel import Order, WorkersLostError, in_processes, spread
+
+T = TypeVar("T")
+FAILS = Order("transition.request_id_ignored", Plan("0"))
+HOLDS = Order("transition", Plan("0"))
+
+MINE = '''
+import os
+from pathlib import Path
+from tidegate.scenarios.small_lock import small_lock
+
+def dies_once():
+    """In the first process that is asked."""
+    mark = Path(__file__).with_name("died")
+    if not mark.exists():
+        mark.touch()
+        os._exit(9)
+    return small_lock(2, 2, 1, 1)
+
+def dies():
+    os._exit(9)
+
+def fine():
+    return small_lock(2, 2, 1, 1)
+'''
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that there are some to share out."""
+    monkeypatch.setattr("tidegate.sim.tally.PIECE", 25)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path
+
+
+def in_pieces(order: Order, runs: range) -> Tally:
+    """As one process makes them, one piece after the other."""
+    return spread(AtOnce(), order, runs, at_once=1)
+
+
+class AtOnce(Executor):
+    """Makes what is submitted at once, here."""
+
+    def submit(self, run: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
+        done: Future[T] = Future()
+        done.set_result(run(*arguments, **named))
+        return done
+
+
+class LastFirst(ThreadPoolExecutor):
+    """Two threads, and the pieces come back in the wrong order."""
+
+    def submit(self, run: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
+        return super().submit(self.late, run, *arguments, **named)
+
+    @staticmethod
+    def late(run: Callable[..., T], order: Order, piece: range) -> T:
+        time.sleep(0.5 / (1 + piece.start))
+        return run(order, piece)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("order", [FAILS, HOLDS], ids=["fails", "holds"])
+def test_however_many_make_the_runs_the_answer_is_one(order: Order) -> None:
+    """One after the other, in two processes, in threads that answer in the wrong order: the same tally, the same failing
+    run, although later pieces were made that had failed as well.
+    """
+    runs = range(150)
+    whole = in_pieces(order, runs)
+    assert (whole.failed is None) == (order is HOLDS)
+    if order is FAILS:
+        assert in_processes(order, runs, jobs=2) == whole
+    with LastFirst(2) as threads:
+        assert spread(threads, order, runs, at_once=6) == whole
+    if whole.failed is not None:
+        assert whole.runs == whole.failed.run + 1
+        again = order.sampler().sampled(whole, "0")
+        assert (again.seed, again.broken is not None and again.broken.law) == (
+            f"0.{whole.failed.run}",
+            whole.failed.law,
+        )
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_who_is_impatient_gets_what_was_found() -> None:
+    """Nothing more is begun, and what was finished is merged."""
+    told: list[Progress] = []
+
+    def proceed(progress: Progress) -> bool:
+        told.append(progress)
+        return len(told) < 2
+
+    found = spread(AtOnce(), HOLDS, range(500), at_once=1, proceed=proceed)
+    assert (found.runs, found.is_cut, [each.waiting for each in told]) == (50, True, [475, 450])
+
+
+@pytest.mark.usefixtures("small_pieces", "mine")
+def test_a_process_that_dies_is_replaced_and_what_was_finished_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool is broken then; another one goes on. Where they all die, that is told. The target is a file beneath this
+    directory, as on the command line, and only the faults that were chosen strike.
+    """
+    kinds = (Fault.CRASH_BEFORE,)
+    order = Order("mine.py:dies_once", Plan("0"), kinds)
+    whole = in_pieces(Order("mine.py:fine", Plan("0"), kinds), range(100))
+    assert in_processes(order, range(100), jobs=1) == whole
+    assert Path("died").exists()
+    assert [kind for kind, _ in whole.faults] == [*kinds]
+    monkeypatch.setattr("tidegate_adapters.parallel.POOLS_MAX", 1)
+    with pytest.raises(WorkersLostError, match="worker processes died in 1 pools"):
+        in_processes(Order("mine.py:dies", Plan("0")), range(100), jobs=1)
+
+
+def test_what_is_wrong_in_a_worker_is_told_as_it_is_here() -> None:
+    """The same error, with what to do."""
+    with pytest.raises(Misuse, match="there is no scenario 'nothing'") as told:
+        in_processes(Order("nothing", Plan("0")), range(50), jobs=1)
+    assert "tidegate list" in told.value.todo
+
+
+# --- a cluster ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Two worker processes on this machine."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=False
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_worker_of_a_cluster_that_is_killed_loses_nothing(cluster: Any) -> None:
+    """Its pieces are made again by the other one, and the answer is that of one process."""
+    runs = range(600)
+    pids = cluster.run(os.getpid)
+    assert len(set(pids.values()) - {os.getpid()}) == 2
+    killed: list[int] = []
+
+    def proceed(progress: Progress) -> bool:
+        if not killed and progress.waiting < len(runs):
+            killed.append(next(iter(pids.values())))
+            os.kill(killed[0], signal.SIGKILL)
+        return True
+
+    found = spread(cluster.get_executor(), HOLDS, runs, at_once=8, proceed=proceed)
+    assert killed
+    assert killed[0] not in cluster.run(os.getpid).values()
+    assert found == in_pieces(HOLDS, runs)
+
+
+# --- the command line ---------------------------------------------------------------------------------------------------
+
+
+def test_scenarios_side_by_side_are_told_as_one_after_the_other(tmp_path: Path) -> None:
+    """In their order, with the same verdicts, counts and counterexamples."""
+    answers = []
+    for jobs in ("1", "2"):
+        command = [
+            sys.executable,
+            "-m",
+            "tidegate",
+            "explore",
+            "-k",
+            "transition.ve",
+            "-k",
+            "transition.v",
+            "--jobs",
+            jobs,
+        ]
+        done = subprocess.run([*command, "--json", "--out", str(tmp_path)], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        answers.append([{**scenario, "seconds": 0} for scenario in found["scenarios"]])
+    assert answers[0] == answers[1]
+    assert answers[0]
+
+
+def test_an_interrupt_ends_the_processes_and_what_was_found_is_told() -> None:
+    """As Ctrl-C does, all of the group hear of it; the exit code says so, and nobody is left."""
+    command = [sys.executable, "-m", "tidegate", "explore", "transition", "--runs", "1000000", "--seed", "1", "-j", "2"]
+    with subprocess.Popen(
+        [*command, "--no-store"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "seed 1\n"
+        time.sleep(2)  # so that they are at it; sooner, they are being started, and that must end as well
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted" in out
+    assert is_gone(process.pid)
+
+
+def is_gone(group: int) -> bool:
+    """Python's own helper process leaves a moment after its parent."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
