@@ -74,7 +74,7 @@ def test_a_run_depends_on_its_seed_alone(name: str) -> None:
     assert several[-1] == several[8]
     alone = [Sampler(make(), Plan("3"), Random).tally(range(run, run + 1)) for run in range(10)]
     assert alone == several[2:12]
-    assert len({tally.transitions for tally in alone}) > 3
+    assert len({tally.transitions for tally in alone}) > 1
     if name == "holds an instant":
         assert {tally.is_absolute for tally in alone} == {True, False}
 
