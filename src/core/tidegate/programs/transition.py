@@ -108,7 +108,19 @@ class Unknown:
         return f"unknown after attempt {self.attempts}: {self.reason}"
 
 
-Answer: TypeAlias = Granted | Denied | Lost | Unknown
+@final
+@attrs.frozen
+class Outdated:
+    """The record is no longer the one that the wish was for. This request is not, and never will be, done."""
+
+    expected: StatusRecord
+    actual: StatusRecord | None
+
+    def __str__(self) -> str:
+        return f"outdated: expected {self.expected}, actual {_told(self.actual)}"
+
+
+Answer: TypeAlias = Granted | Denied | Lost | Unknown | Outdated
 
 
 @attrs.frozen
@@ -125,6 +137,7 @@ class Transition:
         runner: Who asks; None where nobody in particular does.
         request: The id that tells this wish from all others.
         attempts: How often to ask before giving up.
+        expected: The one record to move, where the wish was decided on it; None for whatever is there.
     """
 
     collection: str
@@ -134,13 +147,14 @@ class Transition:
     runner: str | None
     request: str
     attempts: int = ATTEMPTS
+    expected: StatusRecord | None = None
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
         named(self.key, "a record")
         named(self.request, "a request")
         numbered(self.attempts, "a number of attempts", 1)
-        self._decided(None)  # refuses a runner or a target that is none
+        _ = decide_transition(self.table, None, self.target, self.runner)  # refuses a runner or a target that is none
 
     async def run(self) -> Answer:
         """The program."""
@@ -192,9 +206,12 @@ class Transition:
             return Unknown(self.attempts, "no reply to the last attempt")
         return Lost(self.attempts, expected, viewed(record))
 
-    def _decided(self, record: Document | None) -> Accepted | Denied:
+    def _decided(self, record: Document | None) -> Accepted | Denied | Outdated:
         """What the rules say."""
-        return decide_transition(self.table, viewed(record), self.target, self.runner)
+        actual = viewed(record)
+        if self.expected is not None and actual != self.expected:
+            return Outdated(self.expected, actual)
+        return decide_transition(self.table, actual, self.target, self.runner)
 
     def _fate(self, record: Document | None, sent: int) -> object:
         """What became of our request that was decided on the version `sent`."""

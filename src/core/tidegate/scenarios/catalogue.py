@@ -16,6 +16,7 @@ from tidegate.scenarios import (
     leader,
     partition,
     reactive_task,
+    recovery,
     small_lock,
     transition,
     triggers,
@@ -28,6 +29,7 @@ from tidegate.specimens import counter as broken_counter
 from tidegate.specimens import leader as broken_leader
 from tidegate.specimens import partition as broken_partition
 from tidegate.specimens import reactive_task as broken_reactive_task
+from tidegate.specimens import recovery as broken_recovery
 from tidegate.specimens import small_lock as broken_small_lock
 from tidegate.specimens import transition as broken_transition
 from tidegate.specimens import triggers as broken_triggers
@@ -39,6 +41,7 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *counter.SCENARIOS,
     *leader.SCENARIOS,
     *atomic_service.SCENARIOS,
+    *recovery.SCENARIOS,
     *partition.SCENARIOS,
     *reactive_task.SCENARIOS,
     *triggers.SCENARIOS,
@@ -50,6 +53,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_counter.SPECIMENS,
     *broken_leader.SPECIMENS,
     *broken_atomic_service.SPECIMENS,
+    *broken_recovery.SPECIMENS,
     *broken_partition.SPECIMENS,
     *broken_reactive_task.SPECIMENS,
     *broken_triggers.SPECIMENS,
