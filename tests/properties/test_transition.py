@@ -919,5 +919,6 @@ def test_a_planted_bug_breaks_the_law(bug: type[Transition], law: str) -> None:
 
 def test_every_specimen_and_every_law_is_among_them() -> None:
     """A law that nothing breaks proves nothing; and every shipped bug is caught here, without the simulator."""
-    assert len({bug for bug, _ in BREAKS} - {NeverSure}) == len(SPECIMENS)
+    shipped = {each.name for each in SPECIMENS if each.name.count(".") == 1}  # the others are the same bugs
+    assert len({bug for bug, _ in BREAKS} - {NeverSure}) == len(shipped)
     assert set(LAWS) == {law for _, law in BREAKS}
