@@ -298,6 +298,9 @@ def cli() -> None: ...
     help="Where counterexamples go.",
 )
 @click.option("--no-store", is_flag=True, help="Write no files.")
+@click.option(
+    "--dot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the states of the one TARGET as DOT."
+)
 @click.option("--no-shrink", is_flag=True, help="Leave what random runs find as long as it is.")
 @click.option(
     "-j",
@@ -330,6 +333,7 @@ def explore(
     timeout: float | None,
     out: Path,
     no_store: bool,
+    dot: Path | None,
     no_shrink: bool,
     jobs: int,
     quiet: bool,
@@ -351,7 +355,7 @@ def explore(
             raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.exploring import Bounds, explore_all  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.exploring import Bounds, draw_states, explore_all  # noqa: PLC0415  so that --help is quick
         from tidegate_adapters.cli.store import Store  # noqa: PLC0415
         from tidegate_adapters.cli.targets import select  # noqa: PLC0415
 
@@ -371,6 +375,8 @@ def explore(
             memory_max=memory_max,
         )
         store = None if no_store else Store(out)
+        if dot is not None:
+            draw_states(selected, bounds, dot)
         return explore_all(selected, bounds, store, terminal, is_json=is_json, quiet=quiet)
 
     return run
@@ -384,24 +390,65 @@ def explore(
         "the scenario that the trace names.",
         (
             "tidegate replay .tidegate/failures/array_push_lock.late.json",
-            "tidegate replay old.html tests/mine.py:takeover",
+            "tidegate replay old.html tests/mine.py:takeover --until 12 --continue",
         ),
         {
-            ExitCode.OK: "reproduced as recorded",
+            ExitCode.OK: "reproduced as recorded; with --continue: no law is broken beyond",
+            ExitCode.NOT_MET: "with --continue: a law is broken beyond",
             ExitCode.USAGE: "wrong usage, or a trace or target that cannot be read",
             ExitCode.RAISED: "the scenario raised an error outside of its programs",
             ExitCode.DIVERGED: "the scenario does something else than was recorded",
+            ExitCode.INCONCLUSIVE: "with --continue: a bound was reached",
         },
     )
 )
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.argument("target", required=False)
+@click.option("--until", type=click.IntRange(0), metavar="STEP", help="Stop after this step, and show the state.")
+@click.option(
+    "--step", "is_stepwise", is_flag=True, help="Show each step with all that it changes; on a terminal, wait."
+)
+@click.option(
+    "--continue", "goes_on", is_flag=True, help="Explore on from there, or from the step before a divergence."
+)
+@click.option(
+    "--states-max",
+    type=click.IntRange(1),
+    default=200_000,
+    show_default=True,
+    help="With --continue: stop after so many states.",
+)
+@click.option(
+    "--timeout", callback=duration, metavar="TIME", help="With --continue: stop after this time, such as 60s."
+)
 @common
-def replay(*, trace: Path, target: str | None, is_json: bool) -> Run:
-    def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.replaying import replay_one  # noqa: PLC0415  so that --help is quick
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    *,
+    trace: Path,
+    target: str | None,
+    until: int | None,
+    is_stepwise: bool,
+    goes_on: bool,
+    states_max: int,
+    timeout: float | None,
+    is_json: bool,
+) -> Run:
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    for name, option, fits, why in (
+        ("states_max", "--states-max", goes_on, "it bounds what is explored beyond; add --continue"),
+        ("timeout", "--timeout", goes_on, "it bounds what is explored beyond; add --continue"),
+        ("is_stepwise", "--step", not is_json and not goes_on, "it shows steps to people; leave out the other one"),
+    ):
+        if name in given and not fits:
+            raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
-        return replay_one(trace, target, terminal, is_json=is_json)
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.replaying import How, replay_one  # noqa: PLC0415  so that --help is quick
+
+        how = How(until, is_stepwise, goes_on, states_max, timeout)
+        return replay_one(trace, target, how, terminal, is_json=is_json)
 
     return run
 

@@ -21,10 +21,11 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import TidegateError
+from tidegate.errors import Misuse, TidegateError
 from tidegate.exit_codes import ExitCode
 from tidegate.patches import Json
-from tidegate.sim.explore import Progress
+from tidegate.sim.explore import Progress, attempt
+from tidegate.sim.exports.dot import dot
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import policies
 from tidegate.sim.report import Report, Verdict, explore, sampled
@@ -37,7 +38,7 @@ from tidegate_adapters.cli.failures import exit_code, origin, raised
 from tidegate_adapters.cli.lines import Result, ended, shrunk_line, summed_up, told, written
 from tidegate_adapters.cli.progress import Show, shown
 from tidegate_adapters.cli.shrinking import smaller
-from tidegate_adapters.cli.store import Store
+from tidegate_adapters.cli.store import Store, save
 from tidegate_adapters.cli.targets import Target, one
 from tidegate_adapters.parallel import ASKED_S, Order, in_processes, is_stopped, processes
 from tidegate_adapters.printable import one_line
@@ -304,6 +305,17 @@ def in_several(target: Target, bounds: Bounds, watch: Watch) -> Report:
     faults = None if bounds.faults is None else tuple(map(Fault, bounds.faults))
     tally = in_processes(Order(target.identity, plan, faults), runs, jobs=bounds.jobs, proceed=watch)
     return sampled(Sampler(chosen(target, bounds), plan, random.Random).sampled(tally, bounds.seed or ""))
+
+
+def draw_states(targets: Sequence[Target], bounds: Bounds, path: Path) -> None:
+    """Draw the states of the only target, those nearest to the beginning, as far as people look at them.
+
+    Raises:
+        Misuse: There are more targets, or the file cannot be written.
+    """
+    if len(targets) != 1:
+        raise Misuse(f"--dot draws one scenario, and {len(targets)} are selected", todo="name one TARGET")
+    save(path, attempt(chosen(targets[0], bounds), dot))
 
 
 def result_json(result: Result) -> dict[str, object]:

@@ -2,70 +2,151 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
+from typing import final
 
-import tidegate
-from tidegate.errors import TidegateError
+import attrs
+
+from tidegate.errors import Misuse
 from tidegate.exit_codes import ExitCode
-from tidegate.sim.replay import Diverged, Replayed, Reproduced, replay
-from tidegate.sim.story import story
-from tidegate.sim.trace import Trace
+from tidegate.patches import Operation, to_json
+from tidegate.sim.replay import Diverged, Reproduced, explored_on, followed
+from tidegate.sim.story import sentence, state_lines, story
+from tidegate.sim.trace import Breach, Trace
+from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
-from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
+from tidegate_adapters.cli.exploring import Watch, stoppable, uncollected
+from tidegate_adapters.cli.following import diverged, replayed
+from tidegate_adapters.cli.progress import shown
 from tidegate_adapters.cli.store import read
 from tidegate_adapters.cli.targets import Target, one, recorded
+from tidegate_adapters.printable import one_line
 
 
-def replay_one(path: Path, text: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
+@final
+@attrs.frozen
+class How:
+    """How a trace is replayed.
+
+    Attributes:
+        until: Stop after this step; None for the last one.
+        is_stepwise: Show one step after the other, with all that it changes, and wait in between on a terminal.
+        goes_on: Explore on from the last step, or from the one before a divergence.
+        states_max: How many states that may see.
+        timeout_s: How many seconds it may take; None for any number.
+    """
+
+    until: int | None = None
+    is_stepwise: bool = False
+    goes_on: bool = False
+    states_max: int = 0
+    timeout_s: float | None = None
+
+
+def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
     """Replay the trace in a file.
 
     Args:
         path: A trace as JSON, or a page that holds one.
         text: The target to replay it in; None for the one that the trace names.
+        how: How far, and what then.
         terminal: Where it is told.
         is_json: Answer with one JSON object.
 
     Raises:
         TidegateError: There is no such trace or scenario, or they cannot be replayed.
     """
-    trace = read(path)
+    trace = cut(read(path), how.until, path)
     target = recorded(trace.scenario) if text is None else one(text)
-    found = replayed(trace, target)
-    match found:
+    if how.goes_on:
+        return explore_on(trace, target, how, terminal, is_json=is_json)
+    run = replayed(trace, target, partial(followed, trace))
+    match run.outcome:
         case Reproduced(steps):
             if is_json:
-                terminal.answer({**answer(trace), "verdict": "reproduced", "steps": steps, "ok": True})
+                state = {} if how.until is None else {"state": to_json(run.state)}
+                terminal.answer({**answer(trace), "verdict": "reproduced", "steps": steps, **state, "ok": True})
+            elif how.is_stepwise:
+                step_through(trace, terminal)
             else:
                 terminal.say(story(trace))
+            if not is_json:
+                for line in () if how.until is None else (f"after step {steps}:", *state_lines(run.state)):
+                    terminal.say(line)
                 terminal.say(f"reproduced {steps} steps")
             return ExitCode.OK
-        case Diverged(step, reason, enabled):
-            error = diverged(trace, target, found)
+        case Diverged(step, reason, enabled, was):
+            error = diverged(trace, target, run.outcome)
             if is_json:
-                at = {"verdict": "diverged", "step": step, "reason": reason, "enabled": list(enabled)}
+                at = {"verdict": "diverged", "step": step, "reason": reason, "recorded": was, "enabled": list(enabled)}
                 terminal.answer({**answer(trace), **at, "ok": False, "error": error_json(error)})
             terminal.complain(error)
             return ExitCode.DIVERGED
 
 
+def cut(trace: Trace, until: int | None, path: Path) -> Trace:
+    """The trace up to that step."""
+    if until is None or until == len(trace.steps):
+        return trace
+    if until > len(trace.steps):
+        raise Misuse(f"there is no step {until}", where=str(path), why=f"the trace has {len(trace.steps)} steps")
+    return attrs.evolve(trace, steps=trace.steps[:until], law="", breach=Breach.NONE)
+
+
+def step_through(trace: Trace, terminal: Terminal) -> None:
+    """Show one step after the other; on a terminal the reader says when."""
+    width = max(len(mover.name) for mover in trace.movers)
+    waits = sys.stdin.isatty() and terminal.out.isatty()
+    number = 1
+    while number <= len(trace.steps):
+        step = trace.steps[number - 1]
+        for line in (f"{number:>4}  {step.process:<{width}}  {step.event}", *map(change_line, step.patch)):
+            terminal.say(one_line(line))
+        if waits and number < len(trace.steps):
+            terminal.tell("Enter or n: next   p: back   q: end")
+            said = sys.stdin.readline()
+            if not said or said.strip() == "q":
+                return
+            number = max(1, number - 1) if said.strip() == "p" else number + 1
+        else:
+            number += 1
+
+
+def change_line(change: Operation) -> str:
+    return f"      {sentence(change)}"
+
+
+def explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Explore what lies beyond the trace."""
+    with stoppable() as stop, uncollected(), shown(target.scenario.name, terminal, quiet=is_json) as show:
+        watch = Watch(show, stop, how.timeout_s)
+        beyond = replayed(trace, target, lambda search: explored_on(trace, search, how.states_max, watch))
+    found = beyond.found
+    if isinstance(beyond.outcome, Diverged):
+        terminal.tell(f"warning: diverged at step {beyond.outcome.step}: {beyond.outcome.reason}")
+    reason = watch.why or found.stopped
+    verdict = "violated" if beyond.trace else "inconclusive" if reason else "complete"
+    if is_json:
+        told = None if beyond.trace is None else encoded(beyond.trace)
+        facts = {"verdict": verdict, "steps": beyond.steps, "states": found.states, "transitions": found.transitions}
+        law = "" if beyond.trace is None else beyond.trace.law
+        ok = verdict == "complete"
+        more = {"stopped_because": reason, "law": law, "counterexample": told, "ok": ok}
+        terminal.answer({**answer(trace), **facts, **more})
+    else:
+        if beyond.trace is not None:
+            terminal.say(story(beyond.trace))
+        terminal.say(
+            f"{verdict}: {found.states:,} states and {found.transitions:,} transitions beyond step {beyond.steps}"
+        )
+        if reason and beyond.trace is None:
+            terminal.say(f"stopped because: {reason}")
+    if stop.code is not None:
+        return stop.code
+    return {"violated": ExitCode.NOT_MET, "inconclusive": ExitCode.INCONCLUSIVE, "complete": ExitCode.OK}[verdict]
+
+
 def answer(trace: Trace) -> dict[str, object]:
     return {"schema": "tidegate/replay@1", "scenario": trace.scenario, "law": trace.law, "seed": trace.seed}
-
-
-def replayed(trace: Trace, target: Target) -> Replayed:
-    try:
-        return replay(trace, target.scenario)
-    except TidegateError as error:
-        error.where = error.where or ", ".join(filter(None, (target.identity, origin(error))))
-        raise
-    except (Exception, SystemExit) as error:
-        raise raised(error, f"{target.identity} raised an error outside of its programs") from error
-
-
-def diverged(trace: Trace, target: Target, found: Diverged) -> ReplayDivergedError:
-    return ReplayDivergedError(
-        f"the replay diverged at step {found.step}: {found.reason}",
-        where=f"{target.identity}, recorded with {trace.version}, now {tidegate.__version__}",
-        why="\n    ".join(("enabled instead:", *found.enabled)) if found.enabled else "",
-        todo="the scenario has changed since, or this is a trace of another one: explore again",
-    )

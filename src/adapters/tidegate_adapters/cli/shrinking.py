@@ -15,14 +15,14 @@ import attrs
 
 from tidegate.errors import TidegateError
 from tidegate.exit_codes import ExitCode
-from tidegate.sim.replay import Diverged
+from tidegate.sim.replay import Diverged, followed
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shrink import REPLAYS_MAX, Shrunk, shrink
 from tidegate.sim.story import story
 from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.failures import origin, raised
-from tidegate_adapters.cli.replaying import diverged, replayed
+from tidegate_adapters.cli.following import diverged, replayed
 from tidegate_adapters.cli.store import Store, read, replay_line
 from tidegate_adapters.cli.targets import one, recorded
 
@@ -114,7 +114,7 @@ def shrink_one(
     """
     trace = read(path)
     target = recorded(trace.scenario) if text is None else one(text)
-    outcome = replayed(trace, target)
+    outcome = replayed(trace, target, lambda search: followed(trace, search).outcome)
     if isinstance(outcome, Diverged):
         raise diverged(trace, target, outcome)
 

@@ -15,12 +15,13 @@ import attrs
 
 from tidegate.documents import Document
 from tidegate.patches import difference
-from tidegate.sim.explore import Search, attempt
+from tidegate.sim.explore import Explored, Proceed, Search, attempt, timing
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.story import told
-from tidegate.sim.trace import Trace
+from tidegate.sim.trace import Policy, Trace
+from tidegate.sim.tracing import trace_of
 from tidegate.sim.ways import event, ways
 
 T = TypeVar("T")
@@ -111,3 +112,43 @@ def followed(trace: Trace, search: Search) -> Followed:
         path.append(state)
         before = described(search, state, before)
     return Followed(tuple(path), before, Reproduced(len(trace.steps)))
+
+
+@final
+@attrs.frozen(eq=False)
+class ExploredOn:
+    """What lies beyond a replay.
+
+    Attributes:
+        outcome: How the replay ended; where it diverged, the search went on from the step before.
+        steps: How many steps it took until then.
+        found: What the search found from there on.
+        trace: The whole run to the law that it broke, if it broke one.
+    """
+
+    outcome: Replayed
+    steps: int
+    found: Explored
+    trace: Trace | None
+
+
+def explored_on(trace: Trace, search: Search, states_max: int, proceed: Proceed) -> ExploredOn:
+    """Follow the trace as far as the search can, and explore all that may come then.
+
+    Args:
+        trace: The recorded run.
+        search: A search of the scenario as it is today.
+        states_max: Stop after so many distinct states.
+        proceed: Told of the progress; answers whether to go on.
+    """
+    run = followed(trace, search)
+    first, search.first = search.first, run.path[-1]
+    try:
+        found = search.run(states_max, proceed)
+    finally:
+        search.first = first
+    whole = None
+    if found.broken is not None:
+        path = (*run.path[:-1], *found.broken.path)
+        whole = trace_of(search, path, law=found.broken.law, time=timing(search), policy=Policy.REPLAYED)
+    return ExploredOn(run.outcome, len(run.path) - 1, found, whole)

@@ -1,0 +1,40 @@
+"""A search of a target follows a trace, and what is told where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import tidegate
+from tidegate.errors import TidegateError
+from tidegate.sim.explore import Search
+from tidegate.sim.replay import Diverged, replaying
+from tidegate.sim.trace import Trace
+from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
+from tidegate_adapters.cli.targets import Target
+
+T = TypeVar("T")
+
+
+def replayed(trace: Trace, target: Target, run: Callable[[Search], T]) -> T:
+    """What a search of the target does with the trace."""
+    try:
+        return replaying(trace, target.scenario, run)
+    except TidegateError as error:
+        error.where = error.where or ", ".join(filter(None, (target.identity, origin(error))))
+        raise
+    except (Exception, SystemExit) as error:
+        raise raised(error, f"{target.identity} raised an error outside of its programs") from error
+
+
+def diverged(trace: Trace, target: Target, found: Diverged) -> ReplayDivergedError:
+    return ReplayDivergedError(
+        f"the replay diverged at step {found.step}: {found.reason}",
+        where=f"{target.identity}, recorded with {trace.version}, now {tidegate.__version__}",
+        why="\n    ".join(
+            (f"recorded: {found.recorded}", *(("enabled instead:", *found.enabled) if found.enabled else ()))
+        )
+        if found.recorded
+        else "",
+        todo="the scenario has changed since, or this is a trace of another one: explore again, or add --continue",
+    )
