@@ -15,7 +15,7 @@ import attrs
 
 from tidegate.documents import Document
 from tidegate.patches import difference
-from tidegate.sim.explore import Explored, Proceed, Search, attempt, timing
+from tidegate.sim.explore import Bounds, Explored, Proceed, Search, attempt, timing
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
 from tidegate.sim.scenario import Scenario
@@ -144,7 +144,7 @@ def explored_on(trace: Trace, search: Search, states_max: int, proceed: Proceed)
     run = followed(trace, search)
     first, search.first = search.first, run.path[-1]
     try:
-        found = search.run(states_max, proceed)
+        found = search.run(Bounds(states_max), proceed)
     finally:
         search.first = first
     whole = None
