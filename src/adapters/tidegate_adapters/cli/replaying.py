@@ -121,7 +121,7 @@ def change_line(change: Operation) -> str:
 def explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
     """Explore what lies beyond the trace."""
     with stoppable() as stop, uncollected(), shown(target.scenario.name, terminal, quiet=is_json) as show:
-        watch = Watch(show, stop, how.timeout_s)
+        watch = Watch(show, lambda: stop.code is not None, how.timeout_s)
         beyond = replayed(trace, target, lambda search: explored_on(trace, search, how.states_max, watch))
     found = beyond.found
     if isinstance(beyond.outcome, Diverged):
