@@ -547,7 +547,7 @@ def _check_parts(parts: object) -> None:
         raise Misuse("all or any of nothing is nothing", todo="name at least one filter")
 
 
-Filter: TypeAlias = "Eq[Any] | Lt | In[Any] | Exists | Contains[Any] | OlderThan | AllOf | AnyOf"
+Filter: TypeAlias = Eq[Any] | Lt | In[Any] | Exists | Contains[Any] | OlderThan | AllOf | AnyOf
 FILTERS: Final = (Eq, Lt, In, Exists, Contains, OlderThan, AllOf, AnyOf)
 Clock: TypeAlias = Callable[[], Instant]
 
@@ -760,7 +760,7 @@ class PutServerTime:
         return f"{self.field} := now"
 
 
-Update: TypeAlias = "Put[Any] | Add | Push[Any] | Pull[Any] | AddToSet[Any] | Remove | PutServerTime"
+Update: TypeAlias = Put[Any] | Add | Push[Any] | Pull[Any] | AddToSet[Any] | Remove | PutServerTime
 UPDATES: Final = (Put, Add, Push, Pull, AddToSet, Remove, PutServerTime)
 
 

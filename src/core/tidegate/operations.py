@@ -202,8 +202,10 @@ class StoreTime(Effect[Instant]):
 
 def check_unique(unique: Unique) -> None:
     """Raise Misuse unless these are unique indexes: each has a field, and none twice."""
+    of_kind(unique, Mapping, "unique indexes by collection")
     for collection, indexes in unique.items():
         check_collection(collection)
+        of_kind(indexes, tuple, "the unique indexes of a collection")
         for index in indexes:
             tuple_of_kind(index, Field, "a field of a unique index")
             if not index or len(set(index)) != len(index):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tidegate.documents import one_line
+from tidegate.kinds import of_kind
 from tidegate.sim.explore import STATES_MAX
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
@@ -32,6 +33,7 @@ def assert_no_counterexample(scenario: Scenario, *, states_max: int = STATES_MAX
         AssertionError: It was not found, or not all could be seen; the message holds the story.
         Misuse: The scenario, or a program in it, breaks a contract.
     """
+    of_kind(scenario, Scenario, "a scenario")
     report = explore(scenario, states_max=states_max)
     if not report.ok:
         raise AssertionError(unexpected(report) + (f"\n{story(report.trace)}" if report.trace else ""))
@@ -40,6 +42,7 @@ def assert_no_counterexample(scenario: Scenario, *, states_max: int = STATES_MAX
 
 def unexpected(report: Report) -> str:
     """In a line, how the report is not what was expected of its scenario."""
+    of_kind(report, Report, "a report")
     name, expected = one_line(report.scenario), one_line(report.expect or "")
     match report.verdict:
         case Verdict.VIOLATED:

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.effects import Sleep
-from tidegate.errors import Misuse
+from tidegate.errors import Misuse, numbered
 from tidegate.instants import seconds
 from tidegate.sim.actors import Ticks
 from tidegate.sim.behaviour import Asking, HoldsInstant
@@ -82,8 +82,8 @@ class Bounds:
 
     def __attrs_post_init__(self) -> None:
         for what, bound in (("states", self.states), ("steps of depth", self.depth), ("bytes", self.memory)):
-            if bound is not None and bound < 0:
-                raise Misuse(f"a bound of {bound} {what}", why="it is 0 or more")
+            if bound is not None:
+                numbered(bound, f"a bound of {what}", 0)
 
 
 @final
