@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from random import Random  # noqa: TID251  seeded
 
 import attrs
 import pytest
@@ -12,7 +13,9 @@ from tidegate.errors import Misuse
 from tidegate.scenarios.small_lock import MONITORS, small_lock
 from tidegate.sim.explore import Bounds, Broken, Explored, Search, attempt, go_on
 from tidegate.sim.packing import Packed
+from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
+from tidegate.sim.sample import Beyond, portfolio
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.world import document
 
@@ -69,7 +72,7 @@ def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -
     """A sampler, or anything else, goes on from the frontier; here it goes straight on by brute force."""
     asked: list[int] = []
 
-    def onward(search: Search, frontier: Sequence[Packed]) -> Broken | None:
+    def onward(search: Search, frontier: Sequence[Packed]) -> Beyond:
         asked.append(len(frontier))
         for state in frontier:
             path = [*search.path(state)]
@@ -81,8 +84,8 @@ def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -
                     break
                 path.append(path[-1] + steps[0])
             if bad is not None:
-                return Broken(bad, tuple(path))
-        return None
+                return Beyond(Broken(bad, tuple(path)), "straight on")
+        return Beyond(None, "nothing was found")
 
     broken = attrs.evolve(scenario(), always={"nobody is inside": nobody_is_inside}, expect="nobody is inside")
     assert explore(broken, depth_max=1).verdict is Verdict.INCONCLUSIVE
@@ -92,6 +95,25 @@ def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -
     assert len(asked) == 1
     assert explore(broken, onward=onward).ok
     assert len(asked) == 1, "nothing is left to go on from where nothing stopped the search"
+
+
+def test_random_runs_go_on_where_a_search_was_stopped() -> None:
+    """The portfolio finds beyond the bound what lies there, as a run from the beginning; and says so where it finds nothing.
+    Both are had again by the seed.
+    """
+    broken = attrs.evolve(scenario(), always={"nobody is inside": nobody_is_inside}, expect="nobody is inside")
+    reports = [explore(broken, depth_max=1, onward=portfolio("7", runs=50, seeding=Random)) for _ in range(2)]
+    first = reports[0].trace
+    assert (reports[0].verdict, reports[0].law, reports[0].is_shortest) == (Verdict.VIOLATED, "nobody is inside", False)
+    assert first is not None
+    assert reports[1].trace == first
+    assert reports[0].reason.startswith("1 steps were taken from the beginning; run 7.")
+    assert replay(first, broken) == Reproduced(len(first.steps))
+    assert len(first.steps) > 1
+    found = explore(scenario(), depth_max=1, onward=portfolio("7", runs=50, seeding=Random))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.reason.endswith("; 50 random runs from there, seed 7, broke no law")
+    assert explore(broken, onward=portfolio("7", runs=50, seeding=Random)).is_shortest
 
 
 @pytest.mark.parametrize("bound", ["states", "depth", "memory"])

@@ -29,7 +29,7 @@ from tidegate.sim.exports.dot import dot
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import policies
 from tidegate.sim.report import Report, Verdict, explore, sampled
-from tidegate.sim.sample import Plan, Sampler, runs_of
+from tidegate.sim.sample import Plan, Sampler, portfolio, runs_of
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
@@ -45,6 +45,9 @@ from tidegate_adapters.printable import one_line
 
 Say: TypeAlias = Callable[..., None]
 """Tells a line of the result, as `Terminal.say` does."""
+BEYOND_RUNS: Final = 1_000
+"""Random runs that go on where a bound stops an exhaustive search: some seconds at most."""
+BEYOND_STEPS: Final = 1_000
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -187,7 +190,7 @@ def explored_all(
                 target = targets.pop(0)
                 results.append(explored(target, bounds, store, stop, terminal, quiet=quiet))
                 say(*summed_up(results[-1], width))
-                if bounds.runs and bounds.shrinks and results[-1].report.trace is not None:
+                if bounds.shrinks and results[-1].report.trace is not None and not results[-1].report.is_shortest:
                     results[-1] = shrunk(results[-1], target, bounds, store, stop)
                     say(shrunk_line(results[-1]))
                 del target
@@ -284,16 +287,26 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
 
 
 def in_one(target: Target, bounds: Bounds, watch: Watch) -> Report:
+    seed = bounds.seed or "0"
+    chosen_policies = policies(bounds.policy, bounds.pct_depth)
     return explore(
         chosen(target, bounds),
+        onward=portfolio(
+            seed,
+            runs=BEYOND_RUNS,
+            steps_max=BEYOND_STEPS,
+            seeding=random.Random,
+            policies=chosen_policies,
+            proceed=watch,
+        ),
         states_max=bounds.states_max,
         depth_max=bounds.depth_max,
         memory_max=bounds.memory_max,
         runs=bounds.runs,
         steps_max=bounds.steps_max,
-        seed=bounds.seed or "",
+        seed=seed,
         seeding=random.Random,
-        policies=policies(bounds.policy, bounds.pct_depth),
+        policies=chosen_policies,
         proceed=watch,
     )
 

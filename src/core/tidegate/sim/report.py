@@ -16,12 +16,12 @@ import attrs
 
 from tidegate.errors import Misuse
 from tidegate.patches import Json
-from tidegate.sim.explore import STATES_MAX, Bounds, Broken, Explored, Proceed, Search, attempt, go_on, timing
+from tidegate.sim.explore import STATES_MAX, Bounds, Explored, Proceed, Search, attempt, go_on, timing
 from tidegate.sim.faults import Fault
 from tidegate.sim.nearest import nearest_passing
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import PORTFOLIO, Policy, Seeding
-from tidegate.sim.sample import STEPS_MAX, Sampled, sample
+from tidegate.sim.sample import STEPS_MAX, Beyond, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
 from tidegate.sim.trace import Policy as Origin
 from tidegate.sim.trace import Trace
@@ -48,7 +48,7 @@ class Report:
         kind: A program, or a specimen.
         expect: The law that it was expected to break, or None for clean.
         verdict: What came out.
-        reason: Why it is inconclusive; else "".
+        reason: Why it is inconclusive; or how a law was broken beyond a bound of the search; else "".
         law: The law that is broken, if one is.
         states: Distinct states seen; by sampled runs at least so many.
         transitions: Steps taken, all ways of reaching a state counted.
@@ -87,6 +87,11 @@ class Report:
         if self.expect is None:
             return self.verdict is Verdict.COMPLETE
         return self.verdict is Verdict.VIOLATED and self.law == self.expect
+
+    @property
+    def is_shortest(self) -> bool:
+        """Is there no shorter counterexample? So it is where an exhaustive search has found it before any bound."""
+        return self.trace is not None and not self.policy and not self.reason
 
     def to_json(self) -> dict[str, Json]:
         """As `tidegate explore --json` prints it; the caller adds the seconds and the path of the trace."""
@@ -160,16 +165,16 @@ def explore(
     return attempt(scenario, lambda search: explored(gone_on(search.run(bounds, proceed), onward)))
 
 
-Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Broken | None]
-"""Goes on from the frontier of a search that a bound has stopped, at random for example. Answers the law that it saw broken
-and the whole way there; `Search.path` tells how a state of the frontier is reached."""
+Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Beyond]
+"""Goes on from the frontier of a search that a bound has stopped, such as `tidegate.sim.sample.portfolio`."""
 
 
 def gone_on(found: Explored, onward: Onward | None) -> Explored:
     """The same, and what was found beyond the bound that stopped it."""
     if onward is None or found.broken is not None or not found.frontier:
         return found
-    return attrs.evolve(found, broken=onward(found.search, found.frontier))
+    beyond = onward(found.search, found.frontier)
+    return attrs.evolve(found, broken=beyond.broken, stopped=f"{found.stopped}; {beyond.told}")
 
 
 def explored(found: Explored) -> Report:
@@ -177,7 +182,7 @@ def explored(found: Explored) -> Report:
     scenario = found.search.scenario
     missed = [name for name, reached in found.goals.items() if not reached]
     if found.broken is not None:
-        return reported(found, Verdict.VIOLATED, "")
+        return reported(found, Verdict.VIOLATED, found.stopped)
     if found.stopped:
         return reported(found, Verdict.INCONCLUSIVE, found.stopped)
     if missed:

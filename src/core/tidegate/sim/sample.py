@@ -25,7 +25,7 @@ those before it (then its seed alone does not bring it back).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias, TypeVar, cast, final
 
@@ -150,6 +150,64 @@ def sample(
         if done.is_over:
             break
     return sampler.sampled(done, seed)
+
+
+@final
+@attrs.frozen
+class Beyond:
+    """What runs found that began where a search was stopped.
+
+    Attributes:
+        broken: The law that one broke, and the whole way there; it need not be a shortest one.
+        told: What was done, in words.
+    """
+
+    broken: Broken | None
+    told: str
+
+
+def portfolio(
+    seed: str,
+    *,
+    runs: int,
+    seeding: Seeding,
+    steps_max: int = STEPS_MAX,
+    policies: tuple[Policy, ...] = PORTFOLIO,
+    proceed: Proceed = go_on,
+) -> Callable[[Search, Sequence[Packed]], Beyond]:
+    """Runs that go on where a search was stopped, each from one of the states that it reached and did not look beyond.
+
+    Args:
+        seed: Of all runs; run n draws from the generator of "seed.n", and which state it begins with first of all.
+        runs: How many.
+        seeding: Makes a generator of a seed, for example `random.Random`.
+        steps_max: The length of the longest run, from where the search was stopped.
+        policies: Taken in turns, one a run.
+        proceed: Told of the progress after every run; answers whether to go on.
+
+    Returns:
+        What goes on. Its runs are had again by the same search and this seed; a counterexample by its trace.
+    """
+
+    def go_beyond(search: Search, starts: Sequence[Packed]) -> Beyond:
+        walks, found, plan = Walks(search), Found(), Plan(seed, policies, steps_max)
+        shape = Shape(
+            2 * len(search.hands),
+            max(walks.walk(at_random(seeding(f"shape.{each}")), MEASURED_STEPS).steps for each in range(MEASURED)),
+        )
+        for run in range(runs):
+            generator = seeding(plan.seed_of(run))
+            start = starts[int(generator.random() * len(starts))]
+            walked = walks.walk(plan.policy(run).begin(generator, shape), steps_max, found.goals, start)
+            found.add(walked)
+            if walked.law:
+                path = (*search.path(start), *walked.path[1:])
+                return Beyond(Broken(walked.law, path), f"run {plan.seed_of(run)} from there, {plan.policy(run).name}")
+            if not proceed(attrs.evolve(found.progress, waiting=runs - run - 1)):
+                break
+        return Beyond(None, f"{found.runs:,} random runs from there, seed {seed}, broke no law")
+
+    return go_beyond
 
 
 def after(done: Tally, runs: int, proceed: Proceed) -> Proceed:
