@@ -1342,9 +1342,9 @@ def test_a_planted_bug_breaks_the_law_in_the_plain_mode(bug: type[Processor], la
         check_plain(bug, [law], 2_000, [Stages.generate])
 
 
-def test_every_shipped_bug_is_caught_without_the_simulator() -> None:
-    """All four specimens of the partition break a law of the machine above."""
-    assert SHIPPED.keys() == {each.name for each in SPECIMENS}
+def test_shipped_bugs_are_caught_without_the_simulator() -> None:
+    """These specimens break a law of the machine above, too; the others need a group, or modes of their own."""
+    assert SHIPPED.keys() < {each.name for each in SPECIMENS}
 
 
 PLANTED: Final[Sequence[tuple[type[Processor], str, Mapping[str, object]]]] = (

@@ -61,7 +61,7 @@ def test_a_scenario_has_scopes() -> None:
         shipped("transition.not_read_again@thorough")
     with pytest.raises(Misuse, match="assignment has no large scope") as raised:
         shipped("assignment@large")
-    assert raised.value.todo == "it has: default"
+    assert raised.value.todo == "it has: default, thorough"
 
 
 def test_every_specimen_says_what_it_is_of_and_where_it_was_seen() -> None:
@@ -152,16 +152,20 @@ def test_transition_is_right_under_every_fault() -> None:
 
 
 def test_the_partition_is_right_under_rebalances_and_faults() -> None:
-    """Two consumers, two partitions of three records, two rebalances, two faults among crashes and lost replies."""
+    """Two consumers, two partitions, crashes; each kind of fault that strikes a partition fired in a scenario of it."""
     report, scenario = report_on("partition"), shipped("partition")
     assert report.verdict is Verdict.COMPLETE
     assert set(report.faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY}
-    assert (scenario.budget, scenario.world.read(REBALANCES)) == (2, 2)
+    assert (scenario.budget, scenario.world.read(REBALANCES)) == (2, 1)
+    assert (shipped("partition@thorough").budget, shipped("partition@thorough").world.read(REBALANCES)) == (2, 2)
     assert sum(isinstance(actor, Reducer) for actor in scenario.actors) == 4
     assert sum(isinstance(actor, Crash) for actor in scenario.actors) == 2
     assert set(scenario.eventually) == {partition.ALL}
-    assert set(report_on("partition.gives_up").faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.GAVE_UP}
-    assert set(report_on("partition.handler_fails").faults) == {Fault.CRASH_BEFORE, Fault.FAILED}
+    struck = {fault for name in PROGRAMS if name.startswith("partition") for fault in report_on(name).faults}
+    assert struck == {
+        Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.DROPPED, Fault.GAVE_UP, Fault.FAILED, Fault.NEVER_RETURNS,
+        Fault.COMMIT_REFUSED, Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED,
+    }  # fmt: skip
     assert report_on("assignment").goals == {"a partition moves": True, "the gate closes": True}
 
 

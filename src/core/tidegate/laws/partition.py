@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from tidegate.backpressure import Free, Standing
 from tidegate.effects import Effect
 from tidegate.fanout import Arrange, DeliverMessages, Judge, Start, Task
-from tidegate.partition import Owned, State, Step
+from tidegate.partition import Owned, Phase, State, Step
 from tidegate.watermark import done_offsets
 from tidegate.wishes import Commit, Fetch, Work
 
@@ -62,6 +62,11 @@ def starts_nothing(wish: Effect[object]) -> bool:
     return not isinstance(wish, Fetch) and not (
         isinstance(wish, Work) and isinstance(wish.task, Arrange | Start | Judge)
     )
+
+
+def has_nothing_to_start(part: Owned) -> bool:
+    """Law P5: a partition that is revoked has dropped what waited to be started."""
+    return part.phase is not Phase.DRAINING or not (part.queued or part.ready)
 
 
 def is_released(asked: Collection[Work], commits: Collection[Commit], ready: int | None, *, in_time: bool) -> bool:

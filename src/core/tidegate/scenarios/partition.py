@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import attrs
 
 from tidegate import laws
 from tidegate.assignment import Assignment, Consumer
-from tidegate.backpressure import Hold, Thresholds
+from tidegate.backpressure import Bounds, Held, Hold, Thresholds
 from tidegate.effects import Effect
 from tidegate.fanout import Arrange, DeliverMessages, Judge, Report, Rules, Start, Task, Tasks
 from tidegate.partition import AfterFailure, Order, Owned, Phase, Processor, Unassigned
 from tidegate.partition import State as PartitionState
 from tidegate.scenarios.shipping import Shipped
+from tidegate.sim.actors import Network
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
-from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.reducers import Crash, HeardAs, Machine, Reducer
 from tidegate.sim.scenario import Actor, Law, Scenario, State
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 from tidegate.watermark import open_offsets
-from tidegate.wishes import AwaitDrain, Commit, Event, Fetch, Interrupt, Release, TopicPartition, Work, heard
+from tidegate.wishes import AwaitDrain, Commit, Event, Fetch, Fetched, Interrupt, Release, TopicPartition, Work, heard
 
 TOPIC: Final = "t"
 CONSUMERS: Final = ("a", "b")
@@ -36,6 +38,8 @@ BOUNDED: Final = "no more tasks run than may"
 LOAD: Final = "the load is bounded"
 IN_TURN: Final = "each record waits for those before it"
 NOT_RUN: Final = "what is diverted is not run"
+DRAINS: Final = "nothing is left to start once it is revoked"
+FREE: Final = "nothing is fetched while the partition is held"
 ALL: Final = "at rest every record is processed and committed"
 
 
@@ -47,6 +51,16 @@ def is_work(effect: Effect[object]) -> bool:
     return isinstance(effect, Work)
 
 
+def is_delivery(effect: Effect[object]) -> bool:
+    """It goes to a sink."""
+    return isinstance(effect, Work) and isinstance(effect.task, DeliverMessages) and not effect.task.failed
+
+
+def is_answer(effect: Effect[object]) -> bool:
+    """It answers for failures: a dead letter, say."""
+    return isinstance(effect, Work) and isinstance(effect.task, DeliverMessages) and bool(effect.task.failed)
+
+
 def is_timer(effect: Effect[object]) -> bool:
     return isinstance(effect, AwaitDrain)
 
@@ -56,6 +70,8 @@ def is_at_once(effect: Effect[object]) -> bool:
 
 
 LOST_REPLIES: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit}
+NO_BUDGETS: Final[Mapping[Fault, int]] = MappingProxyType({})
+NO_GOALS: Final[Mapping[str, Law]] = MappingProxyType({})
 HOOKS: Final = Processor(
     running_max=2,
     window_max=2,
@@ -65,6 +81,16 @@ HOOKS: Final = Processor(
     metadata_max=0,
 )
 IN_ORDER: Final = Processor(running_max=2, order=Order.BY_OFFSET, after_failure=AfterFailure.DIVERT_KEY, metadata_max=0)
+SINKS: Final = Processor(
+    running_max=2,
+    rules=Rules(0, 0, task_delivery=False, window_delivery=False),
+    after_failure=AfterFailure.SKIP,
+    metadata_max=0,
+)
+BY_KEY: Final = Processor(running_max=2, order=Order.BY_KEY, after_failure=AfterFailure.BLOCK_KEY, metadata_max=0)
+HOLDS: Final = Processor(running_max=2, bounds=Bounds(span=Thresholds(high=2, low=1)), metadata_max=0)
+KEYS: Final = (b"k", b"l", b"k", b"l")
+"""Of the records, where work is in the order of keys."""
 GIVES_UP: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit, Fault.GAVE_UP: is_timer}
 
 
@@ -94,6 +120,37 @@ def with_hooks(means: Meaning) -> Meaning:
     return meaning
 
 
+def with_a_sink(means: Meaning) -> Meaning:
+    """User code makes something of a record, which is then delivered; only with that is the record processed."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case Work(_, _, Start()):
+                yield world, None
+            case _:
+                yield from means(effect, world, who)
+
+    return meaning
+
+
+def one_by_one(means: Meaning) -> Meaning:
+    """Records come one by one."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        for after, reply in means(effect, world, who):
+            yield after, reply[:1] if isinstance(effect, Fetch) and isinstance(reply, tuple) else reply
+
+    return meaning
+
+
+def heard_with_keys(wish: Effect[object], reply: object) -> Event | None:
+    """Records come with their keys."""
+    event = heard(wish, reply)
+    if isinstance(event, Fetched):
+        return attrs.evolve(event, keys=tuple(KEYS[offset] for offset in event.offsets))
+    return event
+
+
 def partition(
     processor: Processor = Processor(running_max=2, metadata_max=0),
     *,
@@ -103,6 +160,9 @@ def partition(
     budget: int = 2,
     kinds: Mapping[Fault, Which] = LOST_REPLIES,
     user: Callable[[Meaning], Meaning] = one_task_each,
+    goals: Mapping[str, Law] = NO_GOALS,
+    budgets: Mapping[Fault, int] = NO_BUDGETS,
+    late: bool = False,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each.
 
@@ -114,6 +174,9 @@ def partition(
         budget: How many faults may strike.
         kinds: Which, besides crashes.
         user: What user code does, where it does more than to handle a record.
+        goals: What must be reached, besides.
+        budgets: How many of a kind may.
+        late: Whether requests may arrive late.
     """
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
@@ -125,22 +188,32 @@ def partition(
     def lane(consumer: str, number: int) -> str:
         return f"{consumer}.{number}"
 
+    means, hears = user(broker(records)), heard_with_keys if processor.order is Order.BY_KEY else heard
     parts = {
         consumer: tuple(
-            reducer(lane(consumer, number), Unassigned(), step, user(broker(records)), kinds) for number in NUMBERS
+            reducer(lane(consumer, number), Unassigned(), step, means, kinds, heard_as=hears) for number in NUMBERS
         )
         for consumer in CONSUMERS
     }
     names = [lane(consumer, number) for consumer in CONSUMERS for number in NUMBERS]
+    may_be = Fault.COMMIT_REFUSED in kinds
     scenario = consumed("partition", summary, parts, lane, records=records, rebalances=rebalances, budget=budget)
     return attrs.evolve(
         scenario,
+        actors=(*scenario.actors, *((Network(means),) if late else ())),
+        budgets=budgets,
         always={
             **scenario.always,
             ONE_COMMIT: tuple(map(has_one_commit, names)),
             OWNER: tuple(map(is_handled_by_owner, names)),
             BOUNDED: tuple(is_bounded(name, processor.running_max) for name in names),
-            **({} if processor.order is Order.ANY else {IN_TURN: tuple(is_in_turn(name, records) for name in names)}),
+            DRAINS: tuple(map(has_nothing_to_start, names)),
+            **(
+                {}
+                if processor.order is Order.ANY
+                else {IN_TURN: tuple(is_in_turn(name, processor.order, records) for name in names)}
+            ),
+            **({FREE: tuple(map(fetches_what_is_free, names))} if processor.bounds != Bounds() else {}),
             **(
                 {NOT_RUN: tuple(map(runs_nothing_diverted, names))}
                 if processor.after_failure is AfterFailure.DIVERT_KEY
@@ -148,23 +221,37 @@ def partition(
             ),
         },
         eventually={
-            ALL: lambda state: all(
-                is_done(state, number, records) or is_stopped(state, lane(state.read(GROUP).owners[number], number))
-                for number in NUMBERS
+            ALL: lambda state: (
+                any(is_stuck(state, name) for name in names)
+                or all(
+                    is_done(state, number, records)
+                    or stands_still(state, lane(state.read(GROUP).owners[number], number), may_be_refused=may_be)
+                    for number in NUMBERS
+                )
             )
         },
+        sometimes={**(scenario.sometimes if rebalances else {}), **goals},
     )
 
 
-def assignment(*, records: int = 2, rebalances: int = 1, budget: int = 1) -> Scenario:
+def assignment(
+    *,
+    kind: type[Consumer] = Consumer,
+    summary: str = "two whole consumers with executors and a gate: the same, and the load is bounded",
+    records: int = 2,
+    rebalances: int = 1,
+    budget: int = 1,
+) -> Scenario:
     """Two consumers of two partitions, a reducer each, with two executors and a gate.
 
     Args:
+        kind: The reducer, or a faulty variant of it.
+        summary: One line for people.
         records: How many records a partition has.
         rebalances: How often the group may rebalance.
         budget: How many faults may strike: crashes, and lost replies of commits.
     """
-    consumer = Consumer(executors=1, thresholds=Thresholds(high=2, low=1), each=Processor(metadata_max=0))
+    consumer = kind(executors=1, thresholds=Thresholds(high=2, low=1), each=Processor(metadata_max=0))
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
         assert isinstance(state, Assignment)
@@ -176,7 +263,7 @@ def assignment(*, records: int = 2, rebalances: int = 1, budget: int = 1) -> Sce
     whole = {name: (reducer(name, Assignment(), step, means, LOST_REPLIES),) for name in CONSUMERS}
     scenario = consumed(
         "assignment",
-        "two whole consumers with executors and a gate: the same, and the load is bounded",
+        summary,
         whole,
         lambda name, _: name,
         records=records,
@@ -236,8 +323,10 @@ def reducer(
     step: Callable[[object, object], tuple[object, tuple[Effect[object], ...]]],
     means: Meaning,
     kinds: Mapping[Fault, Which],
+    *,
+    heard_as: HeardAs = heard,
 ) -> Reducer:
-    return Reducer(name, first, step, heard, Faults(kinds), means, is_commit, is_timer, is_at_once)
+    return Reducer(name, first, step, heard_as, Faults(kinds), means, is_commit, is_timer, is_at_once)
 
 
 def gated(consumer: Consumer, means: Meaning) -> Meaning:
@@ -312,12 +401,39 @@ def in_work(state: State, name: str) -> Iterator[tuple[Owned, Task, int]]:
                     yield machine.state, wish.task, offset
 
 
-def is_in_turn(name: str, records: int) -> Law:
-    """Where all records of the partition are one line."""
+def is_in_turn(name: str, order: Order, records: int) -> Law:
+    """Where all records of the partition are one line, or those of a key."""
+
+    def line(offset: int) -> tuple[int, ...]:
+        of_key = (each for each in range(records) if order is Order.BY_OFFSET or KEYS[each] == KEYS[offset])
+        return tuple(of_key)
+
     return lambda state: all(
-        laws.partition.waits_its_turn(offset, range(records), open_offsets(part.ledger))
+        laws.partition.waits_its_turn(offset, line(offset), open_offsets(part.ledger))
         for part, _, offset in in_work(state, name)
     )
+
+
+def fetches_what_is_free(name: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Machine(Owned(standing=standing), wishes):
+                return all(laws.partition.fetches_what_is_free(wish, standing) for wish in wishes)
+            case _:
+                return True
+
+    return holds
+
+
+def has_nothing_to_start(name: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Machine(Owned() as part):
+                return laws.partition.has_nothing_to_start(part)
+            case _:
+                return True
+
+    return holds
 
 
 def runs_nothing_diverted(name: str) -> Law:
@@ -353,26 +469,72 @@ def is_done(state: State, number: int, records: int) -> bool:
     return not state.read(GROUP).members or laws.partition.all_is_processed(position, done, records)
 
 
-def is_stopped(state: State, name: str) -> bool:
-    """A handler of it has failed, so it rightly stands still."""
+def stands_still(state: State, name: str, *, may_be_refused: bool) -> bool:
+    """A failure stands; or a commit was refused, so that it believes that the group has moved on."""
     match state.standing(name):
         case Machine(Owned(_, _, Phase.STOPPED)):
             return True
+        case Machine(Unassigned()):
+            return may_be_refused
+        case Machine(Owned(failed=failed)):
+            return bool(failed)
         case _:
             return False
 
 
+def is_stuck(state: State, name: str) -> bool:
+    """User code never ends, and nobody gives up: then the group waits for it."""
+    machine = state.standing(name)
+    return isinstance(machine, Machine) and bool(machine.stuck)
+
+
+def is_held(state: State) -> bool:
+    """Is a partition held on its own account?"""
+    for consumer in CONSUMERS:
+        for number in NUMBERS:
+            match state.standing(f"{consumer}.{number}"):
+                case Machine(Owned(standing=Held())):
+                    return True
+                case _:
+                    pass
+    return False
+
+
+FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: is_work}
+SINKS_FAIL: Final[Mapping[Fault, Which]] = {Fault.SINK_FAILED: is_delivery, Fault.DEAD_LETTER_FAILED: is_answer}
+STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: is_work, Fault.GAVE_UP: is_timer}
+REFUSED: Final[Mapping[Fault, Which]] = {Fault.COMMIT_REFUSED: is_commit, Fault.DROPPED: is_commit}
+
 SCENARIOS: Final = (
-    Shipped("partition", partition),
+    Shipped(
+        "partition",
+        partial(partition, records=2, rebalances=1, budget=2),
+        thorough=partition,
+        large=partial(partition, records=5, rebalances=3, budget=3),
+    ),
     Shipped(
         "partition.gives_up",
         partial(
             partition,
-            summary="the same where a drain may give up, on fewer records",
+            summary="the same where a drain may give up",
             records=2,
             rebalances=1,
+            budget=1,
             kinds=GIVES_UP,
         ),
+        thorough=partial(partition, records=2, rebalances=1, kinds=GIVES_UP),
+        large=partial(partition, records=4, rebalances=3, budget=4, kinds=GIVES_UP),
+    ),
+    Shipped(
+        "partition.never_returns",
+        partial(
+            partition,
+            summary="a handler never ends: its partition is let go when the time to drain is over",
+            records=1,
+            rebalances=1,
+            kinds=STUCK,
+        ),
+        thorough=partial(partition, records=2, rebalances=1, kinds=STUCK),
     ),
     Shipped(
         "partition.handler_fails",
@@ -382,8 +544,21 @@ SCENARIOS: Final = (
             records=2,
             rebalances=1,
             budget=1,
-            kinds={Fault.FAILED: is_work},
+            kinds=FAILS,
         ),
+        thorough=partial(partition, records=2, rebalances=2, kinds=FAILS),
+    ),
+    Shipped(
+        "partition.commit_fails",
+        partial(
+            partition,
+            summary="a commit is refused, or lost: what is committed is finished, and is committed again",
+            records=2,
+            rebalances=1,
+            budget=1,
+            kinds=REFUSED,
+        ),
+        thorough=partial(partition, records=2, rebalances=2, kinds=REFUSED),
     ),
     Shipped(
         "partition.metadata",
@@ -395,6 +570,7 @@ SCENARIOS: Final = (
             rebalances=1,
             budget=1,
         ),
+        thorough=partial(partition, Processor(running_max=2, replay_max=1), records=3, rebalances=1, budget=1),
     ),
     Shipped(
         "partition.hooks",
@@ -405,9 +581,36 @@ SCENARIOS: Final = (
             records=2,
             rebalances=1,
             budget=1,
-            kinds={Fault.FAILED: is_work},
+            kinds=FAILS,
             user=with_hooks,
         ),
+        thorough=partial(partition, HOOKS, records=2, rebalances=1, kinds=FAILS, user=with_hooks),
+    ),
+    Shipped(
+        "partition.sinks",
+        partial(
+            partition,
+            SINKS,
+            summary="a sink fails, and dead letters may fail, too: nothing is committed that is in neither",
+            records=2,
+            rebalances=0,
+            kinds=SINKS_FAIL,
+            user=with_a_sink,
+        ),
+        thorough=partial(partition, SINKS, records=2, rebalances=1, kinds=SINKS_FAIL, user=with_a_sink),
+    ),
+    Shipped(
+        "partition.keys",
+        partial(
+            partition,
+            BY_KEY,
+            summary="records of a key wait for each other; behind one that failed, none of its key is begun",
+            records=3,
+            rebalances=0,
+            budget=1,
+            kinds=FAILS,
+        ),
+        thorough=partial(partition, BY_KEY, records=3, rebalances=1, budget=1, kinds=FAILS),
     ),
     Shipped(
         "partition.diverts",
@@ -418,8 +621,23 @@ SCENARIOS: Final = (
             records=2,
             rebalances=1,
             budget=1,
-            kinds={Fault.FAILED: is_work},
+            kinds=FAILS,
         ),
+        thorough=partial(partition, IN_ORDER, records=3, rebalances=1, budget=1, kinds=FAILS),
     ),
-    Shipped("assignment", assignment),
+    Shipped(
+        "partition.held",
+        partial(
+            partition,
+            HOLDS,
+            summary="a partition holds up too much: no record is fetched until it does not",
+            records=3,
+            rebalances=0,
+            budget=0,
+            user=one_by_one,
+            goals={"a partition is held": is_held},
+        ),
+        thorough=partial(partition, HOLDS, records=3, rebalances=1, budget=1, user=one_by_one),
+    ),
+    Shipped("assignment", partial(assignment, budget=0), thorough=assignment),
 )
