@@ -64,6 +64,8 @@ CACHES: Final = {
     "scenarios.transition.versions": "a history as laws want it, once per journal",
     "sim.faults.bound": "the cells of budgets, one for each kind of fault",
     "sim.actors.stuck": "the cells that say whether user code never returns, by process",
+    "sim.log.log": "the cells of logs, by partition",
+    "sim.log.paused": "the cells of what consumers have paused",
     "sim.requests.shown": "the text that requests under way are sorted by",
     "sim.fingerprint.frozen_fields": "the fields of a class, once per class",
     "sim.fingerprint.suspensions": "what is live where, once per code object",

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 import pytest
 
-from tidegate.effects import Now, Refused
+from tidegate.effects import Effect, Now, Refused
 from tidegate.fanout import Start
-from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, processed
-from tidegate.sim.scenario import Step
-from tidegate.sim.world import Plain, World, inbox
-from tidegate.wishes import Assigned, Commit, Fetch, Release, Revoked, TopicPartition, Work
+from tidegate.sim.faults import FAULTS, Fault, nothing
+from tidegate.sim.group import GROUP, Coordinator, Group, broker, committed, dead, processed
+from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Scenario, State, Step
+from tidegate.sim.world import Meaning, Outcomes, Plain, World, inbox
+from tidegate.wishes import (
+    METADATA_REFUSED,
+    Assigned,
+    Commit,
+    Fetch,
+    Lost,
+    Release,
+    Revoked,
+    TopicPartition,
+    Work,
+    heard,
+)
 
 COORDINATOR = Coordinator("t", lambda consumer, number: f"{consumer}.{number}")
 BROKER = broker(3)
@@ -27,7 +43,7 @@ def told(world: World) -> dict[str, tuple[object, ...]]:
 
 
 def begun(*members: str, rebalances: int = 1) -> World:
-    return COORDINATOR.assign(Plain().write(REBALANCES, rebalances), Group(0, members, ("", "")))
+    return COORDINATOR.assign(Plain().write(FAULTS, rebalances), Group(0, members, ("", "")))
 
 
 def test_partitions_are_dealt_out_to_the_members_in_turn() -> None:
@@ -43,7 +59,7 @@ def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
     begins = steps(steady)["begins a rebalance"]
     assert not begins.must
     assert told(begins.world) == {"b.0": (Revoked(P0),), "a.1": (Revoked(P1),)}
-    assert begins.world.read(REBALANCES) == 0
+    assert (begins.fault, begins.world.read(FAULTS)) == (Fault.REBALANCE, 0)
     assert steps(begins.world) == {}
     released = begins.world
     for partition in (P0, P1):
@@ -113,3 +129,170 @@ def test_what_is_no_wish_of_a_partition_has_no_meaning() -> None:
     with pytest.raises(AssertionError):
         list(BROKER(Now(), Plain(), "x"))
     assert attrs.evolve(Group(), generation=1) == Group(1)
+
+
+# --- all that a group may do --------------------------------------------------------------------------------------------
+
+MEMBERS: Final = ("a", "b")
+
+
+@attrs.frozen
+class Holds:
+    """What a lane holds: the generation of its partition; -1 for none."""
+
+    generation: int = -1
+
+
+def holding(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+    """Takes what it is assigned, commits once, and releases what it is asked for."""
+    assert isinstance(state, Holds)
+    match event:
+        case Assigned(partition, generation):
+            return Holds(generation), (Commit(partition, generation, generation),)
+        case Revoked(partition):
+            return Holds(), (Release(partition),)
+        case Lost():
+            return Holds(), ()
+        case _:
+            return state, ()
+
+
+def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int = 1, crash: bool = False) -> Scenario:
+    """Two members who hold what they have until they are asked for it: of two partitions, or of three where some stay."""
+    numbers = range(3 if cooperative else 2)
+    coordinator = Coordinator("t", lambda member, number: f"{member}.{number}", cooperative, evicts=True)
+    lanes = {
+        member: tuple(
+            Reducer(f"{member}.{number}", Holds(), holding, heard, meaning=means, split=nothing, at_once=is_release)
+            for number in numbers
+        )
+        for member in MEMBERS
+    }
+    world = coordinator.assign(Plain(), Group(0, MEMBERS, ("",) * len(numbers), target=("",) * len(numbers)))
+    assert isinstance(world, Plain)
+    crashes = (Crash("a", lanes["a"], dead("a")),) if crash else ()
+    return Scenario(
+        name="group",
+        summary="",
+        world=world,
+        actors=(*(each for own in lanes.values() for each in own), coordinator, *crashes),
+        budget=budget,
+        always={"only one holds it": holds_alone, "who holds it is its owner, or was put out": holder_is_owner},
+        step={
+            "generations grow": lambda before, then: before.read(GROUP).generation <= then.read(GROUP).generation,
+            "only an owner commits": commits_are_the_owner_s,
+            "who keeps it is told nothing": keepers_are_left_alone if cooperative else lambda *_: True,
+        },
+        eventually={"all is owned by who is there": all_is_owned},
+    )
+
+
+def numbers(state: State) -> range:
+    return range(len(state.read(GROUP).owners))
+
+
+def is_release(effect: Effect[object]) -> bool:
+    return isinstance(effect, Release)
+
+
+def held(state: State, member: str, number: int) -> int:
+    """The generation under which it holds the partition; -1 for not at all."""
+    machine = state.standing(f"{member}.{number}")
+    return machine.state.generation if isinstance(machine, Machine) and isinstance(machine.state, Holds) else -1
+
+
+def holds_alone(state: State) -> bool:
+    """Law GR2, but for those who have not heard that they were put out."""
+    return all(
+        sum(held(state, member, number) >= 0 and not is_out(state, member, number) for member in MEMBERS) <= 1
+        for number in numbers(state)
+    )
+
+
+def is_out(state: State, member: str, number: int) -> bool:
+    return any(isinstance(event, Lost) for event in state.read(inbox(f"{member}.{number}")))
+
+
+def holder_is_owner(state: State) -> bool:
+    owners = state.read(GROUP).owners
+    return all(
+        held(state, member, number) < 0 or owners[number] == member or is_out(state, member, number)
+        for member in MEMBERS
+        for number in numbers(state)
+    )
+
+
+def commits_are_the_owner_s(before: State, then: State) -> bool:
+    """Law GR3: the position is the generation that committed it, so it tells who did."""
+    group = before.read(GROUP)
+    return all(
+        then.read(committed(number)) in (before.read(committed(number)), group.generation_of(number))
+        and (then.read(committed(number)) == before.read(committed(number)) or group.owners[number] != "")
+        for number in numbers(before)
+    )
+
+
+def keepers_are_left_alone(before: State, then: State) -> bool:
+    """Law GR4: what is told to somebody of a partition is that it comes, goes, or went."""
+    old, new = before.read(GROUP), then.read(GROUP)
+    return all(
+        len(then.read(inbox(f"{member}.{number}"))) <= len(before.read(inbox(f"{member}.{number}")))
+        or old.owners[number] != new.owners[number]
+        or new.target[number : number + 1] not in {(), (member,)}
+        for member in MEMBERS
+        for number in numbers(before)
+    )
+
+
+def all_is_owned(state: State) -> bool:
+    group = state.read(GROUP)
+    alive = [member for member in MEMBERS if not state.read(dead(member))]
+    counts = [group.owners.count(member) for member in alive]
+    return set(group.members) == set(alive) and sum(counts) == len(group.owners) and max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("crash", [False, True], ids=["", "crash"])
+def test_a_group_keeps_its_laws_whoever_stalls_or_dies(cooperative: bool, crash: bool) -> None:
+    """Laws GR1 to GR4, over all rebalances, evictions and deaths of a scope; who was put out comes back."""
+    kinds = {Fault.REBALANCE, Fault.EVICTED} | ({Fault.CRASH_BEFORE} if crash else set())
+    report = explore(grouped(cooperative=cooperative, crash=crash))
+    assert (report.verdict, report.law, report.reason) == (Verdict.COMPLETE, None, "")
+    assert set(report.faults) == kinds
+
+
+@pytest.mark.parametrize("kind", [Fault.REBALANCE, Fault.EVICTED])
+def test_each_fault_of_a_group_is_the_only_way_to_break_a_law(kind: Fault) -> None:
+    """A rebalance is a second generation that nobody was put out for; an eviction leaves two at work."""
+
+    def still(state: State) -> bool:
+        if kind is Fault.REBALANCE:
+            return state.read(GROUP).generation == 1
+        return all(sum(held(state, member, number) >= 0 for member in MEMBERS) <= 1 for number in numbers(state))
+
+    scenario = attrs.evolve(grouped(budget=1), always={"the law": still})
+    others = set(Fault) - {kind} - ({Fault.EVICTED} if kind is Fault.REBALANCE else set())
+    assert explore(scenario.choosing(others)).verdict is Verdict.COMPLETE
+    assert explore(scenario.choosing([kind])).law == "the law"
+
+
+def takes_any_commit(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """Planted bug: no fence."""
+    match effect:
+        case Commit(TopicPartition(_, number), _, position):
+            yield world.write(committed(number), position), None
+        case _:
+            yield from BROKER(effect, world, who)
+
+
+def test_a_broker_without_a_fence_is_found_out() -> None:
+    """Law GR3: one that was put out commits what it does not own."""
+    assert explore(grouped(means=takes_any_commit)).law == "only an owner commits"
+
+
+def test_metadata_that_is_too_long_is_refused() -> None:
+    """And so is the position, as Kafka does it."""
+    world = Plain().write(GROUP, Group(1))
+    for text, reply in (("x" * 3, None), ("x" * 4, METADATA_REFUSED)):
+        ((after, told),) = broker(3, metadata_max=3)(Commit(P0, 1, 2, text), world, "x")
+        assert (told, after.read(committed(0))) == (reply, 0 if reply else 2)

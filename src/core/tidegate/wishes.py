@@ -103,10 +103,29 @@ class _OfPosition(_OfAssignment):
 # --- wishes -------------------------------------------------------------------------------------------------------------
 
 
+Key: TypeAlias = bytes | None
+"""The key of a record; None is no key."""
+
+
 @final
 @attrs.frozen(cache_hash=True)
-class Fetch(_OfPosition, Effect["tuple[int, ...]"]):
-    """Fetch records from the position on; it replies their offsets, once there are any."""
+class Records:
+    """Records that came: their offsets, and the key of each, or no keys where the order of work does not depend on them."""
+
+    offsets: tuple[int, ...]
+    keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        _check_records(self.offsets, self.keys)
+
+    def __str__(self) -> str:
+        return f"records {show(self.offsets)}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
+    """Fetch records from the position on; it replies their offsets, or `Records` with their keys, once there are any."""
 
     def __str__(self) -> str:
         return f"fetch {self.partition} from {self.position} (generation {self.generation})"
@@ -258,10 +277,6 @@ class Lost(_OfPartition):
         return f"lost {self.partition}"
 
 
-Key: TypeAlias = bytes | None
-"""The key of a record; None is no key."""
-
-
 @final
 @attrs.frozen(cache_hash=True)
 class Fetched(_OfAssignment):
@@ -279,13 +294,7 @@ class Fetched(_OfAssignment):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        _check_offsets(self.offsets)
-        if type(self.keys) is not tuple or not {*map(type, self.keys)} <= {bytes, NoneType}:
-            raise Misuse("these are no keys of records", why="each is bytes or None, in a tuple")
-        if len(self.keys) not in {0, len(self.offsets)}:
-            raise Misuse(
-                f"{len(self.keys)} keys of {len(self.offsets)} records", todo="tell one for each, or none at all"
-            )
+        _check_records(self.offsets, self.keys)
 
     def __str__(self) -> str:
         return f"fetched {self.partition} {show(self.offsets)} (generation {self.generation})"
@@ -448,6 +457,8 @@ def heard(wish: Effect[object], reply: object) -> Event | None:
     """
     match wish:
         case Fetch(partition, generation):
+            if isinstance(reply, Records):
+                return Fetched(partition, generation, reply.offsets, reply.keys)
             return Fetched(partition, generation, reply if isinstance(reply, tuple) else ())
         case Work(partition, generation, task):
             if isinstance(reply, BaseException):
@@ -521,3 +532,13 @@ def _check_offsets(offsets: object) -> None:
         raise Misuse("these are no offsets", why="they are integers, in a tuple")
     if offsets and not 0 <= min(offsets) <= max(offsets) <= OFFSET_MAX:
         raise Misuse("these are no offsets", why=f"they are from 0 to {OFFSET_MAX}")
+
+
+def _check_records(offsets: object, keys: object) -> None:
+    """Raise Misuse unless these are offsets, and there are as many keys, or none."""
+    _check_offsets(offsets)
+    assert isinstance(offsets, tuple)
+    if type(keys) is not tuple or not {*map(type, keys)} <= {bytes, NoneType}:
+        raise Misuse("these are no keys of records", why="each is bytes or None, in a tuple")
+    if len(keys) not in {0, len(offsets)}:
+        raise Misuse(f"{len(keys)} keys of {len(offsets)} records", todo="tell one for each, or none at all")

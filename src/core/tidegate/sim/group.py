@@ -1,7 +1,30 @@
-"""A partitioned log and the consumer group that shares it, as cells and one actor.
+"""The consumer group that shares a log, as cells and one actor.
 
-The group is eager: at a rebalance every partition is revoked, and assigned anew when all living members have released
-what they had. A commit is fenced by the generation: it is refused when the group has moved on. A dead member is evicted.
+A rebalance is eager or cooperative (KIP-429). The eager one revokes every partition, and assigns all anew when the living
+members have released what they had. The cooperative one revokes only what moves, and assigns that when it is released;
+of what stays, nobody is told anything, and work on it goes on.
+
+A commit is fenced: it is refused unless it is of the generation in which the partition came to its present owner, and to
+a member that was put out nothing belongs. Faults of a group, each within its budget:
+
+    REBALANCE        it begins although nobody came or left
+    EVICTED          a member that stands beyond its session is put out: it goes on working until it hears of it (`Lost`),
+                     and joins again then
+    COMMIT_REFUSED   the broker refuses a commit for a reason of its own
+
+A dead member is put out, too; that is no fault of the group's, for its death was one.
+
+Laws
+    GR1  Generations grow.
+    GR2  No partition comes to another member before its owner has released it, is dead or was put out.
+    GR3  A commit is taken from the owner of the partition only, and in the generation in which it came to it.
+    GR4  In a cooperative rebalance, whoever keeps a partition is told nothing of it.
+
+Where we differ from Kafka
+    A generation begins when partitions are assigned; the round in which members of a cooperative group give up what moves
+    has none of its own. A commit names the generation of its partition, not that of the member.
+
+Known not to work: static members; offsets that expire.
 """
 
 from __future__ import annotations
@@ -13,11 +36,23 @@ import attrs
 
 from tidegate.effects import Effect, Refused
 from tidegate.fanout import DeliverMessages, Start
+from tidegate.sim.faults import Fault, spent
+from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused
+from tidegate.sim.log import perform as perform_on_log
 from tidegate.sim.scenario import Label, Step
-from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
-from tidegate.wishes import Assigned, Commit, Fetch, Interrupt, Release, Revoked, TopicPartition, Work
-
-REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
+from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox
+from tidegate.wishes import (
+    METADATA_REFUSED,
+    Assigned,
+    Commit,
+    Fetch,
+    Interrupt,
+    Lost,
+    Release,
+    Revoked,
+    TopicPartition,
+    Work,
+)
 
 
 @final
@@ -28,9 +63,12 @@ class Group:
     Attributes:
         generation: Grows with every assignment.
         members: Who is alive, as far as the group knows.
-        owners: Who owns each partition.
+        owners: Who owns each partition; "" for nobody.
         rebalancing: Is it waiting for releases?
         released: Which partitions were released since then.
+        since: In which generation each partition came to its owner; empty where all came in this one.
+        target: Who is to own each partition after a cooperative rebalance.
+        away: Who was put out and has not heard of it.
     """
 
     generation: int = 0
@@ -38,6 +76,19 @@ class Group:
     owners: tuple[str, ...] = ()
     rebalancing: bool = False
     released: tuple[int, ...] = ()
+    since: tuple[int, ...] = ()
+    target: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+
+    def generation_of(self, number: int) -> int:
+        """The one in which the partition came to its owner."""
+        return self.since[number] if self.since else self.generation
+
+    def takes(self, number: int, generation: int) -> bool:
+        """May the partition be committed under that generation?"""
+        if self.owners and not self.owners[number]:
+            return False
+        return generation == self.generation_of(number)
 
 
 GROUP: Final = Cell[Group](("group",), Group())
@@ -54,7 +105,7 @@ def metadata(partition: int) -> Cell[str]:
 
 
 def end(partition: int) -> Cell[int]:
-    """One past the last offset of the log."""
+    """One past the last offset of a log that never grows (`broker` of so many records)."""
     return Cell(("end", str(partition)), 0)
 
 
@@ -70,14 +121,28 @@ def dead(consumer: str) -> Cell[bool]:
     return Cell(("dead", consumer), empty=False)
 
 
-def broker(records: int) -> Meaning:
-    """What the wishes of a partition mean, over logs of so many records each."""
+METADATA_MAX: Final = 4_096
+RECORDS_MAX: Final = 500
+
+
+def broker(records: int | None = None, *, metadata_max: int = METADATA_MAX, most: int = RECORDS_MAX) -> Meaning:
+    """What the wishes of a partition mean.
+
+    Args:
+        records: How many records each log has; None for logs that are cells (`tidegate.sim.log`), which grow.
+        metadata_max: How long the metadata of a commit may be.
+        most: How many records a fetch answers at most.
+    """
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
-            case Fetch(_, _, position):
+            case Fetch(_, _, position) if records is not None:
                 if position < records:
-                    yield world, tuple(range(position, records))
+                    yield world, tuple(range(position, min(records, position + most)))
+            case Fetch(TopicPartition(_, number), _, position):
+                told = fetched(world.read(log(number)), position, most)
+                if told is not None and number not in world.read(paused(who)):
+                    yield world, told
             case Work(TopicPartition(_, number), _, Start() | DeliverMessages(), offsets):
                 done = processed(number)
                 yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
@@ -86,14 +151,18 @@ def broker(records: int) -> Meaning:
             case Interrupt():
                 yield world, None  # it may come true all the same, or fail
             case Commit(TopicPartition(_, number), generation, position, text):
-                if world.read(GROUP).generation != generation:
+                if not world.read(GROUP).takes(number, generation):
                     yield world, Refused("illegal generation")
+                elif len(text) > metadata_max:
+                    yield world, METADATA_REFUSED.fresh()
                 else:
                     yield world.write(committed(number), position).write(metadata(number), text), None
             case Release(TopicPartition(_, number)):
                 group = world.read(GROUP)
                 released = tuple(sorted({*group.released, number}))
                 yield world.write(GROUP, attrs.evolve(group, released=released)), None
+            case Append() | Pause() | Resume():
+                yield from perform_on_log(effect, world, who)
             case _:
                 raise AssertionError(effect, who)
 
@@ -103,51 +172,138 @@ def broker(records: int) -> Meaning:
 @final
 @attrs.frozen(eq=False)
 class Coordinator:
-    """Begins rebalances as far as their budget goes, evicts the dead, assigns when all have released.
+    """Begins rebalances as far as their budget goes, puts members out, assigns when all that moves is released.
 
     Attributes:
         topic: Whose partitions they are.
         lane: Which process hears of a consumer's partition.
+        cooperative: Are its rebalances cooperative?
+        evicts: May it put out members that are alive?
     """
 
     topic: str
     lane: Callable[[str, int], str]
+    cooperative: bool = False
+    evicts: bool = False
     name: str = "coordinator"
     place: Cell[object] = GROUP  # type: ignore[assignment]
     blind: bool = False
 
     def steps(self, world: World) -> Iterator[Step]:
         group = world.read(GROUP)
-        owned = {number for number, owner in enumerate(group.owners) if owner in group.members}
-        if group.rebalancing and owned <= set(group.released):
+        if group.rebalancing and set(self.moving(group)) <= set(group.released):
             yield Step(Label(f"assigns generation {group.generation + 1}"), self.assign(world, group))
         for member in group.members:
+            rest = attrs.evolve(group, members=tuple(other for other in group.members if other != member))
             if world.read(dead(member)):
-                rest = tuple(other for other in group.members if other != member)
-                yield Step(Label(f"evicts {member}"), self.revoke(world, attrs.evolve(group, members=rest)))
-        if not group.rebalancing and (spent := world.taken(REBALANCES)):
-            yield Step(Label("begins a rebalance"), self.revoke(spent, group), must=False)
+                yield Step(Label(f"evicts {member}"), self.revoke(world, rest))
+            elif self.evicts and (after := spent(world, Fault.EVICTED)):
+                label = Label(f"evicts {member}, who goes on working")
+                yield Step(label, self.puts_out(after, rest, member), must=False, fault=Fault.EVICTED)
+        for member in group.away if not group.rebalancing else ():
+            if not world.read(dead(member)) and self.has_heard(world, member):
+                yield Step(Label(f"takes {member} in again"), self.revoke(world, joined(group, member)))
+        if not group.rebalancing and (after := spent(world, Fault.REBALANCE)):
+            yield Step(Label("begins a rebalance"), self.revoke(after, group), must=False, fault=Fault.REBALANCE)
+
+    def moving(self, group: Group) -> tuple[int, ...]:
+        """The partitions that a living member has to release."""
+        owners = enumerate(group.owners)
+        if not self.cooperative:
+            return tuple(number for number, owner in owners if owner in group.members)
+        return tuple(number for number, owner in owners if owner in group.members and owner != group.target[number])
+
+    def puts_out(self, world: World, group: Group, member: str) -> World:
+        """The member owns nothing any more, and will hear of it."""
+        for number, owner in enumerate(group.owners):
+            if owner == member:
+                world = tell(world, self.lane(member, number), Lost(TopicPartition(self.topic, number)))
+        owners = tuple("" if owner == member else owner for owner in group.owners)
+        return self.revoke(world, attrs.evolve(group, owners=owners, away=(*group.away, member)))
+
+    def has_heard(self, world: World, member: str) -> bool:
+        events = [
+            event
+            for number in range(len(world.read(GROUP).owners))
+            for event in world.read(inbox(self.lane(member, number)))
+        ]
+        return not any(isinstance(event, Lost) for event in events)
 
     def revoke(self, world: World, group: Group) -> World:
         if group.rebalancing:
             return world.write(GROUP, group)
-        for number, owner in enumerate(group.owners):
-            if owner in group.members and not world.read(dead(owner)):
+        after = attrs.evolve(group, rebalancing=True, released=(), target=balanced(group) if self.cooperative else ())
+        for number in self.moving(after):
+            if not world.read(dead(owner := group.owners[number])):
                 world = tell(world, self.lane(owner, number), Revoked(TopicPartition(self.topic, number)))
-        return world.write(GROUP, attrs.evolve(group, rebalancing=True, released=()))
+        return world.write(GROUP, after)
 
     def assign(self, world: World, group: Group) -> World:
         generation, count = group.generation + 1, len(group.members)
-        owners = tuple(
-            group.members[(number + generation) % count] if count else "" for number in range(len(group.owners))
-        )
+        if self.cooperative:
+            owners = completed(group)
+            since = tuple(
+                group.generation_of(number) if owner == group.owners[number] else generation
+                for number, owner in enumerate(owners)
+            )
+        else:
+            numbers = range(len(group.owners))
+            owners = tuple(group.members[(number + generation) % count] if count else "" for number in numbers)
+            since = ()
         for number, owner in enumerate(owners):
-            if owner and not world.read(dead(owner)):
+            is_new = not since or since[number] == generation
+            if owner and is_new and not world.read(dead(owner)):
                 position, text = world.read(committed(number)), world.read(metadata(number))
-                topic_partition = TopicPartition(self.topic, number)
-                told = Assigned(topic_partition, generation, position, text, world.read(end(number)))
+                last = world.read(end(number)) or len(world.read(log(number)))
+                told = Assigned(TopicPartition(self.topic, number), generation, position, text, last)
                 world = tell(world, self.lane(owner, number), told)
-        return world.write(GROUP, Group(generation, group.members, owners))
+        return world.write(GROUP, Group(generation, group.members, owners, since=since, away=group.away))
+
+
+def joined(group: Group, member: str) -> Group:
+    away = tuple(other for other in group.away if other != member)
+    return attrs.evolve(group, members=tuple(sorted((*group.members, member))), away=away)
+
+
+def balanced(group: Group) -> tuple[str, ...]:
+    """Who is to own each partition: whoever has it keeps it, as far as that is fair.
+
+    Where it is fair already, one partition moves, or two change places: somebody wanted a rebalance.
+    """
+    if not group.members:
+        return ("",) * len(group.owners)
+    owners = completed(attrs.evolve(group, target=group.owners))
+    if owners != group.owners:
+        return owners
+    most, least = by_load(group.members, owners)[-1], by_load(group.members, owners)[0]
+    return given(owners, most, least)
+
+
+def completed(group: Group) -> tuple[str, ...]:
+    """The target, where those that nobody alive is to own go to who has fewest."""
+    if not group.members:
+        return ("",) * len(group.owners)
+    owners = tuple(owner if owner in group.members else "" for owner in group.target)
+    for number, owner in enumerate(owners):
+        if not owner:
+            owners = (*owners[:number], by_load(group.members, owners)[0], *owners[number + 1 :])
+    return owners
+
+
+def by_load(members: tuple[str, ...], owners: tuple[str, ...]) -> list[str]:
+    """Who has fewest first."""
+    return sorted(members, key=lambda member: (owners.count(member), member))
+
+
+def given(owners: tuple[str, ...], most: str, least: str) -> tuple[str, ...]:
+    """The last partition of the one goes to the other; its first one comes back if they had as many."""
+    if most == least:
+        return owners
+    last = max(number for number, owner in enumerate(owners) if owner == most)
+    after = [least if number == last else owner for number, owner in enumerate(owners)]
+    if owners.count(most) == owners.count(least):
+        after[owners.index(least)] = most
+    return tuple(after)
 
 
 def tell(world: World, who: str, event: object) -> World:
