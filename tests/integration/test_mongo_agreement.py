@@ -47,7 +47,7 @@ from tidegate.documents import (
 from tidegate.effects import Failure, Refused, is_duplicate
 from tidegate.errors import TidegateError
 from tidegate.instants import MILLISECOND, MINUTE, SECOND, Instant
-from tidegate.operations import FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, Unique, UpdateOne
+from tidegate.operations import FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, Unique, UpdateOne, find_all
 from tidegate.sim.world import NO_INDEXES, pinned
 from tidegate.strategies import operations, pairs, values
 from tidegate_adapters.bson_values import CODEC, loaded, stored
@@ -253,7 +253,7 @@ def test_an_event_loop_is_answered_alike(mongodb: str, database: str) -> None:
             for key in ("y", "x", 10, 9):
                 await real(InsertOne(COLLECTION, Document.of({"_id": key, "a": key})))
             return (
-                await real(FindAll(COLLECTION, None, 3)),
+                await real(find_all(COLLECTION, limit=3)),
                 await real(FindAll(COLLECTION, In(A, ("y", 10)), 3)),
                 await real(FindOneAndUpdate(COLLECTION, Eq(ID, "x"), (Put(A, 9),))),
             )

@@ -222,10 +222,15 @@ def request(effect: Operation) -> Request:
         case FindOne(_, where):
             return Request(methodcaller("find_one", condition(where)), found)
         case FindAll(collection, where, limit):
-            matching = {} if where is None else condition(where)
 
             def send(held: Any) -> Any:
-                return held.with_options(read_concern=AT_ONE_TIME).find(matching).sort("_id").limit(limit).to_list()
+                return (
+                    held.with_options(read_concern=AT_ONE_TIME)
+                    .find(condition(where))
+                    .sort("_id")
+                    .limit(limit)
+                    .to_list()
+                )
 
             return Request(send, lambda answer: tuple(loaded(each, collection) for each in answer))
         case FindOneAndUpdate(_, where, updates):

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import FILTERS, ID, UPDATES, AllOf, Document, Field, Fields, Filter, Update
+from tidegate.documents import FILTERS, ID, UPDATES, AllOf, Document, Exists, Field, Fields, Filter, Update
 from tidegate.effects import Effect
 from tidegate.errors import Misuse, numbered, shown
 from tidegate.instants import Instant
@@ -106,21 +105,21 @@ class FindAll(Effect["tuple[Document, ...]"]):
 
     Attributes:
         collection: Where they are.
-        where: What they match; None for all.
+        where: What they match.
         limit: How many at most, the first ones.
     """
 
     collection: str
-    where: Filter | None
+    where: Filter
     limit: int
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        of_kind(self.where, (*FILTERS, NoneType), "a filter")
+        of_kind(self.where, FILTERS, "a filter")
         numbered(self.limit, "a limit", 1, FOUND_MAX)
 
     def __str__(self) -> str:
-        return f"find up to {self.limit} of {self.collection}" + (f" where {self.where}" if self.where else "")
+        return f"find up to {self.limit} of {self.collection} where {self.where}"
 
 
 @final
@@ -228,7 +227,7 @@ def find_all(collection: str, *where: Filter, limit: int) -> FindAll:
         where: What they match.
         limit: How many at most; what is beyond is not told.
     """
-    return FindAll(collection, _together(where) if where else None, limit)
+    return FindAll(collection, _together(where or (Exists(ID),)), limit)
 
 
 def find_one_and_update(collection: str, where: Filter, *updates: Update) -> FindOneAndUpdate:

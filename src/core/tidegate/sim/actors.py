@@ -203,7 +203,7 @@ def stuck(process: str) -> Cell[bool]:
     return Cell(("stuck", process), empty=False)
 
 
-def oldest(where: Filter | None) -> Duration:
+def oldest(where: Filter) -> Duration:
     """The largest age that the filter compares."""
     match where:
         case OlderThan(_, age):

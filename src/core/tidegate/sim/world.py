@@ -217,11 +217,11 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
     match effect:
         case FindOne(collection, where):
             yield world, find(world, collection, where)
-        case FindAll(collection, every, limit):
+        case FindAll(collection, where, limit):
             keys: tuple[str | int, ...] = world.read(ids(collection))
             in_order = sorted(keys, key=lambda key: (isinstance(key, str), key))
             docs = filter(None, (world.read(document(collection, key)) for key in in_order))
-            matching = (doc for doc in docs if every is None or matches(every, doc, lambda: world.read(CLOCK)))
+            matching = (doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
             yield world, tuple(islice(matching, limit))
         case FindOneAndUpdate(collection, where, updates):
             found = find(world, collection, where)
