@@ -155,7 +155,7 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     """Two consumers, two partitions, crashes; each kind of fault that strikes a partition fired in a scenario of it."""
     report, scenario = report_on("partition"), shipped("partition")
     assert report.verdict is Verdict.COMPLETE
-    assert set(report.faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY}
+    assert set(report.faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.REBALANCE}
     assert (scenario.budget, scenario.world.read(REBALANCES)) == (2, 1)
     assert (shipped("partition@thorough").budget, shipped("partition@thorough").world.read(REBALANCES)) == (2, 2)
     assert sum(isinstance(actor, Reducer) for actor in scenario.actors) == 4
@@ -164,7 +164,7 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     struck = {fault for name in PROGRAMS if name.startswith("partition") for fault in report_on(name).faults}
     assert struck == {
         Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.DROPPED, Fault.GAVE_UP, Fault.FAILED, Fault.NEVER_RETURNS,
-        Fault.COMMIT_REFUSED, Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED,
+        Fault.COMMIT_REFUSED, Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.REBALANCE,
     }  # fmt: skip
     assert report_on("assignment").goals == {"a partition moves": True, "the gate closes": True}
 

@@ -9,8 +9,8 @@ import pytest
 
 from tidegate.effects import Effect, Now, Refused
 from tidegate.fanout import Start
-from tidegate.sim.faults import FAULTS, Fault, nothing
-from tidegate.sim.group import GROUP, Coordinator, Group, broker, committed, dead, processed
+from tidegate.sim.faults import Fault, nothing
+from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, processed
 from tidegate.sim.reducers import Crash, Machine, Reducer
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario, State, Step
@@ -43,7 +43,7 @@ def told(world: World) -> dict[str, tuple[object, ...]]:
 
 
 def begun(*members: str, rebalances: int = 1) -> World:
-    return COORDINATOR.assign(Plain().write(FAULTS, rebalances), Group(0, members, ("", "")))
+    return COORDINATOR.assign(Plain().write(REBALANCES, rebalances), Group(0, members, ("", "")))
 
 
 def test_partitions_are_dealt_out_to_the_members_in_turn() -> None:
@@ -59,7 +59,7 @@ def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
     begins = steps(steady)["begins a rebalance"]
     assert not begins.must
     assert told(begins.world) == {"b.0": (Revoked(P0),), "a.1": (Revoked(P1),)}
-    assert (begins.fault, begins.world.read(FAULTS)) == (Fault.REBALANCE, 0)
+    assert (begins.fault, begins.world.read(REBALANCES)) == (Fault.REBALANCE, 0)
     assert steps(begins.world) == {}
     released = begins.world
     for partition in (P0, P1):
@@ -168,7 +168,9 @@ def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int =
         )
         for member in MEMBERS
     }
-    world = coordinator.assign(Plain(), Group(0, MEMBERS, ("",) * len(numbers), target=("",) * len(numbers)))
+    world = coordinator.assign(
+        Plain().write(REBALANCES, 1), Group(0, MEMBERS, ("",) * len(numbers), target=("",) * len(numbers))
+    )
     assert isinstance(world, Plain)
     crashes = (Crash("a", lanes["a"], dead("a")),) if crash else ()
     return Scenario(

@@ -5,9 +5,10 @@ members have released what they had. The cooperative one revokes only what moves
 of what stays, nobody is told anything, and work on it goes on.
 
 A commit is fenced: it is refused unless it is of the generation in which the partition came to its present owner, and to
-a member that was put out nothing belongs. Faults of a group, each within its budget:
+a member that was put out nothing belongs. Faults of a group:
 
-    REBALANCE        it begins although nobody came or left
+    REBALANCE        it begins although nobody came or left. That is what groups do, so it spends nothing of what all faults
+                     may together: a budget of its own (`REBALANCES`) says how often, and the scenario's, if it bounds the kind
     EVICTED          a member that stands beyond its session is put out: it goes on working until it hears of it (`Lost`),
                      and joins again then
     COMMIT_REFUSED   the broker refuses a commit for a reason of its own
@@ -36,11 +37,11 @@ import attrs
 
 from tidegate.effects import Effect, Refused
 from tidegate.fanout import DeliverMessages, Start
-from tidegate.sim.faults import Fault, spent
+from tidegate.sim.faults import Fault, bound, spent
 from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused
 from tidegate.sim.log import perform as perform_on_log
 from tidegate.sim.scenario import Label, Step
-from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox
+from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
 from tidegate.wishes import (
     METADATA_REFUSED,
     Assigned,
@@ -53,6 +54,8 @@ from tidegate.wishes import (
     TopicPartition,
     Work,
 )
+
+REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
 
 
 @final
@@ -203,7 +206,7 @@ class Coordinator:
         for member in group.away if not group.rebalancing else ():
             if not world.read(dead(member)) and self.has_heard(world, member):
                 yield Step(Label(f"takes {member} in again"), self.revoke(world, joined(group, member)))
-        if not group.rebalancing and (after := spent(world, Fault.REBALANCE)):
+        if not group.rebalancing and (after := begun(world)):
             yield Step(Label("begins a rebalance"), self.revoke(after, group), must=False, fault=Fault.REBALANCE)
 
     def moving(self, group: Group) -> tuple[int, ...]:
@@ -258,6 +261,12 @@ class Coordinator:
                 told = Assigned(TopicPartition(self.topic, number), generation, position, text, last)
                 world = tell(world, self.lane(owner, number), told)
         return world.write(GROUP, Group(generation, group.members, owners, since=since, away=group.away))
+
+
+def begun(world: World) -> World | None:
+    """The world with one rebalance less to come; None if none is left, or none may be."""
+    after = world.taken(REBALANCES)
+    return None if after is None else after.taken(bound(Fault.REBALANCE))
 
 
 def joined(group: Group, member: str) -> Group:
