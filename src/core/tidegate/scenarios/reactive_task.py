@@ -24,7 +24,7 @@ from tidegate.programs.task_documents import NEXT_RUN_AT, STATUS, loaded, record
 from tidegate.reactive import Claim, Insert, Matching, Task, plan
 from tidegate.retry import Fixed, Policy
 from tidegate.scenarios.shipping import Shipped
-from tidegate.sim.actors import Network, Process
+from tidegate.sim.actors import Network, Process, stuck
 from tidegate.sim.behaviour import Asking, Crashed
 from tidegate.sim.faults import Fault, Faults, anything
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
@@ -211,7 +211,8 @@ def said(state: State) -> int | None:
 
 
 def is_alive(state: State, names: tuple[str, ...]) -> bool:
-    return any(state.standing(name) != Crashed() for name in names)
+    """Is there one who is not dead, and not in user code that never returns?"""
+    return any(state.standing(name) != Crashed() and not state.read(stuck(name)) for name in names)
 
 
 def is_kept(workers: tuple[str, ...]) -> Law:
