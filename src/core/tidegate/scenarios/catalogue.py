@@ -15,6 +15,7 @@ from tidegate.scenarios import (
     counter,
     leader,
     partition,
+    payloads,
     reactive_task,
     recovery,
     small_lock,
@@ -28,6 +29,7 @@ from tidegate.specimens import atomic_service as broken_atomic_service
 from tidegate.specimens import counter as broken_counter
 from tidegate.specimens import leader as broken_leader
 from tidegate.specimens import partition as broken_partition
+from tidegate.specimens import payloads as broken_payloads
 from tidegate.specimens import reactive_task as broken_reactive_task
 from tidegate.specimens import recovery as broken_recovery
 from tidegate.specimens import small_lock as broken_small_lock
@@ -42,6 +44,7 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *leader.SCENARIOS,
     *atomic_service.SCENARIOS,
     *recovery.SCENARIOS,
+    *payloads.SCENARIOS,
     *partition.SCENARIOS,
     *reactive_task.SCENARIOS,
     *triggers.SCENARIOS,
@@ -54,6 +57,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_leader.SPECIMENS,
     *broken_atomic_service.SPECIMENS,
     *broken_recovery.SPECIMENS,
+    *broken_payloads.SPECIMENS,
     *broken_partition.SPECIMENS,
     *broken_reactive_task.SPECIMENS,
     *broken_triggers.SPECIMENS,
