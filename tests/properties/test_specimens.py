@@ -18,17 +18,6 @@ pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one proce
 
 GOLDEN: Final = Path(__file__).parent / "golden" / "specimens"
 
-UNBROKEN: Final = frozenset(
-    {
-        "partition: the committed position never falls",
-        "partition: no more tasks run than may",
-        "partition: the load is bounded",
-        "partition: each record waits for those before it",
-        "partition: what is diverted is not run",
-    }
-)
-"""Laws that no specimen breaks yet; it must become empty."""
-
 UNUSED: Final = frozenset(
     {
         Fault.NOT_DURABLE,
@@ -43,11 +32,7 @@ UNUSED: Final = frozenset(
         Fault.STALE_READ,
         Fault.REBALANCE,
         Fault.EVICTED,
-        Fault.COMMIT_REFUSED,
         Fault.HISTORY_LOST,
-        Fault.NEVER_RETURNS,
-        Fault.SINK_FAILED,
-        Fault.DEAD_LETTER_FAILED,
     }
 )
 """Faults that strike in no shipped scenario yet; it must become empty."""
@@ -92,10 +77,10 @@ def test_each_law_of_a_program_is_broken_by_a_specimen() -> None:
     """
     named = {law for name in PROGRAMS for law in laws_of(name)}
     broken = {f"{family(each.of)}: {each.law}" for each in catalogue.SPECIMENS}
-    assert named - broken == UNBROKEN
+    assert named <= broken
 
 
 def test_each_fault_strikes_in_a_program_that_ships() -> None:
     """A fault that strikes nowhere is not known to be survived."""
     struck = {fault for name in PROGRAMS for fault in report_on(name).faults}
-    assert set(Fault) - struck == UNUSED
+    assert set(Fault) - struck <= UNUSED
