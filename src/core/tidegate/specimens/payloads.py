@@ -49,6 +49,11 @@ def unneeded(found: Document | None, manifest: Manifest) -> tuple[str, ...]:
     return tuple(digest for digest in old if digest not in manifest.chunks)
 
 
+async def delete_all(collection: str, digests: tuple[str, ...]) -> None:
+    for digest in digests:
+        await delete_one(collection, Eq(ID, digest))
+
+
 @attrs.frozen
 class NotMarked(Replacer):
     """Chunks are put without a mark: a collection that sees them before they are referred to removes them."""
@@ -77,9 +82,8 @@ class DeletesTheOldFirst(Replacer):
 
     async def _swapped(self, version: int, announced: Mark) -> bool:
         found = await find_one(self.records, Eq(ID, self.key))
-        for digest in unneeded(found, self.plan.manifest):
-            await delete_one(self.chunks, Eq(ID, digest))
-        return await Replacer._swapped(self, version, announced)
+        await delete_all(self.chunks, unneeded(found, self.plan.manifest))
+        return await super()._swapped(version, announced)
 
 
 @attrs.frozen
