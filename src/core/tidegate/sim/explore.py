@@ -18,6 +18,7 @@ matters (unsound: it misses renewals).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
@@ -28,15 +29,19 @@ from tidegate.instants import seconds
 from tidegate.sim.actors import Ticks
 from tidegate.sim.behaviour import Asking, HoldsInstant
 from tidegate.sim.faults import Fault
+from tidegate.sim.fusing import LAWS, Fusion, Looks
 from tidegate.sim.hands import UNAGED, Aging, Entry, Hand, Overwriting, Remembering
 from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, View, negated, raises_nothing
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, Scenario, Stands, Step
+from tidegate.sim.symmetry import Symmetry
 from tidegate.sim.world import MOVES, World
 
 __all__ = [
+    "ALL",
     "NO_ERROR",
+    "PLAIN",
     "STATES_MAX",
     "UNAGED",
     "Always",
@@ -49,8 +54,10 @@ __all__ = [
     "Explored",
     "Grew",
     "Hand",
+    "Known",
     "Proceed",
     "Progress",
+    "Reductions",
     "Search",
     "attempt",
     "go_on",
@@ -84,6 +91,24 @@ class Bounds:
         for what, bound in (("states", self.states), ("steps of depth", self.depth), ("bytes", self.memory)):
             if bound is not None:
                 numbered(bound, f"a bound of {what}", 0)
+
+
+@final
+@attrs.frozen
+class Reductions:
+    """What a search leaves out because it would find nothing else there.
+
+    Attributes:
+        fusion: Steps that concern nobody else are taken at once.
+        symmetry: States that differ only in who is who, among processes that the scenario calls symmetric, are one.
+    """
+
+    fusion: bool = False
+    symmetry: bool = False
+
+
+PLAIN: Final = Reductions()
+ALL: Final = Reductions(fusion=True, symmetry=True)
 
 
 @final
@@ -131,11 +156,31 @@ class Explored:
 
 
 @final
+@attrs.define
+class Known:
+    """What one search tells the next, if it must start again.
+
+    Attributes:
+        footprints: What each step law looks at.
+        looks: What every actor, and the laws, were seen to look at.
+    """
+
+    footprints: dict[str, Looked] = attrs.field(factory=dict)
+    looks: dict[str, Looks] = attrs.field(factory=dict)
+
+
+@final
 class Search:
     """One attempt at a search: with these widths of slots, and this kind of time."""
 
     def __init__(
-        self, scenario: Scenario, packing: Packing, footprints: dict[str, Looked], *, absolute: str | None
+        self,
+        scenario: Scenario,
+        packing: Packing,
+        known: Known,
+        *,
+        absolute: str | None,
+        reductions: Reductions = PLAIN,
     ) -> None:
         self.scenario, self.packing, self.absolute = scenario, packing, absolute
         self.relative = scenario.clock is not None and absolute is None
@@ -153,7 +198,8 @@ class Search:
             clock = scenario.clock
             self.hands.append(Aging(self, clock) if self.relative else Remembering(Ticks(clock.quantum), self))
         self.step_laws = [
-            Between(name, holds, self, footprints.setdefault(name, Looked())) for name, holds in scenario.step.items()
+            Between(name, holds, self, known.footprints.setdefault(name, Looked()))
+            for name, holds in scenario.step.items()
         ]
         self.stated = [
             Always(name, part, self)
@@ -165,6 +211,8 @@ class Search:
         self.goals = [Always(name, negated(holds), self) for name, holds in scenario.sometimes.items()]
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
+        self.fusion = Fusion(self, known.looks) if reductions.fusion else None
+        self.symmetry = Symmetry(self, scenario.symmetric) if reductions.symmetry and scenario.symmetric else None
 
     def begin(self, scenario: Scenario) -> Packed:
         world: World = Lens(self.packing, 0, Looked())
@@ -238,7 +286,8 @@ class Search:
                 if (broken := self.judged(layer)) is not None:
                     break
                 for goal in self.goals:
-                    goals[goal.name] = goals[goal.name] or goal.broken_by(layer) is not None
+                    goals[goal.name] = goals[goal.name] or goal.broken_by(self.named(layer)) is not None
+                self.laws_looked()
                 if len(self.layers) - 1 == bounds.depth:
                     stopped, frontier = f"{bounds.depth:,} steps were taken from the beginning", layer
                     break
@@ -279,6 +328,7 @@ class Search:
     def expand(self, layer: list[Packed], found: list[Packed], quiet: list[Packed]) -> None:
         """Take every step from every state; new states go to `found`, those where no step must happen to `quiet`."""
         seen, tally = self.seen, self.tally
+        least = None if self.symmetry is None else self.symmetry.least
         hands = [(hand.memo, hand.masks, hand.shift, hand.low, hand.learn) for hand in self.hands]
         for state in layer:
             busy = 0
@@ -292,6 +342,8 @@ class Search:
                 for step in steps:
                     successor = state + step
                     if successor not in seen:
+                        if least is not None and (successor := least(successor)) in seen:
+                            continue
                         seen.add(successor)
                         found.append(successor)
             if not busy & 1:
@@ -320,6 +372,9 @@ class Search:
 
     def judged(self, layer: list[Packed]) -> Broken | None:
         """Judge the laws over states, and learn what the step laws look at, before any step is taken."""
+        if self.symmetry is not None:
+            self.symmetry.check(layer)
+            layer = self.named(layer)
         for law in self.laws:
             if (bad := law.broken_by(layer)) is not None:
                 return Broken(law.name, self.path(bad))
@@ -333,9 +388,22 @@ class Search:
 
     def judged_at_rest(self, rest: list[Packed]) -> Broken | None:
         for law in self.rest_laws:
-            if (bad := law.broken_by(rest)) is not None:
+            if (bad := law.broken_by(self.named(rest))) is not None:
                 return Broken(law.name, self.path(bad))
         return None
+
+    def named(self, states: list[Packed]) -> list[Packed]:
+        """The states under every naming: a law may single out one of those that are interchangeable."""
+        symmetry = self.symmetry
+        return states if symmetry is None else [each for state in states for each in (state, *symmetry.images(state))]
+
+    def laws_looked(self) -> None:
+        """Tell what laws over states and steps, and goals, have looked at so far: what they see is not private."""
+        if self.fusion is not None:
+            looked = [law.looked for law in (*self.laws, *self.goals)]
+            looked += [each for law in self.step_laws for each in (law.looked, law.footprint)]
+            for each in looked:
+                self.fusion.saw(LAWS, each.bits, 0)
 
     def is_at_rest(self, state: Packed) -> bool:
         must = any(step.must for hand in self.hands for step, _ in hand.steps(state))
@@ -349,13 +417,31 @@ class Search:
         return any(is_asleep(view.standing(name)) for name in self.processes)
 
     def path(self, state: Packed) -> tuple[Packed, ...]:
-        """Back through the layers. Parents are not stored, for a search has at most one trace to tell."""
-        found = [state]
-        depth = next(depth for depth in range(len(self.layers) - 1, -1, -1) if state in self.layers[depth])
+        """A run that ends in the state, back through the layers and then forth with everybody's own name.
+
+        Parents are not stored, for a search has at most one trace to tell.
+        """
+        orbits = [self.orbit(state)]
+        depth = next(depth for depth in range(len(self.layers) - 1, -1, -1) if orbits[0] & set(self.layers[depth]))
         for layer in reversed(self.layers[:depth]):
-            state = next(before for before in layer if self.leads(before, state))
-            found.append(state)
-        return tuple(reversed(found))
+            before = next(before for before in layer if self.leads_to(before, orbits[-1]))
+            orbits.append(self.orbit(before))
+        run = [self.first]
+        for orbit in orbits[-2::-1]:
+            run.append(next(iter(self.leads_to(run[-1], orbit))))
+        if self.symmetry is not None and run[-1] != state:
+            run = self.symmetry.renamed(run, state)
+        if self.fusion is None:
+            return tuple(run)
+        return (run[0], *(each for before, after in pairwise(run) for each in self.fusion.unfused(before, after)))
+
+    def orbit(self, state: Packed) -> set[Packed]:
+        """All that is the same state but for names."""
+        return {state} if self.symmetry is None else {state, *self.symmetry.images(state)}
+
+    def leads_to(self, before: Packed, after: set[Packed]) -> list[Packed]:
+        steps = (step for hand in self.hands for step in self.known(hand, before)[1])
+        return [before + step for step in steps if before + step in after]
 
     def leads(self, before: Packed, after: Packed) -> bool:
         return any(after - before in self.known(hand, before)[1] for hand in self.hands)
@@ -390,15 +476,15 @@ def go_on(progress: Progress) -> bool:  # noqa: ARG001  the caller sets no bound
 T = TypeVar("T")
 
 
-def attempt(scenario: Scenario, run: Callable[[Search], T]) -> T:
+def attempt(scenario: Scenario, run: Callable[[Search], T], reductions: Reductions = PLAIN) -> T:
     """Run a search; again with wider slots, larger footprints or absolute time where an attempt shows the need."""
     clock = scenario.clock
-    attempts = Attempts(scenario, None if clock is None or clock.horizon is not None else "")
+    attempts = Attempts(scenario, None if clock is None or clock.horizon is not None else "", reductions)
     while True:
         try:
             return attempts.run(run)
         except HoldsInstant as held:
-            attempts = Attempts(scenario, why_absolute(scenario, held))
+            attempts = Attempts(scenario, why_absolute(scenario, held), reductions)
 
 
 @final
@@ -408,13 +494,14 @@ class Attempts:
     Args:
         scenario: What is searched.
         absolute: Why time is absolute ("" where the scenario says so); None for relative time.
+        reductions: What is left out.
     """
 
-    def __init__(self, scenario: Scenario, absolute: str | None) -> None:
-        self.scenario, self.absolute = scenario, absolute
+    def __init__(self, scenario: Scenario, absolute: str | None, reductions: Reductions = PLAIN) -> None:
+        self.scenario, self.absolute, self.reductions = scenario, absolute, reductions
         budgets = scenario.allowance().items()
         self.widths = {budget.name: left.bit_length() + 1 if left else 0 for budget, left in budgets}
-        self.packing, self.footprints = Packing(dict(self.widths)), dict[str, Looked]()
+        self.packing, self.known = Packing(dict(self.widths)), Known()
         self.search: Search | None = None
 
     def run(self, run: Callable[[Search], T]) -> T:
@@ -426,14 +513,16 @@ class Attempts:
         while True:
             try:
                 if self.search is None:
-                    self.search = Search(self.scenario, self.packing, self.footprints, absolute=self.absolute)
+                    self.search = Search(
+                        self.scenario, self.packing, self.known, absolute=self.absolute, reductions=self.reductions
+                    )
                 return run(self.search)
             except Grew:
                 self.search = None
             except Overflow:
                 slots = self.packing.slots.values()
                 self.widths |= {slot.name: slot.width + WIDER for slot in slots if slot.is_filling}
-                self.packing, self.footprints, self.search = Packing(dict(self.widths)), {}, None
+                self.packing, self.known, self.search = Packing(dict(self.widths)), Known(), None
 
 
 def why_absolute(scenario: Scenario, held: HoldsInstant) -> str:

@@ -37,6 +37,7 @@ class Hand(Protocol):
     @property
     def memo(self) -> Mapping[int, Entry]: ...
     def learn(self, state: Packed) -> Entry: ...
+    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]: ...
     def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]: ...
 
 
@@ -53,8 +54,11 @@ class Remembering:
 
     def learn(self, state: Packed) -> Entry:
         looked = Looked(self.low << self.shift)
-        found = list(self.search.lensed(self.actor, state, looked))
+        found = list(self.looking(state, looked))
         self.search.judge_steps(state, [after for _, after in found], looked)
+        if (fusion := self.search.fusion) is not None:
+            fusion.saw_steps(self.name, state, looked.bits, [after for _, after in found])
+            found = [(step, end) for step, after in found for end in fusion.ends(self, after, looked)]
         at = (state >> self.shift) & self.low
         self.masks += [self.low << self.shift] * (at + 64 - len(self.masks))
         self.masks[at] |= looked.bits
@@ -62,8 +66,11 @@ class Remembering:
         self.memo[state & self.masks[at]] = entry
         return entry
 
+    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]:
+        return self.search.lensed(self.actor, state, looked)
+
     def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
-        return self.search.lensed(self.actor, state, Looked())
+        return self.looking(state, Looked())
 
 
 @final
@@ -89,14 +96,20 @@ class Overwriting(dict[int, Entry]):
                 after = cast("Lens", step.world)
                 learned.append((step, after.wrote, after.state & after.wrote))
             known = self.known[state & self.looked.bits] = tuple(learned)
+            if (fusion := self.search.fusion) is not None:
+                for _, wrote, _ in known:
+                    fusion.saw(self.name, self.looked.bits & ~fusion.used_up(state) | wrote, wrote)
         found = [(step, state - (state & wrote) + put) for step, wrote, put in known]
         self.search.judge_steps(state, [after for _, after in found], Looked())
         return self.search.entry(state, found)
 
     __missing__ = learn
 
+    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]:
+        return self.search.lensed(self.actor, state, looked)
+
     def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
-        return self.search.lensed(self.actor, state, Looked())
+        return self.looking(state, Looked())
 
 
 @final
@@ -142,14 +155,19 @@ class Aging(dict[int, Entry]):
         else:
             older = process.later(value, self.quantum, self.horizon)
         table[at] = slot.put(0, older) - (at << slot.shift)
+        if table[at] and self.search.fusion is not None:
+            self.search.fusion.saw(self.name, slot.mask, slot.mask)
         return table[at]
 
     __missing__ = learn
 
-    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
+    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]:  # noqa: ARG002  at all of it
         difference = self.later(state)
         if difference:
             passed = Step(
                 Label(f"{seconds(self.quantum)} pass"), Lens(self.search.packing, state + difference, Looked())
             )
             yield passed, state + difference
+
+    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
+        return self.looking(state, Looked())

@@ -217,6 +217,7 @@ class Scenario:
             remembered under what it looked at, so one part a process is quicker than one over all of them.
         expect: The law that it is expected to break; None: it is expected to be clean.
         kind: A program of ours, or a specimen: a faulty variant that the laws must catch.
+        symmetric: Groups of processes that are interchangeable: they differ in nothing but their names.
     """
 
     name: str
@@ -232,6 +233,7 @@ class Scenario:
     sometimes: Mapping[str, Law] = attrs.field(factory=dict)
     expect: str | None = None
     kind: Kind = Kind.PROGRAM
+    symmetric: tuple[tuple[str, ...], ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         names = [actor.name for actor in self.actors]
@@ -245,6 +247,11 @@ class Scenario:
                 f"it expects to break {self.expect!r}, which is no law of it",
                 where=f"scenario {self.name}",
                 todo=f"its laws are: {', '.join(laws)}",
+            )
+        grouped = [name for group in self.symmetric for name in group]
+        if len(set(grouped)) != len(grouped) or not set(grouped) <= set(names):
+            raise Misuse(
+                f"no groups of processes: {self.symmetric}", where=f"scenario {self.name}", todo="name each once"
             )
         for what, budget in (("faults", self.budget), *self.budgets.items()):
             if budget < 0:

@@ -1,0 +1,217 @@
+"""Symmetry: where processes are interchangeable, states that differ only in who is who are one state.
+
+A scenario names its interchangeable processes (`Scenario.symmetric`). To rename them is to move what stands in the cells of
+one to those of another, and to put one name for the other wherever a name stands as a word in a value: an id, an owner, a
+request. Of all states that are the same but for names, the search keeps the least. After Ip and Dill 1996.
+
+Where a program stands is renamed by letting the program of the other one hear the renamed replies. It must then ask for the
+renamed effect, or the two are not interchangeable, which is misuse. So is it if the world begins otherwise for one than for
+another, or if (looked at for some states of each layer) what can happen next is not the same but for names.
+
+Laws
+    SY1  Two states are one exactly if a renaming of interchangeable processes makes one of the other.
+    SY2  A law over states is broken, or a goal reached, in the search with symmetry exactly if it is in the plain one: both
+         are judged for every renaming of a state, so they may single somebody out.
+    SY3  What the search with symmetry tells as a run is a run, with everybody's own name all the way.
+
+Known not to work: numbers that stand for processes are not renamed, so use names; a program that sorts by name, or takes the
+first that a scan finds, is not symmetric; a step law that singles somebody out is judged for one naming only. The
+number of renamings is the product of factorials, so it is for groups of two to five.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import permutations, product
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
+
+from tidegate.documents import Document, Value
+from tidegate.effects import Failure
+from tidegate.errors import Misuse
+from tidegate.instants import Instant
+from tidegate.sim.actors import Process
+from tidegate.sim.behaviour import Behaviour
+from tidegate.sim.packing import Packed, Slot
+from tidegate.sim.requests import shown
+from tidegate.sim.world import FLIGHT, Cell
+
+if TYPE_CHECKING:
+    from tidegate.sim.explore import Search
+
+GROUP_MAX: Final = 5
+CHECKED: Final = 4
+"""States of each layer for which what can happen next is compared."""
+
+
+class Attribute(Protocol):
+    """What attrs knows of a field."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def alias(self) -> str | None: ...
+    @property
+    def init(self) -> bool: ...
+
+
+@final
+class Renaming:
+    """One way to rename processes, applied to values, nodes and states.
+
+    Args:
+        search: Whose states they are.
+        names: Who is called what.
+    """
+
+    def __init__(self, search: Search, names: Mapping[str, str]) -> None:
+        self.search, self.names = search, names
+        words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        self.words = re.compile(rf"(?<![A-Za-z0-9_])(?:{words})(?![A-Za-z0-9_])")
+        self.nodes: dict[tuple[str, int], int] = {}
+        self.tables: list[tuple[int, int, dict[int, int], Slot]] = []
+
+    def text(self, text: str) -> str:
+        return self.words.sub(lambda found: self.names[found[0]], text)
+
+    def value(self, value: object) -> object:
+        """The value with every name in it renamed."""
+        match value:
+            case str():
+                return self.text(value)
+            case None | bool() | int() | float() | bytes() | Instant() | type():
+                return value
+            case Document(items):
+                return Document(tuple((self.text(key), cast("Value", self.value(item))) for key, item in items))
+            case tuple() if type(value) is tuple:
+                return tuple(map(self.value, value))
+            case frozenset():
+                return frozenset(map(self.value, value))
+            case Failure():
+                return type(value)(*(self.text(each) for each in value.args))
+            case _:
+                return self.fields(value)
+
+    def fields(self, value: object) -> object:
+        fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
+        kept = {field.alias or field.name: getattr(value, field.name) for field in fields if field.init}
+        renamed = {name: self.value(item) for name, item in kept.items()}
+        return value if all(renamed[name] is kept[name] for name in kept) else type(value)(**renamed)
+
+    def node(self, process: str, node: int) -> int:
+        """Where the other process stands when it has heard the same, renamed."""
+        if node == Behaviour.CRASHED:
+            return node
+        found = self.nodes.get((process, node))
+        if found is None:
+            own, other = (cast("Process", self.search.processes[name]) for name in (process, self.names[process]))
+            at = own.behaviour.nodes[node]
+            if at.way:
+                before, reply = at.way[-1]
+                found = other.behaviour.after(self.node(process, before), self.value(reply))
+            else:
+                found = other.behaviour.born(at.life)
+            stands = other.behaviour.nodes[found]
+            if other.behaviour.canon.key(self.value(at.standing)) != stands.exact:
+                raise not_alike(process, other.name, f"one is {at.standing}, the other {stands.standing}")
+            self.nodes[process, node] = found
+        return found
+
+    def state(self, state: Packed) -> Packed:
+        """The state with every name in it renamed."""
+        slots = self.search.packing.slots
+        if len(self.tables) != len(slots):
+            new = list(slots.values())[len(self.tables) :]
+            self.tables += [(slot.shift, slot.low, {0: 0}, slot) for slot in new]
+        renamed = 0
+        for shift, low, table, slot in self.tables:
+            at = (state >> shift) & low
+            renamed += table[at] if at in table else self.number(table, slot, at)
+        return renamed
+
+    def number(self, table: dict[int, int], slot: Slot, at: int) -> int:
+        kind, *rest = slot.name
+        name = (kind, *map(self.text, rest))
+        cell = Cell[object](name, slot.values[0])
+        target = slot if name == slot.name else self.search.packing.slot(cell)
+        value = slot.values[at]
+        if kind == "budget":
+            table[at] = at << target.shift
+            return table[at]
+        if kind == "process" and isinstance(self.search.processes.get(rest[0]), Process):
+            value = self.node(rest[0], cast("int", value)) if rest[0] in self.names else value
+        else:
+            value = self.value(value)
+        if slot.name == FLIGHT.name:
+            value = tuple(sorted(cast("tuple[object, ...]", value), key=shown))
+        if kind == "ids" and set(cast("tuple[object, ...]", value)) == set(cast("tuple[object, ...]", slot.values[at])):
+            value = slot.values[at]  # the natural order of ids, in which nobody but a scan can tell them apart
+        table[at] = target.put(0, value)
+        return table[at]
+
+
+@final
+class Symmetry:
+    """The renamings of one search.
+
+    Args:
+        search: Whose states they are.
+        groups: Which processes are interchangeable.
+    """
+
+    def __init__(self, search: Search, groups: tuple[tuple[str, ...], ...]) -> None:
+        self.search = search
+        self.renamings = [Renaming(search, names) for names in others(groups)]
+        for renaming in self.renamings:
+            if renaming.state(search.first) != search.first:
+                who = next(name for name, other in renaming.names.items() if name != other)
+                raise not_alike(who, renaming.names[who], "the world begins otherwise for one than for the other")
+
+    def images(self, state: Packed) -> list[Packed]:
+        """The state under every renaming but the one that changes nothing."""
+        return [renaming.state(state) for renaming in self.renamings]
+
+    def least(self, state: Packed) -> Packed:
+        """The same for all states that differ in names only."""
+        return min(state, *self.images(state))
+
+    def check(self, layer: list[Packed]) -> None:
+        """Compare for some states what can happen next, under every renaming.
+
+        Raises:
+            Misuse: It is not the same but for names.
+        """
+        for state in layer[:: max(1, len(layer) // CHECKED)]:
+            after = self.after(state)
+            for renaming in self.renamings:
+                if {renaming.state(each) for each in after} != set(self.after(renaming.state(state))):
+                    who = next(name for name, other in renaming.names.items() if name != other)
+                    raise not_alike(who, renaming.names[who], "in the other's place it has other steps to take")
+
+    def after(self, state: Packed) -> list[Packed]:
+        return [after for hand in self.search.hands for _, after in hand.steps(state)]
+
+    def renamed(self, run: list[Packed], last: Packed) -> list[Packed]:
+        """The run under that renaming which makes it end there."""
+        renaming = next(renaming for renaming in self.renamings if renaming.state(run[-1]) == last)
+        return list(map(renaming.state, run))
+
+
+def others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
+    """Every renaming within the groups but the one that changes nothing."""
+    for chosen in product(*(permutations(group) for group in groups)):
+        names = {
+            name: other
+            for group, order in zip(groups, chosen, strict=True)
+            for name, other in zip(group, order, strict=True)
+        }
+        if any(name != other for name, other in names.items()):
+            yield names
+
+
+def not_alike(one: str, other: str, why: str) -> Misuse:
+    return Misuse(
+        f"{one} and {other} are not interchangeable",
+        why=why,
+        todo="take them out of the scenario's `symmetric`, or let them differ in nothing but their names",
+    )
