@@ -19,10 +19,13 @@ from tidegate.instants import SECOND
 from tidegate.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.actors import Network, Process, born
 from tidegate.sim.behaviour import Returned
-from tidegate.sim.explore import ALL, Bounds, Explored, Reductions, Search, attempt, go_on
+from tidegate.sim.explore import ALL, PLAIN, Bounds, Explored, Reductions, Search, attempt, go_on
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.fusing import Fusion
 from tidegate.sim.packing import Looked, Packed
+from tidegate.sim.replay import Reproduced, replay
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.sample import portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.symmetry import Renaming, Symmetry
 from tidegate.sim.world import document, notes, seeded
@@ -385,3 +388,50 @@ def test_a_planted_bug_in_a_reduction_is_noticed(bug: str, monkeypatch: pytest.M
 
     with pytest.raises((AssertionError, StopIteration, pytest.fail.Exception, Misuse)):
         gate()
+
+
+# --- reports ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_counterexample_is_a_shortest_one_although_steps_are_fused() -> None:
+    """It is looked for again without fusion; where a bound forbids that, the longer one is told, and that it may be."""
+    scenario = workers(always={"nobody leads twice": lambda state: not (leads(state, "a") and leads(state, "b"))})
+    plain, found = explore(scenario, reductions=PLAIN), explore(scenario)
+    assert (found.verdict, found.reductions, found.is_shortest) == (Verdict.VIOLATED, (), True)
+    assert found.trace is not None
+    assert plain.trace is not None
+    assert len(found.trace.steps) == len(plain.trace.steps) == 2
+    late = attrs.evolve(scenario, always={"nobody has finished": lambda state: state.standing("a") != Returned(2)})
+    cut_short = explore(late, states_max=reduced(late, Reductions(fusion=True)).states)
+    assert (cut_short.verdict, cut_short.reductions) == (Verdict.VIOLATED, ("fusion",))
+    assert not cut_short.is_shortest
+    assert cut_short.trace is not None
+    assert len(cut_short.trace.steps) == 6, "private steps are told one by one"
+
+
+def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:
+    """With everybody's own name, and every private step, from the beginning."""
+    scenario = workers(
+        3, always={"not all finish": lambda state: any(counted(state, name) < 3 for name in NAMES)}, symmetric=(NAMES,)
+    )
+    onward = portfolio("1", runs=20, seeding=Random)
+    report = explore(scenario, states_max=5, onward=onward)
+    assert (report.verdict, report.reductions) == (Verdict.VIOLATED, ("symmetry",))
+    assert report.trace is not None
+    assert isinstance(replay(report.trace, scenario), Reproduced)
+
+
+def test_what_is_left_out_is_chosen() -> None:
+    """A report says what was left out, and with nothing left out it counts what a plain search counts."""
+    scenario = workers(1, symmetric=(NAMES,))
+    counts = {
+        (fusion, symmetry): explore(scenario, reductions=Reductions(fusion=fusion, symmetry=symmetry))
+        for fusion in (False, True)
+        for symmetry in (False, True)
+    }
+    assert {choice: report.reductions for choice, report in counts.items()} == {
+        (False, False): (), (True, False): ("fusion",), (False, True): ("symmetry",), (True, True): ("fusion", "symmetry"),
+    }  # fmt: skip
+    states = {choice: report.states for choice, report in counts.items()}
+    assert states[True, True] < min(states[True, False], states[False, True])
+    assert max(states[True, False], states[False, True]) < states[False, False] == len(plain_search(scenario).states)

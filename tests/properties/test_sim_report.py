@@ -15,7 +15,7 @@ from tidegate.instants import SECOND
 from tidegate.scenarios.small_lock import small_lock
 from tidegate.sim.actors import Process, born
 from tidegate.sim.behaviour import Returned
-from tidegate.sim.explore import NO_ERROR, Progress
+from tidegate.sim.explore import NO_ERROR, PLAIN, Progress
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Clock, Kind, Scenario
@@ -127,6 +127,7 @@ def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
         "stopped_because": "",
         "time": "time stands",
         "policy": "",
+        "reductions": ["fusion"],
     }
     assert found.laws == 3
     broken = explore(scenario(always=SILENT, expect="it says nothing", kind=Kind.SPECIMEN)).to_json()
@@ -156,7 +157,7 @@ def test_the_caller_is_told_how_far_it_is() -> None:
         told.append(progress)
         return True
 
-    report = explore(small_lock(2, 2, 1, 1), proceed=proceed)
+    report = explore(small_lock(2, 2, 1, 1), proceed=proceed, reductions=PLAIN)
     assert [progress.depth for progress in told] == list(range(1, report.depth + 2))
     assert told == sorted(told, key=lambda progress: (progress.states, progress.transitions))
     assert (told[-1].states, told[-1].transitions, told[-1].waiting) == (report.states, report.transitions, 0)

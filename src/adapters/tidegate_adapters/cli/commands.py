@@ -274,6 +274,8 @@ def cli() -> None: ...
     show_default=True,
     help="Stop an exhaustive search after so many states.",
 )
+@click.option("--no-fusion", is_flag=True, help="Take private steps one by one, too.")
+@click.option("--no-symmetry", is_flag=True, help="Keep interchangeable processes apart.")
 @click.option(
     "--max-depth", "depth_max", type=click.IntRange(0), metavar="N", help="And so many steps from the beginning."
 )
@@ -327,6 +329,8 @@ def explore(
     pct_depth: int,
     max_steps: int,
     states_max: int,
+    no_fusion: bool,
+    no_symmetry: bool,
     depth_max: int | None,
     memory_max: int | None,
     faults: tuple[str, ...] | None,
@@ -347,6 +351,8 @@ def explore(
         ("max_steps", "--max-steps", runs, "it bounds random runs; add --runs N"),
         ("no_shrink", "--no-shrink", runs, "an exhaustive search finds a shortest run; add --runs N"),
         ("states_max", "--max-states", not runs, "it bounds an exhaustive search; leave out --runs"),
+        ("no_fusion", "--no-fusion", not runs, "random runs leave nothing out"),
+        ("no_symmetry", "--no-symmetry", not runs, "random runs leave nothing out"),
         ("depth_max", "--max-depth", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("memory_max", "--max-memory", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("out", "--out", not no_store, "nothing is written with --no-store"),
@@ -355,6 +361,7 @@ def explore(
             raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
     def run(terminal: Terminal) -> ExitCode:
+        from tidegate.sim.explore import Reductions  # noqa: PLC0415  so that --help is quick
         from tidegate_adapters.cli.exploring import Bounds, draw_states, explore_all  # noqa: PLC0415  so that --help is quick
         from tidegate_adapters.cli.store import Store  # noqa: PLC0415
         from tidegate_adapters.cli.targets import select  # noqa: PLC0415
@@ -371,6 +378,7 @@ def explore(
             pct_depth,
             shrinks=not no_shrink,
             jobs=jobs,
+            reductions=Reductions(fusion=not no_fusion, symmetry=not no_symmetry),
             depth_max=depth_max,
             memory_max=memory_max,
         )

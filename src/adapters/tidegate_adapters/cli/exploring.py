@@ -24,7 +24,7 @@ import attrs
 from tidegate.errors import Misuse, TidegateError
 from tidegate.exit_codes import ExitCode
 from tidegate.patches import Json
-from tidegate.sim.explore import Progress, attempt
+from tidegate.sim.explore import ALL, Progress, Reductions, attempt
 from tidegate.sim.exports.dot import dot
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import policies
@@ -66,6 +66,7 @@ class Bounds:
         policy: Picks the steps of the random runs.
         pct_depth: Of the policy pct.
         shrinks: Shrink what the random runs find.
+        reductions: What an exhaustive search leaves out.
         depth_max: How many steps from the beginning an exhaustive search goes at most; None for any number.
         memory_max: How many bytes its states take at most; None for any number.
         jobs: In how many processes.
@@ -80,6 +81,7 @@ class Bounds:
     policy: str = "portfolio"
     pct_depth: int = 3
     shrinks: bool = True
+    reductions: Reductions = ALL
     depth_max: int | None = None
     memory_max: int | None = None
     jobs: int = 1
@@ -300,6 +302,7 @@ def in_one(target: Target, bounds: Bounds, watch: Watch) -> Report:
             proceed=watch,
         ),
         states_max=bounds.states_max,
+        reductions=bounds.reductions,
         depth_max=bounds.depth_max,
         memory_max=bounds.memory_max,
         runs=bounds.runs,

@@ -213,6 +213,21 @@ class Search:
         self.seen: set[Packed] = set()
         self.fusion = Fusion(self, known.looks) if reductions.fusion else None
         self.symmetry = Symmetry(self, scenario.symmetric) if reductions.symmetry and scenario.symmetric else None
+        self.reached_by: Search | None = None
+
+    @property
+    def reductions(self) -> tuple[str, ...]:
+        """What it leaves out, in words."""
+        kinds = (("fusion", self.fusion), ("symmetry", self.symmetry))
+        return tuple(name for name, reduction in kinds if reduction is not None)
+
+    def unreduced(self) -> Search:
+        """A search over the same states that leaves nothing out, for whoever goes on from what this one has reached."""
+        if not self.reductions:
+            return self
+        plain = Search(self.scenario, self.packing, Known(), absolute=self.absolute)
+        plain.reached_by = self
+        return plain
 
     def begin(self, scenario: Scenario) -> Packed:
         world: World = Lens(self.packing, 0, Looked())
@@ -421,6 +436,8 @@ class Search:
 
         Parents are not stored, for a search has at most one trace to tell.
         """
+        if self.reached_by is not None:
+            return self.reached_by.path(state)
         orbits = [self.orbit(state)]
         depth = next(depth for depth in range(len(self.layers) - 1, -1, -1) if orbits[0] & set(self.layers[depth]))
         for layer in reversed(self.layers[:depth]):

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum, unique
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.errors import Misuse
 from tidegate.patches import Json
-from tidegate.sim.explore import STATES_MAX, Bounds, Explored, Proceed, Search, attempt, go_on, timing
+from tidegate.sim.explore import ALL, STATES_MAX, Bounds, Explored, Proceed, Reductions, Search, attempt, go_on, timing
 from tidegate.sim.faults import Fault
 from tidegate.sim.nearest import nearest_passing
 from tidegate.sim.packing import Packed
@@ -61,6 +61,7 @@ class Report:
         seed: Of the sampled runs; None where nothing was sampled.
         policy: What picked their steps; "" where nothing was sampled.
         trace: The counterexample.
+        reductions: What was left out because nothing else would be found there.
     """
 
     scenario: str
@@ -80,6 +81,7 @@ class Report:
     seed: str | None
     policy: str
     trace: Trace | None
+    reductions: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -112,6 +114,7 @@ class Report:
             "stopped_because": self.reason,
             "time": self.time,
             "policy": self.policy,
+            "reductions": list(self.reductions),
         }
 
 
@@ -123,6 +126,7 @@ def explore(
     depth_max: int | None = None,
     memory_max: int | None = None,
     onward: Onward | None = None,
+    reductions: Reductions = ALL,
     steps_max: int = STEPS_MAX,
     seed: str = "0",
     seeding: Seeding | None = None,
@@ -137,6 +141,7 @@ def explore(
         depth_max: And after so many steps from the beginning; None for any number.
         memory_max: And when its states take so many bytes; None for any number.
         onward: Goes on from where a bound stopped an exhaustive search.
+        reductions: What an exhaustive search leaves out because it would find nothing else there.
         runs: How many random runs to make instead of an exhaustive search; 0 for none.
         steps_max: The length of the longest random run.
         seed: Of the random runs.
@@ -162,8 +167,19 @@ def explore(
             )
         )
     bounds = Bounds(states_max, depth_max, memory_max)
-    return attempt(scenario, lambda search: explored(gone_on(search.run(bounds, proceed), onward)))
+    fused = reductions.fusion and scenario.expect is None
 
+    def searched(how: Reductions) -> Report:
+        return attempt(scenario, lambda search: explored(gone_on(search.run(bounds, proceed), onward)), how)
+
+    report = searched(attrs.evolve(reductions, fusion=fused))
+    if not fused or report.verdict is not Verdict.VIOLATED:
+        return report
+    again = searched(attrs.evolve(reductions, fusion=False))
+    return again if again.verdict is Verdict.VIOLATED else attrs.evolve(report, reason=NOT_SHORTEST)
+
+
+NOT_SHORTEST: Final = "found with private steps fused; without fusion a bound was reached before it"
 
 Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Beyond]
 """Goes on from the frontier of a search that a bound has stopped, such as `tidegate.sim.sample.portfolio`."""
@@ -173,7 +189,7 @@ def gone_on(found: Explored, onward: Onward | None) -> Explored:
     """The same, and what was found beyond the bound that stopped it."""
     if onward is None or found.broken is not None or not found.frontier:
         return found
-    beyond = onward(found.search, found.frontier)
+    beyond = onward(found.search.unreduced(), found.frontier)
     return attrs.evolve(found, broken=beyond.broken, stopped=f"{found.stopped}; {beyond.told}")
 
 
@@ -221,6 +237,7 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
         time=timing(found.search),
         seed=seed,
         policy=policy,
+        reductions=found.search.reductions,
         trace=traced(found, seed),
     )
 
