@@ -340,6 +340,11 @@ def never_counts(counter: Counter) -> Sweep:
     return attrs.evolve(counting.decide_sweep(counter), count=())
 
 
+def close_whatever_they_are(collection: str, key: str, in_round: int, drop: tuple[str, ...]) -> UpdateOne:
+    where = AllOf((Eq(ID, key), Eq(ROUND, in_round)))
+    return update_one(collection, where, Add(ROUND, 1), *(Remove(token_field(token)) for token in drop))
+
+
 def never_drops(counter: Counter) -> Sweep:
     return attrs.evolve(counting.decide_sweep(counter), drop=())
 
@@ -381,7 +386,7 @@ def full_too_soon(counter: Counter, increment: Increment, tokens_max: int) -> An
     [
         ("CN1 to CN5", "CN[12]", Desk(second_step=without_tombstone)),
         ("CN1 to CN5", "CN1", Desk(second_step=counts_again)),
-        ("CN1 to CN5", "CN2", Desk(decide_sweep=sum_of_what_was_read)),
+        ("CN1 to CN5", "CN2", Desk(decide_sweep=sum_of_what_was_read, close=close_whatever_they_are)),
         ("CN1 to CN5", "CN5", Desk(decide_sweep=never_counts)),
         ("CN1 to CN5", "CN3", Desk(first_step=in_any_round)),
         ("CN1 to CN5", "CN[123]", Desk(first_step=whatever_stands)),

@@ -20,16 +20,6 @@ GOLDEN: Final = Path(__file__).parent / "golden" / "specimens"
 
 UNUSED: Final = frozenset(
     {
-        Fault.NOT_DURABLE,
-        Fault.ROLLED_BACK,
-        Fault.DUPLICATE,
-        Fault.RESTART,
-        Fault.STALL,
-        Fault.CANCELLED,
-        Fault.CLOCK_FORWARD,
-        Fault.CLOCK_BACK,
-        Fault.SKEW,
-        Fault.STALE_READ,
         Fault.REBALANCE,
         Fault.EVICTED,
         Fault.HISTORY_LOST,

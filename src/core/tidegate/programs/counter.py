@@ -13,6 +13,9 @@ Laws
 Where we differ from the article on resilient MongoDB applications (Davis 2016): see `tidegate.counter`. Both of its own
 steps are specimens here: the token that leaves when it is counted, and the clean-up that writes what it has read.
 
+A step that no majority has confirmed is sent again: if it stands it finds nothing to do, and that answer confirms it; if a
+failover took it back it is done anew. To look instead would show what may still be taken back.
+
 Known not to work
     - An owner that gives up does not know whether it will be counted: what it noted is, at the next sweep.
     - Sweeps that never come: the record grows until it is full, and refuses.
@@ -130,12 +133,18 @@ class Incrementer:
         return second_step(self.collection, self.key, self.token, noted)
 
     async def _sent(self, update: UpdateOne) -> bool:
-        """Was it applied? False says nothing: look again."""
-        try:
-            matched = await update
-        except (Ambiguous, NotApplied, NotDurable):
-            return False
-        return matched > 0
+        """Was it applied, for good? False says nothing: look again."""
+        tries = 0
+        while tries < self.attempts:
+            tries += 1
+            try:
+                matched = await update
+            except NotDurable:
+                continue  # done, and a failover may take it back: sent again it finds nothing to do, or does it anew
+            except (Ambiguous, NotApplied):
+                return False
+            return matched > 0
+        return False
 
 
 @attrs.frozen

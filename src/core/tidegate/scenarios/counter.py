@@ -18,6 +18,7 @@ from tidegate.scenarios.observing import observed, seen
 from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.actors import Network, Process, born
 from tidegate.sim.behaviour import Asking, Returned
+from tidegate.sim.failover import Failover
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, World, document, perform, seeded
@@ -31,7 +32,10 @@ STAYS: Final = "what is noted stays until it is counted"
 TRUTH: Final = "who is told so is counted"
 NOTHING_LEFT: Final = "at rest nothing is left but the count"
 
-FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
+FAULTS: Final = Faults.of(
+    Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE, Fault.CANCELLED
+)
+FAILOVERS: Final = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK, Fault.LOST_REPLY)
 
 Tally: TypeAlias = tuple[tuple[str, int], ...]
 TALLY: Final[Cell[Tally]] = seen("counted", ())
@@ -88,6 +92,13 @@ def is_only_the_count_left(state: State) -> bool:
     return record is not None and laws.counter.only_the_count_is_left(record, KEY, len(state.read(TALLY)))
 
 
+def is_swept(tokens: tuple[str, ...]) -> Law:
+    """Has a sweep counted for an owner that is no more?"""
+    return lambda state: any(
+        token in counted(state) and not isinstance(state.standing(token), (Asking, Returned)) for token in tokens
+    )
+
+
 async def clean(sweeper: Sweeper, early: int) -> None:
     """Sweep at any time, and three times when all is quiet."""
     for _ in range(early):
@@ -121,6 +132,7 @@ def counting(
     owners: int = 2,
     early: int = 2,
     budget: int = 1,
+    faults: Faults = FAULTS,
 ) -> Scenario:
     """The scenario.
 
@@ -131,10 +143,11 @@ def counting(
         owners: How many increment.
         early: How many sweeps there are while they do.
         budget: How many faults may strike.
+        faults: Which may strike owners.
     """
     means = observed(COUNTERS, KEY, TALLY, tallied, perform)
     tokens = ("t", "u", "v")[:owners]
-    working = tuple(Process(token, born(incrementer(COUNTERS, KEY, token).run), FAULTS, means) for token in tokens)
+    working = tuple(Process(token, born(incrementer(COUNTERS, KEY, token).run), faults, means) for token in tokens)
     return Scenario(
         name="counter",
         summary=summary,
@@ -143,21 +156,29 @@ def counting(
             *working,
             Process("sweep", born(clean, sweeper(COUNTERS, KEY), early), meaning=when_quiet(working, means)),
             Network(means),
+            Failover(),
         ),
         budget=budget,
         always={ONCE: is_counted_once, TRUTH: tuple(map(is_told_the_truth, tokens))},
-        step={STAYS: stays_until_counted},
+        step={} if faults.allows(Fault.ROLLED_BACK) else {STAYS: stays_until_counted},
         eventually={NOTHING_LEFT: is_only_the_count_left},
         sometimes={
             "all are counted": lambda state: counter(state).count == owners,
-            "a sweep counts for an owner": lambda state: any(
-                token in counted(state) and not isinstance(state.standing(token), (Asking, Returned))
-                for token in tokens
-            ),
+            **({"a sweep counts for an owner": is_swept(tokens)} if faults.allows(Fault.CRASH_BEFORE) else {}),
         },
     )
 
 
 SCENARIOS: Final = (
     Shipped("counter", counting, thorough=partial(counting, budget=2), large=partial(counting, owners=3, budget=4)),
+    Shipped(
+        "counter.failover",
+        partial(
+            counting,
+            summary="the same where a failover takes back what no majority has confirmed",
+            budget=2,
+            faults=FAILOVERS,
+        ),
+        thorough=partial(counting, budget=3, faults=FAILOVERS),
+    ),
 )

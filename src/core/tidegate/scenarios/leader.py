@@ -17,6 +17,7 @@ from tidegate.programs.leader import BELIEVES, FENCE, Leader, Served, lease_of, 
 from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.behaviour import Birth, Crashed, Returned
+from tidegate.sim.clocks import HOST, Host, ahead
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.world import CLOCK, document, notes, seeded
@@ -42,7 +43,8 @@ def lease(state: State) -> Lease | None:
 def believes(state: State, name: str) -> bool:
     said = state.read(notes(name))
     until = dict(said).get(BELIEVES)
-    return isinstance(until, Instant) and until - Instant(state.read(CLOCK).at, WALL) > 0
+    own = Instant(state.read(CLOCK).at + (state.read(ahead(name)) or 0), WALL)
+    return isinstance(until, Instant) and until - own > 0
 
 
 def one_leads(names: tuple[str, ...]) -> Law:
@@ -94,6 +96,7 @@ def election(
     budget: int = 1,
     terms: Terms = TERMS,
     faults: Faults = FAULTS,
+    host: Host = HOST,
 ) -> Scenario:
     """The scenario.
 
@@ -108,16 +111,24 @@ def election(
         budget: How many faults may strike.
         terms: Those of the lease.
         faults: Which faults may strike.
+        host: By how much the clocks of their machines may be wrong. One that is set back may let two believe to lead, so
+            that is not judged where it may happen; what is fenced is.
     """
     names = ("a", "b", "c")[:candidates]
     return Scenario(
         name="leader",
         summary=summary,
         world=seeded({LEASES: (new_lease(KEY),), LEDGERS: (Document.of({"_id": KEY, "fence": 0}),)}),
-        actors=(*(Process(name, candidate(leader, who, name, terms, pieces), faults) for name in names), Network()),
+        actors=(
+            *(Process(name, candidate(leader, who, name, terms, pieces), faults, host=host) for name in names),
+            Network(),
+        ),
         budget=budget,
         clock=Clock(quantum=quantum, moves=moves),
-        always={ONE: one_leads(names), RELEASED: tuple(map(is_released, names))},
+        always={
+            **({} if faults.allows(Fault.CLOCK_BACK) else {ONE: one_leads(names)}),
+            RELEASED: tuple(map(is_released, names)),
+        },
         step={TOKENS: tokens_grow, FENCED: admits_no_older},
         sometimes={
             "it is handed over": lambda state: all(isinstance(state.standing(name), Returned) for name in names),
@@ -130,11 +141,43 @@ def election(
     )
 
 
+WRONG: Final = Host(skew=SECOND, jump=2 * SECOND)
+"""A machine whose clock is a second ahead or behind, or is set by a whole lease."""
+
 SCENARIOS: Final = (
     Shipped(
         "leader",
         election,
-        thorough=partial(election, moves=4, budget=2),
-        large=partial(election, candidates=3, moves=8, budget=4),
+        thorough=partial(election, quantum=SECOND, moves=2),
+        large=partial(election, candidates=3, quantum=SECOND, moves=8, budget=4),
+    ),
+    Shipped(
+        "leader.clocks",
+        partial(
+            election,
+            summary="the same where clocks of machines are ahead, behind, or set forward: one leads all the same",
+            faults=Faults.of(Fault.CRASH_BEFORE, Fault.SKEW, Fault.CLOCK_FORWARD),
+            host=WRONG,
+        ),
+    ),
+    Shipped(
+        "leader.set_back",
+        partial(
+            election,
+            summary="the same where a machine's clock is set back: two may believe to lead, and the older one is fenced",
+            faults=Faults.of(Fault.CRASH_BEFORE, Fault.CLOCK_BACK),
+            host=WRONG,
+        ),
+    ),
+    Shipped(
+        "leader.stalls",
+        partial(
+            election,
+            summary="the same where time passes only while a machine stalls, for a whole lease",
+            moves=0,
+            budget=2,
+            faults=Faults.of(Fault.CRASH_BEFORE, Fault.STALL),
+            host=Host(stall=2 * SECOND),
+        ),
     ),
 )

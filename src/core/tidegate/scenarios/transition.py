@@ -29,6 +29,7 @@ from tidegate.programs.transition import (
 from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.behaviour import Birth, Returned
+from tidegate.sim.failover import recalling
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.world import calling, journal, journaled, seeded
@@ -39,6 +40,7 @@ RECOVERY: Final = {status.PENDING: status.PENDING_RECOVERY, status.RUNNING: stat
 FAULTS: Final = Faults.of(
     Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE
 )
+STALE: Final = Faults.of(Fault.STALE_READ, Fault.LOST_REPLY, Fault.DUPLICATE)
 
 
 async def work(program: type[Transition], runner: str, life: str) -> tuple[Answered, ...]:
@@ -156,6 +158,8 @@ def transition(
         runners: The runner ids of the two that work on the record.
     """
     means = journaled(RECORDS, KEY, seen, calling({"user code": (status.SUCCESS, status.RETRY)}))
+    if faults.allows(Fault.STALE_READ):
+        means = recalling(means)
     made = {"version": 1, "request": "made", "status": status.REGISTERED}
     first = Document.of({"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": (made,)})
     names = ("r1", "r2", "recovery")
@@ -191,5 +195,23 @@ SCENARIOS: Final = (
         transition,
         thorough=partial(transition, budget=2),
         large=partial(transition, budget=6),
+    ),
+    Shipped(
+        "transition.restarts",
+        partial(
+            transition,
+            summary="the same where a runner that crashed comes back under new request ids",
+            budget=2,
+            faults=Faults.of(Fault.CRASH_BEFORE, Fault.RESTART),
+        ),
+    ),
+    Shipped(
+        "transition.stale",
+        partial(
+            transition,
+            summary="the same where a look may show what was there before, and a request may be delivered twice",
+            faults=STALE,
+        ),
+        thorough=partial(transition, budget=2, faults=STALE),
     ),
 )

@@ -10,6 +10,7 @@ import attrs
 
 from tidegate.counter import (
     COUNT,
+    ROUND,
     Answer,
     Counted,
     Counter,
@@ -24,7 +25,7 @@ from tidegate.documents import ID, Add, AllOf, Eq, Put, Remove
 from tidegate.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.operations import UpdateOne, update_one
 from tidegate.programs.counter import Incrementer, Outcome, Sweeper
-from tidegate.scenarios.counter import NOTHING_LEFT, ONCE, STAYS, TRUTH, counting
+from tidegate.scenarios.counter import FAILOVERS, NOTHING_LEFT, ONCE, STAYS, TRUTH, counting
 from tidegate.scenarios.shipping import Specimen
 
 
@@ -81,6 +82,32 @@ class NoReplyIsYes(Incrementer):
 
 
 @attrs.frozen
+class NotDurableIsDone(Incrementer):
+    """What no majority has confirmed passes for done, and a failover takes it back."""
+
+    async def _sent(self, update: UpdateOne) -> bool:
+        try:
+            matched = await update
+        except NotDurable:
+            return True
+        except (Ambiguous, NotApplied):
+            return False
+        return matched > 0
+
+
+@attrs.frozen
+class LooksAfterNotDurable(Incrementer):
+    """After a write that no majority has confirmed it looks, and takes what it sees for what will stay."""
+
+    async def _sent(self, update: UpdateOne) -> bool:
+        try:
+            matched = await update
+        except (Ambiguous, NotApplied, NotDurable):
+            return False
+        return matched > 0
+
+
+@attrs.frozen
 class ForgottenIsNotedAgain(Incrementer):
     """Where nobody can tell any more, it is noted again, to be sure that it counts."""
 
@@ -103,12 +130,24 @@ class SweepWritesTheSum(Sweeper):
 
 
 @attrs.frozen
+class SweepDropsWhatItRead(Sweeper):
+    """A tombstone is dropped as it was read: a failover makes it a pending token again, and that is dropped."""
+
+    def _updates(self, counter: Counter) -> tuple[UpdateOne, ...]:
+        right = super()._updates(counter)
+        where = AllOf((Eq(ID, self.key), Eq(ROUND, counter.round)))
+        return (*right[:-1], *(update_one(self.collection, where, *last.updates) for last in right[-1:]))
+
+
+@attrs.frozen
 class SweepDropsWhatIsPending(Sweeper):
     """The sweep removes every token of an earlier round, counted or not."""
 
-    def _planned(self, counter: Counter) -> Sweep:
-        planned = decide_sweep(counter)
-        return attrs.evolve(planned, count=(), drop=(*planned.drop, *(token for token, _ in planned.count)))
+    def _updates(self, counter: Counter) -> tuple[UpdateOne, ...]:
+        old = tuple(token for token, noted in counter.tokens if abs(noted) < counter.round)
+        where = AllOf((Eq(ID, self.key), Eq(ROUND, counter.round)))
+        closing = update_one(self.collection, where, Add(ROUND, 1), *(Remove(token_field(token)) for token in old))
+        return (closing,) if counter.tokens else ()
 
 
 @attrs.frozen
@@ -128,6 +167,7 @@ def planted(
     sweeper: type[Sweeper] | None = None,
     early: int = 2,
     alone: bool = False,
+    failover: bool = False,
 ) -> Specimen:
     """The scenario of the counter, with the bug in its place."""
     bug = incrementer or sweeper
@@ -138,7 +178,10 @@ def planted(
         summary=(bug.__doc__ or "").partition("\n")[0],
         early=early,
     )
-    return Specimen(f"counter.{name}", make, law, source, of="counter", alone=alone)
+    if failover:
+        make = partial(make, budget=2, faults=FAILOVERS)
+    of = "counter.failover" if failover else "counter"
+    return Specimen(f"counter.{name}", make, law, source, of=of, alone=alone)
 
 
 SPECIMENS: Final = (
@@ -176,6 +219,20 @@ SPECIMENS: Final = (
         incrementer=NoReplyIsYes,
     ),
     planted(
+        "not_durable_is_done",
+        TRUTH,
+        "MongoDB: a write under a write concern error has been done, and is lost if another primary is elected.",
+        incrementer=NotDurableIsDone,
+        failover=True,
+    ),
+    planted(
+        "looks_after_not_durable",
+        TRUTH,
+        "MongoDB: a read on the primary shows what a majority has not confirmed (found by the simulator in our first draft).",
+        incrementer=LooksAfterNotDurable,
+        failover=True,
+    ),
+    planted(
         "forgotten_is_noted_again",
         ONCE,
         "Planted: who cannot know whether it was counted must not make sure.",
@@ -188,6 +245,13 @@ SPECIMENS: Final = (
         "The article's clean-up writes count plus what it has read and clears the array (measured: 1 for 2).",
         sweeper=SweepWritesTheSum,
         alone=True,
+    ),
+    planted(
+        "sweep_drops_what_it_read",
+        ONCE,
+        "MongoDB: a read on the primary shows what a majority has not confirmed; found by the simulator in our own counter.",
+        sweeper=SweepDropsWhatItRead,
+        failover=True,
     ),
     planted(
         "sweep_drops_what_is_pending",

@@ -8,14 +8,17 @@ from typing import Final
 import attrs
 
 from tidegate.documents import ID, Eq, Filter, Put
-from tidegate.effects import Ambiguous, Failure, NotApplied, NotDurable
+from tidegate.effects import Ambiguous, Failure, NotApplied, NotDurable, Now
 from tidegate.election import Candidate, Following, Look, Request, Step, Swap
 from tidegate.instants import SECOND, Duration, Instant
 from tidegate.lease import Lease
-from tidegate.operations import UpdateOne, delete_one, update_one
-from tidegate.programs.leader import FENCE, Leader, Served
-from tidegate.scenarios.leader import FENCED, ONE, RELEASED, TOKENS, election
+from tidegate.operations import UpdateOne, delete_one, find_one, update_one
+from tidegate.programs.leader import FENCE, Leader, Served, lease_of
+from tidegate.scenarios.leader import FAULTS, FENCED, ONE, RELEASED, TOKENS, WRONG, election, one_leads
 from tidegate.scenarios.shipping import Specimen
+from tidegate.sim.clocks import HOST, Host
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Scenario
 
 
 @attrs.frozen
@@ -82,6 +85,27 @@ class KnownByItsName(Leader):
 
 
 @attrs.frozen
+class JudgedByItsOwnClock(Leader):
+    """Whether a lease has expired is judged by the clock of whoever asks: one that is ahead takes a healthy lease."""
+
+    async def _sent(self, request: Request) -> Lease | None:
+        if isinstance(request, Look) or not request.stood:
+            return await super()._sent(request)
+        held = lease_of(await find_one(self.collection, Eq(ID, self.key)))
+        now = await Now()
+        if held is None or held.stamp is None or now.at - held.stamp.at < request.stood:
+            return None
+        return await super()._sent(attrs.evolve(request, stood=0))
+
+
+def set_back() -> Scenario:
+    """A machine measures its lease by a clock that is set back, and leads on while another does."""
+    made = election(faults=Faults.of(Fault.CLOCK_BACK), host=WRONG)
+    summary = (set_back.__doc__ or "").partition("\n")[0]
+    return attrs.evolve(made, summary=summary, always={ONE: one_leads(("a", "b"))}, step={})
+
+
+@attrs.frozen
 class CountsFromTheAnswer(Candidate):
     """The tenure counts from when the take was answered; the store counts from when it was done."""
 
@@ -98,10 +122,14 @@ def planted(
     leader: type[Leader] = Leader,
     who: type[Candidate] = Candidate,
     quantum: Duration = 2 * SECOND,
+    faults: Faults = FAULTS,
+    host: Host = HOST,
 ) -> Specimen:
     """The scenario of the candidates, with the bug in its place."""
     bug = who if leader is Leader else leader
-    make = partial(election, leader, who, summary=(bug.__doc__ or "").partition("\n")[0], quantum=quantum)
+    make = partial(
+        election, leader, who, summary=(bug.__doc__ or "").partition("\n")[0], quantum=quantum, faults=faults, host=host
+    )
     return Specimen(f"leader.{name}", make, law, source, of="leader")
 
 
@@ -148,6 +176,21 @@ SPECIMENS: Final = (
         "mongodash knows instances by their configured ids: of two equal ones, both lead.",
         leader=KnownByItsName,
         quantum=SECOND,
+    ),
+    planted(
+        "judged_by_its_own_clock",
+        ONE,
+        "mongodash compares the expiry with the clock of whoever asks: an instance that is 20 s ahead steals the lease.",
+        leader=JudgedByItsOwnClock,
+        faults=Faults.of(Fault.SKEW),
+        host=Host(skew=2 * SECOND),
+    ),
+    Specimen(
+        "leader.clock_set_back",
+        set_back,
+        ONE,
+        "Nothing is planted: a wall clock is no measure of a lease (Kleppmann 2016). A monotonic clock is not set.",
+        of="leader",
     ),
     planted(
         "counts_from_the_answer",
