@@ -91,7 +91,8 @@ class JudgedByItsOwnClock(Leader):
     async def _sent(self, request: Request) -> Lease | None:
         if isinstance(request, Look) or not request.stood:
             return await super()._sent(request)
-        held = lease_of(await find_one(self.collection, Eq(ID, self.key)))
+        found = await find_one(self.collection, Eq(ID, self.key))
+        held = lease_of(found)
         now = await Now()
         if held is None or held.stamp is None or now.at - held.stamp.at < request.stood:
             return None
