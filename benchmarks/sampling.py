@@ -43,17 +43,19 @@ from tidegate.sim.shrink import Budget, shrunk_path
 from tidegate.sim.world import Cell, World, document
 
 SPECIMENS: Final = (
+    "counter.sweep_counts_nothing",
+    "counter.forgotten_is_noted_again",
     "transition.no_version_in_filter",
-    "transition.version_not_raised",
-    "transition.request_id_ignored",
-    "transition.only_the_last_request_id",
-    "transition.not_read_again",
     "transition.owner_not_checked",
-    "transition.ambiguous_is_refused",
-    "partition.commits_the_highest",
-    "partition.two_commits_in_flight",
+    "counter.token_leaves_when_counted",
+    "counter.sweep_writes_the_sum",
+    "counter.second_step_unguarded",
+    "counter.new_token_on_retry",
+    "transition.only_the_last_request_id",
     "partition.revokes_without_drain",
 )
+"""The deepest of those in which time stands: 6 to 15 steps. Two that are as deep are hard for random runs of any kind, and
+are left out: counter.first_step_in_any_round and partition.counts_late_results."""
 RUNS_MAX: Final = 1_000_000
 STEPS: Final = 50
 """Of one example of Hypothesis; ours end at rest."""

@@ -60,9 +60,32 @@ THREE = Menu((0, 2, 4), (None, None, None), must=True)
 @pytest.mark.parametrize("policy", PORTFOLIO, ids=lambda policy: policy.name)
 def test_every_actor_comes_first_now_and_then(policy: Policy) -> None:
     """In a third of the runs each: 200 to 400 of 900 is five deviations to either side."""
-    firsts = Counter(policy.begin(Random(f"0.{run}"), Shape(6, 20))(THREE) for run in range(900))
-    assert set(firsts) == {0, 1, 2}
-    assert all(200 < count < 400 for count in firsts.values())
+    found = firsts(policy)
+    assert set(found) == {0, 1, 2}
+    assert all(200 < count < 400 for count in found.values())
+
+
+def firsts(policy: Policy) -> Counter[int]:
+    return Counter(policy.begin(Random(f"0.{run}"), Shape(6, 20))(THREE) for run in range(900))
+
+
+@attrs.frozen
+class NeverTheLast:
+    """A planted bug."""
+
+    name: str = "random"
+    needs_shape: bool = False
+
+    def begin(self, generator: Random, shape: Shape) -> Pick:  # noqa: ARG002  see Policy
+        return lambda menu: int(generator.random() * max(1, menu.size - 1)) if menu.size else NOTHING
+
+    def told(self, generator: Random, shape: Shape, offered: object) -> str:  # noqa: ARG002  see Policy
+        return self.name
+
+
+def test_a_policy_that_never_picks_the_last_actor_is_noticed() -> None:
+    """By the check that all others pass."""
+    assert set(firsts(NeverTheLast())) == {0, 1}  # type: ignore[arg-type]
 
 
 def test_any_step_is_as_likely_as_any_other() -> None:
@@ -192,6 +215,6 @@ def test_policies_have_names() -> None:
     assert policies("random", 3) == (Uniform(),)
     assert policies("pct", 4) == (Pct(4),)
     assert policies("swarm", 3) == (Swarm(),)
-    assert [policy.name for policy in policies("portfolio", 3)] == ["random", "pct 2", "pct 3", "pct 5", "swarm"]
+    assert [policy.name for policy in policies("portfolio", 3)] == ["random", "swarm", "pct 2", "pct 3", "pct 5"]
     with pytest.raises(Misuse, match="there is no policy 'dfs'"):
         policies("dfs", 3)

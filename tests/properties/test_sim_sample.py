@@ -104,9 +104,9 @@ def holding() -> Scenario:
 
 PINNED = {
     "random": (20, 724, 45, {"crash_before": 12, "lost_reply": 8}),
-    "pct": (20, 790, 50, {"crash_before": 10, "lost_reply": 10}),
+    "pct": (20, 773, 50, {"crash_before": 10, "lost_reply": 10}),
     "swarm": (20, 774, 47, {"crash_before": 8, "lost_reply": 9}),
-    "portfolio": (20, 755, 50, {"crash_before": 13, "lost_reply": 6}),
+    "portfolio": (20, 756, 50, {"crash_before": 9, "lost_reply": 9}),
 }
 
 

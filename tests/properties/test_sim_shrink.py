@@ -14,13 +14,13 @@ from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.small_lock import COUNT as TIMES
 from tidegate.scenarios.small_lock import small_lock
 from tidegate.sim.explore import attempt
-from tidegate.sim.policies import Uniform
+from tidegate.sim.policies import Decision, Uniform
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import explore
 from tidegate.sim.sample import Sampled, Walks, sample
 from tidegate.sim.scenario import Label, Scenario, State, Step
 from tidegate.sim.shrink import Budget, Run, Shortest, Shrunk, replayed, shrink, shrunk_path
-from tidegate.sim.trace import Policy, Trace
+from tidegate.sim.trace import Policy, Trace, Truth
 from tidegate.sim.tracing import trace_of
 from tidegate.sim.world import Cell, Plain, World, document
 
@@ -127,17 +127,43 @@ def recorded(scenario: Scenario, names: list[str]) -> Trace:
     return attempt(scenario, run)
 
 
-def test_the_law_that_was_broken_is_the_law_that_is_kept() -> None:
+def two_laws() -> tuple[Scenario, Trace]:
     """Without `other` a shorter run breaks the other law: that is another bug, and does not count."""
     scenario = counting(
         a=lambda state: state.read(COUNT) < 3 or state.read(OTHER) == 1, b=lambda state: state.read(COUNT) < 5
     )
-    long = recorded(scenario, ["noise", "count", "noise", "other", *["noise", "count"] * 4])
+    return scenario, recorded(scenario, ["noise", "count", "noise", "other", *["noise", "count"] * 4])
+
+
+def breaks_at_its_end(trace: Trace) -> bool:
+    """Does the last step break the law that the trace says, and no step before it any?"""
+    broken = [[law for law, truth in step.truths if truth is Truth.BROKEN] for step in trace.steps]
+    return broken[-1] == [trace.law] and not any(broken[:-1])
+
+
+def test_the_law_that_was_broken_is_the_law_that_is_kept() -> None:
+    """Whatever shorter run breaks another one."""
+    scenario, long = two_laws()
     short, shrunk = shrink(long, scenario)
     assert (short.law, len(short.steps), shrunk.before) == ("b", 6, 12)
+    assert breaks_at_its_end(short)
     assert sorted(step.process for step in short.steps) == ["count"] * 5 + ["other"]
     assert shrunk.shortest is Shortest.YES
     assert explore(scenario).law == "a"
+
+
+def test_a_shrink_that_changes_the_law_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: whatever is broken will do."""
+
+    def careless(walks: Walks, wanted: tuple[Decision, ...]) -> Run:
+        run = replayed(walks, wanted)
+        return attrs.evolve(run, law="b") if run.law else run
+
+    scenario, long = two_laws()
+    monkeypatch.setattr("tidegate.sim.shrink.replayed", careless)
+    short, _ = shrink(long, scenario, states_max=0)
+    assert len(short.steps) == 3
+    assert not breaks_at_its_end(short)
 
 
 def test_actors_that_do_not_matter_are_left_out_and_the_others_take_few_turns() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from random import Random  # noqa: TID251  seeded
 
+import attrs
 import pytest
-from hypothesis import given
+from hypothesis import find, given
 from hypothesis import strategies as st
 
 from tidegate.scenarios.catalogue import shipped
@@ -32,9 +34,38 @@ tallies = st.builds(
 @given(tallies, tallies, tallies)
 def test_merging_is_associative_and_nothing_changes_nothing(one: Tally, two: Tally, three: Tally) -> None:
     """Law SM1. So it makes no difference who merges what first."""
-    assert one.then(two).then(three) == one.then(two.then(three))
+    assert is_associative(Tally.then, (one, two, three))
     assert Tally().then(one) == one
     assert one.is_over or one.then(Tally()) == one
+
+
+Then = Callable[[Tally, Tally], Tally]
+
+
+def is_associative(then: Then, three: tuple[Tally, Tally, Tally]) -> bool:
+    a, b, c = three
+    return then(then(a, b), c) == then(a, then(b, c))
+
+
+def averaging(one: Tally, two: Tally) -> Tally:
+    """A planted bug: the depth of runs as what it is on average."""
+    return attrs.evolve(one.then(two), depth=(one.depth + two.depth) // 2)
+
+
+def last_failure(one: Tally, two: Tally) -> Tally:
+    """Another one: whoever failed last hides the others, and what is clean is forgotten."""
+    return two if two.failed else one if one.failed else one.then(two)
+
+
+@pytest.mark.parametrize("planted", [averaging, last_failure])
+def test_a_merge_that_is_wrong_is_noticed(planted: Then) -> None:
+    """It is not associative, or it lets a later run win."""
+    threes = st.tuples(tallies, tallies, tallies)
+    found = find(
+        threes,
+        lambda three: not is_associative(planted, three) or reduce(planted, three).failed != merged(three).failed,
+    )
+    assert len(found) == 3
 
 
 @given(st.lists(tallies, max_size=6))

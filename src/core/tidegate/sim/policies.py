@@ -159,15 +159,21 @@ class Shape:
         return int(self.lanes * max(1, self.steps) ** (depth - 1))
 
 
+UNMEASURED: Final = Shape(0, 0)
+
+
 class Policy(Protocol):
     """Picks the steps of a run.
 
     Attributes:
         name: As people ask for it.
+        needs_shape: Must runs be measured before it can begin?
     """
 
     @property
     def name(self) -> str: ...
+    @property
+    def needs_shape(self) -> bool: ...
     def begin(self, generator: Generator, shape: Shape, /) -> Pick:
         """Draw what holds for a whole run, and answer how it picks."""
         ...
@@ -183,6 +189,7 @@ class Uniform:
     """Each step is as likely as any other."""
 
     name: str = attrs.field(default="random", init=False)
+    needs_shape: bool = attrs.field(default=False, init=False)
 
     def begin(self, generator: Generator, shape: Shape) -> Pick:  # noqa: ARG002  any run will do
         return at_random(generator)
@@ -210,6 +217,7 @@ class Pct:
     """
 
     depth: int
+    needs_shape: bool = attrs.field(default=True, init=False)
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.depth <= DEPTH_MAX:
@@ -260,6 +268,7 @@ class Swarm:
     """Each run has some kinds of fault, at some rate, and no others."""
 
     name: str = attrs.field(default="swarm", init=False)
+    needs_shape: bool = attrs.field(default=False, init=False)
 
     def drawn(self, generator: Generator) -> tuple[int, float]:
         """Which kinds, as bits, and how often one of them strikes where it could."""
@@ -282,8 +291,8 @@ class Swarm:
         return f"swarm ({kinds or 'no faults'}; {rate:g} of the steps where one could strike)"
 
 
-PORTFOLIO: Final[tuple[Policy, ...]] = (Uniform(), Pct(2), Pct(3), Pct(5), Swarm())
-"""In turns, for no single one of them finds everything."""
+PORTFOLIO: Final[tuple[Policy, ...]] = (Uniform(), Swarm(), Pct(2), Pct(3), Pct(5))
+"""In turns, for no single one of them finds everything; first those that need no runs to be measured."""
 
 
 def policies(name: str, depth: int) -> tuple[Policy, ...]:

@@ -47,14 +47,14 @@ from tidegate.sim.explore import (
 )
 from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Packed
-from tidegate.sim.policies import NOTHING, PORTFOLIO, Menu, Pick, Policy, Seeding, Shape, at_random
+from tidegate.sim.policies import NOTHING, PORTFOLIO, UNMEASURED, Menu, Pick, Policy, Seeding, Shape, at_random
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.tally import Failed, Tally, counted, pieces
 
 T = TypeVar("T")
 
 RUN: Final = re.compile(r"(?P<seed>[^.]*)\.(?P<run>[0-9]+)")
-MEASURED: Final = 8
+MEASURED: Final = 4
 """Runs that a shape is measured on."""
 MEASURED_STEPS: Final = 1_000
 """The length of the longest of them."""
@@ -238,12 +238,15 @@ class Sampler:
         clock = scenario.clock
         self.at_first = Walker(scenario, None if clock is None or clock.horizon is not None else "")
         self.absolute: Walker | None = None
-        self.shape = self.measured()
+        self.measured: Shape | None = None
 
-    def measured(self) -> Shape:
+    @property
+    def shape(self) -> Shape:
         """How large the runs of the scenario are. It depends on nothing else, not even on the plan."""
-        longest = max(self.measured_steps(f"shape.{number}") for number in range(MEASURED))
-        return Shape(2 * (len(self.scenario.actors) + (self.scenario.clock is not None)), longest)
+        if self.measured is None:
+            longest = max(self.measured_steps(f"shape.{number}") for number in range(MEASURED))
+            self.measured = Shape(2 * (len(self.scenario.actors) + (self.scenario.clock is not None)), longest)
+        return self.measured
 
     def measured_steps(self, seed: str) -> int:
         _, walked = self.alone(lambda walks: walks.walk(at_random(self.seeding(seed)), MEASURED_STEPS))
@@ -264,7 +267,8 @@ class Sampler:
 
     def walk(self, walks: Walks, run: int, goals: set[str] | None = None) -> Walked:
         """The run of that number."""
-        pick = self.plan.policy(run).begin(self.seeding(self.plan.seed_of(run)), self.shape)
+        policy = self.plan.policy(run)
+        pick = policy.begin(self.seeding(self.plan.seed_of(run)), self.shape if policy.needs_shape else UNMEASURED)
         return walks.walk(pick, self.plan.steps_max, goals)
 
     def tally(self, runs: range, proceed: Proceed = go_on) -> Tally:
@@ -307,7 +311,8 @@ class Sampler:
             search, walked = self.alone(partial(self.walk, run=run))
             broken = Broken(walked.law, walked.path)
             offered = {fault for state in walked.path for fault in offers(search, state)}
-            policy = self.plan.policy(run).told(self.seeding(seed), self.shape, offered)
+            found_by = self.plan.policy(run)
+            policy = found_by.told(self.seeding(seed), self.shape if found_by.needs_shape else UNMEASURED, offered)
         goals = {name: name in tally.goals for name in self.scenario.sometimes}
         return Sampled(
             search,
