@@ -76,6 +76,7 @@ POLL_MS: Final = 100
 Handler: TypeAlias = Callable[[Record], Awaitable[None]]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, Assignment], None]
+Recording: TypeAlias = Callable[[Event, Sequence[Wish]], None]
 Estimate: TypeAlias = Callable[[Record], Duration | None]
 
 
@@ -103,6 +104,7 @@ class Worker:
         expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
             does not wait in vain for what takes longer than there is time.
         observe: Called with every event and the state after it, for logs and metrics.
+        record: Called with every event and what is wished for then: `tidegate_adapters.recorder.Recorder.stepped`.
         options: More options of aiokafka's consumer, for example `session_timeout_ms`.
 
     Raises:
@@ -120,6 +122,7 @@ class Worker:
         hooks: Hooks | None = None,
         expected: Estimate | None = None,
         observe: Observer | None = None,
+        record: Recording | None = None,
         **options: object,
     ) -> None:
         if isinstance(topics, str) or not topics or not all(topics):
@@ -131,7 +134,7 @@ class Worker:
         if hooks is None and consumer.each.needs_hooks:
             raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
         self.topics, self.handle, self.bootstrap, self.consumer = tuple(topics), handle, bootstrap, consumer
-        self.hooks, self.expected, self.observe = hooks, expected, observe
+        self.hooks, self.expected, self.observe, self.record = hooks, expected, observe, record
         self.client: Client = client(bootstrap, group, options)
         self.state = Assignment()
         self.generation = 0
@@ -242,6 +245,8 @@ class Worker:
         """Step, and begin to carry out what is wished for."""
         step = self.consumer.step(self.state, event)
         self.state = step.state
+        if self.record is not None:
+            self.record(event, step.wishes)
         if self.observe is not None:
             self.observe(event, self.state)
         for wish in step.wishes:

@@ -17,30 +17,33 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidegate.sim.explore import Search
-from tidegate.sim.packing import Overflow, Packed
-from tidegate.sim.trace import Passing
+from tidegate.sim.packing import Packed
+from tidegate.sim.replay import Reproduced, followed, replaying
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.trace import Passing, Trace
 from tidegate.sim.tracing import Path, is_sound, steps_of, unchosen
 from tidegate.sim.ways import Way, ways
 
-STATES_MAX: Final = 2_000
+STATES_MAX: Final = 1_000
 
 
-def nearest_passing(search: Search, path: Path, states_max: int = STATES_MAX) -> Passing | None:
+def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = STATES_MAX) -> Passing | None:
     """The nearest passing run, or None if none was found among so many states.
 
     Args:
-        search: Which has found the failing run.
-        path: The states of the failing run.
+        trace: The failing run.
+        scenario: The scenario that it is a run of; a search of its own follows the run, and has room for what it meets.
         states_max: How many states may be looked at.
     """
-    try:
-        found = next(passing(search, path, states_max), None)
-    except Overflow:  # it met values for which the search has no room; the failing run is what matters
-        return None
-    if found is None:
-        return None
-    differs_at, whole = found
-    return Passing(differs_at, unchosen(steps_of(search, whole)))
+
+    def run(search: Search) -> Passing | None:
+        way = followed(trace, search)
+        if not isinstance(way.outcome, Reproduced):
+            return None
+        found = next(passing(search, way.path, states_max), None)
+        return None if found is None else Passing(found[0], unchosen(steps_of(search, found[1])))
+
+    return replaying(trace, scenario, run)
 
 
 def passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int, Path]]:
@@ -50,6 +53,8 @@ def passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int, 
         for way in sound(search, begin):
             if way.after != wrong and (rest := to_rest(search, way.after, seen, states_max)):
                 yield number, (*path[:number], *rest)
+        if not any(way.step.must for way in ways(search, begin)) and rests_well(search, begin):
+            yield number, path[:number]  # nothing had to come then
 
 
 def to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) -> Path:

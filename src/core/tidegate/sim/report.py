@@ -252,4 +252,4 @@ def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
     search, path = found.search, found.broken.path
     origin = Origin(found.policy.partition(" ")[0]) if isinstance(found, Sampled) else Origin.EXHAUSTIVE
     trace = trace_of(search, path, law=found.broken.law, time=timing(search), policy=origin, seed=seed)
-    return attrs.evolve(trace, passing=nearest_passing(search, path))
+    return attrs.evolve(trace, passing=nearest_passing(trace, search.scenario))

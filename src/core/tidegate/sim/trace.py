@@ -219,7 +219,7 @@ class Passing:
     """The nearest run that breaks no law: it follows the failing one for as long as any does.
 
     Attributes:
-        differs_at: The first step that is another one, counted from 1.
+        differs_at: The first step that is another one, counted from 1; one beyond the last where it rests before.
         steps: All of its steps; what else could have happened is not told.
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import CodeType, FrameType, MethodType
 from typing import Final, NamedTuple, cast, final
 
 from tidegate.documents import one_line
@@ -12,6 +11,7 @@ from tidegate.sim.behaviour import Asking, Behaviour
 from tidegate.sim.explore import Hand, Search
 from tidegate.sim.failover import Failover
 from tidegate.sim.group import Coordinator
+from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import Crash, Reducer, Restart
 from tidegate.sim.scenario import Delivers, Label, Step
@@ -83,39 +83,18 @@ def source(search: Search, state: Packed, way: Way) -> str:
     match actor:
         case Process():
             node = cast("int", Lens(search.packing, state, Looked()).read(actor.place))
-            return awaited_at(actor.behaviour, node)
+            return awaiting(actor.behaviour, node)
         case Reducer():
             return decided_at(actor.step)
         case _:
             return ""
 
 
-def awaited_at(behaviour: Behaviour, node: int) -> str:
-    """Where the program stands at a node of its automaton: the innermost frame that is a program's."""
+def awaiting(behaviour: Behaviour, node: int) -> str:
+    """Where the program stands at a node of its automaton."""
     at = behaviour.nodes[node]
     if not isinstance(at.standing, Asking):
         return ""
-    program = at.parked[-1] if at.parked else behaviour.replayed(at)
     if not at.parked:
-        at.parked.append(program)
-    found, inner = "", cast("object", program)
-    while (frame := getattr(inner, "cr_frame", None)) is not None:
-        assert isinstance(frame, FrameType)
-        found = placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
-        inner = getattr(inner, "cr_await", None)
-    return found
-
-
-def decided_at(decide: object) -> str:
-    """Where a decision is written."""
-    function = decide.__func__ if isinstance(decide, MethodType) else decide
-    code: object = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType):
-        return ""
-    return placed(str(getattr(function, "__module__", "")), code, code.co_firstlineno)
-
-
-def placed(module: str, code: CodeType, line: int) -> str:
-    """The place in the file as its module is named: nothing of the directories of the machine."""
-    parts = code.co_filename.replace("\\", "/").split("/")
-    return one_line(f"{'/'.join(parts[-1 - module.count('.') :])}:{line} {code.co_qualname}")
+        at.parked.append(behaviour.replayed(at))
+    return awaited_at(at.parked[-1])

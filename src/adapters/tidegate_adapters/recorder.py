@@ -1,0 +1,187 @@
+"""Records runs of production, so that they can be executed again: `tidegate replay RECORDING TARGET`.
+
+A recorder wraps the handle that carries out the effects of one run, or is told by a worker what its reducer heard and
+wished for. It writes a line for each, as `tidegate.sim.recording` has them, and hands it to the operating system at once,
+so that a process that is killed leaves all lines but perhaps the last one whole.
+
+    with Recorder(path, "transition", arguments) as recorder:
+        answer = run(transition(*arguments), recorder.recorded(handle))
+
+    with Recorder(path, "orders", kind="reducer") as recorder:
+        await Worker(topics, handle, ..., record=recorder.stepped).run()
+
+What looks like a secret never reaches the file: texts and bytes under a name such as `password`, `token` or `api_key`,
+numbers under a name such as `password`, and any text that has the user part of a URI or `secret=...` in it. A function of
+the caller's hides more: it is given the names that lead to a value, and the value. A label stands instead, which is the
+same for the same value within one recording and tells nothing beyond it, for its key is never written.
+
+A recorder never fails a run: where the file cannot be written any more it says so in the log, once, and stops.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_bytes
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias, final
+
+from tidegate.effects import Effect, Failure
+from tidegate.errors import Misuse
+from tidegate.sim import recording
+from tidegate.sim.tagged import Way
+from tidegate_adapters.driver import AsyncHandle, Handle
+from tidegate_adapters.printable import redacted
+
+log: Final = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+
+IsSecret: TypeAlias = Callable[[Way, object], bool]
+"""The names that lead to a value, outermost first, and the value: must it not be told?"""
+
+SECRET: Final = re.compile(r"(?i)passw|passphrase|pwd|secret|api_?key|private_?key|credential|authori[sz]ation|cookie")
+"""Names under which nothing is told."""
+SECRET_TEXT: Final = re.compile(r"(?i)token")
+"""Names under which no text is told; numbers are, for a fencing token is one."""
+LABEL_LENGTH: Final = 12
+
+
+def nothing_more(way: Way, value: object) -> bool:  # noqa: ARG001  the one that hides nothing more
+    return False
+
+
+def looks_secret(way: Way, value: object) -> bool:
+    """Does the value look like a secret, by the names that lead to it or by what it says?"""
+    if any(map(SECRET.search, way)):
+        return True
+    if isinstance(value, bytes):
+        return any(map(SECRET_TEXT.search, way)) or looks_secret(way, value.decode(errors="replace"))
+    return isinstance(value, str) and (any(map(SECRET_TEXT.search, way)) or redacted(value) != value)
+
+
+@final
+class Recorder:
+    """Records one run into a file that must not be there yet.
+
+    Args:
+        path: The file.
+        program: What it is a run of, for whoever reads it.
+        arguments: Of the run; a digest of them is written.
+        kind: Of a program, or of a reducer.
+        is_secret: What must not be told, besides what looks like a secret.
+
+    Raises:
+        Misuse: The file is there already, or cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        program: str,
+        arguments: tuple[object, ...] = (),
+        *,
+        kind: Literal["program", "reducer"] = "program",
+        is_secret: IsSecret = nothing_more,
+    ) -> None:
+        self._key, self._is_secret = token_bytes(), is_secret
+        self._lock, self._count, self._fails = threading.Lock(), 0, False
+        try:
+            self._file = path.open("x", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise Misuse(f"cannot record into {path}", why=error.strerror or str(error)) from error
+        digest = sha256(recording.digest_of(arguments, self._without_label).encode(errors="replace")).hexdigest()
+        self._write(lambda _: recording.header(program, kind, digest))
+
+    def recorded(self, handle: Handle) -> Handle:
+        """A handle that does the same, and is recorded."""
+
+        def carried_out(effect: Effect[object]) -> object:
+            try:
+                reply = handle(effect)
+            except Failure as failure:
+                self._replied(effect, failure)
+                raise
+            except BaseException as error:
+                self._ended(effect, error)
+                raise
+            self._replied(effect, reply)
+            return reply
+
+        return carried_out
+
+    def recorded_async(self, handle: AsyncHandle) -> AsyncHandle:
+        """The same for an event loop."""
+
+        async def awaited(effect: Effect[object], carried_out: Awaitable[object]) -> object:
+            try:
+                reply = await carried_out
+            except Failure as failure:
+                self._replied(effect, failure)
+                raise
+            except BaseException as error:
+                self._ended(effect, error)
+                raise
+            self._replied(effect, reply)
+            return reply
+
+        return lambda effect: awaited(effect, handle(effect))
+
+    def stepped(self, event: object, wishes: Iterable[Effect[object]]) -> None:
+        """A reducer has heard an event and wishes for these."""
+        made = tuple(wishes)
+        self._write_next(lambda number: recording.wished(number, event, made, self._hide))
+
+    def close(self) -> None:
+        """The run has ended by itself."""
+        self._write(recording.last)
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._file.close()
+
+    def _replied(self, effect: Effect[object], reply: object) -> None:
+        self._write_next(lambda number: recording.replied(number, effect, reply, self._hide))
+
+    def _ended(self, effect: Effect[object], error: BaseException) -> None:
+        self._write_next(lambda number: recording.ended(number, effect, error, self._hide))
+
+    def _hide(self, way: Way, value: object) -> str | None:
+        if not looks_secret(way, value) and not self._is_secret(way, value):
+            return None
+        return hmac.new(self._key, repr(value).encode(errors="replace"), sha256).hexdigest()[:LABEL_LENGTH]
+
+    def _without_label(self, way: Way, value: object) -> str | None:
+        """The digest of the arguments must not depend on the key, and must not be guessed from a secret."""
+        return None if self._hide(way, value) is None else ""
+
+    def _write_next(self, told: Callable[[int], str]) -> None:
+        with self._lock:
+            self._count += 1
+            self._put(told)
+
+    def _write(self, told: Callable[[int], str]) -> None:
+        with self._lock:
+            self._put(told)
+
+    def _put(self, told: Callable[[int], str]) -> None:
+        if self._fails:
+            return
+        try:
+            self._file.write(told(self._count))
+            self._file.flush()
+        except (OSError, ValueError) as error:  # a Misuse is one: what was answered is no value
+            self._fails = True
+            log.warning("recording stops: %s", error)

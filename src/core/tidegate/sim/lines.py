@@ -1,0 +1,38 @@
+"""Which line of a program asks, and where a decision is written: the file as its module is named, the line, the function.
+
+Nothing of the directories of the machine is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from types import CodeType, FrameType, MethodType
+from typing import cast
+
+from tidegate.documents import one_line
+from tidegate.effects import Effect
+
+
+def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
+    """Where a program stands: the innermost frame that is a program's; "" where it has ended."""
+    found, inner = "", cast("object", program)
+    while (frame := getattr(inner, "cr_frame", None)) is not None:
+        assert isinstance(frame, FrameType)
+        found = placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
+        inner = getattr(inner, "cr_await", None)
+    return found
+
+
+def decided_at(decide: object) -> str:
+    """Where a decision is written."""
+    function = decide.__func__ if isinstance(decide, MethodType) else decide
+    code: object = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return ""
+    return placed(str(getattr(function, "__module__", "")), code, code.co_firstlineno)
+
+
+def placed(module: str, code: CodeType, line: int) -> str:
+    """The place in the file as its module is named: nothing of the directories of the machine."""
+    parts = code.co_filename.replace("\\", "/").split("/")
+    return one_line(f"{'/'.join(parts[-1 - module.count('.') :])}:{line} {code.co_qualname}")

@@ -1,0 +1,356 @@
+"""A recorded run of production: what a program asked for and what it heard, so that it can be executed again.
+
+A program hears of the world only through replies, so the replies are all that a run depends on. Executed again on the
+recorded ones, the same program asks for the same effects, in the same order; a changed one is caught at the first effect
+that it asks for instead, with the line of its `await`. The same holds for a reducer: recorded are the events that it
+heard, and compared is what it wished for.
+
+A recording is text, one JSON object a line, so that whoever writes it can be killed at any point:
+
+    {"schema": "tidegate/recording@1", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
+    {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}        a program asked, and heard
+    {"i": 2, "what": "call ...", "effect": {...}, "ended": "CancelledError"}     it asked, and was ended instead
+    {"i": 1, "what": "fetched ...", "event": {...}, "wishes": [...]}     a reducer heard, and wished
+    {"end": 2}                                                           the run ended by itself after so many
+
+A last line that is not whole is what a kill leaves: it is told, and what stands before is used. Any other damage is an
+error that names the line.
+
+Laws
+    RE1  a run that is executed again on its recording, by the program that made it, is reproduced.
+    RE2  a program that asks for something else is caught at that very step, and at no step before.
+    RE3  of a recording that was cut anywhere, all whole lines are used.
+
+After Replay.io and rr, which record what a machine did: they replay the same binary. We record what a program asked and
+heard, in its own words, so that another version of it can be asked what it would do.
+
+Known not to work: what was hidden in a reply is another text when the run is executed again, so a program that computes
+with a secret may decide otherwise; whoever records says what is hidden. Several runs into one file are not taken apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Literal, TypeAlias, cast, final
+
+import attrs
+
+import tidegate
+from tidegate.documents import one_line
+from tidegate.effects import Effect, Program
+from tidegate.errors import Misuse
+from tidegate.patches import Json
+from tidegate.sim.behaviour import Asking, Standing, resume
+from tidegate.sim.fingerprint import PYTHON
+from tidegate.sim.lines import awaited_at, decided_at
+from tidegate.sim.tagged import Classes, Hide, matches, named_classes, nothing_hidden, tagged, untagged
+
+SCHEMA: Final = "tidegate/recording@1"
+Kind: TypeAlias = Literal["program", "reducer"]
+
+
+@final
+@attrs.frozen
+class Entry:
+    """One line of a run.
+
+    Attributes:
+        what: The effect or the event, in words.
+        asked: The effect, or the event, as JSON.
+        answer: The reply, or what was wished for, as JSON; "" where the run was ended instead.
+        ended: What ended the run while the effect was carried out; "" for nothing.
+    """
+
+    what: str
+    asked: str
+    answer: str
+    ended: str = ""
+
+
+@final
+@attrs.frozen
+class Recording:
+    """A recorded run.
+
+    Attributes:
+        program: What it is a run of, as whoever recorded it has named it.
+        kind: A program, or a reducer.
+        arguments: A digest of its arguments.
+        version: Of tidegate, when it was recorded.
+        python: The version of Python, when it was recorded.
+        entries: What was asked and answered.
+        is_whole: Did the run end by itself?
+        damage: What is wrong with its last line; "" for nothing.
+    """
+
+    program: str
+    kind: Kind
+    arguments: str
+    version: str
+    python: str
+    entries: tuple[Entry, ...]
+    is_whole: bool
+    damage: str = ""
+
+
+# --- writing ------------------------------------------------------------------------------------------------------------
+
+
+def header(program: str, kind: Kind, arguments: str) -> str:
+    """The first line."""
+    versions: Json = {"tidegate": tidegate.__version__, "python": PYTHON}
+    return line({"schema": SCHEMA, "program": program, "kind": kind, "arguments": arguments, "versions": versions})
+
+
+def replied(number: int, effect: Effect[object], reply: object, hide: Hide) -> str:
+    """The line for an effect and what was heard."""
+    return line({**asked(number, effect, "effect", hide), "reply": tagged(reply, hide)})
+
+
+def ended(number: int, effect: Effect[object], error: BaseException, hide: Hide) -> str:
+    """The line for an effect during which the run was ended."""
+    return line({**asked(number, effect, "effect", hide), "ended": type(error).__name__})
+
+
+def wished(number: int, event: object, wishes: Iterable[Effect[object]], hide: Hide) -> str:
+    """The line for an event and what was wished for."""
+    return line({**asked(number, event, "event", hide), "wishes": [tagged(wish, hide) for wish in wishes]})
+
+
+def last(number: int) -> str:
+    """The line for a run that ended by itself."""
+    return line({"end": number})
+
+
+def asked(number: int, item: object, role: str, hide: Hide) -> dict[str, Json]:
+    plain = tagged(item, hide)
+    return {"i": number, "what": in_words(item, plain), role: plain}
+
+
+def in_words(item: object, plain: Json) -> str:
+    """The item in words, without what is hidden: as it reads when it is read back."""
+    if plain == tagged(item):
+        return one_line(str(item))
+    try:
+        return one_line(str(untagged(plain, classes_in(item))))
+    except Misuse:  # what is hidden there is no text
+        return type(item).__name__
+
+
+def classes_in(item: object) -> Classes:
+    """The classes of a value and of all that it is made of."""
+    todo, found = [item], set[type]()
+    while todo:
+        value = todo.pop()
+        found.add(type(value))
+        if isinstance(value, (tuple, frozenset)):
+            todo += value
+        fields: tuple[attrs.Attribute[object], ...] = getattr(type(value), "__attrs_attrs__", ())
+        todo += [getattr(value, field.name) for field in fields]
+    return named_classes(found)
+
+
+def line(item: dict[str, Json]) -> str:
+    return json.dumps(item, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+
+
+def is_recording(text: str) -> bool:
+    """Does the text begin like a recording?"""
+    return text.startswith(f'{{"schema":"{SCHEMA.partition("@")[0]}@')
+
+
+def read(text: str) -> Recording:
+    """The recording in the text.
+
+    Raises:
+        Misuse: It is none, one of another version, or damaged elsewhere than in its last line.
+    """
+    first, *rest = text.split("\n")
+    head = parsed(first, 1)
+    if head.get("schema") != SCHEMA:
+        raise Misuse(f"a recording of version {head.get('schema')!r}", why=f"this tidegate reads {SCHEMA!r}")
+    damage, is_whole = "", False
+    entries: list[Entry] = []
+    if rest and rest[-1]:
+        damage = f"line {len(rest) + 1} is not whole"
+    for number, each in enumerate(rest[:-1], 2):
+        if is_whole:
+            raise damaged(number, "the run has ended before")
+        found = parsed(each, number)
+        if "end" in found:
+            is_whole = found["end"] == len(entries)
+            if not is_whole:
+                raise damaged(number, f"it ends after {found['end']!r} lines, and there are {len(entries)}")
+        else:
+            entries.append(entry(found, number, len(entries) + 1))
+    kind = head.get("kind")
+    if kind not in ("program", "reducer"):
+        raise damaged(1, "it is of no program and of no reducer")
+    versions = head.get("versions")
+    told = cast("dict[str, object]", versions) if isinstance(versions, dict) else {}
+    return Recording(
+        program=string(head.get("program"), 1),
+        kind=kind,
+        arguments=string(head.get("arguments", ""), 1),
+        version=string(told.get("tidegate", ""), 1),
+        python=string(told.get("python", ""), 1),
+        entries=tuple(entries),
+        is_whole=is_whole,
+        damage=damage,
+    )
+
+
+def parsed(text: str, number: int) -> dict[str, object]:
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged(number, str(error)) from error
+    if not isinstance(found, dict):
+        raise damaged(number, "it is no object")
+    return cast("dict[str, object]", found)
+
+
+def entry(found: dict[str, object], number: int, expected: int) -> Entry:
+    if found.get("i") != expected:
+        raise damaged(number, f"number {expected} is missing")
+    item = found.get("effect", found.get("event"))
+    answer = found.get("reply") if "reply" in found else found.get("wishes")
+    stopped = string(found.get("ended", ""), number)
+    if item is None or not ({"reply", "wishes", "ended"} & found.keys()):
+        raise damaged(number, "it says not what was asked, or not what was answered")
+    return Entry(
+        string(found.get("what", ""), number), json.dumps(item), "" if stopped else json.dumps(answer), stopped
+    )
+
+
+def string(found: object, number: int) -> str:
+    if not isinstance(found, str):
+        raise damaged(number, f"there is {found!r} where a text belongs")
+    return one_line(found)
+
+
+def damaged(number: int, why: str) -> Misuse:
+    return Misuse(f"line {number} of a recording is damaged", why=why)
+
+
+# --- executing again ----------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Same:
+    """Every decision is as it was.
+
+    Attributes:
+        steps: How many there were.
+        then: What comes after the last line, in words.
+    """
+
+    steps: int
+    then: str
+
+
+@final
+@attrs.frozen
+class Other:
+    """Something else is decided now.
+
+    Attributes:
+        step: At which line of the run, counted from 1.
+        recorded: What was asked, or wished for, then.
+        now: What is asked, or wished for, now.
+        src: `file.py:line function` of the `await`, or of the decision; "" if the program has ended.
+    """
+
+    step: int
+    recorded: str
+    now: str
+    src: str
+
+
+Executed: TypeAlias = Same | Other
+NOTHING: Final = "nothing more"
+
+
+def executed(recording: Recording, program: Program[object], classes: Classes) -> Executed:
+    """Execute a program again on what was heard.
+
+    Args:
+        recording: Of a program.
+        program: A new run of it, with the arguments that it had.
+        classes: Those that replies may be of.
+
+    Raises:
+        Misuse: The recording is of a reducer, or holds a value of a class that is not known.
+    """
+    if recording.kind != "program":
+        raise Misuse("this is the recording of a reducer", todo="name the reducer: a value with a method `step`")
+    try:
+        return executed_on(recording, program, classes)
+    finally:
+        program.close()
+
+
+def executed_on(recording: Recording, program: Program[object], classes: Classes) -> Executed:
+    standing = resume(program, None)
+    for number, each in enumerate(recording.entries, 1):
+        if not isinstance(standing, Asking):
+            return Other(number, each.what, one_line(str(standing)), "")
+        if not matches(json.loads(each.asked), tagged(standing.effect)):
+            return Other(number, each.what, one_line(str(standing.effect)), awaited_at(program))
+        if each.ended:
+            return Same(number, f"the run was ended: {each.ended}")
+        standing = resume(program, untagged(json.loads(each.answer), classes))
+    done = len(recording.entries)
+    if recording.is_whole and isinstance(standing, Asking):
+        return Other(done + 1, NOTHING, one_line(str(standing.effect)), awaited_at(program))
+    return Same(done, one_line(told(standing, is_whole=recording.is_whole)))
+
+
+def told(standing: Standing, *, is_whole: bool) -> str:
+    return str(standing) if is_whole or not isinstance(standing, Asking) else f"the recording ends; {standing}"
+
+
+StepOf: TypeAlias = Callable[[object, object], "tuple[object, Iterable[Effect[object]]]"]
+
+
+def stepped(recording: Recording, first: object, step: StepOf, classes: Classes) -> Executed:
+    """Let a reducer hear again what it has heard.
+
+    Args:
+        recording: Of a reducer.
+        first: The state in which it begins.
+        step: State and event -> next state and wishes.
+        classes: Those that events may be of.
+
+    Raises:
+        Misuse: The recording is of a program, or holds a value of a class that is not known.
+    """
+    if recording.kind != "reducer":
+        raise Misuse("this is the recording of a program", todo="name a function that makes a run of it")
+    state = first
+    for number, each in enumerate(recording.entries, 1):
+        state, wishes = step(state, untagged(json.loads(each.asked), classes))
+        made = tuple(wishes)
+        recorded = json.loads(each.answer)
+        if not matches(recorded, [tagged(wish) for wish in made]):
+            return Other(number, "; ".join(words(recorded, classes)) or NOTHING, in_list(made), decided_at(step))
+    return Same(len(recording.entries), "")
+
+
+def words(wishes: object, classes: Classes) -> Iterator[str]:
+    for wish in cast("list[object]", wishes):
+        yield one_line(str(untagged(wish, classes)))
+
+
+def in_list(wishes: tuple[Effect[object], ...]) -> str:
+    return "; ".join(one_line(str(wish)) for wish in wishes) or NOTHING
+
+
+def digest_of(arguments: object, hide: Hide = nothing_hidden) -> str:
+    """The arguments of a run as text to be digested: nothing that is hidden is in it."""
+    return json.dumps(tagged(arguments, hide), sort_keys=True)

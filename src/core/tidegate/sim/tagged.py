@@ -1,0 +1,244 @@
+"""Any value that a program hears or asks for as plain JSON, and back; and what must not be told is left out on the way.
+
+What documents hold is written as `tidegate.patches` writes it; what they do not hold has tags of its own:
+
+    Refused("no")           {"$failure": ["Refused", "no"]}
+    an attrs value          {"$value": ["tidegate.wishes.Release", {...}]}
+    a name of a closed set  {"$name": ["tidegate.drain.Stage", "WAITING"]}
+    a frozenset             {"$set": [...]}
+    what is hidden          {"$hidden": ["text", "1f2e3d4c"]}
+    anything else           {"$other": "datetime.timedelta"}
+
+Whoever reads gives the classes that it knows. A name in a file never imports anything, so a hostile file makes values of
+those classes, checked by their own constructors, or none. What is hidden is read back as a text that says so, and equal
+texts as equal ones, so a program that only compares what it heard decides as it did. `matches` takes it for any value.
+
+Laws
+    TV1  a value whose classes are known is read back as it was, if nothing in it is hidden.
+    TV2  of what is hidden, nothing is written but the kind and a label.
+    TV3  a value matches what was written of it, whatever was hidden in it; another value does not, unless it differs only
+         in what was hidden.
+
+Known not to work: "anything else" is not read back, and matches whatever is of the same class.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Final, TypeAlias, cast
+
+from tidegate.documents import DEPTH_MAX, Document, Field, Foreign, show
+from tidegate.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.errors import Misuse
+from tidegate.instants import Instant
+from tidegate.patches import Json, from_json, to_json
+from tidegate.sim.aging import Attribute
+
+Way: TypeAlias = tuple[str, ...]
+Hide: TypeAlias = Callable[[Way, object], str | None]
+"""The names that lead to a scalar, outermost first, and the scalar -> a label to write instead; None to write it."""
+Classes: TypeAlias = Mapping[str, type]
+"""Classes by qualified name."""
+
+FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable)}
+TAGS: Final = frozenset({"$failure", "$value", "$name", "$set", "$hidden", "$other"})
+HIDDEN: Final = "$hidden"
+DOUBLE: Final = struct.Struct(">d")
+
+
+def nothing_hidden(way: Way, value: object) -> str | None:  # noqa: ARG001  the one that hides nothing
+    return None
+
+
+# --- to JSON ------------------------------------------------------------------------------------------------------------
+
+
+def tagged(value: object, hide: Hide = nothing_hidden) -> Json:
+    """The value as plain JSON.
+
+    Args:
+        value: Any value.
+        hide: What of it must not be told.
+    """
+    return _tagged(value, (), hide)
+
+
+def _tagged(value: object, way: Way, hide: Hide) -> Json:
+    if len(way) > DEPTH_MAX:
+        raise Misuse(f"nested deeper than {DEPTH_MAX}", where="a recording")
+    match value:
+        case Enum():
+            return {"$name": [qualified(type(value)), value.name]}
+        case None | bool() | int() | float() | str() | bytes() | Instant() | Foreign():
+            return _scalar(value, way, hide)
+        case Document(items):
+            plain = {key: _tagged(item, (*way, key), hide) for key, item in items}
+            return {"$document": plain} if len(plain) == 1 and next(iter(plain)).startswith("$") else plain
+        case tuple():
+            return [_tagged(item, (*way, ""), hide) for item in cast("tuple[object, ...]", value)]
+        case frozenset():
+            return {"$set": sorted((_tagged(item, (*way, ""), hide) for item in value), key=_text)}
+        case Failure():
+            return {"$failure": [type(value).__name__, _tagged(value.reason, (*way, "reason"), hide)]}
+        case _:
+            return _by_field(value, way, hide)
+
+
+def _scalar(value: object, way: Way, hide: Hide) -> Json:
+    label = None if value is None or isinstance(value, bool) else hide(way, value)
+    if label is not None:
+        return {HIDDEN: ["bytes" if isinstance(value, bytes) else "text", label]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": DOUBLE.pack(value).hex()}
+    if isinstance(value, (Instant, Foreign, bytes)):
+        return to_json(value)
+    return cast("Json", value)
+
+
+def _by_field(value: object, way: Way, hide: Hide) -> Json:
+    kind = type(value)
+    fields: tuple[Attribute, ...] | None = getattr(kind, "__attrs_attrs__", None)
+    if fields is None:
+        return {"$other": qualified(kind)}
+    within = (*way, said) if (said := name_in(value)) else way
+    return {
+        "$value": [
+            qualified(kind),
+            {
+                field.alias or field.name: _tagged(getattr(value, field.name), (*within, field.name), hide)
+                for field in fields
+                if field.init
+            },
+        ]
+    }
+
+
+def name_in(value: object) -> str:
+    """What a term is about: the field of a filter or an update, the name of a call or a note."""
+    field: object = getattr(value, "field", None)
+    if isinstance(field, Field):
+        return field.name
+    name: object = getattr(value, "name", None)
+    return name if isinstance(name, str) else ""
+
+
+def qualified(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text(item: Json) -> str:
+    return json.dumps(item, sort_keys=True)
+
+
+# --- from JSON ----------------------------------------------------------------------------------------------------------
+
+
+def named_classes(values: Iterable[object]) -> Classes:
+    """The classes of values, and of closed sets of names, among the values of a namespace."""
+    found = (kind for kind in values if isinstance(kind, type))
+    return {qualified(kind): kind for kind in found if hasattr(kind, "__attrs_attrs__") or issubclass(kind, Enum)}
+
+
+def untagged(plain: object, classes: Classes) -> object:
+    """The value that was written.
+
+    Args:
+        plain: JSON.
+        classes: Those that may be made.
+
+    Raises:
+        Misuse: It is none of a class that is known, or nothing that `tagged` writes.
+    """
+    return _untagged(plain, classes, 0)
+
+
+def _untagged(plain: object, classes: Classes, depth: int) -> object:
+    if depth > DEPTH_MAX:
+        raise Misuse(f"nested deeper than {DEPTH_MAX}", where="a recording")
+    match plain:
+        case {"$failure": [str() as kind, reason], **more} if not more and kind in FAILURES:
+            return FAILURES[kind](_string(_untagged(reason, classes, depth + 1)))
+        case {"$value": [str() as name, dict() as fields], **more} if not more:
+            made = {key: _untagged(item, classes, depth + 1) for key, item in fields.items()}
+            return _made(_known(name, classes), made)
+        case {"$name": [str() as name, str() as member], **more} if not more:
+            return _member(_known(name, classes), member)
+        case {"$set": list() as items, **more} if not more:
+            return frozenset(_untagged(item, classes, depth + 1) for item in cast("list[object]", items))
+        case {"$hidden": ["bytes", str() as label], **more} if not more:
+            return f"***{label}".encode(errors="replace")
+        case {"$hidden": ["text", str() as label], **more} if not more:
+            return f"***{label}"
+        case {"$document": dict() as items, **more} if not more:
+            return _document(cast("dict[str, object]", items), classes, depth)
+        case dict() if not is_tag(cast("dict[str, object]", plain)):
+            return _document(cast("dict[str, object]", plain), classes, depth)
+        case list():
+            return tuple(_untagged(item, classes, depth + 1) for item in cast("list[object]", plain))
+        case int() if not isinstance(plain, bool):
+            return plain  # documents hold 64 bits, values any
+        case {"$other": str() as name}:
+            raise Misuse(
+                f"a recording holds a {name}, which is no value", todo="answer frozen attrs values from user code"
+            )
+        case _:
+            return from_json(plain)
+
+
+def is_tag(plain: Mapping[str, object]) -> bool:
+    return len(plain) == 1 and next(iter(plain)).startswith("$")
+
+
+def _document(items: dict[str, object], classes: Classes, depth: int) -> Document:
+    return Document(tuple((key, cast("None", _untagged(item, classes, depth + 1))) for key, item in items.items()))
+
+
+def _known(name: str, classes: Classes) -> type:
+    if name not in classes:
+        raise Misuse(
+            f"a recording holds a {show(name)}, which is not known here",
+            why="a name in a file imports nothing",
+            todo="let the module of the target import the class",
+        )
+    return classes[name]
+
+
+def _made(kind: type, fields: dict[str, object]) -> object:
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, Misuse):
+            raise
+        raise Misuse(f"a recording holds a {kind.__name__} that cannot be made", why=str(error)) from error
+
+
+def _member(kind: type, name: str) -> object:
+    if not issubclass(kind, Enum) or name not in kind.__members__:
+        raise Misuse(f"a recording holds {show(name)}, which is no {kind.__name__}")
+    return kind[name]
+
+
+def _string(reason: object) -> str:
+    if not isinstance(reason, str):
+        raise Misuse("the reason of a failure is no text", where="a recording")
+    return reason
+
+
+# --- comparing ----------------------------------------------------------------------------------------------------------
+
+
+def matches(written: Json, now: Json) -> bool:
+    """Could the one be what was written of the other? What is hidden could be anything."""
+    match written, now:
+        case {"$hidden": _}, _:
+            return True
+        case dict(), dict():
+            return list(written) == list(now) and all(matches(written[key], now[key]) for key in written)
+        case list(), list():
+            return len(written) == len(now) and all(map(matches, written, now))
+        case _:
+            return type(written) is type(now) and written == now
