@@ -22,7 +22,6 @@ UNUSED: Final = frozenset(
     {
         Fault.REBALANCE,
         Fault.EVICTED,
-        Fault.HISTORY_LOST,
     }
 )
 """Faults that strike in no shipped scenario yet; it must become empty."""

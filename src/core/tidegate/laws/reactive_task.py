@@ -57,3 +57,16 @@ def attempts_are_bounded(began: int, attempts_max: int) -> bool:
 def finished_is_not_due(status: Status, next_run_at: Instant | None) -> bool:
     """Law RT6: a record is due at no time exactly if it is finished."""
     return (next_run_at is None) == (status in FINISHED)
+
+
+def a_lease_is_not_taken(before: TaskRecord | None, after: TaskRecord | None, now: Instant) -> bool:
+    """Law RT7: while the lease of a claim lasts, nobody else claims its record.
+
+    Args:
+        before: The record.
+        after: The record one step later.
+        now: The time, by the store's clock.
+    """
+    if before is None or after is None or before.owner is None or before.next_run_at is None:
+        return True
+    return after.id != before.id or after.token == before.token or before.next_run_at - now <= 0

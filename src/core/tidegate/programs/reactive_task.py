@@ -20,6 +20,7 @@ Laws, over the records, the documents, what was handled and where the workers st
     RT4  At rest, a document that was deleted has no record.
     RT5  What a document says is handled at most as often as the policy allows attempts, whatever becomes of workers.
     RT6  A record that is finished is not due, and one that is due is not finished: nothing that ends makes work.
+    RT7  While the lease of a claim lasts, by the store's clock, nobody else claims its record.
 
 Where we differ from mongodash, whose claim is one find-and-modify with the client's time, and whose end of a run is
 written by id alone: here the store's time judges, and both are guarded. That costs a read and a question for the time.
@@ -39,7 +40,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate import orphans, reactive, retry
-from tidegate.documents import ID, Document, Eq, Filter, OlderThan, matches
+from tidegate.documents import ID, AllOf, Document, Eq, Filter, OlderThan, matches
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, Call, Failure, NotApplied, NotDurable, Refused
 from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import Duration, Instant
@@ -180,7 +181,7 @@ class ReactiveTask:
             worker: Who works; another name for each process and each of its lives.
         """
         try:
-            due = await find_one(self.records, Eq(TASK, self.name), OlderThan(NEXT_RUN_AT, 0))
+            due = await find_one(self.records, self._due())
         except (Ambiguous, NotApplied):
             return Idle.NOT_CLAIMED
         if due is None:
@@ -215,7 +216,7 @@ class ReactiveTask:
         for _ in range(self.attempts):
             try:
                 record = await self._record(key)
-                now = await StoreTime()
+                now = await self._now()
                 verdict = reactive.renew(record, claim, task=self.rules, now=now)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return verdict.why
@@ -238,6 +239,10 @@ class ReactiveTask:
                 left = (*left, key)
         return left
 
+    def _due(self) -> Filter:
+        """What is due, as the store judges."""
+        return AllOf((Eq(TASK, self.name), OlderThan(NEXT_RUN_AT, 0)))
+
     async def _handled(self, key: str, claim: Claim) -> object:
         return await Call(self.name, (key, claim))
 
@@ -248,7 +253,7 @@ class ReactiveTask:
             try:
                 record = await self._record(key)
                 document = await find_one(self.source, Eq(ID, key))
-                now = await StoreTime()
+                now = await self._now()
                 verdict = self._plans(record, self._seen(document), now, new_id)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return True
@@ -266,7 +271,7 @@ class ReactiveTask:
                 if record is None:
                     return True
                 document = await find_one(self.source, Eq(ID, key))
-                now = await StoreTime()
+                now = await self._now()
                 if await self._carried_out(key, record, self._of_use(record, document, now)):
                     return True
             except (Ambiguous, NotApplied, NotDurable):
@@ -286,7 +291,7 @@ class ReactiveTask:
     async def _claimed(self, key: str, record: TaskRecord, worker: str) -> TaskRecord | Idle:
         """The record under a claim of this worker's."""
         try:
-            now = await StoreTime()
+            now = await self._now()
         except (Ambiguous, NotApplied):
             return Idle.NOT_CLAIMED
         verdict = self._claims(record, worker, now)
@@ -339,7 +344,7 @@ class ReactiveTask:
                     known = found
                 is_known = False
                 document = await find_one(self.source, Eq(ID, key))
-                now = await StoreTime()
+                now = await self._now()
                 verdict = reactive.begin(known, claim, self._seen(document), task=self.rules, now=now)
                 if isinstance(verdict, Leave):
                     return Idle.STALE
@@ -367,7 +372,7 @@ class ReactiveTask:
                 if not is_known:
                     known = await self._record(key)
                 is_known = False
-                now = await StoreTime()
+                now = await self._now()
                 verdict = self._finalises(known, claim, self._outcome(claim, heard, now), now)
                 if isinstance(verdict, Leave) or await self._written(key, known, verdict):
                     return verdict.why
@@ -393,6 +398,9 @@ class ReactiveTask:
         return reactive.TryAgain(verdict.at) if isinstance(verdict, retry.Retry) else reactive.GiveUp()
 
     # --- what is read and written ---
+
+    async def _now(self) -> Instant:
+        return await StoreTime()
 
     def _seen(self, document: Document | None) -> Seen:
         if document is None:

@@ -12,6 +12,7 @@ from tidegate.errors import Misuse
 from tidegate.scenarios import (
     array_push_lock,
     atomic_service,
+    change_stream,
     counter,
     leader,
     partition,
@@ -26,6 +27,7 @@ from tidegate.scenarios.shipping import Scope, Shipped, Specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.specimens import array_push_lock as broken_array_push_lock
 from tidegate.specimens import atomic_service as broken_atomic_service
+from tidegate.specimens import change_stream as broken_change_stream
 from tidegate.specimens import counter as broken_counter
 from tidegate.specimens import leader as broken_leader
 from tidegate.specimens import partition as broken_partition
@@ -48,6 +50,7 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *partition.SCENARIOS,
     *reactive_task.SCENARIOS,
     *triggers.SCENARIOS,
+    *change_stream.SCENARIOS,
 )
 SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_small_lock.SPECIMENS,
@@ -61,6 +64,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_partition.SPECIMENS,
     *broken_reactive_task.SPECIMENS,
     *broken_triggers.SPECIMENS,
+    *broken_change_stream.SPECIMENS,
 )
 EVERYTHING: Final[tuple[Shipped | Specimen, ...]] = (*PROGRAMS, *SPECIMENS)
 CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = {each.name: each for each in EVERYTHING}

@@ -25,7 +25,8 @@ from tidegate.reactive import Claim, Insert, Matching, Task, plan
 from tidegate.retry import Fixed, Policy
 from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.actors import Network, Process, stuck
-from tidegate.sim.behaviour import Asking, Crashed
+from tidegate.sim.behaviour import Asking
+from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, anything
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, seeded
@@ -46,6 +47,7 @@ HELD: Final = "an outdated run changes nothing"
 GONE: Final = "nothing is left of what is gone"
 BOUNDED: Final = "attempts are bounded"
 DUE: Final = "what is finished is not due"
+TAKEN: Final = "a lease that lasts is not taken"
 ASTRAY: Final = "a lease ends while its handler runs"
 
 QUEUE: Final = Cell["tuple[str, ...]"](("queue",), ())
@@ -211,8 +213,8 @@ def said(state: State) -> int | None:
 
 
 def is_alive(state: State, names: tuple[str, ...]) -> bool:
-    """Is there one who is not dead, and not in user code that never returns?"""
-    return any(state.standing(name) != Crashed() and not state.read(stuck(name)) for name in names)
+    """Is there one who goes on, and is not in user code that never returns?"""
+    return any(isinstance(state.standing(name), Asking) and not state.read(stuck(name)) for name in names)
 
 
 def is_kept(workers: tuple[str, ...]) -> Law:
@@ -245,6 +247,10 @@ def finished_is_not_due(state: State) -> bool:
     return found is None or laws.reactive_task.finished_is_not_due(Status(found[STATUS]), found.get(NEXT_RUN_AT))
 
 
+def is_not_taken(before: State, after: State) -> bool:
+    return laws.reactive_task.a_lease_is_not_taken(record(before), record(after), before.read(CLOCK))
+
+
 # --- scenarios ----------------------------------------------------------------------------------------------------------
 
 
@@ -260,9 +266,19 @@ FAULTS: Final = Faults(
     {
         **dict.fromkeys((Fault.CRASH_BEFORE, Fault.RESTART), anything),
         **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE), is_write),
-        **dict.fromkeys((Fault.FAILED, Fault.NEVER_RETURNS), is_handler),
     }
 )
+HANDLERS_FAIL: Final = Faults(
+    {
+        **FAULTS.kinds,
+        **dict.fromkeys((Fault.FAILED, Fault.NEVER_RETURNS), is_handler),
+        Fault.CANCELLED: anything,
+        Fault.DUPLICATE: is_write,
+    }
+)
+
+
+STALLS: Final = Faults.of(Fault.STALL)
 
 
 @attrs.frozen(kw_only=True)
@@ -297,6 +313,7 @@ def reactive_task(
     budget: int = 0,
     moves: int = 1,
     faults: Faults = FAULTS,
+    host: Host = HOST,
     is_gone: bool = False,
     sweeps: bool = False,
 ) -> Scenario:
@@ -310,6 +327,7 @@ def reactive_task(
         budget: How many faults may strike.
         moves: How often a lease's time may pass.
         faults: Which may strike planner and workers.
+        host: What may become of the clock of a worker's machine, and how long a worker may stand.
         is_gone: Whether the document was deleted before, and its record finished.
         sweeps: Whether somebody removes orphans, too.
     """
@@ -323,7 +341,7 @@ def reactive_task(
     actors: tuple[Actor, ...] = (
         Process("editor", lambda _: edit(edits), meaning=means),
         Process("planner", lambda life: planner(task, life), faults, means),
-        *(Process(name, work(name), faults, means) for name in names),
+        *(Process(name, work(name), faults, means, host) for name in names),
         *((Process("sweeper", lambda _: sweeper(task), faults, means),) if sweeps else ()),
         Network(means),
     )
@@ -347,6 +365,7 @@ def reactive_task(
                 laws.reactive_task.attempts_are_bounded(times, ATTEMPTS_MAX) for _, times in state.read(HANDLED)
             ),
         },
+        step={TAKEN: is_not_taken},
         eventually={KEPT: is_kept(names), **({GONE: is_cleaned(names, task.cleaning.keep_for)} if sweeps else {})},
         sometimes={
             "it is handled": lambda state: bool(state.read(HANDLED)),
@@ -370,9 +389,23 @@ SCENARIOS: Final = (
             edits=(),
             budget=1,
             moves=2,
+            faults=HANDLERS_FAIL,
         ),
-        thorough=partial(reactive_task, edits=(), budget=2, moves=3),
-        large=partial(reactive_task, edits=(), workers=3, budget=3, moves=4),
+        thorough=partial(reactive_task, edits=(), budget=2, moves=2, faults=HANDLERS_FAIL),
+        large=partial(reactive_task, edits=(), workers=3, budget=3, moves=4, faults=HANDLERS_FAIL),
+    ),
+    Shipped(
+        "reactive_task.stalls",
+        partial(
+            reactive_task,
+            summary="a worker stands beyond its lease, anywhere: what it writes afterwards changes nothing",
+            edits=(),
+            budget=2,
+            moves=0,
+            faults=STALLS,
+            host=Host(stall=LEASE),
+        ),
+        thorough=partial(reactive_task, budget=1, moves=0, faults=STALLS, host=Host(stall=LEASE)),
     ),
     Shipped(
         "reactive_task.deleted",

@@ -1,4 +1,4 @@
-"""Ten ways to get a reactive task wrong. Each differs from `tidegate.programs.reactive_task` in one place."""
+"""Eleven ways to get a reactive task wrong. Each differs from `tidegate.programs.reactive_task` in one place."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Final
 import attrs
 
 from tidegate import reactive
-from tidegate.documents import ID, Document, Eq, Filter
+from tidegate.documents import ID, AllOf, Document, Eq, Exists, Filter
+from tidegate.effects import Now
 from tidegate.instants import Instant
 from tidegate.orphans import Remove
 from tidegate.programs.reactive_task import ReactiveTask, Worked
-from tidegate.programs.task_documents import record_id
+from tidegate.programs.task_documents import NEXT_RUN_AT, TASK, record_id
 from tidegate.reactive import Claim, Leave, Outcome, Planned, Seen, TryAgain, Update, Why, WhyNot
 from tidegate.scenarios.reactive_task import (
     BOUNDED,
@@ -22,13 +23,16 @@ from tidegate.scenarios.reactive_task import (
     HELD,
     INSERT,
     KEPT,
+    LEASE,
     ONE,
+    TAKEN,
     Renewing,
     is_write,
     reactive_task,
     total,
 )
 from tidegate.scenarios.shipping import Specimen
+from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
 from tidegate.task_records import Status, TaskRecord
@@ -127,6 +131,17 @@ class FailedLookIsDone(ReactiveTask):
     async def plan_pass(self, keys: tuple[str, ...], request: str) -> tuple[str, ...]:
         await ReactiveTask.plan_pass(attrs.evolve(self, attempts=1), keys, request)
         return ()
+
+
+@attrs.frozen(kw_only=True)
+class OwnClock(ReactiveTask):
+    """Each worker judges leases by the clock of its machine, and one of them is ahead."""
+
+    async def _now(self) -> Instant:
+        return Instant((await Now()).at)
+
+    def _due(self) -> Filter:
+        return AllOf((Eq(TASK, self.name), Exists(NEXT_RUN_AT)))
 
 
 def planted(
@@ -262,5 +277,20 @@ SPECIMENS: Final = (
         ),
         KEPT,
         "mongodash 2.3.1 saves the token of a batch although planning it has failed, and drops the batch.",
+    ),
+    planted(
+        "own_clock",
+        partial(
+            reactive_task,
+            OwnClock,
+            edits=(),
+            budget=1,
+            moves=0,
+            faults=Faults.of(Fault.SKEW),
+            host=Host(skew=LEASE),
+        ),
+        TAKEN,
+        "mongodash 2.3.1 judges leases by the clocks of its clients: one that is ahead claims what another runs.",
+        of="reactive_task.stalls",
     ),
 )
