@@ -1,5 +1,6 @@
 # make run       sets up what it needs and explores every shipped scenario
 # make test      sets up what it needs, servers included, and passes every check and test
+# make thorough  every scenario in its thorough scope, one of them of more than a million states; some minutes
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens
 # make clean     removes what the others made
@@ -12,7 +13,7 @@ BIN := .venv/bin
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test check coverage bench clean
+.PHONY: run test check thorough coverage bench clean
 
 run: .venv/run.stamp
 	@echo "== exploring every shipped scenario"
@@ -27,6 +28,10 @@ check: .venv/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+thorough: .venv/run.stamp
+	@echo "== exploring every scenario that has one in its thorough scope"
+	$(BIN)/tidegate explore --scope thorough --only programs --timeout 10m
 
 coverage: .venv/test.stamp
 	@echo "== measuring which branches of the core the properties take"

@@ -63,6 +63,7 @@ def test_each_law_of_a_program_is_broken_by_a_specimen() -> None:
     Of the atomic service: Laws AP1, AP2, AP3, AP4, AP5, AP6 and AP7.
     Of recovery: Laws RP1, RP2 and RP3.
     Of payloads: Laws KP1, KP2, KP3, KP4 and KP5.
+    Of admission: Laws IP1, IP2 and IP3.
     """
     named = {law for name in PROGRAMS for law in laws_of(name)}
     broken = {f"{family(each.of)}: {each.law}" for each in catalogue.SPECIMENS}

@@ -10,6 +10,7 @@ from typing import Final
 
 from tidegate.errors import Misuse
 from tidegate.scenarios import (
+    admission,
     array_push_lock,
     atomic_service,
     change_stream,
@@ -25,6 +26,7 @@ from tidegate.scenarios import (
 )
 from tidegate.scenarios.shipping import Scope, Shipped, Specimen
 from tidegate.sim.scenario import Scenario
+from tidegate.specimens import admission as broken_admission
 from tidegate.specimens import array_push_lock as broken_array_push_lock
 from tidegate.specimens import atomic_service as broken_atomic_service
 from tidegate.specimens import change_stream as broken_change_stream
@@ -47,6 +49,7 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *atomic_service.SCENARIOS,
     *recovery.SCENARIOS,
     *payloads.SCENARIOS,
+    *admission.SCENARIOS,
     *partition.SCENARIOS,
     *reactive_task.SCENARIOS,
     *triggers.SCENARIOS,
@@ -61,6 +64,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_atomic_service.SPECIMENS,
     *broken_recovery.SPECIMENS,
     *broken_payloads.SPECIMENS,
+    *broken_admission.SPECIMENS,
     *broken_partition.SPECIMENS,
     *broken_reactive_task.SPECIMENS,
     *broken_triggers.SPECIMENS,
