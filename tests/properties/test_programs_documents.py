@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import attrs
 import pytest
 
+from tidegate.admission import Call, Control, Place, Reservation, Rule
 from tidegate.counter import Counted, new_counter
 from tidegate.documents import Document, Put
 from tidegate.effects import Effect, Program
@@ -13,15 +15,20 @@ from tidegate.errors import Misuse
 from tidegate.instants import Instant
 from tidegate.lease import Lease
 from tidegate.membership import Member
+from tidegate.programs.admission import HeldBack, NotPickedUp, PickedUp, Picker, kept, places_of
 from tidegate.programs.atomic_service import gate_of, new_gate
 from tidegate.programs.counter import increment, sweep
-from tidegate.programs.leader import FENCE, fenced, lease_of, new_lease
+from tidegate.programs.leader import FENCE, Served, fenced, lease_of, new_lease
 from tidegate.programs.members import announce, beat, begin, everybody, leave, member_of, membership_of
+from tidegate.programs.payloads import Swapped, Unsettled
+from tidegate.programs.recovery import item_of
+from tidegate.programs.transition import Outdated
 from tidegate.sim.actors import Process
 from tidegate.sim.behaviour import Returned
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.world import CLOCK, Plain, document, perform, seeded
+from tidegate.status import StatusRecord
 
 MEMBERS = "members"
 
@@ -80,6 +87,8 @@ def test_a_lease_is_what_its_record_says() -> None:
         lambda: announce(MEMBERS, ""),
         lambda: gate_of(Document.of({"_id": "x"})),
         lambda: new_gate(""),
+        lambda: places_of(Document.of({"_id": "x"})),
+        lambda: item_of(Document.of({"_id": "x", "status": "running", "owner": "a", "version": 1}), set()),
     ],
 )
 def test_what_is_no_record_is_misuse(wrong: Callable[[], object]) -> None:
@@ -112,3 +121,44 @@ def test_an_increment_and_a_sweep_are_functions_too() -> None:
     assert one(lambda: sweep("c", "x"), there) == one(lambda: sweep("c", "x"), {}) == Returned(None)
     with pytest.raises(Misuse, match="there is no counter 'x'"):
         one(lambda: increment("c", "x", "t"), {})
+
+
+def test_what_nothing_excludes_needs_no_place() -> None:
+    """Where the rule is off the invocation is picked up at once; one that is not there, or not available, is not."""
+    free = Picker(key="x", call=Call("t", ()), rule=Rule(Control.DISABLED), runner="a", request="r")
+    there = {"_id": "x", "status": "registered", "owner": None, "version": 1, "history": ()}
+    assert one(free.run, {"invocations": (Document.of(there),)}) == Returned(PickedUp(2))
+    assert one(free.run, {}) == Returned(NotPickedUp("there is no such invocation"))
+    running = Document.of({**there, "status": "running", "owner": "b"})
+    limited = attrs.evolve(free, rule=Rule(Control.TASK))
+    found = one(limited.run, {"invocations": (running,)})
+    assert isinstance(found, Returned)
+    assert isinstance(found.value, NotPickedUp)
+
+
+def test_places_are_kept_as_they_are() -> None:
+    """What is stored of a reservation is the reservation."""
+    reservation = Reservation((Place("x", 1), Place("y", 0)))
+    assert places_of(Document.of({"_id": "p", "version": 3, "places": kept(reservation)})) == reservation
+    assert places_of(None) == Reservation()
+
+
+def test_outcomes_read_as_sentences() -> None:
+    """One line each, for people."""
+    was = StatusRecord("running", "a", 3)
+    lines = (
+        PickedUp(2),
+        HeldBack("rerouted"),
+        Served(1, is_released=False),
+        Swapped(4),
+        Unsettled(8),
+        Outdated(was, None),
+    )
+    assert [str(each) for each in lines] == [
+        "picked up at version 2",
+        "held back: rerouted",
+        "served: 1 pieces, perhaps not released",
+        "swapped in at version 4",
+        "unsettled after 8 attempts",
+        "outdated: expected 'running' of 'a' at version 3, actual nothing",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from os import environ
 from pathlib import Path
 from typing import Final
@@ -53,6 +54,17 @@ def test_the_counterexample_of_a_specimen_is_the_one_on_record(name: str) -> Non
 def test_every_transcript_is_of_a_specimen() -> None:
     """None is left over from one that is gone."""
     assert {file.stem for file in GOLDEN.iterdir()} == set(SPECIMENS)
+
+
+FINDINGS: Final = re.compile(r"^    tidegate explore (\S+) +(\d+) steps", re.MULTILINE)
+
+
+def test_the_findings_are_as_they_are_told() -> None:
+    """Each counterexample in the documentation has as many steps as it says."""
+    told = FINDINGS.findall((Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8"))
+    found = {name: report_on(name).trace for name, _ in told}
+    assert len(told) == 5
+    assert {name: str(trace and len(trace.steps)) for name, trace in found.items()} == dict(told)
 
 
 def test_each_law_of_a_program_is_broken_by_a_specimen() -> None:
