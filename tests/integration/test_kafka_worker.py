@@ -25,9 +25,12 @@ from tidegate.errors import Misuse, TidegateError
 from tidegate.instants import SECOND, Instant
 from tidegate.partition import AfterFailure, Processor
 from tidegate.records import BROKER, PRODUCER, Record
+from tidegate.sim.recording import Other, Same, read
 from tidegate.wishes import Committed, Event, MetadataRefused, Work
+from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import record
+from tidegate_adapters.recorder import Recorder
 
 RECORDS, PARTITIONS = 20_000, 8
 MEMBER = Path(__file__).with_name("kafka_member.py")
@@ -152,10 +155,14 @@ def uncommitted_at_assignments(facts: Facts) -> int:
     return sum(delivered.values()) - len(delivered)
 
 
-def test_a_failing_handler_stops_its_partition_uncommitted(kafka: str, make_topic: Callable[[int], str]) -> None:
+def test_a_failing_handler_stops_its_partition_uncommitted(
+    kafka: str, make_topic: Callable[[int], str], tmp_path: Path
+) -> None:
     """Law P4 on a real broker: what fails is not committed, nor is what is behind it; other partitions go on. And law K2:
-    the broker keeps what a log promises.
+    the broker keeps what a log promises. What the reducer heard was recorded, and it wishes for the same when it hears
+    it again (law RE1).
     """
+    recorder = Recorder(tmp_path / "orders.jsonl", "orders", kind="reducer")
     topic = make_topic(2)
     seen: list[tuple[int, int]] = []
     told: list[Event] = []
@@ -175,7 +182,9 @@ def test_a_failing_handler_stops_its_partition_uncommitted(kafka: str, make_topi
         def observe(event: Event, _: Assignment) -> None:
             told.append(event)
 
-        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", observe=observe)
+        worker = Worker(
+            [topic], handle, bootstrap=kafka, group=f"group-{topic}", observe=observe, record=recorder.stepped
+        )
         run = asyncio.create_task(worker.run())
         limit = time.monotonic() + 30
         while (1, 19) not in seen or (0, 5) not in seen:
@@ -190,8 +199,21 @@ def test_a_failing_handler_stops_its_partition_uncommitted(kafka: str, make_topi
         await admin.close()
         return found[TopicPartition(topic, 0)].offset, found[TopicPartition(topic, 1)].offset
 
-    assert asyncio.run(scenario()) == (5, 20)
+    with recorder:
+        assert asyncio.run(scenario()) == (5, 20)
     assert breaches(told) == ()
+    (tmp_path / "workers.py").write_text(REDUCERS)
+    text = recorder.path.read_text()
+    assert again(read(text), f"{tmp_path}/workers.py:orders") == Same(len(told), "")
+    other = again(read(text), f"{tmp_path}/workers.py:fewer")
+    assert isinstance(other, Other)
+    assert other.recorded != other.now
+
+
+REDUCERS = """
+from tidegate.assignment import Consumer
+orders, fewer = Consumer(), Consumer(executors=1)
+"""
 
 
 async def fill(bootstrap: str, topic: str, records: int) -> None:

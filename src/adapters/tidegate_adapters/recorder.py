@@ -88,6 +88,7 @@ class Recorder:
         kind: Literal["program", "reducer"] = "program",
         is_secret: IsSecret = nothing_more,
     ) -> None:
+        self.path = path
         self._key, self._is_secret = token_bytes(), is_secret
         self._lock, self._count, self._fails = threading.Lock(), 0, False
         try:
@@ -139,7 +140,7 @@ class Recorder:
     def close(self) -> None:
         """The run has ended by itself."""
         self._write(recording.last)
-        self._file.close()
+        self._shut()
 
     def __enter__(self) -> Self:
         return self
@@ -150,7 +151,7 @@ class Recorder:
         if error is None:
             self.close()
         else:
-            self._file.close()
+            self._shut()
 
     def _replied(self, effect: Effect[object], reply: object) -> None:
         self._write_next(lambda number: recording.replied(number, effect, reply, self._hide))
@@ -176,6 +177,12 @@ class Recorder:
         with self._lock:
             self._put(told)
 
+    def _shut(self) -> None:
+        try:
+            self._file.close()
+        except OSError as error:  # it writes what it could not write before
+            self._stop(error)
+
     def _put(self, told: Callable[[int], str]) -> None:
         if self._fails:
             return
@@ -183,5 +190,9 @@ class Recorder:
             self._file.write(told(self._count))
             self._file.flush()
         except (OSError, ValueError) as error:  # a Misuse is one: what was answered is no value
-            self._fails = True
+            self._stop(error)
+
+    def _stop(self, error: Exception) -> None:
+        if not self._fails:
             log.warning("recording stops: %s", error)
+        self._fails = True

@@ -395,9 +395,11 @@ def explore(
         "Replay a recorded run, step by step.\n\n"
         "Its decisions are taken again, and what they change is compared. "
         "TRACE is a .json or .html file of tidegate explore. TARGET is the scenario to replay it in; without one it is "
-        "the scenario that the trace names.",
+        "the scenario that the trace names. TRACE may also be the recording of a run of production; then TARGET is a "
+        "function that makes a run of the program, or a Consumer, and the run is executed again.",
         (
             "tidegate replay .tidegate/failures/array_push_lock.late.json",
+            "tidegate replay claim-17.jsonl shop/jobs.py:claim",
             "tidegate replay old.html tests/mine.py:takeover --until 12 --continue",
         ),
         {

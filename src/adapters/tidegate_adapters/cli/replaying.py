@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 import attrs
 
 from tidegate.errors import Misuse
 from tidegate.exit_codes import ExitCode
 from tidegate.patches import Operation, to_json
+from tidegate.sim.recording import is_recording
 from tidegate.sim.replay import Diverged, Reproduced, explored_on, followed
 from tidegate.sim.story import sentence, state_lines, story
 from tidegate.sim.trace import Breach, Trace
@@ -20,9 +21,13 @@ from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.exploring import Watch, stoppable, uncollected
 from tidegate_adapters.cli.following import diverged, replayed
 from tidegate_adapters.cli.progress import shown
-from tidegate_adapters.cli.store import read
+from tidegate_adapters.cli.recordings import execute_again
+from tidegate_adapters.cli.store import bytes_of, trace_in
 from tidegate_adapters.cli.targets import Target, one, recorded
 from tidegate_adapters.printable import one_line
+
+RECORDING_BEGINS: Final = 100
+"""How many bytes tell whether it is a recording."""
 
 
 @final
@@ -58,7 +63,12 @@ def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is
     Raises:
         TidegateError: There is no such trace or scenario, or they cannot be replayed.
     """
-    trace = cut(read(path), how.until, path)
+    data = bytes_of(path)
+    if is_recording(data[:RECORDING_BEGINS].decode(errors="replace")):
+        if how != How(states_max=how.states_max):
+            raise Misuse(f"{path} is the recording of a run", why="--until, --step and --continue are for traces")
+        return execute_again(path, data.decode(errors="replace"), text, terminal, is_json=is_json)
+    trace = cut(trace_in(path, data), how.until, path)
     target = recorded(trace.scenario) if text is None else one(text)
     if how.goes_on:
         return explore_on(trace, target, how, terminal, is_json=is_json)

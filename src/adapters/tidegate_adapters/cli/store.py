@@ -172,7 +172,11 @@ def read(path: Path) -> Trace:
     Raises:
         Misuse: There is no trace in it that this version can read.
     """
-    data = bytes_of(path)
+    return trace_in(path, bytes_of(path))
+
+
+def trace_in(path: Path, data: bytes) -> Trace:
+    """The trace in what the file holds."""
     try:
         return decoded(found_in(data.decode()))
     except Misuse as error:

@@ -117,6 +117,21 @@ def recorded(identity: str) -> Target:
     return one(identity)
 
 
+def attribute(text: str) -> tuple[object, ModuleType]:
+    """What `path.py:attr` or `module:attr` names, whatever it is, and the module that it is in.
+
+    Raises:
+        Misuse: There is no such thing, or its module cannot be loaded.
+    """
+    match = ATTRIBUTE.fullmatch(text)
+    if match is None or match["name"] is not None:
+        raise Misuse(f"{text!r} names nothing in a module", todo="write path.py:attr or module:attr")
+    module = loaded(match["module"])
+    if not hasattr(module, match["attribute"]):
+        raise Misuse(f"there is no {match['attribute']!r} in {match['module']}")
+    return getattr(module, match["attribute"]), module
+
+
 def named(text: str) -> tuple[Target, ...]:
     if is_shipped(text):
         return (Target(text, shipped(text)),)

@@ -287,9 +287,9 @@ def executed(recording: Recording, program: Program[object], classes: Classes) -
     Raises:
         Misuse: The recording is of a reducer, or holds a value of a class that is not known.
     """
-    if recording.kind != "program":
-        raise Misuse("this is the recording of a reducer", todo="name the reducer: a value with a method `step`")
     try:
+        if recording.kind != "program":
+            raise Misuse("this is the recording of a reducer", todo="name the reducer: a Consumer")
         return executed_on(recording, program, classes)
     finally:
         program.close()

@@ -46,6 +46,8 @@ Classes: TypeAlias = Mapping[str, type]
 
 FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable)}
 TAGS: Final = frozenset({"$failure", "$value", "$name", "$set", "$hidden", "$other"})
+NAMING: Final = frozenset({"field", "name"})
+"""Fields that name what a term is about: a name is no secret, what stands under it may be."""
 HIDDEN: Final = "$hidden"
 DOUBLE: Final = struct.Struct(">d")
 
@@ -109,7 +111,9 @@ def _by_field(value: object, way: Way, hide: Hide) -> Json:
         "$value": [
             qualified(kind),
             {
-                field.alias or field.name: _tagged(getattr(value, field.name), (*within, field.name), hide)
+                field.alias or field.name: _tagged(
+                    getattr(value, field.name), (*within, field.name), nothing_hidden if field.name in NAMING else hide
+                )
                 for field in fields
                 if field.init
             },

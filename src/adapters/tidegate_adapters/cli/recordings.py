@@ -1,0 +1,125 @@
+"""`tidegate replay RECORDING TARGET`: a run of production is executed again, by the program as it is today.
+
+    shop/jobs.py:claim      a function without arguments that makes a new run of the program, with the arguments it had
+    shop/worker.py:orders   a `Consumer`: the reducer of a Kafka worker
+
+The classes that replies and events may be of are tidegate's own, and those that the target's module has or imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from inspect import iscoroutine
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+import tidegate
+from tidegate import documents, drain, effects, fanout, instants, operations, wishes
+from tidegate.assignment import Assignment, Consumer
+from tidegate.effects import Effect, Program
+from tidegate.errors import Misuse, TidegateError
+from tidegate.exit_codes import ExitCode
+from tidegate.sim.recording import Executed, Other, Recording, Same, executed, read, stepped
+from tidegate.sim.tagged import named_classes
+from tidegate.wishes import Event
+from tidegate_adapters.cli.console import Terminal, error_json
+from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
+from tidegate_adapters.cli.targets import attribute
+
+OURS = (documents, drain, effects, fanout, instants, operations, wishes)
+
+
+def execute_again(path: Path, text: str, target: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Execute a recorded run again.
+
+    Args:
+        path: The file of the recording.
+        text: What is in it.
+        target: The program or the reducer; nothing leads to it but the user's own word.
+        terminal: Where it is told.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        TidegateError: It is no recording, or there is no such target, or they do not fit.
+    """
+    recording = read_at(path, text)
+    if target is None:
+        raise Misuse(
+            f"{path} is the recording of a run of {recording.program}, and which program is to be executed?",
+            todo=f"name it: tidegate replay {path} path.py:attr",
+        )
+    found = again(recording, target)
+    answer = {
+        "schema": "tidegate/execution@1",
+        "program": recording.program,
+        "recorded_with": recording.version,
+        "is_whole": recording.is_whole,
+        "damage": recording.damage,
+    }
+    if recording.damage:
+        terminal.tell(f"warning: {path}: {recording.damage}; what stands before is used")
+    match found:
+        case Same(steps, then):
+            if is_json:
+                terminal.answer({**answer, "verdict": "reproduced", "steps": steps, "then": then, "ok": True})
+            else:
+                terminal.say(f"reproduced {steps} steps of {recording.program}" + (f"; then: {then}" if then else ""))
+            return ExitCode.OK
+        case Other(step, was, now, src):
+            error = ReplayDivergedError(
+                f"another decision at step {step}",
+                where=src or target,
+                why=f"recorded: {was}\n    now: {now}",
+                todo=f"recorded with {recording.version}, now {tidegate.__version__}: it is another program, or the same with "
+                "other arguments, or what it heard was hidden",
+            )
+            if is_json:
+                told = {"verdict": "diverged", "step": step, "recorded": was, "now": now, "src": src}
+                terminal.answer({**answer, **told, "ok": False, "error": error_json(error)})
+            terminal.complain(error)
+            return ExitCode.DIVERGED
+
+
+def read_at(path: Path, text: str) -> Recording:
+    try:
+        return read(text)
+    except Misuse as error:
+        error.where = error.where or str(path)
+        raise
+
+
+def again(recording: Recording, target: str) -> Executed:
+    value, module = attribute(target)
+    classes = named_classes(each for space in (*OURS, module) for each in vars(space).values())
+    try:
+        if isinstance(value, Consumer):
+            return stepped(recording, Assignment(), of(value), classes)
+        return executed(recording, run_of(value, target, module), classes)
+    except TidegateError as error:
+        error.where = error.where or ", ".join(filter(None, (target, origin(error))))
+        raise
+    except Exception as error:
+        raise raised(error, f"{target} raised an error") from error
+
+
+def of(consumer: Consumer) -> Callable[[object, object], tuple[object, tuple[Effect[object], ...]]]:
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        if not isinstance(event, Event):
+            raise Misuse(f"a consumer hears no {type(event).__name__}", where="a recording")
+        done = consumer.step(cast("Assignment", state), event)
+        return done.state, done.wishes
+
+    return step
+
+
+def run_of(make: object, target: str, module: ModuleType) -> Program[object]:
+    """A new run of the program."""
+    made: object = make() if callable(make) else make
+    if not iscoroutine(made):
+        raise Misuse(
+            f"{target} makes no run of a program: {type(made).__name__}",
+            where=module.__name__,
+            todo="name a function without arguments that returns program(...), or a Consumer",
+        )
+    return cast("Coroutine[Effect[object], object, object]", made)
