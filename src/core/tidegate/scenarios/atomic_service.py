@@ -50,7 +50,7 @@ TOLD: Final = "who was skipped is told so"
 
 SERVICE: Final = AtomicService(interval=4 * SECOND, spread=SECOND, start_fraction_ppm=500_000)
 DEAD_AFTER: Final[Duration] = 2 * SECOND
-FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.LOST_REPLY)
+CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
 ALL_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 
 
@@ -151,7 +151,7 @@ def atomic_service(
     polls: int = 1,
     moves: int = 2,
     budget: int = 1,
-    faults: Faults = FAULTS,
+    faults: Faults = CRASHES,
 ) -> Scenario:
     """The scenario.
 

@@ -21,11 +21,11 @@ from tidegate.operations import delete_one
 from tidegate.programs.members import beat, membership_of
 from tidegate.programs.recovery import Recoverer, item_of, message_id
 from tidegate.programs.transition import CHANGED_AT, STATUS, Granted, Transition, viewed
-from tidegate.recovery import Finished, InHand, Patience, decide_recovery
+from tidegate.recovery import Finished, InHand, Patience, Queued, decide_recovery
 from tidegate.scenarios.shipping import Shipped
 from tidegate.scenarios.transition import KEY, RECORDS, history, seen
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.behaviour import Birth
+from tidegate.sim.behaviour import Birth, Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.world import (
@@ -108,10 +108,14 @@ def membership(world: World | State) -> Membership:
 
 
 def is_done_or_in_hand(state: State) -> bool:
-    """Nobody waits for anything: then the invocation is finished, or time has to pass before anybody can tell."""
+    """Nobody waits for anything: then the invocation is finished, or time has to pass before anybody can tell.
+
+    Or a message leads to it, and the last worker has gone home.
+    """
     published = {each[ID] for each in contents(state, MESSAGES)}
     verdict = decide_recovery(item_of(record(state), published), membership(state), state.read(CLOCK), PATIENCE)
-    return isinstance(verdict, (Finished, InHand))
+    has_gone = isinstance(state.standing(WORKERS[-1]), Returned)
+    return isinstance(verdict, (Finished, InHand)) or (has_gone and isinstance(verdict, Queued))
 
 
 def woken(recoverer: Recoverer, otherwise: Meaning) -> Meaning:
