@@ -387,6 +387,10 @@ def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
         "time": "absolute time, 1 moves of 200 ms",
         "policy": "",
         "reductions": [],
+        "uncovered": [],
+        "violation": "safety",
+        "why": "",
+        "loop": 0,
         "ok": True,
     }
     assert (second["name"], second["expect"], second["verdict"], second["ok"]) == (

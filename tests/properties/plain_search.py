@@ -21,6 +21,7 @@ from tidegate.sim.explore import NO_ERROR, Bounds, Explored, attempt, go_on
 from tidegate.sim.faults import Fault
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, Scenario, Stands, Step
+from tidegate.sim.trace import Breach
 from tidegate.sim.world import MOVES, Cell, Plain, World
 
 V = TypeVar("V")
@@ -57,6 +58,7 @@ class Found:
         faults: How many of the transitions are faults, by kind.
         goals: Which goals are reached.
         broken: Which laws are broken, each with the fewest steps that it takes.
+        must: Where the steps lead that must happen.
     """
 
     states: Mapping[Key, Here]
@@ -67,6 +69,23 @@ class Found:
     faults: Mapping[Fault, int]
     goals: Mapping[str, bool]
     broken: Mapping[str, int]
+    must: Mapping[Key, frozenset[Key]]
+
+    def livelocked(self, scenario: Scenario) -> set[str]:
+        """Laws about rest that do not hold all the way round a cycle of what must happen, with no rest to be reached."""
+        beyond = {key: self.reached(key) for key in self.must}
+        never_rest = {key for key in self.must if self.must[key] and all(self.must[after] for after in beyond[key])}
+        cyclic = {key for key in never_rest if all(key in beyond[after] for after in beyond[key])}
+        return {law for law, holds in scenario.eventually.items() if any(not holds(self.states[key]) for key in cyclic)}
+
+    def reached(self, key: Key) -> set[Key]:
+        found: set[Key] = set()
+        todo = [key]
+        while todo:
+            new = self.must[todo.pop()] - found
+            found |= new
+            todo += new
+        return found
 
 
 def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max: int = 50_000) -> Found:
@@ -82,6 +101,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
     faults: Counter[Fault] = Counter()
     goals = dict.fromkeys(scenario.sometimes, False)
     broken: dict[str, int] = {}
+    must: dict[Key, frozenset[Key]] = {}
     while layer and depth != depth_max:
         depth += 1
         found: list[Here] = []
@@ -101,6 +121,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
                 if states.setdefault(key_of(after.world), after) is after:
                     found.append(after)
             assert len(states) <= states_max, "too large for a plain search"
+            must[key_of(here.world)] = frozenset(key_of(cast("Plain", step.world)) for step in taken if step.must)
             if any(step.must for step in taken):
                 continue
             if scenario.clock is not None and is_anyone_asleep(here):
@@ -111,7 +132,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
                 if not holds(here):
                     broken.setdefault(law, depth)
         layer = found
-    return Found(states, transitions, depth, resting, cut_short, dict(faults), goals, broken)
+    return Found(states, transitions, depth, resting, cut_short, dict(faults), goals, broken, must)
 
 
 def explored(scenario: Scenario) -> Explored:
@@ -131,11 +152,16 @@ def packed_states(found: Explored) -> Collection[Key]:
 def agree(scenario: Scenario) -> Explored:
     """Assert that both searches find the same, and answer what the real one found."""
     real, plain = explored(scenario), plain_search(scenario)
+    if real.broken is not None and real.broken.breach is Breach.LIVELOCK:
+        assert not plain.broken
+        assert real.broken.law in plain.livelocked(scenario)
+        return real
     if real.broken is not None:
         steps_there = len(real.broken.path) - 1
         assert plain.broken.get(real.broken.law) == steps_there == min(plain.broken.values())
         return real
     assert not plain.broken
+    assert not plain.livelocked(scenario)
     assert (real.states, real.transitions, real.depth) == (len(plain.states), plain.transitions, plain.depth)
     assert (real.resting, real.cut_short) == (plain.resting, plain.cut_short)
     assert (real.faults, real.goals) == (plain.faults, plain.goals)

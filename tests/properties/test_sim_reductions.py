@@ -28,6 +28,7 @@ from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.symmetry import Renaming, Symmetry
+from tidegate.sim.trace import Breach
 from tidegate.sim.world import document, notes, seeded
 
 COUNT = Field[int]("count")
@@ -65,6 +66,13 @@ def is_broken_at_the_end(found: Explored, scenario: Scenario) -> bool:
 def agree_reduced(scenario: Scenario, reductions: Reductions = ALL) -> tuple[Explored, Found]:
     """Laws FU1 to FU4, SY2 and SY3: the same verdict, laws, goals and rest as a search that shares nothing with it."""
     found, plain = reduced(scenario, reductions), plain_search(scenario)
+    if not plain.broken:
+        assert (found.broken is None) == (not plain.livelocked(scenario))
+        if found.broken is not None:
+            assert found.broken.breach is Breach.LIVELOCK
+            assert found.broken.law in plain.livelocked(scenario)
+            assert is_a_run(found, found.broken.path)
+            return found, plain
     assert (found.broken is None) == (not plain.broken)
     assert found.states <= len(plain.states)
     if found.broken is not None:

@@ -128,6 +128,10 @@ def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
         "time": "time stands",
         "policy": "",
         "reductions": ["fusion"],
+        "uncovered": ["no step touches what the law is about: still"],
+        "violation": "none",
+        "why": "",
+        "loop": 0,
     }
     assert found.laws == 3
     broken = explore(scenario(always=SILENT, expect="it says nothing", kind=Kind.SPECIMEN)).to_json()

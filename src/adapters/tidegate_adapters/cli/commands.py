@@ -274,6 +274,11 @@ def cli() -> None: ...
     show_default=True,
     help="Stop an exhaustive search after so many states.",
 )
+@click.option(
+    "--require-sometimes",
+    is_flag=True,
+    help="Not clean if a fault that may strike never does, or a law is never asked.",
+)
 @click.option("--no-fusion", is_flag=True, help="Take private steps one by one, too.")
 @click.option("--no-symmetry", is_flag=True, help="Keep interchangeable processes apart.")
 @click.option(
@@ -329,6 +334,7 @@ def explore(
     pct_depth: int,
     max_steps: int,
     states_max: int,
+    require_sometimes: bool,
     no_fusion: bool,
     no_symmetry: bool,
     depth_max: int | None,
@@ -351,6 +357,7 @@ def explore(
         ("max_steps", "--max-steps", runs, "it bounds random runs; add --runs N"),
         ("no_shrink", "--no-shrink", runs, "an exhaustive search finds a shortest run; add --runs N"),
         ("states_max", "--max-states", not runs, "it bounds an exhaustive search; leave out --runs"),
+        ("require_sometimes", "--require-sometimes", not runs, "random runs prove nothing; leave out --runs"),
         ("no_fusion", "--no-fusion", not runs, "random runs leave nothing out"),
         ("no_symmetry", "--no-symmetry", not runs, "random runs leave nothing out"),
         ("depth_max", "--max-depth", not runs, "it bounds an exhaustive search; leave out --runs"),
@@ -379,6 +386,7 @@ def explore(
             shrinks=not no_shrink,
             jobs=jobs,
             reductions=Reductions(fusion=not no_fusion, symmetry=not no_symmetry),
+            require_sometimes=require_sometimes,
             depth_max=depth_max,
             memory_max=memory_max,
         )

@@ -67,6 +67,7 @@ class Bounds:
         pct_depth: Of the policy pct.
         shrinks: Shrink what the random runs find.
         reductions: What an exhaustive search leaves out.
+        require_sometimes: Is a fault that never struck, or a law that was never asked, a reason to be unsure?
         depth_max: How many steps from the beginning an exhaustive search goes at most; None for any number.
         memory_max: How many bytes its states take at most; None for any number.
         jobs: In how many processes.
@@ -82,6 +83,7 @@ class Bounds:
     pct_depth: int = 3
     shrinks: bool = True
     reductions: Reductions = ALL
+    require_sometimes: bool = False
     depth_max: int | None = None
     memory_max: int | None = None
     jobs: int = 1
@@ -223,6 +225,8 @@ def stored(
 ) -> Result:
     for place in report.unmerged if not quiet else ():
         terminal.tell(f"warning: {one_line(target.scenario.name)} was not merged at {place}")
+    for missing in report.uncovered if not quiet else ():
+        terminal.tell(f"warning: {one_line(target.scenario.name)}: {one_line(missing)}")
     saved = None if store is None or report.trace is None else store.save(target, report.trace)
     return Result(report, seconds, saved)
 
@@ -303,6 +307,7 @@ def in_one(target: Target, bounds: Bounds, watch: Watch) -> Report:
         ),
         states_max=bounds.states_max,
         reductions=bounds.reductions,
+        require_sometimes=bounds.require_sometimes,
         depth_max=bounds.depth_max,
         memory_max=bounds.memory_max,
         runs=bounds.runs,

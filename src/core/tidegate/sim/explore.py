@@ -18,7 +18,7 @@ matters (unsound: it misses renewals).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
@@ -32,10 +32,12 @@ from tidegate.sim.faults import Fault
 from tidegate.sim.fusing import LAWS, Fusion, Looks
 from tidegate.sim.hands import UNAGED, Aging, Entry, Hand, Overwriting, Remembering
 from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, View, negated, raises_nothing
+from tidegate.sim.liveness import cycles, following, loop, restless, waiting
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, Scenario, Stands, Step
 from tidegate.sim.symmetry import Symmetry
+from tidegate.sim.trace import Breach
 from tidegate.sim.world import MOVES, World
 
 __all__ = [
@@ -188,7 +190,8 @@ class Search:
             actor.name: cast("Stands", actor) for actor in scenario.actors if hasattr(actor, "standing")
         }
         self.kinds: list[tuple[Fault | None, ...]] = [(), ()]
-        self.numbers: dict[tuple[tuple[Fault | None, ...], bool], int] = {((), False): 0}
+        self.musts: list[tuple[bool, ...]] = [(), ()]
+        self.numbers: dict[tuple[tuple[Fault | None, ...], tuple[bool, ...]], int] = {((), ()): 0}
         self.tally = [0, 0]
         self.first = self.begin(scenario)
         self.hands: list[Hand] = [
@@ -253,14 +256,15 @@ class Search:
 
     def entry(self, state: Packed, found: list[tuple[Step, Packed]]) -> Entry:
         faults = tuple([step.fault for step, _ in found])
-        must = True in [step.must for step, _ in found]
-        return self.kind(faults, must=must), tuple([after - state for _, after in found])
+        musts = tuple([step.must for step, _ in found])
+        return self.kind(faults, musts), tuple([after - state for _, after in found])
 
-    def kind(self, faults: tuple[Fault | None, ...], *, must: bool) -> int:
-        """The number of a kind of steps: which faults they are; it is odd if one of them must happen."""
-        number = self.numbers.setdefault((faults, must), len(self.kinds) + must)
+    def kind(self, faults: tuple[Fault | None, ...], musts: tuple[bool, ...]) -> int:
+        """The number of a kind of steps: which faults they are, and which must happen; it is odd if one of them must."""
+        number = self.numbers.setdefault((faults, musts), len(self.kinds) + (True in musts))
         if number >= len(self.kinds):
             self.kinds += [faults, faults]
+            self.musts += [musts, musts]
             self.tally += [0, 0]
         return number
 
@@ -323,6 +327,8 @@ class Search:
             rest = [state for state in self.layers[-1] if self.scenario.eventually and self.is_at_rest(state)]
             broken = self.judged_at_rest(rest) or Broken(law, (*self.path(before), after))  # the shorter one
         depth, (transitions, faults) = len(self.layers) - 1, self.counted()
+        if broken is None and not frontier:
+            broken = self.judged_for_ever()
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
@@ -404,7 +410,23 @@ class Search:
     def judged_at_rest(self, rest: list[Packed]) -> Broken | None:
         for law in self.rest_laws:
             if (bad := law.broken_by(self.named(rest))) is not None:
-                return Broken(law.name, self.path(bad))
+                waits = waiting(self, bad)
+                breach = Breach.DEADLOCK if waits else Breach.LIVENESS
+                return Broken(law.name, self.path(bad), breach, "; ".join(f"waits for ever: {each}" for each in waits))
+        return None
+
+    def judged_for_ever(self) -> Broken | None:
+        """Judge the laws about rest where nothing ever rests; a reduced search tells no loop."""
+        if not self.rest_laws:
+            return None
+        for cycle in cycles(self, restless(self)):
+            start = min(cycle, key={state: at for at, state in enumerate(chain(*self.layers))}.__getitem__)
+            for law in self.rest_laws:
+                if law.broken_by(self.named(cycle)) is not None:
+                    movers = sorted({who for state in cycle for who, _ in following(self, state)})
+                    why = f"goes round for ever: {', '.join(movers)}"
+                    way = () if self.reductions else loop(self, cycle, start)
+                    return Broken(law.name, (*self.path(start), *way), Breach.LIVELOCK, why, len(way))
         return None
 
     def named(self, states: list[Packed]) -> list[Packed]:

@@ -133,7 +133,7 @@ class Aging(dict[int, Entry]):
         if not difference:
             return IDLE
         self.search.judge_steps(state, [state + difference], Looked())
-        return self.search.kind((None,), must=True), (difference,)
+        return self.search.kind((None,), (True,)), (difference,)
 
     def later(self, state: Packed) -> int:
         slots = self.search.packing.slots

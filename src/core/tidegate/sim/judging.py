@@ -16,6 +16,7 @@ import attrs
 from tidegate.sim.behaviour import Raised
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.scenario import Law, Stands, StepLaw
+from tidegate.sim.trace import Breach
 from tidegate.sim.world import Cell
 
 if TYPE_CHECKING:
@@ -103,10 +104,21 @@ class Between:
 @final
 @attrs.frozen
 class Broken:
-    """A law is broken: the states on a shortest way there."""
+    """A law is broken.
+
+    Attributes:
+        law: Its name.
+        path: The states on a shortest way there.
+        breach: In which way, where the kind of law does not say.
+        why: Who waits, or goes round for ever; "" where the states say all.
+        loop: How many of the last steps repeat for ever; 0 if the run ends.
+    """
 
     law: str
     path: tuple[Packed, ...]
+    breach: Breach | None = None
+    why: str = ""
+    loop: int = 0
 
 
 def raises_nothing(process: str) -> Law:

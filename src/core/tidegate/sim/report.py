@@ -16,15 +16,29 @@ import attrs
 
 from tidegate.errors import Misuse
 from tidegate.patches import Json
-from tidegate.sim.explore import ALL, STATES_MAX, Bounds, Explored, Proceed, Reductions, Search, attempt, go_on, timing
+from tidegate.sim.coverage import never, uncovered
+from tidegate.sim.explore import (
+    ALL,
+    PLAIN,
+    STATES_MAX,
+    Bounds,
+    Explored,
+    Proceed,
+    Reductions,
+    Search,
+    attempt,
+    go_on,
+    timing,
+)
 from tidegate.sim.faults import Fault
+from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.nearest import nearest_passing
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import PORTFOLIO, Policy, Seeding
 from tidegate.sim.sample import STEPS_MAX, Beyond, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
+from tidegate.sim.trace import Breach, Trace
 from tidegate.sim.trace import Policy as Origin
-from tidegate.sim.trace import Trace
 from tidegate.sim.tracing import trace_of
 
 
@@ -62,6 +76,9 @@ class Report:
         policy: What picked their steps; "" where nothing was sampled.
         trace: The counterexample.
         reductions: What was left out because nothing else would be found there.
+        uncovered: What an exhaustive search did not cover, where it has found no counterexample.
+        why: Who waits, or goes round for ever; "" where the counterexample says all.
+        loop: How many of its last steps repeat for ever; 0 if it ends.
     """
 
     scenario: str
@@ -82,6 +99,14 @@ class Report:
     policy: str
     trace: Trace | None
     reductions: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
+    why: str = ""
+    loop: int = 0
+
+    @property
+    def breach(self) -> Breach:
+        """In which way a law is broken."""
+        return Breach.NONE if self.trace is None else self.trace.breach
 
     @property
     def ok(self) -> bool:
@@ -115,6 +140,10 @@ class Report:
             "time": self.time,
             "policy": self.policy,
             "reductions": list(self.reductions),
+            "uncovered": list(self.uncovered),
+            "violation": self.breach.value,
+            "why": self.why,
+            "loop": self.loop,
         }
 
 
@@ -127,6 +156,7 @@ def explore(
     memory_max: int | None = None,
     onward: Onward | None = None,
     reductions: Reductions = ALL,
+    require_sometimes: bool = False,
     steps_max: int = STEPS_MAX,
     seed: str = "0",
     seeding: Seeding | None = None,
@@ -143,6 +173,8 @@ def explore(
         onward: Goes on from where a bound stopped an exhaustive search.
         reductions: What an exhaustive search leaves out because it would find nothing else there.
         runs: How many random runs to make instead of an exhaustive search; 0 for none.
+        require_sometimes: A fault that could strike and never does, or a law that is never asked, makes it inconclusive;
+            a goal that is never reached always does.
         steps_max: The length of the longest random run.
         seed: Of the random runs.
         seeding: Makes a generator of a seed, for example `random.Random`; needed for random runs.
@@ -170,12 +202,16 @@ def explore(
     fused = reductions.fusion and scenario.expect is None
 
     def searched(how: Reductions) -> Report:
-        return attempt(scenario, lambda search: explored(gone_on(search.run(bounds, proceed), onward)), how)
+        return attempt(
+            scenario,
+            lambda search: explored(gone_on(search.run(bounds, proceed), onward), require_sometimes=require_sometimes),
+            how,
+        )
 
     report = searched(attrs.evolve(reductions, fusion=fused))
-    if not fused or report.verdict is not Verdict.VIOLATED:
+    if report.verdict is not Verdict.VIOLATED or not (fused or report.breach is Breach.LIVELOCK):
         return report
-    again = searched(attrs.evolve(reductions, fusion=False))
+    again = searched(PLAIN if report.breach is Breach.LIVELOCK else attrs.evolve(reductions, fusion=False))
     return again if again.verdict is Verdict.VIOLATED else attrs.evolve(report, reason=NOT_SHORTEST)
 
 
@@ -193,7 +229,7 @@ def gone_on(found: Explored, onward: Onward | None) -> Explored:
     return attrs.evolve(found, broken=beyond.broken, stopped=f"{found.stopped}; {beyond.told}")
 
 
-def explored(found: Explored) -> Report:
+def explored(found: Explored, *, require_sometimes: bool) -> Report:
     """The report on an exhaustive search."""
     scenario = found.search.scenario
     missed = [name for name, reached in found.goals.items() if not reached]
@@ -206,6 +242,8 @@ def explored(found: Explored) -> Report:
     if scenario.eventually and not found.resting:
         why = "nothing comes to rest, so the laws about rest say nothing"
         return reported(found, Verdict.INCONCLUSIVE, why)
+    if require_sometimes and (missing := never(found)):
+        return reported(found, Verdict.INCONCLUSIVE, "; ".join(missing))
     return reported(found, Verdict.COMPLETE, "")
 
 
@@ -238,6 +276,9 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
         seed=seed,
         policy=policy,
         reductions=found.search.reductions,
+        uncovered=uncovered(found) if isinstance(found, Explored) and found.broken is None else (),
+        why=found.broken.why if found.broken else "",
+        loop=found.broken.loop if found.broken else 0,
         trace=traced(found, seed),
     )
 
@@ -251,5 +292,12 @@ def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
         return None
     search, path = found.search, found.broken.path
     origin = Origin(found.policy.partition(" ")[0]) if isinstance(found, Sampled) else Origin.EXHAUSTIVE
-    trace = trace_of(search, path, law=found.broken.law, time=timing(search), policy=origin, seed=seed)
+    breach = found.broken.breach or (Breach.LINEARIZABILITY if is_of_a_history(found) else None)
+    trace = trace_of(search, path, law=found.broken.law, time=timing(search), policy=origin, seed=seed, breach=breach)
     return attrs.evolve(trace, passing=nearest_passing(trace, search.scenario))
+
+
+def is_of_a_history(found: Explored | Sampled) -> bool:
+    """Is the broken law that a history is linearizable?"""
+    law = found.broken and found.search.scenario.always.get(found.broken.law)
+    return isinstance(law, Linearizable)

@@ -1,0 +1,44 @@
+"""What a search did not cover: states, faults, goals, laws. A verdict that hides it would promise more than was seen.
+
+    states   that were reached and not looked beyond, where a bound stopped the search
+    faults   that some process allows, that the budgets allow, and that never struck
+    goals    that were never reached
+    laws     about steps that no step ever touched; about rest, where nothing came to rest
+
+Known not to work: a fault that strikes only effects that no program awaits is told as one that never struck, whether it was
+meant to or not. An actor that has no `faults` says nothing of those it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegate.sim.explore import Explored
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Scenario
+
+
+def uncovered(found: Explored) -> tuple[str, ...]:
+    """Each in words."""
+    states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond"
+    return (*((states,) if found.frontier else ()), *never(found))
+
+
+def never(found: Explored) -> tuple[str, ...]:
+    """Faults that never struck, goals never reached, and laws that were never asked."""
+    scenario = found.search.scenario
+    faults = [f"fault {kind} never struck" for kind in possible(scenario) if not found.faults.get(kind)]
+    goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
+    steps = [f"no step touches what the law is about: {law.name}" for law in found.search.step_laws if not law.good]
+    rest = [f"nothing came to rest for the law: {name}" for name in scenario.eventually if not found.resting]
+    return (*faults, *goals, *steps, *rest)
+
+
+def possible(scenario: Scenario) -> tuple[Fault, ...]:
+    """The kinds that some process allows, and the budgets too."""
+    budgets: Mapping[Fault, int] = scenario.budgets
+    allowed: set[Fault] = set()
+    for actor in scenario.actors:
+        faults: Faults | None = getattr(actor, "faults", None)
+        allowed.update(faults.kinds if faults is not None else ())
+    return tuple(kind for kind in Fault if kind in allowed and min(scenario.budget, budgets.get(kind, scenario.budget)))

@@ -1,0 +1,152 @@
+"""Does everything come to rest? Deadlock and livelock, found on the finished graph of a search.
+
+A law of the kind `eventually` speaks of the states at rest, where no step must happen any more. It says nothing of runs that
+never rest, so they are looked for: a cycle of steps that must happen, from which no rest can be reached by steps that must.
+Whoever gets there never rests, however fairly everybody is let go on; and faults need not come to the rescue. It is a
+livelock where the law does not hold all the way round, and the run that is told ends with a loop in which everybody takes a
+step who takes one in the cycle. A deadlock is a rest that breaks a law while somebody waits for what cannot come.
+
+Laws
+    LV1  A livelock is told exactly if there is a cycle of steps that must happen from which no rest is reachable by such
+         steps, and in which the law does not always hold.
+    LV2  The loop that is told leads back to where it begins, all its steps must happen, and whoever takes a step in its
+         cycle takes one in it.
+    LV3  A deadlock is told where a state at rest breaks the law and a process stands before an effect; it is named.
+
+Known not to work: a process that polls for ever by design never rests, so a law about rest judges what holds all the way
+round its cycle; time cut short counts as rest. A cycle that can be left, but where somebody is unlucky for ever, is no
+livelock here: strong fairness is taken for granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tidegate.effects import Sleep
+from tidegate.sim.behaviour import Asking
+from tidegate.sim.packing import Looked, Packed
+
+if TYPE_CHECKING:
+    from tidegate.sim.explore import Search
+
+
+def waiting(search: Search, state: Packed) -> tuple[str, ...]:
+    """Who stands before an effect, and what it is; those who sleep wait for time, which comes."""
+    view = search.view(state, Looked())
+    standing = {name: view.standing(name) for name in search.processes}
+    return tuple(
+        f"{name}, {where}"
+        for name, where in standing.items()
+        if isinstance(where, Asking) and not isinstance(where.effect, Sleep)
+    )
+
+
+def following(search: Search, state: Packed) -> Iterator[tuple[str, Packed]]:
+    """The steps that must happen: whose, and the state after."""
+    for hand in search.hands:
+        kind, steps = search.known(hand, state)
+        for step, must in zip(steps, search.musts[kind], strict=True):
+            if must:
+                after = state + step
+                yield hand.name, after if search.symmetry is None else search.symmetry.least(after)
+
+
+def restless(search: Search) -> list[Packed]:
+    """The states from which no rest is reachable by steps that must happen, in the order in which they were found.
+
+    Backwards through the layers, for most steps lead to the next one; what is left open is looked at again until nothing
+    changes.
+    """
+    restful: set[Packed] = set()
+    left = [state for layer in reversed(search.layers) for state in reversed(layer)]
+    while True:
+        still = []
+        for state in left:
+            is_resting = True
+            for _, after in following(search, state):
+                is_resting = False
+                if after in restful:
+                    restful.add(state)
+                    break
+            else:
+                if is_resting:
+                    restful.add(state)
+                else:
+                    still.append(state)
+        if len(still) == len(left) or not still:
+            return still[::-1]
+        left = still
+
+
+def cycles(search: Search, among: list[Packed]) -> list[list[Packed]]:
+    """The cycles that are never left: strongly connected components that no step that must happen leads out of.
+
+    Args:
+        search: Which knows the steps.
+        among: States that steps do not lead out of.
+    """
+    found: list[list[Packed]] = []
+    numbers: dict[Packed, int] = {}
+    lowest: dict[Packed, int] = {}
+    settled: set[Packed] = set()
+    for root in among:
+        if root in numbers:
+            continue
+        open_: list[Packed] = []
+        work: list[tuple[Packed, list[Packed]]] = []
+        entered: Packed | None = root
+        while entered is not None or work:
+            if entered is not None:
+                numbers[entered] = lowest[entered] = len(numbers)
+                open_.append(entered)
+                work.append((entered, [after for _, after in following(search, entered)]))
+            entered = None
+            state, todo = work[-1]
+            while todo and entered is None:
+                after = todo.pop()
+                if after not in numbers:
+                    entered = after
+                elif after not in settled:
+                    lowest[state] = min(lowest[state], numbers[after])
+            if entered is not None:
+                continue
+            work.pop()
+            if work:
+                lowest[work[-1][0]] = min(lowest[work[-1][0]], lowest[state])
+            if lowest[state] == numbers[state]:
+                component = open_[open_.index(state) :]
+                del open_[open_.index(state) :]
+                members = set(component)
+                if all(after in members for each in component for _, after in following(search, each)):
+                    found.append(component)
+                settled |= members
+    return found
+
+
+def loop(search: Search, cycle: list[Packed], start: Packed) -> tuple[Packed, ...]:
+    """A way round the cycle and back to its start, on which everybody takes a step who takes one in the cycle."""
+    movers = {who for state in cycle for who, _ in following(search, state)}
+    way = [start]
+    while movers:
+        part = shortest(search, way[-1], movers, None)
+        for before, after in zip((way[-1], *part), part, strict=False):
+            movers -= {who for who, to in following(search, before) if to == after}
+        way += part
+    if way[-1] != start:
+        way += shortest(search, way[-1], set(), start)
+    return tuple(way[1:])
+
+
+def shortest(search: Search, begin: Packed, movers: set[str], end: Packed | None) -> tuple[Packed, ...]:
+    """A shortest way to a step of one of the movers, that step included, or to the end."""
+    ways: dict[Packed, tuple[Packed, ...]] = {begin: ()}
+    todo = [begin]
+    for state in todo:  # which grows on the way
+        for who, after in following(search, state):
+            if who in movers or after == end:
+                return (*ways[state], after)
+            if after not in ways:
+                ways[after] = (*ways[state], after)
+                todo.append(after)
+    raise AssertionError("the cycle is strongly connected")

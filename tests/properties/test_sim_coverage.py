@@ -1,0 +1,73 @@
+"""A verdict tells what it did not cover: states beyond a bound, faults that never struck, goals, laws never asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.effects import Call, Note
+from tidegate.sim.actors import Process, born
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.world import Plain, calling, notes
+
+
+async def says() -> str:
+    await Note("at", 1)
+    await Call("ask")
+    return "done"
+
+
+def scenario(**changes: object) -> Scenario:
+    faults = Faults({Fault.LOST_REPLY: lambda effect: isinstance(effect, Call), Fault.LATE: lambda _: False})
+    actors = (Process("p", born(says), faults, calling({"ask": (1,)})),)
+    return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": actors, "budget": 1, **changes})  # type: ignore[arg-type]
+
+
+LATE = "fault late never struck"
+ASKED = {"it says one thing": lambda before, after: before.read(notes("p")) == () or after.read(notes("p")) != ()}
+UNASKED = {"q is silent": lambda before, after: before.read(notes("q")) == after.read(notes("q"))}
+
+
+def test_a_fault_that_could_strike_and_never_does_is_told() -> None:
+    """A warning, and on demand a reason to be unsure. What the budgets forbid could not strike."""
+    assert (explore(scenario()).verdict, explore(scenario()).uncovered) == (Verdict.COMPLETE, (LATE,))
+    required = explore(scenario(), require_sometimes=True)
+    assert (required.verdict, required.reason) == (Verdict.INCONCLUSIVE, LATE)
+    for changes in ({"budgets": {Fault.LATE: 0}}, {"budget": 0}):
+        report = explore(scenario(**changes), require_sometimes=True)
+        assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
+
+
+def test_a_law_about_steps_that_nothing_touches_is_told() -> None:
+    """It holds, and says nothing."""
+    asked = explore(scenario(step=ASKED, budgets={Fault.LATE: 0}), require_sometimes=True)
+    assert (asked.verdict, asked.uncovered) == (Verdict.COMPLETE, ())
+    unasked = explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}))
+    assert unasked.uncovered == ("no step touches what the law is about: q is silent",)
+    assert (
+        explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}), require_sometimes=True).verdict is Verdict.INCONCLUSIVE
+    )
+
+
+def test_what_a_bound_cuts_off_is_told() -> None:
+    """How many states, how deep, which goals, and which laws about rest."""
+    done = {"it is done": lambda state: str(state.standing("p")) == 'finished: "done"'}
+    report = explore(scenario(sometimes=done, eventually=done), depth_max=1)
+    assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 steps were taken from the beginning")
+    assert report.uncovered == (
+        "1 states from depth 1 on were not looked beyond",
+        "fault lost_reply never struck",
+        LATE,
+        "goal never reached: it is done",
+        "nothing came to rest for the law: it is done",
+    )
+    assert report.to_json()["uncovered"] == list(report.uncovered)
+
+
+@pytest.mark.parametrize("require_sometimes", [False, True])
+def test_a_counterexample_needs_no_coverage(*, require_sometimes: bool) -> None:
+    """What is broken is broken."""
+    never = {"never": lambda _: False}
+    report = explore(scenario(always=never), require_sometimes=require_sometimes)
+    assert (report.verdict, report.uncovered) == (Verdict.VIOLATED, ())
