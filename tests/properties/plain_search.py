@@ -73,9 +73,11 @@ class Found:
 
     def livelocked(self, scenario: Scenario) -> set[str]:
         """Laws about rest that do not hold all the way round a cycle of what must happen, with no rest to be reached."""
-        beyond = {key: self.reached(key) for key in self.must}
-        never_rest = {key for key in self.must if self.must[key] and all(self.must[after] for after in beyond[key])}
-        cyclic = {key for key in never_rest if all(key in beyond[after] for after in beyond[key])}
+        restful = {key for key, after in self.must.items() if not after}
+        while more := {key for key, after in self.must.items() if key not in restful and after & restful}:
+            restful |= more
+        beyond = {key: self.reached(key) for key in self.must.keys() - restful}
+        cyclic = {key for key in beyond if all(key in beyond[after] for after in beyond[key])}
         return {law for law, holds in scenario.eventually.items() if any(not holds(self.states[key]) for key in cyclic)}
 
     def reached(self, key: Key) -> set[Key]:

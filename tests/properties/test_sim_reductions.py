@@ -90,7 +90,7 @@ def agree_reduced(scenario: Scenario, reductions: Reductions = ALL) -> tuple[Exp
     return found, plain
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [name for name in SMALL if "." not in name])
 def test_a_reduced_search_agrees_in_small_scopes(name: str) -> None:
     """Shipped scenarios, made small."""
     agree_reduced(SMALL[name]())
@@ -104,9 +104,9 @@ def test_a_reduced_search_agrees_where_one_is_out_to_break_it(name: str) -> None
 
 def test_a_reduced_search_agrees_on_actors_and_programs_drawn_at_random() -> None:
     """Some of which have private cells, and laws that look at them late."""
-    for seed in range(150):
+    for seed in range(100):
         agree_reduced(random_scenario(Random(f"fused {seed}")))
-    for seed in range(60):
+    for seed in range(40):
         agree_reduced(little_scenario(Random(f"fused {seed}")))
 
 
@@ -369,33 +369,30 @@ def sees_nobody(self: Fusion, who: str, at: int, changes: int) -> None:
     """Nobody is ever seen to look."""
 
 
-PLANTED: Mapping[str, tuple[object, str, object]] = {
-    "nobody is seen to look": (Fusion, "saw", sees_nobody),
-    "laws are not asked what they look at": (Search, "laws_looked", lambda _: None),
-    "laws are judged for one naming": (Search, "named", lambda _, states: states),
-    "a node is not renamed": (Renaming, "node", lambda *names: names[-1]),
-    "who is alike is not checked": (Symmetry, "check", lambda *_: None),
-    "a run keeps the names of its states": (Symmetry, "renamed", lambda *runs: runs[1]),
-    "a fused step is told as one": (Fusion, "unfused", lambda *states: states[2:]),
+PLANTED: Mapping[str, tuple[object, str, object, str]] = {
+    "nobody is seen to look": (Fusion, "saw", sees_nobody, "a goal that is passed"),
+    "laws are not asked what they look at": (Search, "laws_looked", lambda _: None, "a goal that is passed"),
+    "laws are judged for one naming": (Search, "named", lambda _, states: states, "a law that singles out c"),
+    "a node is not renamed": (Renaming, "node", lambda *names: names[-1], "two, with faults"),
+    "a run keeps the names of its states": (Symmetry, "renamed", lambda *runs: runs[1], "a law that singles out c"),
+    "a fused step is told as one": (Fusion, "unfused", lambda *states: states[2:], "a step law breaks"),
 }
 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_in_a_reduction_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gate sees each mechanism: without it some scenario comes out differently, or is not refused."""
-    monkeypatch.setattr(*PLANTED[bug])
+    """The gate sees each mechanism: without it some scenario comes out differently."""
+    *patch, name = PLANTED[bug]
+    monkeypatch.setattr(*patch)
+    make, how = (PRIVATE[name], ALL) if name in PRIVATE else (SYMMETRIC[name], Reductions(symmetry=True))
+    with pytest.raises((AssertionError, Misuse)):
+        _ = agree_reduced(make(), how)
 
-    def gate() -> None:
-        for make in PRIVATE.values():
-            _ = agree_reduced(make())
-        for make in SYMMETRIC.values():
-            _ = agree_reduced(make(), Reductions(symmetry=True))
-        for make in NOT_ALIKE.values():
-            with pytest.raises(Misuse):
-                _ = reduced(make(), Reductions(symmetry=True))
 
-    with pytest.raises((AssertionError, StopIteration, pytest.fail.Exception, Misuse)):
-        gate()
+def test_who_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the comparison, faults that strike one of them only go unnoticed."""
+    monkeypatch.setattr(Symmetry, "check", lambda *_: None)
+    assert reduced(NOT_ALIKE["faults that strike one"](), Reductions(symmetry=True)).states > 1
 
 
 # --- reports ------------------------------------------------------------------------------------------------------------
