@@ -382,8 +382,8 @@ PLANTED: Mapping[str, tuple[object, str, object, str]] = {
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_in_a_reduction_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The gate sees each mechanism: without it some scenario comes out differently."""
-    *patch, name = PLANTED[bug]
-    monkeypatch.setattr(*patch)
+    where, attribute, instead, name = PLANTED[bug]
+    monkeypatch.setattr(where, attribute, instead)
     make, how = (PRIVATE[name], ALL) if name in PRIVATE else (SYMMETRIC[name], Reductions(symmetry=True))
     with pytest.raises((AssertionError, Misuse)):
         _ = agree_reduced(make(), how)
