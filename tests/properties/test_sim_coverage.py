@@ -57,9 +57,9 @@ def test_what_a_bound_cuts_off_is_told() -> None:
     assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 steps were taken from the beginning")
     assert report.uncovered == (
         "1 states from depth 1 on were not looked beyond",
+        "goal never reached: it is done",
         "fault lost_reply never struck",
         LATE,
-        "goal never reached: it is done",
         "nothing came to rest for the law: it is done",
     )
     assert report.to_json()["uncovered"] == list(report.uncovered)

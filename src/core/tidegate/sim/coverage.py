@@ -19,19 +19,21 @@ from tidegate.sim.scenario import Scenario
 
 
 def uncovered(found: Explored) -> tuple[str, ...]:
-    """Each in words."""
+    """Each in words. A goal that is missed although no bound stopped the search is why the verdict is what it is."""
+    if not found.frontier:
+        return never(found)
     states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond"
-    return (*((states,) if found.frontier else ()), *never(found))
+    goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
+    return (states, *goals, *never(found))
 
 
 def never(found: Explored) -> tuple[str, ...]:
-    """Faults that never struck, goals never reached, and laws that were never asked."""
+    """Faults that never struck, and laws that were never asked."""
     scenario = found.search.scenario
     faults = [f"fault {kind} never struck" for kind in possible(scenario) if not found.faults.get(kind)]
-    goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
     steps = [f"no step touches what the law is about: {law.name}" for law in found.search.step_laws if not law.good]
     rest = [f"nothing came to rest for the law: {name}" for name in scenario.eventually if not found.resting]
-    return (*faults, *goals, *steps, *rest)
+    return (*faults, *steps, *rest)
 
 
 def possible(scenario: Scenario) -> tuple[Fault, ...]:
