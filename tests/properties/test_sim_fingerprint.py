@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import enum
+import re
 import sys
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
@@ -185,6 +186,28 @@ async def looks_at_the_context() -> object:
             return str(error.__context__)
 
 
+async def handles_what_has_a_cause() -> object:
+    try:
+        try:
+            return await ask()
+        except Refused as refused:
+            raise ValueError(refused.reason) from refused
+    except ValueError as error:
+        await row()
+        return str(error.__cause__)
+
+
+async def handles_two() -> object:
+    try:
+        return await ask()
+    except Refused as first:
+        try:
+            return await ask()
+        except Refused as second:
+            await row()
+            return (first.reason, second.reason, str(second.__context__))
+
+
 async def cleans_up() -> object:
     try:
         return await ask()
@@ -321,9 +344,10 @@ async def awaits_a_generator() -> object:
 MERGED: tuple[Coded, ...] = (
     straight, polls_a_bounded_number_of_times, loops_over_a_tuple, loops_in_a_loop, dead_locals, passes_arguments, tries,
     tries_again, nested, keeps_parts_on_the_stack, cleans_up_without_asking, within_a_value, keeps_a_lambda, keeps_a_method, awaits_a_generator,
+    handles_while_it_asks, handles_deep_down, looks_at_the_context, cleans_up,
 )  # fmt: skip
 UNMERGED: tuple[Coded, ...] = (
-    handles_while_it_asks, handles_deep_down, looks_at_the_context, cleans_up, within_a_generator, collects,
+    handles_what_has_a_cause, handles_two, within_a_generator, collects,
     comprehends, iterates, counts_in_a_closure, keeps_an_object, unpacks_while_it_asks, awaits_an_iterator,
 )  # fmt: skip
 
@@ -334,16 +358,16 @@ def by_name(program: Coded) -> str:
 
 @pytest.mark.parametrize("program", MERGED, ids=by_name)
 def test_these_programs_are_values(program: Coded) -> None:
-    """Loops over tuples, ranges, enumerations and zips, nested programs, try, frozen contexts, functions, methods."""
+    """Loops over tuples, ranges, enumerations and zips, nested programs, try, handled failures, frozen contexts, functions."""
     assert not explore(scenario(program)).unmerged
 
 
 @pytest.mark.parametrize("program", UNMERGED, ids=by_name)
 def test_these_programs_are_not_values_and_the_report_says_where(program: Coded) -> None:
-    """Handled exceptions, contexts that are no values, lists, closures, asynchronous iterators, objects."""
+    """Handled exceptions with a cause or a context, contexts that are no values, lists, closures, asynchronous iterators, objects."""
     unmerged = explore(scenario(program)).unmerged
     assert unmerged
-    assert all(where.startswith("p: ") for where in unmerged)
+    assert all(re.match(r"p: (test_sim_fingerprint\.py:[0-9]+ \w+|it awaits a \w+)", where) for where in unmerged)
 
 
 def observed(found: Explored) -> set[object]:
@@ -546,7 +570,7 @@ def test_programs_that_go_on_differently_are_told_apart(program: Coded) -> None:
 
 
 def test_an_exception_that_is_handled_is_not_forgotten() -> None:
-    """A bare `raise` passes on what the interpreter keeps where nobody can look, so it is not merged."""
+    """A bare `raise` passes on what only the interpreter holds, so that is part of the value."""
     failed = {str(standing) for standing in standings(explored(scenario(handles_while_it_asks, *REPLIES[2:])))}
     assert {"failed: Refused(no)", "failed: Refused(never)"} <= failed
 

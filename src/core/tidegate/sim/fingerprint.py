@@ -5,7 +5,7 @@ turns polling and retry loops into finite cycles. Liveness comes from the byteco
 read again would keep states apart (24 to 44 times more states on the array-push lock).
 
 A program is no value (`Unmergeable`, with the reason) where
-    - an exception is being handled across the await: it lies where nobody can look;
+    - an exception that is no value is being handled across the await: one with a cause, a context, or state of its own;
     - a frame keeps something unknown on its value stack across the await;
     - a live local is not known to be immutable: a list, a dict, an object of a class that is not frozen;
     - the chain ends in something other than a coroutine or a generator, or the code is compiled;
@@ -36,6 +36,7 @@ from tidegate.documents import Document, exactly, field_names, show
 from tidegate.effects import Failure
 from tidegate.errors import Misuse
 
+SLASH, BACKSLASH = "/", "\\"
 UNBOUND: Final = ("unbound",)
 PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 """Which one runs."""
@@ -89,12 +90,13 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, .
                 return Unmergeable(f"it awaits a {type(inner).__name__}")
         assert frame is not None, "a suspended program has a frame"
         code = frame.f_code
-        name = f"{code.co_qualname}:{frame.f_lineno}"
+        name = f"{code.co_filename.replace(BACKSLASH, SLASH).rpartition(SLASH)[2]}:{frame.f_lineno} {code.co_qualname}"
         point = suspensions(code).get(frame.f_lasti)
         if point is None:
             return Unmergeable(f"{name}: no known await")
-        if point.handled:
-            return Unmergeable(f"{name}: it awaits while an exception is being handled")
+        handled = being_handled(inner) if point.handled else None
+        if handled is not None and canon.key(handled) is None:
+            return Unmergeable(f"{name}: it awaits while it handles a {type(handled).__name__}, which is no value")
         held = frame.f_locals
         lying = stacked(inner, code, len(held), point) if point.hidden else ()
         stack = (
@@ -108,9 +110,14 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, .
         if None in keys:
             local = point.live[keys.index(None)]
             return Unmergeable(f"{name}: local {local} is a {type(held[local]).__name__}, which is not immutable")
-        frames.append((code, frame.f_lasti, *keys, stack))
+        frames.append((code, frame.f_lasti, *keys, stack, None if handled is None else canon.key(handled)))
         inner = awaited
     return tuple(frames)
+
+
+def being_handled(program: object) -> object:
+    """The exception that a bare `raise` would pass on: the collector sees it last."""
+    return gc.get_referents(program)[-1]
 
 
 def stacked(program: object, code: CodeType, bound: int, point: Suspension) -> tuple[object, ...] | None:
