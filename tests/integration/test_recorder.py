@@ -92,7 +92,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Law RE1: every decision, also where a reply was lost; a changed program is caught at the right step."""
+    """Law RD1: every decision, also where a reply was lost; a changed program is caught at the right step."""
     with Recorder(here / "run.jsonl", "transition", ("job-1", "pending")) as recorder:
         store = choosing(documents(Embedded({"jobs": (job(),)})), local())
         assert run(move(), recorder.recorded(losing(store))) == Granted(2)
@@ -109,7 +109,7 @@ def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_run_on_a_real_mongodb_is_reproduced(mongodb: str, database: str, tmp_path: Path, is_async: bool) -> None:
-    """Law RE1, sync and async: dates, arrays and lost replies are read back as they were."""
+    """Law RD1, sync and async: dates, arrays and lost replies are read back as they were."""
     recorder = Recorder(tmp_path / "run.jsonl", "transition")
     with MongoClient[dict[str, Any]](mongodb) as client:
         run(insert(job()), choosing(documents(Mongo(client, database)), local()))

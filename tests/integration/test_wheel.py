@@ -19,7 +19,7 @@ from tidegate import __version__
 ROOT: Final = Path(__file__).parents[2]
 NEEDED: Final = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
 DIST_INFO: Final = f"tidegate-{__version__}.dist-info"
-EXTRAS: Final = {"mongo", "kafka", "cli", "hypothesis"}
+EXTRAS: Final = {"mongo", "kafka", "cli", "hypothesis", "pytest", "dask"}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_the_licence_and_the_command_are_in_it(unzipped: Path) -> None:
 
 
 def test_attrs_is_all_it_depends_on(metadata: Message) -> None:
-    """Whatever else it can use is behind one of four extras, each of which brings something."""
+    """Whatever else it can use is behind one of six extras, each of which brings something."""
     required = metadata.get_all("Requires-Dist", [])
     extras = {extra: [each for each in required if each.endswith(f"extra == '{extra}'")] for extra in EXTRAS}
     base = [each for each in required if "extra ==" not in each]

@@ -103,7 +103,7 @@ def random_history(random: Random, size: int = 5, keys: str = "x") -> History:
 
 
 def test_the_verdict_is_that_of_trying_all_orders() -> None:
-    """Laws LI1 to LI3, on 400 histories of one key, of which some are linearizable and some are not."""
+    """Laws LI1, LI2 and LI3, on 400 histories of one key, of which some are linearizable and some are not."""
     verdicts = {True: 0, False: 0}
     for seed in range(400):
         history = random_history(Random(seed))

@@ -20,7 +20,7 @@ from tidegate.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.actors import Network, Process, born
 from tidegate.sim.behaviour import Asking, Cancelled, Crashed, Failed, Returned
 from tidegate.sim.clocks import Host
-from tidegate.sim.failover import Failover, recalling
+from tidegate.sim.failover import Failover, Was, earlier, recalling
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.reducers import Machine, Reducer
 from tidegate.sim.report import Verdict, explore
@@ -292,3 +292,52 @@ def test_only_the_newest_writes_are_taken_back_and_never_a_confirmed_one() -> No
     assert report.verdict is Verdict.COMPLETE
     assert report.faults.keys() == {Fault.NOT_DURABLE, Fault.ROLLED_BACK}
     assert explore(failing_over(confirms_nothing)).law == "what is confirmed stays"
+
+
+# --- what a member shows that is behind ---------------------------------------------------------------------------------
+
+
+async def counts_up() -> None:
+    for _ in range(2):
+        await update_one("rows", Eq(ID, "x"), Add(N, 1))
+
+
+async def looks_up() -> int | None:
+    found = await find_one("rows", Eq(ID, "x"))
+    return None if found is None else found[N]
+
+
+def behind(meaning: Meaning) -> Scenario:
+    """A reader whose member of the replica set may be one version behind the writer's."""
+    stale = Faults.of(Fault.STALE_READ)
+    return Scenario(
+        name="behind",
+        summary="",
+        world=seeded({"rows": (Document.of({"_id": "x", "n": 0}),)}),
+        actors=(Process("writer", born(counts_up), meaning=meaning), Process("reader", born(looks_up), stale, meaning)),
+        budget=1,
+        always={"what is read was there": was_there},
+        sometimes={
+            "an old version is read": lambda state: state.standing("reader") == Returned(1) and sum_of(state) == 2
+        },
+    )
+
+
+def was_there(state: State) -> bool:
+    standing = state.standing("reader")
+    return not isinstance(standing, Returned) or standing.value in range(sum_of(state) + 1)
+
+
+def recalling_too_far(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """Planted bug: the version before the first one is kept as if it had been one."""
+    for after, reply in recalling(perform)(effect, world, who):
+        row = document("rows", "x")
+        yield (after if after.read(earlier(row)) is None else after.write(earlier(row), Was(None))), reply
+
+
+def test_a_stale_read_answers_nothing_that_was_never_there() -> None:
+    """Law FO3: an old version is one that was there; a store that makes one up is found out."""
+    report = explore(behind(recalling(perform)))
+    assert report.verdict is Verdict.COMPLETE
+    assert report.faults.keys() == {Fault.STALE_READ}
+    assert explore(behind(recalling_too_far)).law == "what is read was there"

@@ -194,7 +194,7 @@ WHOLE: Final = read("".join(LINES))
 
 
 def test_a_run_is_reproduced_by_the_program_that_made_it() -> None:
-    """Law RE1: to its result."""
+    """Law RD1: to its result."""
     assert executed(WHOLE, counts(2), MINE) == Same(8, "finished: 8000007")
     assert (WHOLE.is_whole, WHOLE.damage, WHOLE.program) == (True, "", "counts")
 
@@ -202,7 +202,7 @@ def test_a_run_is_reproduced_by_the_program_that_made_it() -> None:
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("step", [1, 2])
 def test_another_program_is_caught_at_the_first_step_that_differs(times: int, step: int) -> None:
-    """Law RE2: and the line of its await is told."""
+    """Law RD2: and the line of its await is told."""
     found = executed(WHOLE, counts(times, step), MINE)
     assert isinstance(found, Other)
     lines = [json.loads(line) for line in run_of(counts(times, step))]
@@ -238,7 +238,7 @@ def test_a_program_that_asks_for_less_or_more_is_caught() -> None:
 
 @given(st.integers(0, len("".join(LINES))))
 def test_of_a_recording_that_was_cut_all_whole_lines_are_used(length: int) -> None:
-    """Law RE3: what a kill leaves is told, and is no error; but for the first line."""
+    """Law RD3: what a kill leaves is told, and is no error; but for the first line."""
     text = "".join(LINES)[:length]
     whole = [line for line in text.split("\n")[:-1] if line]
     if not whole and length < len(LINES[0]) - 1:
@@ -350,7 +350,7 @@ OURS: Final = named_classes([*vars(wishes).values(), *vars(drain).values(), *var
 
 
 def test_a_reducer_hears_again_what_it_has_heard() -> None:
-    """Law RE1 for reducers; and another configuration is caught at the event that it answers otherwise."""
+    """Law RD1 for reducers; and another configuration is caught at the event that it answers otherwise."""
     recorded = heard_by(Consumer())
     assert stepped(recorded, Assignment(), by(Consumer()), OURS) == Same(3, "")
     found = stepped(recorded, Assignment(), by(Consumer(executors=1)), OURS)

@@ -113,7 +113,7 @@ def test_of_what_nothing_is_told_nothing_is_heard() -> None:
 
 @pytest.mark.parametrize("wish", [(A, A), (Call("a", (1,)), Call("a", (2,)))], ids=["equal wishes", "equal events"])
 def test_each_of_two_equal_ones_comes_true_and_is_heard_of(wish: tuple[Effect[object], ...]) -> None:
-    """Two wishes that are equal are two, and so are two events: also where they are one and the same object."""
+    """Law RU1: two wishes that are equal are two, and so are two events, also where they are one and the same object."""
     assert ends(found(reducer(wishes(*wish), heard_as=lambda *_: "one"))) == {(("one", "one"), ("a", "a"))}
 
 
@@ -245,7 +245,7 @@ def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **m
 
 @pytest.mark.parametrize("kind", [None, *NETWORK])
 def test_a_wish_does_what_its_program_does_in_a_process_of_its_own(kind: Fault | None) -> None:
-    """Law RE3: the same worlds and the same answers, with each fault of the network, and with anybody in between."""
+    """Law RU3: the same worlds and the same answers, with each fault of the network, and with anybody in between."""
     faults = Faults.of(kind) if kind else Faults()
     other = Process("other", born(does_both), meaning=does)
     network = Network(does)
@@ -277,7 +277,7 @@ def test_the_effects_of_two_wishes_come_one_by_one_in_any_order() -> None:
 
 
 def test_a_program_dies_with_its_owner_and_its_requests_go_on() -> None:
-    """Law RE2: nothing of it happens any more, but what is under way."""
+    """Law RU2: nothing of it happens any more, but what is under way."""
     carried = carrying(does_both, faults=Faults.of(Fault.LATE, on=lambda effect: effect == A))
     whole = found(carried, Network(does), Crash("r's host", (carried,), DEAD), budget=2)
     dead = [here for here in whole.states.values() if here.read(DEAD)]

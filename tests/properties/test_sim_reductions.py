@@ -64,7 +64,7 @@ def is_broken_at_the_end(found: Explored, scenario: Scenario) -> bool:
 
 
 def agree_reduced(scenario: Scenario, reductions: Reductions = ALL) -> tuple[Explored, Found]:
-    """Laws FU1 to FU4, SY2 and SY3: the same verdict, laws, goals and rest as a search that shares nothing with it."""
+    """Laws FU1, FU2, FU3, FU4, SY2 and SY3: the same verdict, laws, goals and rest as a search that shares nothing with it."""
     found, plain = reduced(scenario, reductions), plain_search(scenario)
     if not plain.broken:
         assert (found.broken is None) == (not plain.livelocked(scenario))

@@ -126,7 +126,7 @@ def test_natural_order_is_the_order_of_insertion() -> None:
 
 
 def test_several_are_found_in_the_order_of_their_ids() -> None:
-    """Law W2: numbers, then strings; those that match, and no more than asked for."""
+    """Law WO2: numbers, then strings; those that match, and no more than asked for."""
     world = seeded({"rows": tuple(Document.of({"_id": key, "n": 1}) for key in ("b", 10, "a", "\u00e9", 9, "B"))})
     for where, limit, found in (
         ((), 10, [9, 10, "B", "a", "b", "\u00e9"]),
@@ -162,7 +162,7 @@ def is_shared(one: Document, other: Document, index: tuple[Field[Any], ...]) -> 
 @example([InsertOne("rows", Document.of({"_id": key, "a": 1, "n": key, "b": key})) for key in (1, 2)])
 @example([InsertOne("rows", Document.of({"_id": key, "a": a, "n": 1, "b": key})) for key, a in ((1, 1), (2, (2, 1.0)))])
 def test_a_unique_index_is_never_broken(writes: list[Effect[object]]) -> None:
-    """Law W1, whatever is written; what is refused changes nothing, and what breaks no index is not refused for it."""
+    """Law WO1, whatever is written; what is refused changes nothing, and what breaks no index is not refused for it."""
     world: World = seeded({}, UNIQUE)
     for write in writes:
         after, reply = outcome(write, world)
@@ -200,7 +200,7 @@ REFUSED_BY_INDEX: Mapping[str, tuple[Document, Document, bool]] = {
 
 @pytest.mark.parametrize("what", REFUSED_BY_INDEX)
 def test_what_a_unique_index_takes_for_equal(what: str) -> None:
-    """Law W1 as MongoDB has it; the refusal names the index, and a document never stands in its own way."""
+    """Law WO1 as MongoDB has it; the refusal names the index, and a document never stands in its own way."""
     one, other, is_refused = REFUSED_BY_INDEX[what]
     world, _ = outcome(insert_one("rows", one), seeded({}, {"rows": ((B_FIELD,),)}))
     world, _ = outcome(update_one("rows", Eq(N, None), Put(N, 1)), world)

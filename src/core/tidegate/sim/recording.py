@@ -17,9 +17,9 @@ A last line that is not whole is what a kill leaves: it is told, and what stands
 error that names the line.
 
 Laws
-    RE1  a run that is executed again on its recording, by the program that made it, is reproduced.
-    RE2  a program that asks for something else is caught at that very step, and at no step before.
-    RE3  of a recording that was cut anywhere, all whole lines are used.
+    RD1  a run that is executed again on its recording, by the program that made it, is reproduced.
+    RD2  a program that asks for something else is caught at that very step, and at no step before.
+    RD3  of a recording that was cut anywhere, all whole lines are used.
 
 After Replay.io and rr, which record what a machine did: they replay the same binary. We record what a program asked and
 heard, in its own words, so that another version of it can be asked what it would do.

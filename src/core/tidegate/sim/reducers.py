@@ -17,9 +17,9 @@ An error that it raises is one of the reducer.
 Keep reducers small, one a partition: a memo of large states does not fit.
 
 Laws
-    RE1  Each wish comes true at most once, and each event is heard of once.
-    RE2  Of a process that has died nothing happens any more but what is under way.
-    RE3  A wish that is carried out by a program does, in all, what that program does in a process of its own.
+    RU1  Each wish comes true at most once, and each event is heard of once.
+    RU2  Of a process that has died nothing happens any more but what is under way.
+    RU3  A wish that is carried out by a program does, in all, what that program does in a process of its own.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ all the explorer needs to remember a step (see `tidegate.sim.explore`).
 A meaning is `effect x world x who -> (world, reply), ...`: one outcome, several, or none while the effect must wait.
 
 Laws
-    W1  No two documents of a collection have the same values in the fields of a unique index, and none has the id of
+    WO1  No two documents of a collection have the same values in the fields of a unique index, and none has the id of
         another.
-    W2  Several documents are found in the order of their ids, each that matches, as they are at one time.
+    WO2  Several documents are found in the order of their ids, each that matches, as they are at one time.
 """
 
 from __future__ import annotations
