@@ -38,6 +38,7 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "replay": {"schema": "tidegate/replay@1"},
     "shrink": {"schema": "tidegate/shrink@1"},
     "trace": {"schema": "tidegate/trace-export@1"},
+    "check-determinism": {"schema": "tidegate/determinism@1"},
     "list": {"schema": "tidegate/list@1"},
     "diagram": {"schema": "tidegate/diagram@1"},
 }
@@ -600,6 +601,35 @@ def shrink(*, trace: Path, target: str | None, budget: int, timeout: float, no_s
         return shrink_one(
             trace, target, budget=budget, seconds=timeout, store=not no_store, terminal=terminal, is_json=is_json
         )
+
+    return run
+
+
+@cli.command(
+    "check-determinism",
+    help=explained(
+        "Check that programs always decide alike.\n\n"
+        "Every program of the scenarios is run along the same random schedules again: in this process, and in fresh ones "
+        "with other hash seeds. The first effect that differs is named, with its line and the likely cause: a clock, a "
+        "random number, the order of a set, or a global.",
+        ("tidegate check-determinism tests/mine.py:takeover", "tidegate check-determinism transition --runs 100"),
+        {
+            ExitCode.OK: "every decision was the same",
+            ExitCode.USAGE: "wrong usage, or a target that cannot be loaded",
+            ExitCode.RAISED: "a scenario raised an error outside of its programs",
+            ExitCode.DIVERGED: "a program decides otherwise when it runs again",
+        },
+    ),
+)
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.option("--runs", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many schedules.")
+@common
+def check_determinism(*, targets: tuple[str, ...], runs: int, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.determinism import check_all  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.targets import select  # noqa: PLC0415
+
+        return check_all(select(targets), runs, terminal, is_json=is_json)
 
     return run
 

@@ -1,0 +1,138 @@
+"""`tidegate check-determinism`: is a program's every decision the same, whenever and wherever it runs?
+
+Each scenario is executed twice here and four times in fresh processes, two of which have the same PYTHONHASHSEED; what
+differs first is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import attrs
+
+from tidegate.errors import TidegateError
+from tidegate.exit_codes import ExitCode
+from tidegate.sim.determinism import Cause, Difference, Runs, difference, executed, from_plain, judged, to_plain
+from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.cli.failures import CodeRaisedError, NothingSelectedError, origin, raised
+from tidegate_adapters.cli.targets import Target, one
+from tidegate_adapters.printable import one_line
+
+STEPS_MAX: Final = 100
+SEED: Final = "determinism"
+HASH_SEEDS: Final = ("0", "0", "1", "2")
+FRESH: Final = "import sys; from tidegate_adapters.cli.determinism import tell; tell(*sys.argv[1:])"
+
+
+def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Check the programs of scenarios.
+
+    Args:
+        targets: The scenarios.
+        runs: How many schedules each is executed along.
+        terminal: Where it is told.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        TidegateError: There is none, or one cannot be executed.
+    """
+    if not targets:
+        raise NothingSelectedError("no scenario is selected", todo="tidegate list shows what ships")
+    found = checked(targets, runs)
+    if is_json:
+        told = [{"name": name, "runs": runs, **as_json(each)} for name, each in found.items()]
+        ok = all(each is None for each in found.values())
+        terminal.answer({"schema": "tidegate/determinism@1", "scenarios": told, "ok": ok})
+    else:
+        for name, each in found.items():
+            for line in (
+                (f"ok       {name}: the same along {runs} schedules, in every process",)
+                if each is None
+                else lines(name, *each)
+            ):
+                terminal.say(one_line(line))
+    return ExitCode.DIVERGED if any(found.values()) else ExitCode.OK
+
+
+def checked(targets: Sequence[Target], runs: int) -> dict[str, tuple[Difference, Cause] | None]:
+    """What differs between executions of each target, and why, most likely."""
+    children = [begun(targets, runs, hash_seed) for hash_seed in HASH_SEEDS]
+    try:
+        here, again = ([here_executed(target, runs) for target in targets] for _ in range(2))
+        first, same, *others = (ended(targets, child) for child in children)
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+    found = {}
+    for number, target in enumerate(targets):
+        reseeded = (difference(first[number], other[number]) for other in others)
+        found[target.identity] = judged(
+            difference(here[number], again[number]),
+            difference(first[number], same[number]),
+            next((each for each in reseeded if each is not None), None),
+        )
+    return found
+
+
+def here_executed(target: Target, runs: int) -> Runs:
+    try:
+        return executed(target.scenario, seed=SEED, runs=runs, steps_max=STEPS_MAX, seeding=Random)
+    except TidegateError as error:
+        error.where = error.where or ", ".join(filter(None, (target.identity, origin(error))))
+        raise
+    except (Exception, SystemExit) as error:
+        raise raised(error, f"{target.identity} raised an error outside of its programs") from error
+
+
+def begun(targets: Sequence[Target], runs: int, hash_seed: str) -> subprocess.Popen[str]:
+    """A process that does the same."""
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", FRESH, str(runs), *(target.identity for target in targets)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)  # noqa: S603  our own code
+
+
+def ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs]:
+    """What the process tells.
+
+    Raises:
+        CodeRaisedError: It fails there, although it has not here.
+    """
+    out, err = child.communicate()
+    if child.returncode:
+        last = err.strip().rpartition("\n")[2]
+        names = ", ".join(target.identity for target in targets)
+        raise CodeRaisedError(f"{names} cannot be executed in a process of its own", why=last)
+    return [from_plain(each) for each in json.loads(out.rpartition("\n")[2])]  # what a module prints stands before
+
+
+def tell(runs: str, *identities: str) -> None:
+    """What a fresh process does: executes, and tells on the last line of stdout."""
+    found = [here_executed(one(identity), int(runs)) for identity in identities]
+    sys.stdout.write("\n" + json.dumps(list(map(to_plain, found))))
+
+
+def lines(name: str, found: Difference, cause: Cause) -> tuple[str, ...]:
+    named = f" ({', '.join(found.names)})" if found.names and cause in {Cause.CLOCK, Cause.RANDOM} else ""
+    return (
+        f"DIFFERS  {name}: {found.process or 'a process'} after {found.step} steps of schedule {found.run}",
+        *((f"  {found.first}",) if found.is_torn else (f"  once:   {found.first}", f"  then:   {found.second}")),
+        *((f"  where:  {found.src}",) if found.src else ()),
+        f"  likely: {cause.value}{named}",
+        "  help:   pass it as an argument, or ask for it with an effect",
+    )
+
+
+def as_json(found: tuple[Difference, Cause] | None) -> dict[str, object]:
+    if found is None:
+        return {"difference": None, "ok": True}
+    what, cause = found
+    told = {**attrs.asdict(what), "names": list(what.names), "cause": cause.name.lower(), "likely": cause.value}
+    return {"difference": told, "ok": False}

@@ -1,0 +1,307 @@
+"""Does a program always decide alike? It is run again and again along the same schedules, and every look at it is compared.
+
+A program may depend on its arguments and on what it hears, and on nothing else: no clock, no random number, no order of a
+set, no global that it, or anybody, changes. Where it does, a search merges what is not the same, and a trace cannot be
+replayed. The search notices some of it by itself (`Nondeterministic`); this looks for the rest.
+
+A schedule is drawn at random, so it is the same for the same seed. A look is where every process stands: the effect that
+it is about to ask for, or how it ended. What differs first between two executions is told, with the line of the program
+that asks; and which executions differ tells why:
+
+    again in the same process     a global, or whatever else outlives a run
+    a fresh process each time     a clock or a random number; the names that the program uses tell which
+    another PYTHONHASHSEED        the order of a set, or hash()
+
+After Shuttle and MadSim, which run each schedule twice, and FoundationDB, which draws an "unseed" at the end. We differ: the
+first effect that differs is named with its line, and the likely cause.
+
+Known not to work: a clock that is only compared with what lies far away never differs; what reads the environment or the
+file system is found only if that changes; a cause is likely, not proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from enum import Enum, unique
+from types import CodeType, FrameType, FunctionType
+from typing import Final, Protocol, TypeAlias, cast, final
+
+import attrs
+
+from tidegate.documents import one_line, show
+from tidegate.effects import Effect
+from tidegate.errors import Nondeterministic
+from tidegate.sim.actors import Process
+from tidegate.sim.behaviour import Asking
+from tidegate.sim.explore import Search, attempt
+from tidegate.sim.lines import awaited_at
+from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.ways import ways
+
+CLOCKS: Final = frozenset(
+    {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
+)
+RANDOM: Final = frozenset(
+    {
+        "random", "randint", "randrange", "randbytes", "getrandbits", "choice", "choices", "shuffle", "sample",
+        "uniform", "uuid1", "uuid4", "urandom", "secrets", "token_bytes", "token_hex", "token_urlsafe", "randbelow",
+    }
+)  # fmt: skip
+CALLS_DEEP_MAX: Final = 3
+
+
+class Generator(Protocol):
+    """A seeded generator, such as `random.Random`."""
+
+    def randrange(self, stop: int, /) -> int: ...
+
+
+Seeding: TypeAlias = Callable[[str], Generator]
+
+
+@final
+@attrs.frozen
+class Stand:
+    """Where a process stands.
+
+    Attributes:
+        process: Its name.
+        what: What it asks for, or how it ended, in words.
+        src: The line of its program that asks.
+        names: Clocks and random numbers that its code names.
+        is_torn: It asked for something else when it was run again within one execution.
+    """
+
+    process: str
+    what: str
+    src: str = ""
+    names: tuple[str, ...] = ()
+    is_torn: bool = False
+
+
+Look: TypeAlias = tuple[Stand, ...]
+Runs: TypeAlias = tuple[tuple[Look, ...], ...]
+"""Of each schedule, a look before the first step and after each."""
+
+
+Known: TypeAlias = "dict[tuple[str, int], Stand]"
+"""By process and the node of its automaton."""
+
+
+@final
+@attrs.frozen
+class Difference:
+    """What differs first between two executions.
+
+    Attributes:
+        run: Of which schedule, counted from 0.
+        step: After how many steps of it.
+        process: Who.
+        first: What it did in the one.
+        second: What it did in the other.
+        src: `file.py:line function` of its program.
+        names: Clocks and random numbers that the program names, as far as can be seen.
+        is_torn: Within one execution, where it was run again on the same replies.
+    """
+
+    run: int
+    step: int
+    process: str
+    first: str
+    second: str
+    src: str
+    names: tuple[str, ...]
+    is_torn: bool = False
+
+
+@final
+@unique
+class Cause(Enum):
+    """Why executions differ, most likely."""
+
+    GLOBAL = "something that outlives a run: a global, a class attribute, a default argument, a cache"
+    CLOCK = "a clock"
+    RANDOM = "a random number"
+    CHANGES = "something that is another each time: a clock, a random number, an id of an object, the environment"
+    ORDER = "the order of a set, or hash(): they change with PYTHONHASHSEED"
+
+
+# --- executing ----------------------------------------------------------------------------------------------------------
+
+
+def executed(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seeding: Seeding) -> Runs:
+    """Run every program of the scenario along random schedules, from its beginning.
+
+    Args:
+        scenario: Whose programs are run; nothing of an earlier execution is used.
+        seed: Of all schedules.
+        runs: How many there are.
+        steps_max: How long the longest is.
+        seeding: Makes a generator of a seed, for example `random.Random`.
+    """
+    anew = attrs.evolve(
+        scenario,
+        actors=tuple(attrs.evolve(actor) if isinstance(actor, Process) else actor for actor in scenario.actors),
+    )
+
+    def all_runs(search: Search) -> Runs:
+        known: Known = {}
+        return tuple(tuple(walk(search, seeding(f"{seed}.{run}"), steps_max, known)) for run in range(runs))
+
+    return attempt(anew, all_runs)
+
+
+def walk(search: Search, generator: Generator, steps_max: int, known: Known) -> Iterator[Look]:
+    """Look at all processes along one schedule."""
+    state = search.first
+    seen = look(search, state, known)
+    yield seen
+    for _ in range(steps_max):
+        try:
+            could = ways(search, state)
+        except Nondeterministic as error:
+            yield torn(search, state, seen, error)
+            return
+        if not could:
+            return
+        state = could[generator.randrange(len(could))].after
+        try:
+            seen = look(search, state, known)
+        except Nondeterministic as error:
+            yield torn(search, state, seen, error)
+            return
+        yield seen
+
+
+def look(search: Search, state: Packed, known: Known) -> Look:
+    lens = Lens(search.packing, state, Looked())
+    found = []
+    for name, process in search.processes.items():
+        assert process.place is not None, "a process stands somewhere"
+        place = lens.read(process.place)
+        if not isinstance(process, Process):
+            found.append(Stand(name, one_line(show(process.standing(place)))))
+            continue
+        node = cast("int", place)
+        if (name, node) not in known:
+            known[name, node] = stand_at(process, node)
+        found.append(known[name, node])
+    return tuple(found)
+
+
+def stand_at(process: Process, node: int) -> Stand:
+    at = process.behaviour.nodes[node]
+    what = one_line(str(at.standing))
+    if isinstance(at.standing, Asking) and not at.parked:
+        at.parked.append(process.behaviour.replayed(at))
+    if not at.parked:
+        return Stand(process.name, what)
+    return Stand(process.name, what, awaited_at(at.parked[-1]), named_by(at.parked[-1]))
+
+
+def torn(search: Search, state: Packed, seen: Look, error: Nondeterministic) -> Look:
+    """Whose program asked for something else when it was run again on the same replies."""
+    for hand in search.hands:
+        try:
+            tuple(hand.steps(state))
+        except Nondeterministic as found:
+            before = next((stand for stand in seen if stand.process == hand.name), Stand(hand.name, ""))
+            return (Stand(hand.name, one_line(found.what), before.src, before.names, is_torn=True),)
+    return (Stand("", one_line(error.what), is_torn=True),)
+
+
+def named_by(program: Coroutine[Effect[object], object, object]) -> tuple[str, ...]:
+    """The clocks and random numbers that the code of a program names, and that of the functions that it calls."""
+    found: set[str] = set()
+    inner: object = program
+    while (frame := getattr(inner, "cr_frame", None)) is not None:
+        assert isinstance(frame, FrameType)
+        found |= set(names_in(frame.f_code, frame.f_globals, CALLS_DEEP_MAX))
+        inner = getattr(inner, "cr_await", None)
+    return tuple(sorted(found & (CLOCKS | RANDOM)))
+
+
+def names_in(code: CodeType, space: dict[str, object], deep: int) -> Iterator[str]:
+    yield from code.co_names
+    for name in code.co_names if deep else ():
+        called = space.get(name)
+        if isinstance(called, FunctionType):
+            yield from names_in(called.__code__, called.__globals__, deep - 1)
+
+
+# --- comparing ----------------------------------------------------------------------------------------------------------
+
+
+def difference(one: Runs, other: Runs) -> Difference | None:
+    """What differs first between two executions along the same schedules, or None if nothing does."""
+    for run, (left, right) in enumerate(zip(one, other, strict=True)):
+        for step, (before, after) in enumerate(zip(left, right, strict=False)):
+            for mine, theirs in zip(before, after, strict=False):
+                if found := differs(run, step, mine, theirs):
+                    return found
+        if len(left) != len(right):
+            step = min(len(left), len(right))
+            return Difference(run, step, "", f"{len(left) - 1} steps", f"{len(right) - 1} steps", "", ())
+    return None
+
+
+def differs(run: int, step: int, mine: Stand, theirs: Stand) -> Difference | None:
+    for stand in (mine, theirs):
+        if stand.is_torn:
+            return Difference(run, step, stand.process, stand.what, stand.what, stand.src, stand.names, is_torn=True)
+    if (mine.process, mine.what) == (theirs.process, theirs.what):
+        return None
+    names = tuple(sorted({*mine.names, *theirs.names}))
+    return Difference(run, step, mine.process, mine.what, theirs.what, mine.src or theirs.src, names)
+
+
+def judged(
+    again: Difference | None, fresh: Difference | None, reseeded: Difference | None
+) -> tuple[Difference, Cause] | None:
+    """What differs, and why, most likely.
+
+    Args:
+        again: Between two executions in one process.
+        fresh: Between two processes that have one PYTHONHASHSEED.
+        reseeded: Between processes that have others.
+    """
+    if fresh is not None:
+        return fresh, changing(fresh)
+    if again is not None:
+        return again, Cause.GLOBAL
+    if reseeded is not None:
+        return reseeded, Cause.ORDER
+    return None
+
+
+def changing(found: Difference) -> Cause:
+    is_clock, is_random = (not names.isdisjoint(found.names) for names in (CLOCKS, RANDOM))
+    if is_clock == is_random:
+        return Cause.GLOBAL if found.is_torn and not is_clock else Cause.CHANGES
+    return Cause.CLOCK if is_clock else Cause.RANDOM
+
+
+# --- between processes --------------------------------------------------------------------------------------------------
+
+
+def to_plain(runs: Runs) -> list[list[list[list[object]]]]:
+    """Executions as plain JSON."""
+    return [
+        [[[stand.process, stand.what, stand.src, list(stand.names), stand.is_torn] for stand in each] for each in run]
+        for run in runs
+    ]
+
+
+def from_plain(plain: list[list[list[list[object]]]]) -> Runs:
+    """The executions that were told by another process of ours."""
+    return tuple(
+        tuple(
+            tuple(
+                Stand(str(process), str(what), str(src), tuple(map(str, cast("list[object]", names))), bool(is_torn))
+                for process, what, src, names, is_torn in each
+            )
+            for each in run
+        )
+        for run in plain
+    )

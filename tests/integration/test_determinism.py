@@ -1,0 +1,130 @@
+"""A program that depends on something besides its arguments and replies is found, with its line and the likely cause."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tidegate.__main__ import main
+from tidegate.exit_codes import ExitCode
+
+MINE: Final = """
+import random
+import time
+from datetime import datetime, timezone
+from tidegate.effects import Note
+from tidegate.sim import Process, Scenario, born, seeded
+
+SEEN = []
+
+
+def scenario_of(program):
+    actors = tuple(Process(name, born(program)) for name in ("p", "q"))
+    return Scenario(name=program.__name__, summary="", world=seeded({}), actors=actors)
+
+
+async def looks_at_a_clock():
+    await Note("begun", 1)
+    await Note("at", stamp())
+
+
+def stamp():
+    return time.time_ns()
+
+
+async def looks_at_a_date():
+    await Note("at", datetime.now(timezone.utc).isoformat())
+
+
+async def draws_a_number():
+    await Note("begun", 1)
+    await Note("draws", random.random())
+
+
+async def goes_through_a_set():
+    for name in {"one", "two", "three", "four", "five"}:
+        await Note(name, 1)
+
+
+async def keeps_a_global():
+    SEEN.append(1)
+    await Note("seen", len(SEEN))
+
+
+async def returns_what_it_draws():
+    await Note("begun", 1)
+    return random.random()
+
+
+async def is_right():
+    for name in sorted({"one", "two", "three"}):
+        await Note(name, 1)
+
+
+clock = scenario_of(looks_at_a_clock)
+date = lambda: scenario_of(looks_at_a_date)
+number = lambda: scenario_of(draws_a_number)
+order = lambda: scenario_of(goes_through_a_set)
+shared = lambda: scenario_of(keeps_a_global)
+result = lambda: scenario_of(returns_what_it_draws)
+right = lambda: scenario_of(is_right)
+print("this module prints")
+"""
+
+FOUND: Final = {
+    "clock": ("clock", "note at: ", "looks_at_a_clock"),
+    "date": ("clock", "note at: ", "looks_at_a_date"),
+    "number": ("random", "note draws: 0.", "draws_a_number"),
+    "order": ("order", "note ", "goes_through_a_set"),
+    "shared": ("global", "note seen: ", "keeps_a_global"),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the programs."""
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_what_a_program_depends_on_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 4, the first effect that differs, its line, and the likely cause; one of them is right."""
+    targets = [f"mine.py:{name}" for name in (*FOUND, "result", "right")]
+
+    code = main(["check-determinism", *targets, "transition", "partition", "--runs", "3", "--json"])
+
+    scenarios = {
+        each["name"].removeprefix("mine.py:"): each for each in json.loads(capsys.readouterr().out)["scenarios"]
+    }
+    assert code == ExitCode.DIVERGED
+    assert [name for name, each in scenarios.items() if each["ok"]] == ["right", "transition", "partition"]
+    for name, (cause, what, function) in FOUND.items():
+        difference = scenarios[name]["difference"]
+        assert difference["cause"] == cause
+        assert what in difference["first"]
+        assert difference["first"] != difference["second"] or difference["is_torn"]
+        assert difference["process"] in {"p", "q"}
+        file, said = difference["src"].split(" ")
+        assert (file.partition(":")[0], said) == ("mine.py", function)
+        assert "await Note" in MINE.splitlines()[int(file.partition(":")[2]) - 1]
+    assert scenarios["result"]["difference"]["first"].startswith("finished: 0.")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_difference_is_told_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was asked for once, what then, where, and what to do."""
+    code = main(["check-determinism", "mine.py:clock", "--runs", "2"])
+
+    told = capsys.readouterr().out
+    assert code == ExitCode.DIVERGED
+    assert "DIFFERS  mine.py:clock: " in told
+    assert "likely: a clock (time, time_ns)" in told
+    assert "help:   pass it as an argument, or ask for it with an effect" in told
