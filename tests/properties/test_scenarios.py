@@ -164,7 +164,7 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     struck = {fault for name in PROGRAMS if name.startswith("partition") for fault in report_on(name).faults}
     assert struck == {
         Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.DROPPED, Fault.GAVE_UP, Fault.FAILED, Fault.NEVER_RETURNS,
-        Fault.COMMIT_REFUSED, Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.REBALANCE,
+        Fault.COMMIT_REFUSED, Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.REBALANCE, Fault.EVICTED,
     }  # fmt: skip
     assert report_on("assignment").goals == {"a partition moves": True, "the gate closes": True}
 

@@ -240,6 +240,7 @@ def keepers_are_left_alone(before: State, then: State) -> bool:
     return all(
         len(then.read(inbox(f"{member}.{number}"))) <= len(before.read(inbox(f"{member}.{number}")))
         or old.owners[number] != new.owners[number]
+        or number in old.released
         or new.target[number : number + 1] not in {(), (member,)}
         for member in MEMBERS
         for number in numbers(before)

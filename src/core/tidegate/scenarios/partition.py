@@ -29,6 +29,7 @@ from tidegate.wishes import AwaitDrain, Commit, Event, Fetch, Fetched, Interrupt
 TOPIC: Final = "t"
 CONSUMERS: Final = ("a", "b")
 NUMBERS: Final = (0, 1)
+NOBODY: Final = ("",) * len(NUMBERS)
 
 FINISHED: Final = "the committed position never passes unfinished work"
 NEVER_FALLS: Final = "the committed position never falls"
@@ -151,6 +152,13 @@ def heard_with_keys(wish: Effect[object], reply: object) -> Event | None:
     return event
 
 
+def moves(state: State) -> bool:
+    return state.read(GROUP).generation > 1
+
+
+MOVES: Final[Mapping[str, Law]] = MappingProxyType({"a partition moves": moves})
+
+
 def partition(
     processor: Processor = Processor(running_max=2, metadata_max=0),
     *,
@@ -163,6 +171,8 @@ def partition(
     goals: Mapping[str, Law] = NO_GOALS,
     budgets: Mapping[Fault, int] = NO_BUDGETS,
     late: bool = False,
+    cooperative: bool = False,
+    evicts: bool = False,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each.
 
@@ -177,6 +187,8 @@ def partition(
         goals: What must be reached, besides.
         budgets: How many of a kind may.
         late: Whether requests may arrive late.
+        cooperative: Whether only what moves is revoked at a rebalance.
+        evicts: Whether a member may be put out while it goes on working; then others work on the same records.
     """
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
@@ -197,7 +209,17 @@ def partition(
     }
     names = [lane(consumer, number) for consumer in CONSUMERS for number in NUMBERS]
     may_be = Fault.COMMIT_REFUSED in kinds
-    scenario = consumed("partition", summary, parts, lane, records=records, rebalances=rebalances, budget=budget)
+    scenario = consumed(
+        "partition",
+        summary,
+        parts,
+        lane,
+        records=records,
+        rebalances=rebalances,
+        budget=budget,
+        cooperative=cooperative,
+        evicts=evicts,
+    )
     return attrs.evolve(
         scenario,
         actors=(*scenario.actors, *((Network(means),) if late else ())),
@@ -205,7 +227,7 @@ def partition(
         always={
             **scenario.always,
             ONE_COMMIT: tuple(map(has_one_commit, names)),
-            OWNER: tuple(map(is_handled_by_owner, names)),
+            **({} if evicts else {OWNER: tuple(map(is_handled_by_owner, names))}),
             BOUNDED: tuple(is_bounded(name, processor.running_max) for name in names),
             DRAINS: tuple(map(has_nothing_to_start, names)),
             **(
@@ -291,13 +313,15 @@ def consumed(
     records: int,
     rebalances: int,
     budget: int,
+    cooperative: bool = False,
+    evicts: bool = False,
 ) -> Scenario:
     """What all scenarios of a group have in common."""
-    coordinator = Coordinator(TOPIC, lane)
+    coordinator = Coordinator(TOPIC, lane, cooperative=cooperative, evicts=evicts)
     log: World = Plain().write(REBALANCES, rebalances)
     for number in NUMBERS:
         log = log.write(end(number), records)
-    world = coordinator.assign(log, Group(0, CONSUMERS, ("",) * len(NUMBERS)))
+    world = coordinator.assign(log, Group(0, CONSUMERS, NOBODY, target=NOBODY))
     assert isinstance(world, Plain)
     crashes = tuple(
         Crash(consumer if lane(consumer, 0) != consumer else f"{consumer}'s host", own, dead(consumer))
@@ -313,7 +337,7 @@ def consumed(
         always={FINISHED: tuple(map(is_finished, NUMBERS))},
         step={NEVER_FALLS: never_falls},
         eventually={ALL: lambda state: all(is_done(state, number, records) for number in NUMBERS)},
-        sometimes={"a partition moves": lambda state: state.read(GROUP).generation > 1},
+        sometimes=MOVES,
     )
 
 
@@ -373,11 +397,20 @@ def has_one_commit(name: str) -> Law:
     return holds
 
 
+def works(machine: Machine, number: int) -> tuple[Work, ...]:
+    """What user code is asked for of a partition."""
+    return tuple(wish for wish in machine.wishes if isinstance(wish, Work) and wish.partition.partition == number)
+
+
 def is_handled_by_owner(name: str) -> Law:
     def holds(state: State) -> bool:
         machine = state.standing(name)
-        return not isinstance(machine, Machine) or laws.partition.only_the_owner_handles(
-            machine.wishes, state.read(GROUP).generation
+        if not isinstance(machine, Machine):
+            return True
+        group = state.read(GROUP)
+        return all(
+            laws.partition.only_the_owner_handles(works(machine, number), group.generation_of(number))
+            for number in NUMBERS
         )
 
     return holds
@@ -638,6 +671,31 @@ SCENARIOS: Final = (
             goals={"a partition is held": is_held},
         ),
         thorough=partial(partition, HOLDS, records=3, rebalances=1, budget=1, user=one_by_one),
+    ),
+    Shipped(
+        "partition.cooperative",
+        partial(
+            partition,
+            summary="only what moves is revoked at a rebalance, and work on the rest goes on",
+            records=2,
+            rebalances=1,
+            budget=1,
+            cooperative=True,
+        ),
+        thorough=partial(partition, records=2, rebalances=2, cooperative=True),
+    ),
+    Shipped(
+        "partition.evicted",
+        partial(
+            partition,
+            summary="a consumer is put out of the group, and goes on working: what it commits is refused",
+            records=2,
+            rebalances=0,
+            budget=1,
+            evicts=True,
+            goals=MOVES,
+        ),
+        thorough=partial(partition, records=1, rebalances=1, budget=1, evicts=True),
     ),
     Shipped("assignment", partial(assignment, budget=0), thorough=assignment),
 )

@@ -246,7 +246,9 @@ class Coordinator:
         if self.cooperative:
             owners = completed(group)
             since = tuple(
-                group.generation_of(number) if owner == group.owners[number] else generation
+                group.generation_of(number)
+                if owner == group.owners[number] and number not in group.released  # what was let go comes anew
+                else generation
                 for number, owner in enumerate(owners)
             )
         else:
