@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 import pytest
 
 from tidegate.admission import Call, Control, Place, Reservation, Rule
+from tidegate.conditions import CronContext, StatusContext
 from tidegate.counter import Counted, new_counter
-from tidegate.documents import Document, Put
+from tidegate.documents import Document, Field, Put, Value
 from tidegate.effects import Effect, Program
 from tidegate.errors import Misuse
+from tidegate.firing import Firing, GivenUp, Held
+from tidegate.firing import Run as TriggerRun
 from tidegate.instants import Instant
 from tidegate.lease import Lease
 from tidegate.membership import Member
@@ -20,15 +23,29 @@ from tidegate.programs.atomic_service import gate_of, new_gate
 from tidegate.programs.counter import increment, sweep
 from tidegate.programs.leader import FENCE, Served, fenced, lease_of, new_lease
 from tidegate.programs.members import announce, beat, begin, everybody, leave, member_of, membership_of
-from tidegate.programs.payloads import Swapped, Unsettled
+from tidegate.programs.payloads import Swapped, Unsettled, seen_of
+from tidegate.programs.reading import needed, one_of
 from tidegate.programs.recovery import item_of
-from tidegate.programs.transition import Outdated
+from tidegate.programs.task_documents import loaded, stored
+from tidegate.programs.transition import Outdated, history, viewed
+from tidegate.programs.trigger_documents import (
+    loaded_cell,
+    loaded_occurrence,
+    loaded_run,
+    stored_cell,
+    stored_occurrence,
+    stored_run,
+)
+from tidegate.schedule import Cell, Missed, Schedule
 from tidegate.sim.actors import Process
 from tidegate.sim.behaviour import Returned
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.world import CLOCK, Plain, document, perform, seeded
+from tidegate.snapshot import Digest
 from tidegate.status import StatusRecord
+from tidegate.task_records import Ended, Run, Status, TaskRecord
+from tidegate.trigger import Occurrence
 
 MEMBERS = "members"
 
@@ -95,6 +112,89 @@ def test_what_is_no_record_is_misuse(wrong: Callable[[], object]) -> None:
     """Each in a message of its own."""
     with pytest.raises(Misuse):
         wrong()
+
+
+TIME = Instant(0)
+TASK = TaskRecord(
+    id="r",
+    version=2,
+    status=Status.FAILED,
+    snapshot=Digest("0" * 64),
+    next_run_at=None,
+    due_at=TIME,
+    changed_at=TIME,
+    waiting_since=None,
+    created_at=TIME,
+    history=(Run(1, Ended.FAILED, TIME, 5, "no"),),
+    last_success=Run(1, Ended.SUCCEEDED, TIME, 5),
+)
+CRON = Occurrence("c", CronContext(Schedule("* * * * *", Missed.EACH, 5), TIME), TIME)
+STATUS = Occurrence("c", StatusContext("t", "i", 3, "failed"), TIME)
+MOVED = {
+    "_id": "x",
+    "status": "running",
+    "owner": "a",
+    "version": 1,
+    "changed_at": TIME,
+    "history": ({"version": 1, "request": "r", "status": "running"},),
+}
+
+READ: Mapping[str, tuple[Callable[[Document], object], Document]] = {
+    "places": (places_of, Document.of({"_id": "p", "version": 1, "places": ({"invocation": "x", "version": 1},)})),
+    "gate": (gate_of, Document.of({"_id": "x", "token": 1, "run": "r", "runner": "a", "started": TIME})),
+    "lease": (
+        lease_of,
+        Document.of({"_id": "x", "token": 1, "version": 2, "holder": "a", "request": "r", "ttl": 9, "stamp": TIME}),
+    ),
+    "member": (
+        member_of,
+        Document.of(dict.fromkeys(("created", "joined", "seen"), TIME) | {"_id": "x", "departed": False}),
+    ),
+    "chunk": (lambda doc: seen_of((doc,)), Document.of({"_id": "0" * 64, "put": "a"})),
+    "invocation": (lambda doc: item_of(doc, set()), Document.of(MOVED)),
+    "status": (viewed, Document.of(MOVED)),
+    "history": (history, Document.of(MOVED)),
+    "task": (loaded, stored(TASK, "bill", "x")),
+    "cron": (loaded_occurrence, stored_occurrence(CRON)),
+    "occurrence": (loaded_occurrence, stored_occurrence(STATUS)),
+    "cell": (loaded_cell, stored_cell("c", Cell(TIME, 2, (TIME,)))),
+    "held": (loaded_run, stored_run(TriggerRun(Firing("t", (STATUS,)), Held("a", TIME)))),
+    "given up": (loaded_run, stored_run(TriggerRun(Firing("t", (STATUS,)), GivenUp(("no",), TIME)))),
+}
+WRONG: tuple[Value, ...] = (None, True, -7, 1.5, "", "no", b"", (7,), ("no",), (Document(),), Document())
+
+
+def spoiled(value: Value) -> Iterator[Value]:
+    """The value with one thing wrong: it, a field of it that is not there, or a part."""
+    yield from WRONG
+    if isinstance(value, Document):
+        for name, part in value.items:
+            yield value.without(Field[object](name))
+            yield from (value.put(Field[object](name), wrong) for wrong in spoiled(part))
+    elif isinstance(value, tuple) and value:
+        yield from ((wrong, *value[1:]) for wrong in spoiled(value[0]))
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_record_that_another_has_spoiled_is_read_or_misuse(name: str) -> None:
+    """Whatever stands in a field, or is missing: no error but tidegate's own comes back, and some of it does."""
+    read, good = READ[name]
+    _ = read(good)
+    refused = 0  # of some that are no documents, too
+    for bad in spoiled(good):
+        try:
+            _ = read(bad)  # type: ignore[arg-type]
+        except Misuse:
+            refused += 1
+    assert refused > len(WRONG)  # which are no records, but for the last
+
+
+def test_what_a_record_lacks_is_told_with_its_id() -> None:
+    """And which names there are, where one is unknown."""
+    with pytest.raises(Misuse, match=r"(?s)a record has no 'fence'.*the record 'x'"):
+        needed(Document.of({"_id": "x"}), FENCE)
+    with pytest.raises(Misuse, match="'lost' is none of pending, processing"):
+        one_of(Status, "lost")
 
 
 def test_a_fenced_write_under_an_older_epoch_changes_nothing() -> None:

@@ -82,8 +82,8 @@ def test_a_write_that_changes_nothing_is_misuse(record: TaskRecord) -> None:
 
 @given(RECORDS)
 def test_a_document_that_holds_no_record_is_misuse(record: TaskRecord) -> None:
-    """The message names the field."""
-    with pytest.raises(Misuse, match="a task record has no 'version'"):
+    """The message names the field and the record."""
+    with pytest.raises(Misuse, match="a record has no 'version'\n  where: the record 'bill/x'"):
         loaded(stored(record, "bill", "x").without(Field[int]("version")))
     with pytest.raises(Misuse):
         loaded({"_id": "x"})  # type: ignore[arg-type]

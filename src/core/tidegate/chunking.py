@@ -249,6 +249,10 @@ class Plan:
     manifest: Manifest
     chunks: tuple[Chunk, ...] = ()
 
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.manifest, Manifest, "a manifest")
+        tuple_of_kind(self.chunks, Chunk, "a chunk")
+
 
 @final
 @attrs.frozen

@@ -43,10 +43,11 @@ from tidegate.admission import (
 from tidegate.documents import ID, AllOf, Document, Eq, Field, Put
 from tidegate.effects import Ambiguous, NotApplied, NotDurable, is_duplicate
 from tidegate.effects import Refused as StoreRefused
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import named, numbered
 from tidegate.invocation import INVOCATION, PENDING
-from tidegate.kinds import of_kind
+from tidegate.kinds import of_kind, tuple_of_kind
 from tidegate.operations import check_collection, find_one, insert_one, update_one
+from tidegate.programs.reading import needed
 from tidegate.programs.transition import Granted, Transition, viewed
 from tidegate.status import StatusRecord
 
@@ -65,14 +66,18 @@ def places_of(record: Document | None) -> Reservation:
     """
     if record is None:
         return Reservation()
-    try:
-        return Reservation(tuple(Place(each[INVOCATION_ID], each[VERSION]) for each in record[PLACES]))
-    except KeyError as missing:
-        raise Misuse(f"a document of places has no {missing}", todo="is it another's?") from None
+    held = needed(record, PLACES)
+    tuple_of_kind(held, Document, "a place")
+    return Reservation(tuple(Place(needed(each, INVOCATION_ID), needed(each, VERSION)) for each in held))
 
 
 def kept(reservation: Reservation) -> tuple[Document, ...]:
-    """What is stored of it."""
+    """What is stored of it.
+
+    Raises:
+        Misuse: It is no reservation.
+    """
+    of_kind(reservation, Reservation, "a reservation")
     return tuple(Document.of({"invocation": each.invocation, "version": each.version}) for each in reservation.places)
 
 
@@ -210,8 +215,9 @@ class Picker:
                     raise
                 return False
             return True
-        where = AllOf((Eq(ID, places), Eq(VERSION, found[VERSION])))
-        return await update_one(self.places, where, Put(VERSION, found[VERSION] + 1), Put(PLACES, kept(wanted))) > 0
+        version = needed(found, VERSION)
+        where = AllOf((Eq(ID, places), Eq(VERSION, version)))
+        return await update_one(self.places, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
 
     async def _pending(self, record: StatusRecord) -> Outcome:
         answer = await self._moved(record, PENDING, self.runner)

@@ -45,10 +45,12 @@ from tidegate.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, N
 from tidegate.errors import Misuse, named, numbered
 from tidegate.executions import Admitted, Blocked, Execution, Gate, NoMargin, Status, admit, margin, skipped
 from tidegate.instants import Duration, Instant
+from tidegate.kinds import of_kind
 from tidegate.membership import Alive, liveness, runners
 from tidegate.operations import UpdateOne, check_collection, find_one, find_one_and_update, insert_one, update_one
 from tidegate.programs.leader import fenced
 from tidegate.programs.members import SEEN, announce, beat, begin, everybody, leave, membership_of
+from tidegate.programs.reading import needed
 
 TOKEN: Final = Field[int]("token")
 RUN: Final = Field[str | None]("run")
@@ -74,13 +76,10 @@ def gate_of(record: Document) -> Gate:
     Raises:
         Misuse: It is no record of a gate.
     """
-    try:
-        token, run, runner = record[TOKEN], record[RUN], record[RUNNER]
-    except KeyError as missing:
-        raise Misuse(f"a gate has no {missing}", todo="is it another's record?") from None
+    token, run, runner = needed(record, TOKEN), needed(record, RUN), needed(record, RUNNER)
     if run is None or runner is None:
         return Gate(token)
-    return Gate(token, Execution(id=run, runner_id=runner, start=record[STARTED]))
+    return Gate(token, Execution(id=run, runner_id=runner, start=needed(record, STARTED)))
 
 
 @final
@@ -130,6 +129,8 @@ class _Gone(Exception):  # noqa: N818  control flow of this program, never seen 
 class ServiceRunner:
     """A runner that joins, polls so many times, and leaves.
 
+    Invariants: the names are not empty; 1 <= polls, dead_after, insisting; 0 <= pause, least.
+
     Attributes:
         me: Its id, used for this life only.
         service: Whose turn it is; the same for all.
@@ -157,9 +158,11 @@ class ServiceRunner:
 
     def __attrs_post_init__(self) -> None:
         named(self.me, "a runner")
+        of_kind(self.service, AtomicService, "a service")
         named(self.key, "a service")
         numbered(self.polls, "a number of polls", 1)
         numbered(self.pause, "a pause in microseconds", 0)
+        numbered(self.least, "what has to be left in microseconds", 0)
         numbered(self.dead_after, "a time of silence in microseconds", 1)
         numbered(self.insisting, "a number of attempts", 1)
         for collection in (self.members, self.gates, self.history, self.work):

@@ -27,6 +27,7 @@ Known not to work
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Final, final
 
 import attrs
@@ -52,10 +53,12 @@ from tidegate.election import (
     Woke,
     heard,
 )
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import named, numbered
 from tidegate.instants import Instant
+from tidegate.kinds import of_kind
 from tidegate.lease import Lease
 from tidegate.operations import UpdateOne, check_collection, find_one, find_one_and_update, update_one
+from tidegate.programs.reading import needed
 
 TOKEN: Final = Field[int]("token")
 VERSION: Final = Field[int]("version")
@@ -85,12 +88,17 @@ def lease_of(record: Document | None) -> Lease | None:
     Raises:
         Misuse: It is no record of a lease.
     """
+    of_kind(record, (Document, NoneType), "a document or None")
     if record is None or record.held(VERSION) == 0:
         return None
-    try:
-        return Lease(record[TOKEN], record[VERSION], record[HOLDER], record[REQUEST], record[TTL], record.get(STAMP))
-    except KeyError as missing:
-        raise Misuse(f"a lease has no {missing}", todo="is it another's record?") from None
+    return Lease(
+        needed(record, TOKEN),
+        needed(record, VERSION),
+        needed(record, HOLDER),
+        needed(record, REQUEST),
+        needed(record, TTL),
+        record.get(STAMP),
+    )
 
 
 def fenced(collection: str, key: str, epoch: int, *updates: Update) -> UpdateOne:
@@ -130,6 +138,8 @@ class Served:
 class Leader:
     """A candidate that leads until so many pieces of work are done, and then hands over.
 
+    Invariants: the key is not empty; 1 <= pieces.
+
     Attributes:
         collection: Where the leases are.
         key: The lease's id; its record is there (`new_lease`).
@@ -148,6 +158,7 @@ class Leader:
         check_collection(self.collection)
         check_collection(self.resource)
         named(self.key, "a lease")
+        of_kind(self.candidate, Candidate, "a candidate")
         numbered(self.pieces, "a number of pieces", 1)
 
     async def run(self) -> Served:

@@ -20,10 +20,12 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.documents import ID, AllOf, Document, Eq, Field, Put, PutServerTime
-from tidegate.errors import Misuse, named
+from tidegate.errors import named
 from tidegate.instants import Duration, Instant
+from tidegate.kinds import of_kind, tuple_of_kind
 from tidegate.membership import Member, Membership
 from tidegate.operations import FindAll, FindOneAndUpdate, InsertOne, find_all, find_one_and_update, insert_one
+from tidegate.programs.reading import needed
 
 CREATED: Final = Field[Instant]("created")
 JOINED: Final = Field[Instant]("joined")
@@ -39,23 +41,21 @@ def member_of(record: Document) -> Member | None:
     Raises:
         Misuse: It is no record of a member.
     """
+    of_kind(record, Document, "a record")
     created = record.get(CREATED)
     if created is None:
         return None
-    try:
-        who = record[ID]
-        return Member(
-            id=who,
-            name=who,
-            life=1,
-            runner=None,
-            created=created,
-            joined=record[JOINED],
-            seen=record[SEEN],
-            departed=record[DEPARTED],
-        )
-    except KeyError as missing:
-        raise Misuse(f"a member has no {missing}", todo="is it another's record?") from None
+    who = needed(record, ID)
+    return Member(
+        id=who,
+        name=who,
+        life=1,
+        runner=None,
+        created=created,
+        joined=needed(record, JOINED),
+        seen=needed(record, SEEN),
+        departed=needed(record, DEPARTED),
+    )
 
 
 def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Membership:
@@ -64,6 +64,7 @@ def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Member
     Raises:
         Misuse: A record is none of a member.
     """
+    tuple_of_kind(records, Document, "a record")
     members = (member_of(record) for record in records)
     return Membership(tuple(member for member in members if member is not None), dead_after)
 

@@ -58,8 +58,9 @@ from tidegate.chunking import (
 from tidegate.documents import ID, Document, Eq
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.errors import Misuse, named, numbered
-from tidegate.kinds import of_kind
+from tidegate.kinds import of_kind, tuple_of_kind
 from tidegate.operations import check_collection, find_all, find_one
+from tidegate.programs.reading import needed
 from tidegate.status import Won, became_of
 
 ATTEMPTS: Final = 8
@@ -165,7 +166,7 @@ class Replacer:
         while tries < self.attempts:
             tries += 1
             found = await find_one(self.chunks, Eq(ID, chunk.digest))
-            verdict = decide_put(None if found is None else Seen(found[ID], found[PUT]), attempt)
+            verdict = decide_put(None if found is None else Seen(needed(found, ID), needed(found, PUT)), attempt)
             if isinstance(verdict, Done):
                 return True
             if isinstance(verdict, Insert):
@@ -294,5 +295,10 @@ class Collector:
 
 
 def seen_of(chunks: tuple[Document, ...]) -> tuple[Seen, ...]:
-    """Who put each chunk last."""
-    return tuple(Seen(chunk[ID], chunk[PUT]) for chunk in chunks)
+    """Who put each chunk last.
+
+    Raises:
+        Misuse: A document is no chunk.
+    """
+    tuple_of_kind(chunks, Document, "a chunk")
+    return tuple(Seen(needed(chunk, ID), needed(chunk, PUT)) for chunk in chunks)

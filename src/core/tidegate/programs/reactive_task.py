@@ -35,18 +35,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate import orphans, reactive, retry
-from tidegate.documents import ID, AllOf, Document, Eq, Filter, OlderThan, matches
+from tidegate.documents import FILTERS, ID, AllOf, Document, Eq, Filter, OlderThan, matches
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, Call, Failure, NotApplied, NotDurable, Refused
 from tidegate.errors import Misuse, named, numbered
 from tidegate.instants import Duration, Instant
 from tidegate.kinds import of_kind
 from tidegate.operations import StoreTime, check_collection, delete_one, find_one, insert_one, update_one
 from tidegate.orphans import Remove, Source
+from tidegate.programs.reading import needed
 from tidegate.programs.task_documents import DOCUMENT, NEXT_RUN_AT, TASK, changes, guarded, loaded, record_id, stored
 from tidegate.reactive import (
     CannotRun,
@@ -124,7 +126,7 @@ class Later:
 
 @attrs.frozen(kw_only=True)
 class ReactiveTask:
-    """A task that follows the documents of a collection.
+    """A task that follows the documents of a collection. Invariants: the name is not empty; 1 <= attempts.
 
     Attributes:
         name: Of the task, and of its handler (`Call`): it is told the document's id, and the claim.
@@ -153,6 +155,7 @@ class ReactiveTask:
         check_collection(self.source)
         check_collection(self.records)
         of_kind(self.watched, Projection, "what is watched")
+        of_kind(self.where, (*FILTERS, NoneType), "a filter or None")
         of_kind(self.rules, reactive.Task, "how a task is run")
         of_kind(self.policy, retry.Policy, "a policy")
         of_kind(self.cleaning, orphans.CleanUp, "when records go")
@@ -186,7 +189,7 @@ class ReactiveTask:
             return Idle.NOT_CLAIMED
         if due is None:
             return Idle.NOTHING_DUE
-        key = due[DOCUMENT]
+        key = needed(due, DOCUMENT)
         record = await self._claimed(key, loaded(due), worker)
         if isinstance(record, Idle):
             return record

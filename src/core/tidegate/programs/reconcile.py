@@ -22,8 +22,9 @@ from tidegate.documents import ID, AllOf, Document, Eq, Field, Put, Remove, Upda
 from tidegate.effects import Ambiguous, NotApplied, NotDurable, Program, Sleep
 from tidegate.errors import named, numbered
 from tidegate.instants import SECOND, Duration
-from tidegate.kinds import callable_one
+from tidegate.kinds import callable_one, of_kind, tuple_of_kind
 from tidegate.operations import FOUND_MAX, check_collection, find_all, find_one, update_one
+from tidegate.programs.reading import needed
 from tidegate.reconciliation import (
     Again,
     Checkpoint,
@@ -53,6 +54,8 @@ FORGOTTEN: Final[tuple[Update, ...]] = (Put(RECONCILED, value=False), Remove(CHE
 class Reconciler:
     """Whoever reconciles one task over one collection.
 
+    Invariants: the id is not empty; 1 <= batch <= FOUND_MAX; 0 <= pause.
+
     Attributes:
         stream: The id of the record.
         streams: The collection of the record.
@@ -77,6 +80,7 @@ class Reconciler:
         named(self.stream, "a stream")
         check_collection(self.streams)
         check_collection(self.collection)
+        of_kind(self.task, Trigger, "a task and its trigger")
         callable_one(self.look, "what looks at documents")
         callable_one(self.sweep, "what looks at what is left")
         numbered(self.batch, "a number of documents", 1, FOUND_MAX)
@@ -97,7 +101,7 @@ class Reconciler:
     async def _batch(self, run: Run) -> bool | None:
         """The next batch: whether the run is over; None where it is to be tried again."""
         record = await find_one(self.streams, Eq(ID, self.stream))
-        if record is None or record[EPOCH] != run.epoch:
+        if record is None or needed(record, EPOCH) != run.epoch:
             return True
         progress = self._progress(record)
         left = scans(progress, {self.collection: frozenset({self.task})})
@@ -122,13 +126,15 @@ class Reconciler:
 
     def _next(self, found: tuple[Document, ...], scan: Scan) -> tuple[str, ...]:
         after = "" if scan.after is None else str(scan.after.last_id)
-        return tuple(doc[ID] for doc in found if doc[ID] > after)[: self.batch]
+        ids = tuple(needed(doc, ID) for doc in found)
+        tuple_of_kind(ids, str, "the id of a document that is reconciled: a string")
+        return tuple(each for each in ids if each > after)[: self.batch]
 
     def _progress(self, record: Document) -> Progress:
         done = frozenset({self.task.task}) if record.get(RECONCILED) else frozenset[str]()
         last = record.get(CHECKPOINT)
         here = () if last is None else (Checkpoint(self.collection, frozenset({self.task}), last),)
-        return Progress(record[HISTORY], done, here)
+        return Progress(needed(record, HISTORY), done, here)
 
     def _of(self, run: Run) -> AllOf:
         return AllOf((Eq(ID, self.stream), Eq(EPOCH, run.epoch), Eq(HISTORY, run.history)))

@@ -28,12 +28,13 @@ import attrs
 
 from tidegate.documents import ID, Document
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import Misuse, named, numbered, shown
 from tidegate.instants import Duration, Instant
 from tidegate.invocation import INVOCATION, REROUTED
-from tidegate.kinds import of_kind
+from tidegate.kinds import of_kind, tuple_of_kind
 from tidegate.operations import InsertOne, check_collection, find_all, insert_one
 from tidegate.programs.members import SEEN, beat, everybody, membership_of
+from tidegate.programs.reading import needed
 from tidegate.programs.transition import CHANGED_AT, Granted, Transition, viewed
 from tidegate.recovery import PATIENCE, Item, Message, Move, Patience, Step, plan_recovery
 from tidegate.status import StatusRecord
@@ -44,6 +45,8 @@ ATTEMPTS: Final = 4
 
 def message_id(key: str, version: int) -> str:
     """The id of the message that leads to this version of an invocation."""
+    named(key, "an invocation")
+    numbered(version, "the version of a record", 1)
     return f"{key}@{version}"
 
 
@@ -54,7 +57,7 @@ def message(collection: str, key: str, version: int) -> InsertOne:
 
 @attrs.frozen(kw_only=True)
 class Recoverer:
-    """Looks after invocations, a pass at a time.
+    """Looks after invocations, a pass at a time. Invariants: the id is not empty; 1 <= dead_after, attempts.
 
     Attributes:
         me: Its id as a member; its requests begin with it, so it is used for this life only.
@@ -109,7 +112,9 @@ class Recoverer:
         now: Instant,
     ) -> tuple[Step, ...]:
         """What there is to do, by what was read."""
-        there = {each[ID] for each in published}
+        tuple_of_kind(found, Document, "a record")
+        tuple_of_kind(published, Document, "a message")
+        there = {needed(each, ID) for each in published}
         items = tuple(item_of(record, there) for record in found)
         return plan_recovery(items, membership_of(members, self.dead_after), now, self.patience)
 
@@ -151,11 +156,10 @@ def item_of(record: Document, published: set[str]) -> Item:
     Raises:
         Misuse: It is no record of one.
     """
-    known = viewed(record)
+    of_kind(published, (set, frozenset), "a set of ids")
+    key, known = needed(record, ID), viewed(record)
     changed = record.get(CHANGED_AT)
     if known is None or changed is None:
-        raise Misuse(
-            f"the store has not written when {record[ID]!r} became so", todo="let only transitions write there"
-        )
-    is_there = message_id(record[ID], known.version) in published
-    return Item(record[ID], known, changed, Message.THERE if is_there else Message.MISSING)
+        raise Misuse(f"the store has not written when {shown(key)} became so", todo="let only transitions write there")
+    is_there = message_id(key, known.version) in published
+    return Item(key, known, changed, Message.THERE if is_there else Message.MISSING)

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Put, Remove, Update, V, Value, exactly
-from tidegate.errors import Misuse
+from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Put, Remove, Update, Value, exactly
+from tidegate.errors import Misuse, named
 from tidegate.instants import Instant
-from tidegate.kinds import of_kind
+from tidegate.kinds import of_kind, tuple_of_kind
+from tidegate.programs.reading import needed, one_of
 from tidegate.snapshot import Digest
 from tidegate.task_records import Ended, Guard, Run, Status, TaskRecord
 
@@ -52,6 +53,8 @@ ERROR: Final = Field[str]("error")
 
 def record_id(task: str, document: str) -> str:
     """The id of the document that holds the record of a task and a document."""
+    named(task, "a task")
+    named(document, "a document")
     return f"{task}/{document}"
 
 
@@ -63,6 +66,7 @@ def stored(record: TaskRecord, task: str, document: str) -> Document:
         task: The task's name.
         document: The id of the document that it follows.
     """
+    of_kind(record, TaskRecord, "a record")
     own = (("_id", record_id(task, document)), ("task", task), ("document", document), ("record", record.id))
     return Document((*own, *_fields(record)))
 
@@ -116,26 +120,27 @@ def loaded(doc: Document) -> TaskRecord:
         Misuse: It holds none.
     """
     of_kind(doc, Document, "a document")
-    digest, last_success = doc.get(DIGEST), doc.get(LAST_SUCCESS)
+    digest, last_success, ends = doc.get(DIGEST), doc.get(LAST_SUCCESS), doc.get(HISTORY) or ()
+    tuple_of_kind(ends, Document, "the end of a run")
     return TaskRecord(
-        id=_kept(doc, RECORD),
-        version=_kept(doc, VERSION),
-        status=Status(_kept(doc, STATUS)),
+        id=needed(doc, RECORD),
+        version=needed(doc, VERSION),
+        status=one_of(Status, needed(doc, STATUS)),
         snapshot=doc.get(SNAPSHOT) if digest is None else Digest(digest),
         next_run_at=doc.get(NEXT_RUN_AT),
-        due_at=_kept(doc, DUE_AT),
-        changed_at=_kept(doc, CHANGED_AT),
+        due_at=needed(doc, DUE_AT),
+        changed_at=needed(doc, CHANGED_AT),
         waiting_since=doc.get(WAITING_SINCE),
-        created_at=_kept(doc, CREATED_AT),
-        attempts=_kept(doc, ATTEMPTS),
-        token=_kept(doc, TOKEN),
+        created_at=needed(doc, CREATED_AT),
+        attempts=needed(doc, ATTEMPTS),
+        token=needed(doc, TOKEN),
         owner=doc.get(OWNER),
         claimed_at=doc.get(CLAIMED_AT),
         first_error_at=doc.get(FIRST_ERROR_AT),
         last_error=doc.get(LAST_ERROR),
         finalised_at=doc.get(FINALISED_AT),
         last_success=None if last_success is None else _run(last_success),
-        history=tuple([_run(run) for run in doc.get(HISTORY) or ()]),
+        history=tuple([_run(run) for run in ends]),
     )
 
 
@@ -158,13 +163,6 @@ def _written(run: Run) -> Document:
 
 
 def _run(doc: Document) -> Run:
-    return Run(_kept(doc, TOKEN), Ended(_kept(doc, ENDED)), _kept(doc, AT), _kept(doc, DURATION), doc.get(ERROR))
-
-
-def _kept(doc: Document, field: Field[V]) -> V:
-    try:
-        return doc[field]
-    except KeyError:
-        raise Misuse(
-            f"a task record has no {str(field)!r}", todo="let only the programs of a task write in its collection"
-        ) from None
+    return Run(
+        needed(doc, TOKEN), one_of(Ended, needed(doc, ENDED)), needed(doc, AT), needed(doc, DURATION), doc.get(ERROR)
+    )

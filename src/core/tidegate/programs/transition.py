@@ -36,12 +36,13 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update, V
+from tidegate.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update
 from tidegate.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
-from tidegate.errors import Misuse, named, numbered
+from tidegate.errors import named, numbered
 from tidegate.instants import Instant
 from tidegate.kinds import all_of_kind, of_kind
 from tidegate.operations import check_collection, find_one, find_one_and_update, insert_one
+from tidegate.programs.reading import needed
 from tidegate.status import (
     HISTORY_MAX,
     Accepted,
@@ -154,6 +155,7 @@ class Transition:
         named(self.key, "a record")
         named(self.request, "a request")
         numbered(self.attempts, "a number of attempts", 1)
+        of_kind(self.expected, (StatusRecord, NoneType), "a record or None")
         _ = decide_transition(self.table, None, self.target, self.runner)  # refuses a runner or a target that is none
 
     async def run(self) -> Answer:
@@ -217,7 +219,7 @@ class Transition:
         """What became of our request that was decided on the version `sent`."""
         if record is None:
             return became_of(0, (), sent, self.request)
-        return became_of(_kept(record, VERSION), history(record), sent, self.request)
+        return became_of(needed(record, VERSION), history(record), sent, self.request)
 
     async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
         """Carry the decision out; False if the record is no longer as it was read."""
@@ -302,7 +304,7 @@ def viewed(record: Document | None) -> StatusRecord | None:
     of_kind(record, (Document, NoneType), "a document or None")
     if record is None:
         return None
-    return StatusRecord(_kept(record, STATUS), record.get(OWNER), _kept(record, VERSION))
+    return StatusRecord(needed(record, STATUS), record.get(OWNER), needed(record, VERSION))
 
 
 def history(record: Document) -> tuple[Change, ...]:
@@ -314,14 +316,7 @@ def history(record: Document) -> tuple[Change, ...]:
     of_kind(record, Document, "a document")
     entries = record.get(HISTORY) or ()
     all_of_kind(entries, Document, "a version in the history of a record")
-    return tuple(Change(_kept(entry, VERSION), _kept(entry, REQUEST), _kept(entry, STATUS)) for entry in entries)
-
-
-def _kept(document: Document, field: Field[V]) -> V:
-    try:
-        return document[field]
-    except KeyError:
-        raise Misuse(f"a record has no {str(field)!r}", todo="let only transitions write in its collection") from None
+    return tuple(Change(needed(entry, VERSION), needed(entry, REQUEST), needed(entry, STATUS)) for entry in entries)
 
 
 def _told(record: StatusRecord | None) -> str:

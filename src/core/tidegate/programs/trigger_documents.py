@@ -24,10 +24,11 @@ from tidegate.conditions import (
     StatusContext,
 )
 from tidegate.documents import ID, Document, Field, V, Value
-from tidegate.errors import Misuse
+from tidegate.errors import Misuse, shown
 from tidegate.firing import Failed, Fired, Firing, GivenUp, Held, Run, State
 from tidegate.instants import Instant
-from tidegate.kinds import of_kind
+from tidegate.kinds import of_kind, tuple_of_kind
+from tidegate.programs.reading import needed, one_of
 from tidegate.schedule import Cell, Missed, Schedule
 from tidegate.trigger import Occurrence
 
@@ -74,7 +75,7 @@ def loaded_occurrence(doc: Document) -> Occurrence:
         Misuse: It holds none.
     """
     of_kind(doc, Document, "a document")
-    return Occurrence(_kept(doc, CONDITION), _loaded_context(_kept(doc, CONTEXT)), _kept(doc, SEEN))
+    return Occurrence(needed(doc, CONDITION), _loaded_context(needed(doc, CONTEXT)), needed(doc, SEEN))
 
 
 def _context(context: Context) -> Document:
@@ -108,6 +109,7 @@ def _invocation(context: StatusContext | ResultContext | ExceptionContext) -> tu
 
 
 def _loaded_context(doc: Document) -> Context:
+    of_kind(doc, Document, "a context")
     fields = dict(doc.items)
 
     def field(name: str, kind: type[V]) -> V:
@@ -116,19 +118,19 @@ def _loaded_context(doc: Document) -> Context:
             raise Misuse(f"a context has no {name!r}", todo="let only the programs of triggers write it")
         return value
 
-    match fields.get("kind"):
-        case Kind.CRON.value:
+    match one_of(Kind, field("kind", str)):
+        case Kind.CRON:
             late_max = field("late_max", int) if "late_max" in fields else None
-            schedule = Schedule(field("expression", str), Missed(field("missed", str)), late_max)
+            schedule = Schedule(field("expression", str), one_of(Missed, field("missed", str)), late_max)
             return CronContext(schedule, field("due", Instant))
-        case Kind.EVENT.value:
+        case Kind.EVENT:
             return EventContext(field("code", str), field("event", str), field("payload", Document))
         case kind:
             of = field("task", str), field("invocation", str), field("of_version", int)
             arguments = field("arguments", Document)
-            if kind == Kind.STATUS.value:
+            if kind is Kind.STATUS:
                 return StatusContext(*of, field("status", str), arguments)
-            if kind == Kind.EXCEPTION.value:
+            if kind is Kind.EXCEPTION:
                 return ExceptionContext(*of, field("error", str), arguments)
             return ResultContext(*of, fields.get("result"), arguments)
 
@@ -149,7 +151,7 @@ def loaded_cell(doc: Document) -> Cell:
         Misuse: It holds none.
     """
     of_kind(doc, Document, "a document")
-    return Cell(_kept(doc, LAST), _kept(doc, VERSION), _kept(doc, PENDING))
+    return Cell(needed(doc, LAST), needed(doc, VERSION), needed(doc, PENDING))
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------------
@@ -171,6 +173,7 @@ def stored_run(run: Run) -> Document:
 
 def told(run: Run) -> tuple[tuple[str, Value], ...]:
     """What changes of a run: how far it has come, and what became of it."""
+    of_kind(run, Run, "a run")
     counted: tuple[tuple[str, Value], ...] = (("attempt", run.attempt), ("version", run.version))
     match run.state:
         case Held(by, until):
@@ -192,29 +195,21 @@ def loaded_run(doc: Document) -> Run:
         Misuse: It holds none.
     """
     of_kind(doc, Document, "a document")
-    occurrences = tuple([loaded_occurrence(each) for each in _kept(doc, OCCURRENCES)])
-    firing = Firing(_kept(doc, TRIGGER), occurrences, _kept(doc, NUMBER))
-    return Run(firing, _state(doc), _kept(doc, ATTEMPT), _kept(doc, VERSION))
+    stored = needed(doc, OCCURRENCES)
+    tuple_of_kind(stored, Document, "an occurrence")
+    firing = Firing(needed(doc, TRIGGER), tuple([loaded_occurrence(each) for each in stored]), needed(doc, NUMBER))
+    return Run(firing, _state(doc), needed(doc, ATTEMPT), needed(doc, VERSION))
 
 
 def _state(doc: Document) -> State:
-    match _kept(doc, STATE):
+    match needed(doc, STATE):
         case "held":
-            return Held(_kept(doc, BY), _kept(doc, UNTIL))
+            return Held(needed(doc, BY), needed(doc, UNTIL))
         case "failed":
-            return Failed(_kept(doc, REASONS))
+            return Failed(needed(doc, REASONS))
         case "given up":
-            return GivenUp(_kept(doc, REASONS), _kept(doc, AT))
+            return GivenUp(needed(doc, REASONS), needed(doc, AT))
         case "fired":
-            return Fired(_kept(doc, AT))
+            return Fired(needed(doc, AT))
         case other:
-            raise Misuse(f"{other!r} is no state of a run", where=f"the document {doc[ID]}")
-
-
-def _kept(doc: Document, field: Field[V]) -> V:
-    try:
-        return doc[field]
-    except KeyError:
-        raise Misuse(
-            f"a document of a trigger has no {str(field)!r}", todo="let only the programs of triggers write it"
-        ) from None
+            raise Misuse(f"{shown(other)} is no state of a run", where=f"the document {shown(doc.held(ID))}")
