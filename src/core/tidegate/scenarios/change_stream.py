@@ -364,10 +364,9 @@ SCENARIOS: Final = (
             change_stream,
             summary="the store forgets changes that nobody was told of: everything is looked at",
             docs=BOTH,
-            budget=2,
             forgetful=True,
         ),
-        thorough=partial(change_stream, edits=(total(2), total(3)), budget=2, forgetful=True),
+        thorough=partial(change_stream, docs=BOTH, budget=2, forgetful=True),
     ),
     Shipped(
         "change_stream.passes_fail",

@@ -154,7 +154,7 @@ SPECIMENS: Final = (
             Consumer,
             edits=(total(2),),
             docs=BOTH,
-            budget=2,
+            budget=1,
             forgetful=True,
             forgotten=(Put(RECONCILED, value=False),),
             only=PASSED,
