@@ -57,7 +57,7 @@ def summed_up(result: Result, width: int) -> tuple[Span, ...]:
     expected = "clean" if report.expect is None else "violated"
     laws = f"{report.laws} law{'' if report.laws == 1 else 's'}"
     faults = ", ".join(f"{kind} {count:,}" for kind, count in report.faults.items()) or "none"
-    more = [detail for detail in (broken(result), report.reason, unmerged(report)) if detail]
+    more = [detail for detail in (broken(result), report.why, report.reason, unmerged(report)) if detail]
     columns = (
         f"{one_line(report.scenario):<{width}}",
         f"expected {expected:<8}",

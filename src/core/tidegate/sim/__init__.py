@@ -7,7 +7,9 @@ report = explore(scenario)          # complete, violated (with a shortest counte
 
 from tidegate.sim.actors import Network, Process, born
 from tidegate.sim.behaviour import Asking, Crashed, Failed, Raised, Returned
+from tidegate.sim.explore import Reductions
 from tidegate.sim.faults import Fault, Faults, anything
+from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.reducers import Crash, Machine, Reducer
 from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
@@ -30,11 +32,13 @@ __all__ = [
     "Faults",
     "Kind",
     "Label",
+    "Linearizable",
     "Machine",
     "Network",
     "Process",
     "Raised",
     "Reducer",
+    "Reductions",
     "Report",
     "Reproduced",
     "Returned",
