@@ -12,8 +12,10 @@ import attrs
 import pytest
 
 from tidegate.effects import Call, Effect, Note
+from tidegate.errors import Nondeterministic
 from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.partition import partition
+from tidegate.sim import determinism
 from tidegate.sim.actors import Process, born
 from tidegate.sim.determinism import (
     Cause,
@@ -187,3 +189,46 @@ def test_time_is_part_of_a_schedule() -> None:
 
     scenario = attrs.evolve(two(once), clock=Clock(quantum=1_000, horizon=3_000))
     assert difference(runs_of(scenario), runs_of(scenario)) is None
+
+
+def test_a_schedule_is_as_long_as_it_may_be() -> None:
+    """Where more could happen."""
+    runs = executed(shipped("transition"), seed="s", runs=2, steps_max=2, seeding=turns)
+    assert [len(run) for run in runs] == [3, 3]
+
+
+@pytest.mark.parametrize("where", ["ways", "look", "nowhere"])
+def test_whoever_is_torn_is_told_wherever_it_shows(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """When its steps are asked for, when it is looked at, and when nobody's steps show it again."""
+
+    async def once() -> None:
+        await Note("said", 1)
+
+    error = Nondeterministic("with the same replies a program was another")
+    calls = iter([False, True, True] if where != "nowhere" else [False, True])
+
+    def tears(*_: object) -> object:
+        if next(calls, False):
+            raise error
+        return found(*_)  # type: ignore[arg-type]
+
+    if where == "look":
+        found = determinism.look
+        monkeypatch.setattr(determinism, "look", tears)
+    else:
+        found = determinism.ways  # type: ignore[assignment,attr-defined]
+        monkeypatch.setattr(determinism, "ways", tears)
+    runs = executed(two(once), seed="s", runs=1, steps_max=9, seeding=turns)
+    assert runs[0][-1] == (Stand("", error.what, is_torn=True),)
+
+
+def test_a_search_that_begins_again_looks_at_programs_that_have_moved_on() -> None:
+    """It is begun again with wider slots; a program that nobody stands at any more is run again to be looked at."""
+
+    async def says_much() -> None:
+        for turn in range(40):
+            await Note(f"turn {turn}", turn)
+
+    runs = executed(two(says_much), seed="s", runs=2, steps_max=100, seeding=turns)
+    assert all(stand.src for stand in runs[0][0])
+    assert len(runs[0]) == 81

@@ -199,6 +199,8 @@ def meant(read: Any) -> Value:
 @example(Document.of({"tag": "Null", "value": "U_OF_UNIT"}))
 @example(Document.of({"#map": (1, True, None, 1.5, b"\x00", 2**60)}))
 @example(Instant(5, ClockName("store")))
+@example(Foreign("minKey", b""))
+@example(-0.5)
 def test_values_are_read_back_from_itf(value: Value) -> None:
     """By the reader of the format's own author: no value is taken for another one."""
     json_value = json.loads(json.dumps(encoded(value)))
@@ -312,3 +314,11 @@ def test_a_name_cannot_become_a_directive() -> None:
         steps=(TraceStep("%%{init: {}}%%", "%%{x}%%"),),
     )
     assert "%" not in mermaid(trace)
+
+
+def test_a_long_trace_is_cut_where_it_is_a_graph_and_says_so() -> None:
+    """As a graph of states is."""
+    steps = tuple(TraceStep("p", "moves") for _ in range(501))
+    told = happens_before(attrs.evolve(trace_of("array_push_lock.late"), steps=steps))
+    assert "the first 500 of 501 steps" in told
+    assert len(nodes_of(parsed(told))) == 500

@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from tidegate import drain, fanout, strategies, wishes
 from tidegate.assignment import Assignment, Consumer
 from tidegate.documents import ID, Document, Eq, Field, Put, exactly
-from tidegate.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Note, Now, Program, Refused
+from tidegate.effects import (
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Note,
+    Now,
+    Program,
+    Refused,
+    Sleep,
+)
 from tidegate.errors import Misuse
 from tidegate.instants import SECOND, WALL, Instant
 from tidegate.operations import find_one, find_one_and_update
@@ -374,3 +386,39 @@ def test_wishes_of_every_kind_are_read_back() -> None:
     work = Work(T0, 1, fanout.Start(1, (0,), 1), (0,))
     for wish in (work, Interrupt(work), Release(T0), Commit(T0, 1, 1)):
         assert untagged(through_text(wish), OURS) == wish
+
+
+def test_what_is_no_value_is_told_by_its_class_and_is_not_read_back() -> None:
+    """User code may be asked with anything."""
+    assert tagged([1]) == {"$other": "builtins.list"}
+    assert matches(tagged([1]), tagged([2]))
+    with pytest.raises(Misuse, match="nested deeper"):
+        tagged(deep_tuple())
+
+
+def deep_tuple() -> object:
+    value: object = 1
+    for _ in range(500):
+        value = (value,)
+    return value
+
+
+def test_hidden_bytes_are_read_back_as_bytes() -> None:
+    """They say that they are hidden."""
+    hidden = tagged((CANARY.encode(), CANARY), lambda _, value: "x" if value else None)
+    assert untagged(hidden, {}) == (b"***x", "***x")
+
+
+def test_an_effect_that_cannot_be_told_without_its_secret_is_told_by_its_kind() -> None:
+    """A time to sleep is a number, and no text stands for it."""
+    line = json.loads(recording.replied(1, Sleep(5), None, lambda way, _: "x" if "duration" in way else None))
+    assert line["what"] == "Sleep"
+
+
+def test_arguments_are_digested_without_what_is_hidden() -> None:
+    """So that nobody can guess a secret from the digest."""
+    told = recording.digest_of(("a", CANARY), lambda _, value: "" if value == CANARY else None)
+    assert CANARY not in told
+    assert told != recording.digest_of(("b", CANARY), lambda _, value: "" if value == CANARY else None)
+    assert recording.is_recording(LINES[0])
+    assert not recording.is_recording("{}")

@@ -17,7 +17,7 @@ from tests.properties.hostile_traces import hostile_traces
 from tests.properties.shipped import SPECIMENS, report_on
 
 from tidegate.documents import Document, Field
-from tidegate.effects import Effect, Note
+from tidegate.effects import Effect, Note, Sleep
 from tidegate.errors import Misuse
 from tidegate.operations import insert_one
 from tidegate.patches import Added, Removed, Replaced
@@ -27,17 +27,21 @@ from tidegate.scenarios.transition import transition
 from tidegate.sim.actors import Process, born
 from tidegate.sim.behaviour import Returned
 from tidegate.sim.compare import decision
-from tidegate.sim.explore import Search, attempt
-from tidegate.sim.nearest import STATES_MAX
+from tidegate.sim.explore import Search, attempt, go_on
+from tidegate.sim.lines import decided_at
+from tidegate.sim.nearest import STATES_MAX, nearest_passing
 from tidegate.sim.picture import PICTURED_MAX, pictured
-from tidegate.sim.replay import Diverged, Replayed, Reproduced, followed, replay
+from tidegate.sim.replay import Diverged, ExploredOn, Replayed, Reproduced, explored_on, followed, replay, replaying
 from tidegate.sim.report import explore
-from tidegate.sim.scenario import Label, Scenario, Step
-from tidegate.sim.story import sentence, story
+from tidegate.sim.scenario import Clock, Label, Scenario, State, Step
+from tidegate.sim.story import sentence, state_lines, story
 from tidegate.sim.trace import (
     Breach,
+    Choice,
     Lane,
     Mover,
+    Option,
+    Passing,
     Policy,
     StepKind,
     Trace,
@@ -46,9 +50,9 @@ from tidegate.sim.trace import (
     past,
 )
 from tidegate.sim.trace_json import decoded, encoded
-from tidegate.sim.tracing import is_sound
+from tidegate.sim.tracing import is_sound, steps_of
 from tidegate.sim.ways import event, ways
-from tidegate.sim.world import Cell, Outcomes, Plain, World, ids, perform, seeded
+from tidegate.sim.world import Cell, Outcomes, Plain, World, ids, notes, perform, seeded
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
 
@@ -371,13 +375,13 @@ def only(trace: Trace, numbers: frozenset[int]) -> list[tuple[str, str]]:
 
 
 def taken(decisions: list[tuple[str, str]], search: Search) -> list[tuple[str, str]]:
-    """The decisions that a search can take, one after the other."""
-    state, done = search.first, []
+    """The decisions that a search can take, one after the other; of steps that read alike, whichever leads further."""
+    states, done = {search.first}, []
     for who, what in decisions:
-        way = next((way for way in ways(search, state) if (way.hand.name, event(way.step)) == (who, what)), None)
-        if way is None:
+        could = (way for state in states for way in ways(search, state))
+        states = {way.after for way in could if (way.hand.name, event(way.step)) == (who, what)}
+        if not states:
             break
-        state = way.after
         done.append((who, what))
     return done
 
@@ -505,6 +509,138 @@ def test_traces_of_one_scenario_have_one_fingerprint_and_others_another() -> Non
     again = explore(shipped(names[1])).trace
     assert again is not None
     assert again.fingerprint == trace_of(names[1]).fingerprint
+
+
+# --- beyond a replay ----------------------------------------------------------------------------------------------------
+
+
+def beyond(trace: Trace, scenario: Scenario) -> ExploredOn:
+    return replaying(trace, scenario, lambda search: explored_on(trace, search, 10_000, go_on))
+
+
+def test_a_replay_goes_on_from_its_last_step() -> None:
+    """The whole run is told; the search itself is as it was."""
+    whole = trace_of("array_push_lock.lost_reply")
+    found = beyond(attrs.evolve(whole, steps=whole.steps[:1], law=""), shipped(whole.scenario))
+    assert (found.outcome, found.steps) == (Reproduced(1), 1)
+    assert found.trace is not None
+    assert (found.trace.steps[0], found.trace.law, found.trace.policy) == (whole.steps[0], whole.law, Policy.REPLAYED)
+    assert replay(found.trace, shipped(whole.scenario)) == Reproduced(len(found.trace.steps))
+
+
+def test_a_replay_that_diverged_goes_on_from_the_step_before() -> None:
+    """In the right program no law is broken beyond."""
+    found = beyond(trace_of("transition.version_not_raised"), shipped("transition"))
+    assert isinstance(found.outcome, Diverged)
+    assert (found.steps, found.trace, found.found.stopped) == (found.outcome.step - 1, None, "10,000 states were seen")
+
+
+# --- other actors, other times ------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class Breaks:
+    """An actor of the user's: it may write, and nothing must."""
+
+    name: str = "breaks"
+    place: None = None
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[Step]:
+        if not world.read(BROKEN):
+            yield Step(Label("breaks"), world.write(BROKEN, 1), must=False)
+
+
+BROKEN: Final = Cell(("broken",), 0)
+
+
+def test_a_run_that_could_have_rested_is_its_own_passing_run() -> None:
+    """Up to the step that nobody had to take."""
+
+    async def says() -> None:
+        await Note("said", 1)
+
+    def takes_for_granted(state: State) -> bool:
+        assert not state.read(BROKEN) or (NOTED, 1) not in state.read(notes("p")), "the law before it holds"
+        return False
+
+    scenario = Scenario(
+        name="rests",
+        summary="",
+        world=Plain(),
+        actors=(Process("p", born(says)), Breaks()),
+        always={"nothing breaks": lambda state: not state.read(BROKEN) or (NOTED, 1) not in state.read(notes("p"))},
+        sometimes={"it is not judged where it would fail": takes_for_granted},
+    )
+    trace = explore(scenario).trace
+    assert trace is not None
+    assert [step.event for step in trace.steps] == ["note said: 1", "breaks"]
+    assert trace.passing == Passing(2, tuple(attrs.evolve(step, choice=Choice()) for step in trace.steps[:1]))
+    assert trace.movers[1] == Mover("breaks", Lane.PROCESS)
+    assert (trace.steps[1].kind, trace.steps[1].causes) == (StepKind.OTHER, ())
+    assert dict(trace.steps[1].truths) == {"nothing breaks": Truth.BROKEN}
+    assert nearest_passing(attrs.evolve(trace, initial=Document.of({"a": 1})), scenario) is None
+
+
+NOTED: Final = "said"
+
+
+def test_relative_time_passes_by_quanta() -> None:
+    """A trace says how much has passed, although no clock shows it."""
+
+    async def waits() -> None:
+        await Sleep(2_000)
+
+    scenario = Scenario(
+        name="waits",
+        summary="",
+        world=Plain(),
+        actors=(Process("p", born(waits)),),
+        clock=Clock(quantum=1_000, horizon=5_000),
+        always={"it never ends": lambda state: not isinstance(state.standing("p"), Returned)},
+    )
+    trace = explore(scenario).trace
+    assert trace is not None
+    assert [(step.kind, step.at) for step in trace.steps] == [
+        (StepKind.TIME, 1_000),
+        (StepKind.TIME, 2_000),
+        (StepKind.SLEEP, 2_000),
+    ]
+    assert trace.steps[-1].causes == (2,)
+
+
+def test_a_law_that_raises_is_an_error_unless_another_one_is_broken() -> None:
+    """It must not be hidden."""
+
+    async def says() -> None:
+        await Note("said", 1)
+
+    def raises(state: State) -> bool:
+        raise ZeroDivisionError(str(state.read(notes("p"))))
+
+    scenario = Scenario(
+        name="bad", summary="", world=Plain(), actors=(Process("p", born(says)),), sometimes={"x": raises}
+    )
+    with pytest.raises(ZeroDivisionError):
+        attempt(scenario, lambda search: steps_of(search, (search.first, ways(search, search.first)[0].after)))
+
+
+def test_a_state_is_told_line_by_line() -> None:
+    """Each value with the way to it."""
+    state = Document.of({"a": Document.of({"b/c": 1, "~": ()}), "empty": Document(), "x\n": "y\n"})
+    assert state_lines(state) == ["/a/b~1c = 1", "/a/~0 = []", "/empty = {}", '/x\\u000a = "y\\u000a"']
+
+
+def test_a_choice_that_nobody_had_is_misuse() -> None:
+    """Of none, only nothing is known."""
+    with pytest.raises(Misuse, match="choice 1 of 1"):
+        Choice((Option("p", "e"),), 1)
+
+
+def test_a_decision_without_code_has_no_line() -> None:
+    """A function that is built in, or an object that is called."""
+    assert decided_at(len) == ""
+    assert decided_at(Breaks().steps).endswith(" Breaks.steps")
 
 
 # --- telling ------------------------------------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ What an effect looks at is seen through the same lens that the search remembers 
 depends on the step of its own actor before it, and on the last one that wrote a cell that it looks at. Budgets are left
 out: that one fault leaves fewer to come is a bound of the exploration and no cause.
 
-Known not to work: what an actor of another kind than those of `tidegate.sim` looks at is known for all that it may do
-next together, so such a step may name more causes than it has.
+Known not to work: what an actor of another kind than a process, a reducer or the network looks at is known for all that it
+may do next together, so such a step may name more causes than it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias, cast, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
@@ -22,10 +22,9 @@ from tidegate.sim.explore import Search
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import printable_key
 from tidegate.sim.reducers import Machine, Reducer
-from tidegate.sim.scenario import Actor, Delivers
 from tidegate.sim.trace import Done, Lane
 from tidegate.sim.ways import Way, effect_of, lane_of
-from tidegate.sim.world import BUDGET, CLOCK, FLIGHT, Meaning
+from tidegate.sim.world import BUDGET, CLOCK, FLIGHT
 
 Name: TypeAlias = tuple[str, ...]
 IDS: Final = "ids"
@@ -50,38 +49,28 @@ def touched_by(search: Search, state: Packed, way: Way) -> Touched:
     if lane_of(way.hand) is Lane.CLOCK:  # in relative time it moves every instant; that changes no document
         return Touched(frozenset({CLOCK.name}), frozenset({CLOCK.name}))
     wrote = changed(search, state, way.after)
-    match way.actor:
-        case Process(meaning=meaning, place=place) | Reducer(meaning=meaning, place=place):
-            own = frozenset({place.name})
-            seen = looked_at(search, state, meaning, way)
-        case Network(meaning=meaning):
-            own = frozenset()
-            seen = looked_at(search, state, meaning, way)
-        case actor:
-            own = frozenset()
-            seen = looked_at_until(search, state, cast("Actor", actor), way.after)
-    timed = {CLOCK.name} if any(name[0] == WAKES for name in wrote) else set()  # until when it sleeps, from now on
+    own = frozenset({way.actor.place.name} if isinstance(way.actor, (Process, Reducer)) else ())
+    seen = named(search, looked_at(state, way))
     acted = tuple(name for name in search.packing.slots if name in wrote - own and name[0] not in BESIDES)
-    return Touched(own | wrote | seen | timed, wrote, acted or tuple(sorted(seen)))
+    return Touched(own | wrote | seen, wrote, acted or tuple(sorted(seen - own)))
 
 
-def looked_at(search: Search, state: Packed, meaning: Meaning, way: Way) -> frozenset[Name]:
-    """What the effect of the step looks at; of a step without one it is what it changes."""
-    effect = effect_of(way.step.label)
-    if effect is None or (isinstance(way.actor, Reducer) and way.actor.is_timer(effect)):
-        return frozenset()
-    sender = way.step.label.what.request.sender if isinstance(way.step.label.what, Delivers) else way.hand.name
-    looked = Looked()
-    for _ in meaning(effect, Lens(search.packing, state, looked), sender):
-        pass
-    return named(search, looked.bits)
+def looked_at(state: Packed, way: Way) -> int:
+    """The bits that the step looks at.
 
-
-def looked_at_until(search: Search, state: Packed, actor: Actor, after: Packed) -> frozenset[Name]:
-    """What the actor has looked at when it comes to the step that leads to `after`."""
-    looked = Looked()
-    next(step for step in actor.steps(Lens(search.packing, state, looked)) if cast("Lens", step.world).state == after)
-    return named(search, looked.bits)
+    An actor is asked for all of its steps, one after the other. What it looks at before it tells the first of those that
+    are about one thing (an effect that happens, and the faults that may strike it) serves all of these.
+    """
+    is_apart = isinstance(way.actor, (Process, Reducer, Network))
+    looked, about, common = Looked(), object(), 0
+    for step, after in way.hand.looking(state, looked):
+        if not is_apart or step.label.what is not about:
+            about, common = step.label.what, looked.bits
+        if after == way.after and step.fault is way.step.fault and step.label == way.step.label:
+            return common | looked.bits
+        if is_apart:
+            looked.bits = 0
+    raise AssertionError(way, "it may happen")
 
 
 def named(search: Search, bits: int) -> frozenset[Name]:
@@ -127,8 +116,14 @@ def wished(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
     if not isinstance(way.actor, Reducer):
         return
     before, after = (Lens(search.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))
-    had = before.wishes if isinstance(before, Machine) else ()
-    yield from (wish for wish in (after.wishes if isinstance(after, Machine) else ()) if wish not in had)
+    had = wishes_of(before)
+    yield from (wish for wish in wishes_of(after) if wish not in had)
+
+
+def wishes_of(machine: object) -> tuple[Effect[object], ...]:
+    if not isinstance(machine, Machine):
+        return ()
+    return (*machine.wishes, *(running.wish for running in machine.running))
 
 
 def on(cells: tuple[Name, ...]) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from tidegate.sim.behaviour import Asking
 from tidegate.sim.explore import Search, attempt
 from tidegate.sim.lines import awaited_at
 from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.picture import standing
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.ways import ways
 
@@ -181,7 +182,7 @@ def look(search: Search, state: Packed, known: Known) -> Look:
         assert process.place is not None, "a process stands somewhere"
         place = lens.read(process.place)
         if not isinstance(process, Process):
-            found.append(Stand(name, one_line(show(process.standing(place)))))
+            found.append(Stand(name, one_line(show(standing(process, place)))))
             continue
         node = cast("int", place)
         if (name, node) not in known:

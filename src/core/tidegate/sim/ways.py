@@ -13,7 +13,7 @@ from tidegate.sim.failover import Failover
 from tidegate.sim.group import Coordinator
 from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.packing import Lens, Looked, Packed
-from tidegate.sim.reducers import Crash, Reducer, Restart
+from tidegate.sim.reducers import Crash, Machine, Reducer, Restart
 from tidegate.sim.scenario import Delivers, Label, Step
 from tidegate.sim.streams import Forgetful
 from tidegate.sim.trace import Lane
@@ -85,6 +85,11 @@ def source(search: Search, state: Packed, way: Way) -> str:
             node = cast("int", Lens(search.packing, state, Looked()).read(actor.place))
             return awaiting(actor.behaviour, node)
         case Reducer():
+            machine = Lens(search.packing, state, Looked()).read(actor.place)
+            for running in machine.running if isinstance(machine, Machine) else ():
+                standing = actor.at(running)
+                if isinstance(standing, Asking) and standing.effect == way.step.label.what:
+                    return awaiting(actor.behaviour(running.wish), running.node)
             return decided_at(actor.step)
         case _:
             return ""
