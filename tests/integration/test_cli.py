@@ -206,14 +206,14 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["explore", "replay", "list", "diagram"])
-def test_every_command_shows_two_examples_and_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_shows_examples_and_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Help leads with what to type."""
     assert main([command, "-h"]) == ExitCode.OK
 
     told = capsys.readouterr().out
 
     examples, codes = told.split("Examples:")[1].split("Options:")[0].split("Exit codes:")
-    assert examples.count(f"tidegate {command}") == 2
+    assert examples.count(f"tidegate {command}") >= 2
     assert all(f"\n    {code} " in codes for code in ("0", "2"))
 
 
