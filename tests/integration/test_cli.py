@@ -205,10 +205,25 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["explore", "replay", "list", "diagram"])
+COMMANDS: Final = (
+    "explore",
+    "replay",
+    "shrink",
+    "trace",
+    "trace show",
+    "trace convert",
+    "trace diff",
+    "trace extract",
+    "check-determinism",
+    "list",
+    "diagram",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_examples_and_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Help leads with what to type."""
-    assert main([command, "-h"]) == ExitCode.OK
+    assert main([*command.split(), "-h"]) == ExitCode.OK
 
     told = capsys.readouterr().out
 

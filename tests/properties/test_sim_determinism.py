@@ -29,6 +29,7 @@ from tidegate.sim.determinism import (
     to_plain,
 )
 from tidegate.sim.scenario import Clock, Scenario
+from tidegate.sim.ways import awaiting
 from tidegate.sim.world import Outcomes, Plain, World
 
 
@@ -232,3 +233,10 @@ def test_a_search_that_begins_again_looks_at_programs_that_have_moved_on() -> No
     runs = executed(two(says_much), seed="s", runs=2, steps_max=100, seeding=turns)
     assert all(stand.src for stand in runs[0][0])
     assert len(runs[0]) == 81
+    process = Process("p", born(says_much))
+    node = process.behaviour.born(0)
+    stand = determinism.stand_at(process, node)
+    process.behaviour.nodes[node].parked.clear()
+    assert awaiting(process.behaviour, node) == stand.src
+    process.behaviour.nodes[node].parked.clear()
+    assert determinism.stand_at(process, node) == stand

@@ -112,6 +112,9 @@ def test_what_the_network_does_has_arrows_of_its_own() -> None:
     assert sum("-)s" in line for line in late) == 1
     lost = check_mermaid(trace_of("array_push_lock.lost_reply"))
     assert sum("--xp" in line for line in lost) == 1
+    dropped = trace_of("array_push_lock.late")
+    steps = tuple(attrs.evolve(step, fault="dropped" if step.fault else "") for step in dropped.steps)
+    assert sum("-xs" in line for line in check_mermaid(attrs.evolve(dropped, steps=steps))) == 1
 
 
 def test_a_long_run_is_cut_and_says_so() -> None:

@@ -25,12 +25,14 @@ from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.partition import GIVES_UP, partition
 from tidegate.scenarios.transition import transition
 from tidegate.sim.actors import Process, born
-from tidegate.sim.behaviour import Returned
+from tidegate.sim.behaviour import Crashed, Returned
+from tidegate.sim.causes import wishes_of
 from tidegate.sim.compare import decision
 from tidegate.sim.explore import Search, attempt, go_on
 from tidegate.sim.lines import decided_at
 from tidegate.sim.nearest import STATES_MAX, nearest_passing
 from tidegate.sim.picture import PICTURED_MAX, pictured
+from tidegate.sim.reducers import Machine
 from tidegate.sim.replay import Diverged, ExploredOn, Replayed, Reproduced, explored_on, followed, replay, replaying
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Clock, Label, Scenario, State, Step
@@ -504,6 +506,13 @@ def test_a_reducer_says_what_it_wishes_for_and_where_it_was_decided() -> None:
     assert (told.kind, told.effects[0].what[:8]) == (StepKind.DELIVER, "fetch t-")
     assert told.src.startswith("tidegate/scenarios/partition.py:")
     assert {StepKind.FETCH, StepKind.CALL} <= {step.kind for step in trace.steps}
+
+
+def test_who_is_dead_wishes_for_nothing() -> None:
+    """Whatever it wished for before."""
+    wish = Note("a", 1)
+    assert wishes_of(Machine(0, (wish,))) == (wish,)
+    assert wishes_of(Crashed()) == ()
 
 
 def test_traces_of_one_scenario_have_one_fingerprint_and_others_another() -> None:

@@ -407,9 +407,8 @@ def explore(
         "the scenario that the trace names. TRACE may also be the recording of a run of production; then TARGET is a "
         "function that makes a run of the program, or a Consumer, and the run is executed again.",
         (
-            "tidegate replay .tidegate/failures/array_push_lock.late.json",
+            "tidegate replay .tidegate/failures/array_push_lock.late.json --until 12 --continue",
             "tidegate replay claim-17.jsonl shop/jobs.py:claim",
-            "tidegate replay old.html tests/mine.py:takeover --until 12 --continue",
         ),
         {
             ExitCode.OK: "reproduced as recorded; with --continue: no law is broken beyond",

@@ -22,6 +22,7 @@ from tidegate.sim.explore import Search
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import printable_key
 from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.scenario import Step
 from tidegate.sim.trace import Done, Lane
 from tidegate.sim.ways import Way, effect_of, lane_of
 from tidegate.sim.world import BUDGET, CLOCK, FLIGHT
@@ -61,16 +62,22 @@ def looked_at(state: Packed, way: Way) -> int:
     An actor is asked for all of its steps, one after the other. What it looks at before it tells the first of those that
     are about one thing (an effect that happens, and the faults that may strike it) serves all of these.
     """
+    return next(
+        bits
+        for step, after, bits in looking(state, way)
+        if after == way.after and step.fault is way.step.fault and step.label == way.step.label
+    )
+
+
+def looking(state: Packed, way: Way) -> Iterator[tuple[Step, Packed, int]]:
     is_apart = isinstance(way.actor, (Process, Reducer, Network))
     looked, about, common = Looked(), object(), 0
     for step, after in way.hand.looking(state, looked):
-        if not is_apart or step.label.what is not about:
+        if step.label.what is not about:
             about, common = step.label.what, looked.bits
-        if after == way.after and step.fault is way.step.fault and step.label == way.step.label:
-            return common | looked.bits
+        yield step, after, common | looked.bits
         if is_apart:
             looked.bits = 0
-    raise AssertionError(way, "it may happen")
 
 
 def named(search: Search, bits: int) -> frozenset[Name]:
