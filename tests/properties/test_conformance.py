@@ -16,7 +16,7 @@ from tidegate.conformance import Breach, X, agreement, breaches, probes
 from tidegate.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServerTime
 from tidegate.effects import Ambiguous, Failure, Refused
 from tidegate.instants import SECOND, Instant
-from tidegate.operations import DeleteOne, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne, insert_one
+from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne, insert_one
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform
 from tidegate.wishes import Assigned, Committed, CommitUnanswered, Event, Fetched, Revoked, TopicPartition
 
@@ -38,7 +38,7 @@ def asked(operations: tuple[Operation, ...], store: Store) -> tuple[tuple[object
             asks = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
         except StopIteration as stop:
             return stop.value, world
-        assert isinstance(asks, (FindOne, FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne))
+        assert isinstance(asks, (FindOne, FindAll, FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne))
         world, reply = store(asks, world.write(CLOCK, world.read(CLOCK) + SECOND))
 
 
