@@ -16,7 +16,16 @@ from tidegate.conformance import Breach, X, agreement, breaches, probes
 from tidegate.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServerTime
 from tidegate.effects import Ambiguous, Failure, Refused
 from tidegate.instants import SECOND, Instant
-from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne, insert_one
+from tidegate.operations import (
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    Operation,
+    UpdateOne,
+    insert_one,
+)
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform
 from tidegate.wishes import Assigned, Committed, CommitUnanswered, Event, Fetched, Revoked, TopicPartition
 
