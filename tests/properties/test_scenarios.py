@@ -5,29 +5,24 @@ Each scenario is explored once in a test run (`tests.properties.shipped`); all o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial as bound
-from typing import Any, Final
+from collections.abc import Mapping
 
 import attrs
 import pytest
 from tests.properties.plain_search import plain_search
 from tests.properties.shipped import NAMES, PROGRAMS, report_on
 
-from tidegate import fanout
 from tidegate.errors import Misuse
-from tidegate.partition import AfterFailure, Order, Owned, Processor, State, Step
 from tidegate.programs.transition import Granted
 from tidegate.scenarios import array_push_lock, catalogue, partition, transition
 from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.shipping import Scope
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
-from tidegate.sim.group import REBALANCES, broker
+from tidegate.sim.group import REBALANCES
 from tidegate.sim.reducers import Crash, Reducer
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Kind, Law, Scenario
-from tidegate.wishes import Event, Wish
+from tidegate.sim.scenario import Kind, Law
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
 
@@ -187,85 +182,14 @@ def test_some_answers_are_grants_and_some_are_not() -> None:
 # --- every law can be broken --------------------------------------------------------------------------------------------
 
 
-IN_ORDER: Final[Mapping[str, Any]] = {
-    "order": Order.BY_OFFSET, "after_failure": AfterFailure.DIVERT_KEY, "metadata_max": 0
-}  # fmt: skip
-
-
-def only(scenario: Scenario, law: str) -> Scenario:
-    """The scenario with that law alone, for one break hides the next."""
-    return attrs.evolve(
-        scenario,
-        always={name: holds for name, holds in scenario.always.items() if name == law},
-        step={name: holds for name, holds in scenario.step.items() if name == law},
-        eventually={name: holds for name, holds in scenario.eventually.items() if name == law},
-        sometimes={},
-        expect=law,
-    )
-
-
-@attrs.frozen
-class TakesAllAtOnce(Processor):
-    """Every record that was fetched is handled at once."""
-
-    def step(self, state: State, event: Event) -> Step:
-        return Processor(running_max=99, metadata_max=0).step(state, event)
-
-
-@attrs.frozen
-class TakesOutOfTurn(Processor):
-    """Whatever is queued is taken."""
-
-    def next_window(self, part: Owned) -> tuple[int, ...]:
-        return part.queued[:1]
-
-
-@attrs.frozen
-class RunsTheRest(Processor):
-    """What stands behind a failure is run like everything else."""
-
-    def _told(self, part: Owned, event: fanout.Event, *, is_diverted: bool = False) -> tuple[Owned, tuple[Wish, ...]]:
-        del is_diverted
-        return super()._told(part, event)
-
-
-def without_a_gate() -> Scenario:
-    """A consumer that is given records whatever it polls."""
-    scenario = partition.assignment(records=3)
-    actors = tuple(
-        attrs.evolve(actor, meaning=broker(3)) if isinstance(actor, Reducer) else actor for actor in scenario.actors
-    )
-    return attrs.evolve(scenario, actors=actors)
-
-
-PLANTED: Mapping[str, Callable[[], Scenario]] = {
-    partition.NEVER_FALLS: lambda: shipped("partition.two_commits_in_flight"),
-    partition.BOUNDED: bound(partition.partition, TakesAllAtOnce(running_max=1), rebalances=0, budget=0),
-    partition.LOAD: without_a_gate,
-    partition.IN_TURN: bound(partition.partition, TakesOutOfTurn(2, **IN_ORDER), rebalances=0, budget=0),
-    partition.NOT_RUN: bound(
-        partition.partition, RunsTheRest(2, **IN_ORDER), rebalances=0, budget=1, kinds={Fault.FAILED: partition.is_work}
-    ),
-}
-"""For each law that no shipped scenario is expected to break, one that breaks it when it is the only law."""
-
-
 def laws_of(name: str) -> set[str]:
     scenario = shipped(name)
     return {*scenario.always, *scenario.step, *scenario.eventually}
 
 
-@pytest.mark.parametrize("law", PLANTED)
-def test_a_planted_bug_breaks_the_law(law: str) -> None:
-    """A law that nothing breaks proves nothing."""
-    report = explore(only(PLANTED[law](), law))
-    assert (report.verdict, report.law) == (Verdict.VIOLATED, law)
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_law_of_a_program_is_broken_by_something(name: str) -> None:
-    """By a specimen of its family, or by a planted bug; and by no program."""
-    family = name.partition(".")[0] if name != "assignment" else "partition"
-    broken = {each.law for each in catalogue.SPECIMENS if each.of.partition(".")[0] == family}
-    assert laws_of(name) <= broken | set(PLANTED)
+    """By a specimen of its family, and by no program; a consumer is made of partitions, and has their laws too."""
+    families = {name.partition(".")[0]} | ({"partition"} if name == "assignment" else set())
+    assert laws_of(name) <= {each.law for each in catalogue.SPECIMENS if each.of.partition(".")[0] in families}
     assert report_on(name).verdict is Verdict.COMPLETE
