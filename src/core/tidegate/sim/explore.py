@@ -259,6 +259,15 @@ class Search:
         musts = tuple([step.must for step, _ in found])
         return self.kind(faults, musts), tuple([after - state for _, after in found])
 
+    def fused(self, state: Packed, entry: Entry, ends: list[list[Packed]]) -> Entry:
+        """The same steps, each as many times as it has ends, and to there."""
+        kind, _ = entry
+        if all(len(each) == 1 for each in ends):
+            return kind, tuple([end - state for (end,) in ends])
+        faults = tuple([fault for fault, each in zip(self.kinds[kind], ends, strict=True) for _ in each])
+        musts = tuple([must for must, each in zip(self.musts[kind], ends, strict=True) for _ in each])
+        return self.kind(faults, musts), tuple([end - state for each in ends for end in each])
+
     def kind(self, faults: tuple[Fault | None, ...], musts: tuple[bool, ...]) -> int:
         """The number of a kind of steps: which faults they are, and which must happen; it is odd if one of them must."""
         number = self.numbers.setdefault((faults, musts), len(self.kinds) + (True in musts))

@@ -37,7 +37,7 @@ from tidegate.sim.world import BUDGET
 
 if TYPE_CHECKING:
     from tidegate.sim.explore import Search
-    from tidegate.sim.hands import Hand
+    from tidegate.sim.hands import Hand, Remembering
 
 LAWS: Final = "laws"
 CHAIN_MAX: Final = 1_000
@@ -93,7 +93,7 @@ class Fusion:
         """Somebody has taken steps from the state."""
         self.saw(who, at & ~self.used_up(state), changed(state, successors))
 
-    def ends(self, hand: Hand, state: Packed, looked: Looked) -> list[Packed]:
+    def ends(self, hand: Remembering, state: Packed, looked: Looked) -> list[Packed]:
         """Where the actor stands when it has taken all of its private steps from the state; what they look at is added."""
         found: dict[Packed, None] = {}
         todo, passed = [state], {state}
@@ -107,21 +107,20 @@ class Fusion:
                 todo += after
         return list(found)
 
-    def private(self, hand: Hand, state: Packed, looked: Looked) -> list[Packed]:
+    def private(self, hand: Remembering, state: Packed, looked: Looked) -> list[Packed]:
         """The states after a private step; none if what the actor does next is not private."""
         at = (hand.name, (state >> hand.shift) & hand.low)
         if at in self.shared:
             return []
-        own = Looked(hand.low << hand.shift)
-        found = list(hand.looking(state, own))
-        if not found or not all(step.must and step.fault is None for step, _ in found):
+        (kind, steps), bits = hand.alone(state)
+        if not steps or not all(self.search.musts[kind]) or any(self.search.kinds[kind]):
             return []
-        after = list(dict.fromkeys(each for _, each in found))
-        looks = Looks(own.bits & ~self.used_up(state), changed(state, after))
+        after = list(dict.fromkeys(state + step for step in steps))
+        looks = Looks(bits & ~self.used_up(state), changed(state, after))
         if any(looks.meets(seen) for name, seen in self.looks.items() if name != hand.name):
             self.shared.add(at)
             return []
-        looked.bits |= own.bits
+        looked.bits |= bits
         self.looks.setdefault(hand.name, Looks()).add(looks)
         self.taken.setdefault(hand.name, Looks()).add(looks)
         return after

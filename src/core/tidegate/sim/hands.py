@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Entry: TypeAlias = tuple[int, tuple[int, ...]]
 """What kind of steps they are (see `Search.kind`), and the differences that they make."""
 
+Own: TypeAlias = tuple[Entry, int]
+"""An actor's own steps, and the bits that it looked at."""
+
 IDLE: Final[Entry] = (0, ())
 UNAGED: Final = frozenset({"budget", "ids", "life", "clock"})
 
@@ -51,20 +54,35 @@ class Remembering:
         self.shift, self.low = (slot.shift, slot.low) if slot else (0, 0)
         self.masks: list[int] = []
         self.memo: dict[int, Entry] = {}
+        self.own_masks: dict[int, int] = {}
+        self.own: dict[int, Own] = {}
 
     def learn(self, state: Packed) -> Entry:
-        looked = Looked(self.low << self.shift)
-        found = list(self.looking(state, looked))
-        self.search.judge_steps(state, [after for _, after in found], looked)
+        entry, bits = self.alone(state)
+        looked = Looked(bits)
+        successors = [state + step for step in entry[1]]
+        self.search.judge_steps(state, successors, looked)
         if (fusion := self.search.fusion) is not None:
-            fusion.saw_steps(self.name, state, looked.bits, [after for _, after in found])
-            found = [(step, end) for step, after in found for end in fusion.ends(self, after, looked)]
+            fusion.saw_steps(self.name, state, looked.bits, successors)
+            entry = self.search.fused(state, entry, [fusion.ends(self, after, looked) for after in successors])
         at = (state >> self.shift) & self.low
         self.masks += [self.low << self.shift] * (at + 64 - len(self.masks))
         self.masks[at] |= looked.bits
-        entry = self.search.entry(state, found)
         self.memo[state & self.masks[at]] = entry
         return entry
+
+    def alone(self, state: Packed) -> Own:
+        """Its own steps, before private ones are added. With fusion they are asked for after each step that leads there."""
+        at = (state >> self.shift) & self.low
+        mask = self.own_masks.get(at, self.low << self.shift)
+        found = self.own.get(state & mask)
+        if found is None:
+            looked = Looked(self.low << self.shift)
+            found = self.search.entry(state, list(self.looking(state, looked))), looked.bits
+            if self.search.fusion is not None:
+                mask = self.own_masks[at] = mask | looked.bits
+                self.own[state & mask] = found
+        return found
 
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]:
         return self.search.lensed(self.actor, state, looked)
