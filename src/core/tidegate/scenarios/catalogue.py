@@ -20,6 +20,7 @@ from tidegate.scenarios import (
     payloads,
     reactive_task,
     recovery,
+    shutdown,
     small_lock,
     transition,
     triggers,
@@ -36,6 +37,7 @@ from tidegate.specimens import partition as broken_partition
 from tidegate.specimens import payloads as broken_payloads
 from tidegate.specimens import reactive_task as broken_reactive_task
 from tidegate.specimens import recovery as broken_recovery
+from tidegate.specimens import shutdown as broken_shutdown
 from tidegate.specimens import small_lock as broken_small_lock
 from tidegate.specimens import transition as broken_transition
 from tidegate.specimens import triggers as broken_triggers
@@ -51,6 +53,7 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *payloads.SCENARIOS,
     *admission.SCENARIOS,
     *partition.SCENARIOS,
+    *shutdown.SCENARIOS,
     *reactive_task.SCENARIOS,
     *triggers.SCENARIOS,
     *change_stream.SCENARIOS,
@@ -66,6 +69,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_payloads.SPECIMENS,
     *broken_admission.SPECIMENS,
     *broken_partition.SPECIMENS,
+    *broken_shutdown.SPECIMENS,
     *broken_reactive_task.SPECIMENS,
     *broken_triggers.SPECIMENS,
     *broken_change_stream.SPECIMENS,
