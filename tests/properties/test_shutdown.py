@@ -72,6 +72,9 @@ class Life:
         assert event is not None
         self.hears(event)
 
+    def is_at(self, phase: Phase) -> bool:
+        return self.worker.phase is phase
+
     def waits(self) -> bool:
         """Time passes until the next timer; False if there is none."""
         due = {
@@ -141,7 +144,7 @@ def test_whoever_was_asked_is_gone_in_time(finishes: bool, answers: bool, record
     while life.waits():
         pass
 
-    assert life.worker.phase is Phase.GONE
+    assert life.is_at(Phase.GONE)
     assert not life.in_flight
     assert laws.is_gone_in_time(RIGHT, 0, life.now)
     assert (life.now == RIGHT.total == 35 * SECOND) is (records > 0 and finishes and not answers)
@@ -158,10 +161,10 @@ def test_what_was_finished_is_committed_before_it_leaves() -> None:
     life.is_answered(one(life, Commit), Ambiguous("no reply"))  # so it is committed again
     life.is_answered(one(life, Commit), None)
 
-    assert life.worker.phase is Phase.DRAINING
-    while life.worker.phase is Phase.DRAINING:
+    assert life.is_at(Phase.DRAINING)
+    while life.is_at(Phase.DRAINING):
         assert life.waits()
-    assert life.worker.phase is Phase.LEAVING
+    assert life.is_at(Phase.LEAVING)
     assert laws.finished_is_committed(max(wish.position for wish in life.wished if isinstance(wish, Commit)), (0,))
     assert list(life.in_flight) == [Leave(), AwaitLeave(5 * SECOND)]
 
@@ -171,9 +174,9 @@ def test_whoever_is_asked_again_waits_for_nothing() -> None:
     life = Life()
     life.works()
     life.hears(Asked())
-    assert life.worker.phase is Phase.DRAINING
+    assert life.is_at(Phase.DRAINING)
     life.hears(Asked())
-    assert life.worker.phase is Phase.LEAVING
+    assert life.is_at(Phase.LEAVING)
     life.hears(Asked())
     assert (life.worker.phase, life.in_flight, life.now) == (Phase.GONE, {}, 0)
     assert RIGHT.step(life.worker, Asked()).state is life.worker
@@ -211,7 +214,7 @@ def test_a_refused_commit_ends_the_drain() -> None:
     life.hears(Asked())
     life.is_answered(one(life, Work), None)
     life.is_answered(one(life, Commit), Refused("illegal generation"))
-    assert life.worker.phase is Phase.LEAVING
+    assert life.is_at(Phase.LEAVING)
 
 
 def test_values_say_what_they_are() -> None:
@@ -221,6 +224,6 @@ def test_values_say_what_they_are() -> None:
     ]  # fmt: skip
     assert str(Worker()) == "working; flow: the load is below high"
     with pytest.raises(Misuse, match="a time to leave"):
-        AwaitLeave(-1)
+        str(AwaitLeave(-1))
     with pytest.raises(Misuse, match="a time to leave"):
         Stoppable(leave=-1)
