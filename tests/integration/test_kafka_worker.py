@@ -26,7 +26,7 @@ from tidegate.instants import SECOND, Instant
 from tidegate.partition import AfterFailure, Processor
 from tidegate.records import BROKER, PRODUCER, Record
 from tidegate.sim.recording import Other, Same, read
-from tidegate.wishes import Committed, Event, MetadataRefused, Work
+from tidegate.wishes import Committed, Event, MetadataRefused, Revoked, Work
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import record
@@ -204,7 +204,7 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
     assert breaches(told) == ()
     (tmp_path / "workers.py").write_text(REDUCERS)
     text = recorder.path.read_text()
-    assert again(read(text), f"{tmp_path}/workers.py:orders") == Same(len(told), "")
+    assert again(read(text), f"{tmp_path}/workers.py:orders") == Same(len(told) + 2, "")  # it was asked to stop, and left
     other = again(read(text), f"{tmp_path}/workers.py:fewer")
     assert isinstance(other, Other)
     assert other.recorded != other.now
@@ -312,6 +312,53 @@ def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_
 
     asyncio.run(scenario())
     assert answered == [("DeliverMessages", (5,)), ("DeliverMessages", (15,))]
+
+
+def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: Callable[[int], str]) -> None:
+    """Laws SD2 and SD5 on a real broker: another joins while the first waits for a stuck record, so that the group wants
+    back what drains already. It ends within its time, and the other does what was not done; asked twice, that one waits
+    for nothing.
+    """
+    topic = make_topic(1)
+    seen: list[tuple[str, int]] = []
+    wanted: list[Event] = []
+    slowly = Consumer(each=Processor(drain=Budget(6 * SECOND, SECOND // 2, SECOND // 2)))
+
+    def worker(name: str, consumer: Consumer) -> Worker:
+        async def handle(record: Record) -> None:
+            seen.append((name, record.offset))
+            if record.offset == 1:
+                await asyncio.Event().wait()
+
+        def observe(event: Event, _: Assignment) -> None:
+            if isinstance(event, Revoked):
+                wanted.append(event)
+
+        return Worker(
+            [topic], handle, bootstrap=kafka, group=f"group-{topic}", consumer=consumer, observe=observe,
+            heartbeat_interval_ms=300,
+        )  # fmt: skip
+
+    async def scenario() -> None:
+        await fill(kafka, topic, 2)
+        first, second = worker("first", slowly), worker("second", Consumer())
+        run = asyncio.create_task(first.run())
+        await until(lambda: len(seen) == 2)
+        first.stop()
+        other = asyncio.create_task(second.run())
+        await until(lambda: bool(wanted))
+        assert not run.done()
+        await asyncio.wait_for(run, 20)
+        assert (await committed(kafka, topic))[0] == 1
+        await until(lambda: ("second", 1) in seen)
+        second.stop()
+        second.stop()
+        began = time.monotonic()
+        await asyncio.wait_for(other, 20)
+        assert time.monotonic() - began < 5
+        assert seen == [("first", 0), ("first", 1), ("second", 1)]
+
+    asyncio.run(scenario())
 
 
 def test_a_broker_that_takes_no_metadata_gets_none() -> None:

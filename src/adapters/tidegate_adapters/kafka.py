@@ -1,4 +1,4 @@
-"""A worker on Kafka: it carries out what `tidegate.assignment` says, and decides nothing.
+"""A worker on Kafka: it carries out what `tidegate.assignment` and `tidegate.shutdown` say, and decides nothing.
 
 Records go to the user's async function with bounded concurrency, complete out of order, and are committed in the
 background, along with what is done beyond the position; polling never waits for a commit. A revocation waits until what
@@ -13,6 +13,8 @@ promises: user code must bear repetition.
     AwaitDrain   a task that sleeps                     DrainTimedOut
     Cancel       that task is cancelled                 nothing
     Release      the revocation may return
+    Leave        a task that stops the client           Answered
+    AwaitLeave   a task that sleeps                     TimedOut
 
 A generation is counted from the client's own assignments: records that a poll brings belong to the assignment in force
 when it returns.
@@ -34,6 +36,10 @@ from tidegate.errors import Misuse, TidegateError
 from tidegate.fanout import Report, Start, TasksReported
 from tidegate.instants import SECOND, Duration
 from tidegate.records import Record
+from tidegate.shutdown import Asked, AwaitLeave, Leave, Phase, Stoppable, heard
+from tidegate.shutdown import Event as WorkerEvent
+from tidegate.shutdown import Wish as WorkerWish
+from tidegate.shutdown import Worker as Standing
 from tidegate.watermark import open_offsets
 from tidegate.wishes import (
     METADATA_REFUSED,
@@ -49,9 +55,7 @@ from tidegate.wishes import (
     Reported,
     Revoked,
     TopicPartition,
-    Wish,
     Work,
-    heard,
 )
 from tidegate_adapters.kafka_ports import (
     CONNECTION_ERROR,
@@ -76,7 +80,7 @@ POLL_MS: Final = 100
 Handler: TypeAlias = Callable[[Record], Awaitable[None]]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, Assignment], None]
-Recording: TypeAlias = Callable[[Event, Sequence[Wish]], None]
+Recording: TypeAlias = Callable[[WorkerEvent, Sequence[WorkerWish]], None]
 Estimate: TypeAlias = Callable[[Record], Duration | None]
 
 
@@ -103,7 +107,7 @@ class Worker:
             answers as `tidegate.wishes.heard` says.
         expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
             does not wait in vain for what takes longer than there is time.
-        observe: Called with every event and the state after it, for logs and metrics.
+        observe: Called with every event of a partition and the state after it, for logs and metrics.
         record: Called with every event and what is wished for then: `tidegate_adapters.recorder.Recorder.stepped`.
         options: More options of aiokafka's consumer, for example `session_timeout_ms`.
 
@@ -136,16 +140,23 @@ class Worker:
         self.topics, self.handle, self.bootstrap, self.consumer = tuple(topics), handle, bootstrap, consumer
         self.hooks, self.expected, self.observe, self.record = hooks, expected, observe, record
         self.client: Client = client(bootstrap, group, options)
-        self.state = Assignment()
+        self.stoppable = Stoppable(consumer)
+        self.standing = Standing()
         self.generation = 0
         self.kept: dict[TopicPartition, dict[int, Kept]] = {}
         self.began: dict[Work, float] = {}
         self.tasks: dict[Effect[object], asyncio.Task[None]] = {}
         self.interrupted: set[Effect[object]] = set()
-        self.releases: dict[TopicPartition, asyncio.Event] = {}
+        self.releases: dict[TopicPartition, list[asyncio.Event]] = {}
         self.is_assigned = asyncio.Event()
         self.is_assigned.set()
-        self.is_stopping = False
+        self.asked = 0
+        self.is_gone = asyncio.Event()
+
+    @property
+    def state(self) -> Assignment:
+        """Its partitions."""
+        return self.standing.assignment
 
     async def run(self) -> None:
         """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
@@ -162,15 +173,22 @@ class Worker:
             ) from error
         try:
             self.client.subscribe(self.topics, listener=listener(self))
-            while not self.is_stopping:
+            while not self.asked:
                 await self.poll()
-            await self.on_partitions_revoked(tuple(part.partition for part in self.state.parts))
+            for _ in range(self.asked):
+                self.apply(self.to_stop())
+            await self.is_gone.wait()
         finally:
             await self.leave()
 
     def stop(self) -> None:
-        """Let `run` drain and return."""
-        self.is_stopping = True
+        """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""
+        self.asked += 1
+        if self.standing.phase is not Phase.WORKING:
+            self.apply(self.to_stop())
+
+    def to_stop(self) -> Asked:
+        return Asked(tuple(Revoked(part.partition, self.in_flight(part.partition)) for part in self.state.parts))
 
     async def poll(self) -> None:
         """One turn: measure, pause and resume as planned, fetch, and hand over what came."""
@@ -207,7 +225,8 @@ class Worker:
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Drain and commit, then let go."""
         waits = {partition: asyncio.Event() for partition in revoked}
-        self.releases |= waits
+        for partition, wait in waits.items():
+            self.releases.setdefault(partition, []).append(wait)
         for partition in revoked:
             self.apply(Revoked(partition, self.in_flight(partition)))
         for wait in waits.values():
@@ -241,22 +260,24 @@ class Worker:
 
     # --- what the reducer wishes ---
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: WorkerEvent) -> None:
         """Step, and begin to carry out what is wished for."""
-        step = self.consumer.step(self.state, event)
-        self.state = step.state
+        step = self.stoppable.step(self.standing, event)
+        self.standing = step.state
         if self.record is not None:
             self.record(event, step.wishes)
-        if self.observe is not None:
+        if self.observe is not None and isinstance(event, Event):
             self.observe(event, self.state)
         for wish in step.wishes:
             self.carry_out(wish)
+        if self.standing.phase is Phase.GONE:
+            self.is_gone.set()
 
-    def carry_out(self, wish: Wish) -> None:
+    def carry_out(self, wish: WorkerWish) -> None:
         match wish:
             case Fetch():
                 pass  # the next turn polls it
-            case Work() | Commit() | AwaitDrain():
+            case Work() | Commit() | AwaitDrain() | Leave() | AwaitLeave():
                 if isinstance(wish, Work):
                     self.began[wish] = time.monotonic()
                 self.tasks[wish] = asyncio.create_task(self.come_true(wish), name=str(wish))
@@ -269,10 +290,10 @@ class Worker:
                 if task := self.tasks.pop(effect, None):
                     task.cancel()
             case Release(partition):
-                if wait := self.releases.pop(partition, None):
+                for wait in self.releases.pop(partition, ()):
                     wait.set()
 
-    async def come_true(self, wish: Work | Commit | AwaitDrain) -> None:
+    async def come_true(self, wish: Work | Commit | AwaitDrain | Leave | AwaitLeave) -> None:
         """Do it, and tell the reducer what became of it; a task that was taken back tells nothing."""
         try:
             reply = await self.replied(wish)
@@ -294,7 +315,7 @@ class Worker:
         if event is not None:
             self.apply(event)
 
-    async def replied(self, wish: Work | Commit | AwaitDrain) -> object:
+    async def replied(self, wish: Work | Commit | AwaitDrain | Leave | AwaitLeave) -> object:
         match wish:
             case Work(partition, _, Start() as task, offsets) if not self.consumer.each.hooks:
                 kept = self.kept[partition]
@@ -305,9 +326,11 @@ class Worker:
                 return await self.hooked(wish, tuple(self.kept[partition][offset].record for offset in offsets))
             case Commit(partition, _, position, metadata):
                 return await self.committed(partition, position, metadata)
-            case AwaitDrain(_, _, _, duration):
+            case AwaitDrain(duration=duration) | AwaitLeave(duration):
                 await asyncio.sleep(duration / SECOND)
                 return None
+            case Leave():
+                return await self.left()
             case _:
                 assert_never(wish)
 
@@ -348,8 +371,16 @@ class Worker:
             return Ambiguous(type(error).__name__)
         return None
 
+    async def left(self) -> Failure | None:
+        try:
+            await self.client.stop()
+        except KAFKA_ERROR as error:
+            log.warning("leaving the group unanswered: %s", type(error).__name__)
+            return Ambiguous(type(error).__name__)
+        return None
+
     async def leave(self) -> None:
-        """Leave nothing running."""
+        """Leave nothing running, also after a failure."""
         tasks = tuple(self.tasks.values())
         self.tasks.clear()
         for task in tasks:

@@ -1,7 +1,7 @@
 """`tidegate replay RECORDING TARGET`: a run of production is executed again, by the program as it is today.
 
     shop/jobs.py:claim      a function without arguments that makes a new run of the program, with the arguments it had
-    shop/worker.py:orders   a `Consumer`: the reducer of a Kafka worker
+    shop/worker.py:orders   a `Consumer`, or a `Stoppable` made of it: the reducer of a Kafka worker
 
 The classes that replies and events may be of are tidegate's own, and those that the target's module has or imports.
 """
@@ -15,19 +15,19 @@ from types import ModuleType
 from typing import cast
 
 import tidegate
-from tidegate import documents, drain, effects, fanout, instants, operations, wishes
-from tidegate.assignment import Assignment, Consumer
+from tidegate import documents, drain, effects, fanout, instants, operations, shutdown, wishes
+from tidegate.assignment import Consumer
 from tidegate.effects import Effect, Program
 from tidegate.errors import Misuse, TidegateError
 from tidegate.exit_codes import ExitCode
+from tidegate.shutdown import Event, Stoppable, Worker
 from tidegate.sim.recording import Executed, Other, Recording, Same, executed, read, stepped
 from tidegate.sim.tagged import named_classes
-from tidegate.wishes import Event
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.cli.targets import attribute
 
-OURS = (documents, drain, effects, fanout, instants, operations, wishes)
+OURS = (documents, drain, effects, fanout, instants, operations, shutdown, wishes)
 
 
 def execute_again(path: Path, text: str, target: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
@@ -93,8 +93,9 @@ def again(recording: Recording, target: str) -> Executed:
     value, module = attribute(target)
     classes = named_classes(each for space in (*OURS, module) for each in vars(space).values())
     try:
-        if isinstance(value, Consumer):
-            return stepped(recording, Assignment(), of(value), classes)
+        if isinstance(value, Consumer | Stoppable):
+            stoppable = value if isinstance(value, Stoppable) else Stoppable(value)
+            return stepped(recording, Worker(), of(stoppable), classes)
         return executed(recording, run_of(value, target, module), classes)
     except TidegateError as error:
         error.where = error.where or ", ".join(filter(None, (target, origin(error))))
@@ -103,11 +104,11 @@ def again(recording: Recording, target: str) -> Executed:
         raise raised(error, f"{target} raised an error") from error
 
 
-def of(consumer: Consumer) -> Callable[[object, object], tuple[object, tuple[Effect[object], ...]]]:
+def of(stoppable: Stoppable) -> Callable[[object, object], tuple[object, tuple[Effect[object], ...]]]:
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
         if not isinstance(event, Event):
             raise Misuse(f"a consumer hears no {type(event).__name__}", where="a recording")
-        done = consumer.step(cast("Assignment", state), event)
+        done = stoppable.step(cast("Worker", state), event)
         return done.state, done.wishes
 
     return step
