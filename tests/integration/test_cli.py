@@ -393,6 +393,7 @@ def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
         "verdict": "violated",
         "law": "a claim stands at most once",
         "states": 33,
+        "expected_states": None,
         "transitions": 42,
         "depth": 3,
         "unmerged": 0,
@@ -685,6 +686,20 @@ def test_a_log_sees_a_line_in_fifteen_seconds() -> None:
         "name  2 states  1,000 transitions  depth 3  4 waiting  15 s\n"
         "name  4 states  1,000 transitions  depth 3  4 waiting  31 s\n"
     )
+
+
+def test_a_search_that_cannot_end_is_told_of_before_most_of_it_is_done(tmp_path: Path) -> None:
+    """How many states are expected, which bound is in the way, and what to do; then how far the search came."""
+    done = run(tmp_path, "explore", "array_push_lock", "--max-states", "6000", "--no-store")
+
+    assert done.returncode == ExitCode.INCONCLUSIVE
+    told, left, *_ = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"warning: array_push_lock: about [\d,]+ states are expected, and the search ends after 6,000: raise --max-states,"
+        r" allow fewer --faults, or sample with --runs",
+        told,
+    )
+    assert re.search(r"on were not looked beyond; about [\d,]+ states were expected in all$", left)
 
 
 # --- signals --------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import exit_code, origin, raised
 from tidegate_adapters.cli.lines import Result, ended, shrunk_line, summed_up, told, written
-from tidegate_adapters.cli.progress import Show, shown
+from tidegate_adapters.cli.progress import Show, foretelling, shown
 from tidegate_adapters.cli.shrinking import smaller
 from tidegate_adapters.cli.store import Store, save
 from tidegate_adapters.cli.targets import Target, one
@@ -207,8 +207,10 @@ def explored(
     target: Target, bounds: Bounds, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Result:
     """Explore one target and store its counterexample."""
-    with shown(target.scenario.name, terminal, quiet=quiet) as show:
-        report, seconds = timed(target, bounds, Watch(show, lambda: stop.code is not None, bounds.timeout_s))
+    name = target.scenario.name
+    with shown(name, terminal, quiet=quiet) as show:
+        telling = show if quiet else foretelling(show, name, terminal, bounds.states_max)
+        report, seconds = timed(target, bounds, Watch(telling, lambda: stop.code is not None, bounds.timeout_s))
     return stored(target, report, seconds, store, terminal, quiet=quiet)
 
 

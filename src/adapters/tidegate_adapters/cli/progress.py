@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Final, TypeAlias
 
 from tidegate.sim.explore import Progress
+from tidegate.sim.sizing import rounded
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.printable import one_line
 
@@ -48,6 +49,23 @@ def live(title: str, terminal: Terminal) -> Generator[Show]:
         yield lambda progress: bar.update(task, description=line(title, progress))
 
 
+def foretelling(show: Show, title: str, terminal: Terminal, states_max: int) -> Show:
+    """Show it, and say so as soon as more states are expected than may be seen: most of the wait is still to come."""
+    is_told = False
+
+    def tell(progress: Progress) -> None:
+        nonlocal is_told
+        show(progress)
+        if not is_told and progress.expected is not None and progress.expected > states_max:
+            is_told = True
+            terminal.tell(
+                f"warning: {one_line(title)}: about {rounded(progress.expected)} states are expected, and the search ends"
+                f" after {states_max:,}: raise --max-states, allow fewer --faults, or sample with --runs"
+            )
+
+    return tell
+
+
 def sparse(title: str, terminal: Terminal, clock: Callable[[], float] = monotonic) -> Show:
     """A line for whoever reads a log: one in 15 s."""
     began = told = clock()
@@ -63,7 +81,8 @@ def sparse(title: str, terminal: Terminal, clock: Callable[[], float] = monotoni
 
 
 def line(title: str, progress: Progress) -> str:
+    of = "" if progress.expected is None else f" of about {rounded(progress.expected)}"
     return (
-        f"{one_line(title)}  {progress.states:,} states  {progress.transitions:,} transitions"
+        f"{one_line(title)}  {progress.states:,} states{of}  {progress.transitions:,} transitions"
         f"  depth {progress.depth}  {progress.waiting:,} waiting"
     )

@@ -16,13 +16,15 @@ from collections.abc import Mapping
 from tidegate.sim.explore import Explored
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.sizing import rounded
 
 
 def uncovered(found: Explored) -> tuple[str, ...]:
     """Each in words. A goal that is missed although no bound stopped the search is why the verdict is what it is."""
     if not found.frontier:
         return never(found)
-    states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond"
+    left = "" if found.expected is None else f"; about {rounded(found.expected)} states were expected in all"
+    states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond{left}"
     goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
     return (states, *goals, *never(found))
 

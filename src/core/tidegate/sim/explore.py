@@ -36,6 +36,7 @@ from tidegate.sim.liveness import cycles, following, loop, restless, waiting
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, Scenario, Stands, Step
+from tidegate.sim.sizing import Sizing
 from tidegate.sim.symmetry import Symmetry
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import MOVES, World
@@ -116,12 +117,21 @@ ALL: Final = Reductions(fusion=True, symmetry=True)
 @final
 @attrs.frozen
 class Progress:
-    """How far a search has come."""
+    """How far a search has come.
+
+    Attributes:
+        states: Distinct states seen.
+        transitions: Steps taken.
+        depth: Steps from the beginning.
+        waiting: States, or runs, that are still to be looked at.
+        expected: Distinct states in all, as far as can be told: see `tidegate.sim.sizing`; None where it cannot.
+    """
 
     states: int
     transitions: int
     depth: int
     waiting: int
+    expected: int | None = None
 
 
 Proceed: TypeAlias = Callable[[Progress], bool]
@@ -142,6 +152,7 @@ class Explored:
         cut_short: States that rest only because the clock had no moves left.
         faults: How many transitions were faults, by kind.
         goals: Which goals were reached.
+        expected: How many states were expected in all; None where it ended before anybody could tell.
     """
 
     search: Search
@@ -155,6 +166,7 @@ class Explored:
     cut_short: int
     faults: Mapping[Fault, int]
     goals: Mapping[str, bool]
+    expected: int | None
 
 
 @final
@@ -214,6 +226,7 @@ class Search:
         self.goals = [Always(name, negated(holds), self) for name, holds in scenario.sometimes.items()]
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
+        self.sizing = Sizing(self)
         self.fusion = Fusion(self, known.looks) if reductions.fusion else None
         self.symmetry = Symmetry(self, scenario.symmetric) if reductions.symmetry and scenario.symmetric else None
         self.reached_by: Search | None = None
@@ -304,6 +317,7 @@ class Search:
         """
         layer, goals = [self.first], {goal.name: False for goal in self.goals}
         self.layers, self.seen = [], {self.first}
+        self.sizing = Sizing(self)
         self.tally[:] = [0] * len(self.tally)
         resting = cut_short = 0
         broken: Broken | None = None
@@ -316,6 +330,7 @@ class Search:
                 for goal in self.goals:
                     goals[goal.name] = goals[goal.name] or goal.broken_by(self.named(layer)) is not None
                 self.laws_looked()
+                self.sizing.update(self.layers)
                 if len(self.layers) - 1 == bounds.depth:
                     stopped, frontier = f"{bounds.depth:,} steps were taken from the beginning", layer
                     break
@@ -338,6 +353,8 @@ class Search:
         depth, (transitions, faults) = len(self.layers) - 1, self.counted()
         if broken is None and not frontier:
             broken = self.judged_for_ever()
+        if stopped and broken is None:
+            self.sizing.update(self.layers)
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
@@ -353,6 +370,7 @@ class Search:
             cut_short=cut_short,
             faults=faults,
             goals=goals,
+            expected=self.sizing.expected,
         )
 
     def expand(self, layer: list[Packed], found: list[Packed], quiet: list[Packed]) -> None:
@@ -385,7 +403,7 @@ class Search:
             return f"{bounds.states:,} states were seen"
         if bounds.memory is not None and self.memory >= bounds.memory:
             return f"the states take {bounds.memory:,} bytes"
-        if not proceed(Progress(len(self.seen), self.counted()[0], len(self.layers), waiting)):
+        if not proceed(Progress(len(self.seen), self.counted()[0], len(self.layers), waiting, self.sizing.expected)):
             return "the caller's bound was reached"
         return ""
 

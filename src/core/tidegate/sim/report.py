@@ -79,6 +79,7 @@ class Report:
         uncovered: What an exhaustive search did not cover, where it has found no counterexample.
         why: Who waits, or goes round for ever; "" where the counterexample says all.
         loop: How many of its last steps repeat for ever; 0 if it ends.
+        expected: How many states an exhaustive search was expected to see, when last asked; None where it was too short.
     """
 
     scenario: str
@@ -102,6 +103,7 @@ class Report:
     uncovered: tuple[str, ...] = ()
     why: str = ""
     loop: int = 0
+    expected: int | None = None
 
     @property
     def breach(self) -> Breach:
@@ -131,6 +133,7 @@ class Report:
             "verdict": self.verdict.value,
             "law": self.law,
             "states": self.states,
+            "expected_states": self.expected,
             "transitions": self.transitions,
             "depth": self.depth,
             "unmerged": len(self.unmerged),
@@ -280,6 +283,7 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
         why=found.broken.why if found.broken else "",
         loop=found.broken.loop if found.broken else 0,
         trace=traced(found, seed),
+        expected=found.expected if isinstance(found, Explored) else None,
     )
 
 
