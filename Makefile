@@ -1,6 +1,6 @@
 # make run       sets up what it needs and explores every shipped scenario
 # make test      sets up what it needs, servers included, and passes every check and test
-# make thorough  every scenario in its thorough scope, one of them of more than a million states; some minutes
+# make thorough  every scenario in its thorough scope, one of them of more than a million states, and tests at length; some minutes
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens
 # make clean     removes what the others made
@@ -11,6 +11,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 # One more than there are processors, for some tests wait for servers.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Tests start many processes: each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+# Tests that make test runs in part.
+LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_snapshot.py \
+	tests/integration/test_mongo_transition.py tests/properties/test_scenarios.py
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: run test check thorough coverage bench clean
@@ -27,9 +32,11 @@ check: .venv/test.stamp
 	@echo "== checking style, types and layers"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 
-thorough: .venv/run.stamp
+thorough: .venv/test.stamp
+	@echo "== running at full length what is short in make test"
+	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(LONG)
 	@echo "== exploring every scenario that has one in its thorough scope"
 	$(BIN)/tidegate explore --scope thorough --only programs --timeout 10m
 

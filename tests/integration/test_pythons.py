@@ -75,6 +75,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@cache
 def explored(python: str, packages: Path, seed: str) -> str:
     """What that Python finds with that hash seed, as text."""
     environment = {

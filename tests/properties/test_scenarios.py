@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import attrs
 import pytest
+from tests.length import AT_LENGTH
 from tests.properties.plain_search import plain_search
 from tests.properties.shipped import NAMES, PROGRAMS, report_on
 
@@ -102,9 +103,9 @@ def test_what_is_wrong_with_the_array_push_lock(name: str) -> None:
     assert len([actor for actor in scenario.actors if isinstance(actor, Process)]) == (3 if name.endswith("3") else 2)
 
 
+LARGE = ("array_push_lock.stall.2", "array_push_lock.overwrite.2")
 SHORT = (
-    "array_push_lock.stall.2",
-    "array_push_lock.overwrite.2",
+    *(LARGE if AT_LENGTH else ()),
     "array_push_lock.lost_reply",
     "transition.version_not_raised",
     "transition.request_id_ignored",
