@@ -204,7 +204,9 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
     assert breaches(told) == ()
     (tmp_path / "workers.py").write_text(REDUCERS)
     text = recorder.path.read_text()
-    assert again(read(text), f"{tmp_path}/workers.py:orders") == Same(len(told) + 2, "")  # it was asked to stop, and left
+    assert again(read(text), f"{tmp_path}/workers.py:orders") == Same(
+        len(told) + 2, ""
+    )  # it was asked to stop, and left
     other = again(read(text), f"{tmp_path}/workers.py:fewer")
     assert isinstance(other, Other)
     assert other.recorded != other.now

@@ -110,7 +110,9 @@ class Both:
 
     def is_about_order(self, where: Filter, docs: tuple[Document, ...]) -> bool:
         """Several documents match, and MongoDB may take the first in the order of an index."""
-        is_indexed = pinned(where) is None and any(getattr(part, "field", None) in self.indexed for part in parts(where))
+        is_indexed = pinned(where) is None and any(
+            getattr(part, "field", None) in self.indexed for part in parts(where)
+        )
         return is_indexed and sum(matches(where, doc, lambda: self.clock) for doc in docs) > 1
 
     def compare(self) -> None:
