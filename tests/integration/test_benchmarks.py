@@ -1,4 +1,4 @@
-"""The benchmark of the decisions runs, and forgets none of them. What it measures is judged by people."""
+"""The benchmarks of the decisions and of what a search leaves out run. What they measure of time is judged by people."""
 
 from __future__ import annotations
 
@@ -52,3 +52,12 @@ def test_every_decision_of_the_readme_is_measured() -> None:
 
     listed = {title: "".join(re.findall(r"^\|[^|]*\|", rows, re.MULTILINE)) for title, rows in TABLES}
     assert measured == {title: {*re.findall(r"`(\w+)`", first)} for title, first in listed.items()}
+
+
+def test_a_search_visits_at_most_a_twentieth_of_what_enumeration_visits() -> None:
+    """Enumeration takes one run after the other, so it comes to a state again on each way that leads there."""
+    names = ("recovery.no_message", "reactive_task.renewed", "change_stream.same_id")
+    rows = [line.split() for line in run("-m", "benchmarks.enumeration", *names).stdout.splitlines()[1:]]
+
+    assert {row[0] for row in rows} == set(names)
+    assert all(row[2].endswith("+") and float(row[3].rstrip("%")) <= 5 for row in rows)

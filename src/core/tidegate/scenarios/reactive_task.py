@@ -446,7 +446,7 @@ SCENARIOS: Final = (
             summary="a handler renews its lease, and the renewal may arrive when all is over",
             edits=(),
             workers=1,
-            budget=1,
+            budget=2,
             faults=Faults.of(Fault.LATE, on=is_write),
         ),
         thorough=partial(reactive_task, Renewing, edits=(), budget=1, moves=2),

@@ -1,0 +1,69 @@
+"""How little a search visits that merges and reduces, beside two that do not; every scenario that ships, at its default scope.
+
+    python -m benchmarks.enumeration [NAME ...]
+
+runs   nothing is merged: the tree of all runs, one state for each way to come to it, as who enumerates interleavings visits
+heard  stores are merged, and suspended programs are told apart by all that they ever heard; nothing is left out
+
+Both stop at twenty times the states of the search that merges and reduces, so a share of 5 % with a plus is an upper bound.
+How fast is not the question, so the machine may be busy.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import Counter
+from functools import partial
+from unittest.mock import patch
+
+from tidegate.scenarios.catalogue import PROGRAMS
+from tidegate.sim.explore import ALL, Bounds, Search, attempt, go_on
+from tidegate.sim.fingerprint import Unmergeable
+from tidegate.sim.scenario import Scenario
+
+TIMES = 20
+
+
+def runs(search: Search, enough: int) -> tuple[int, bool]:
+    """How many states the tree of all runs has, counted along merged ones; and whether it has more."""
+    ways, total = Counter({search.first: 1}), 1
+    while ways and total < enough:
+        after = Counter[int]()
+        for state, count in ways.items():
+            for hand in search.hands:
+                for step in search.known(hand, state)[1]:
+                    after[state + step] += count
+        total, ways = total + after.total(), after
+    return total, bool(ways)
+
+
+def heard(scenario: Scenario, enough: int) -> tuple[int, bool]:
+    """How many states there are where programs are told apart by what they heard; and whether there are more."""
+    with patch("tidegate.sim.behaviour.fingerprint", lambda *_: Unmergeable("it is told apart by what it heard")):
+        found = attempt(scenario, lambda search: search.run(Bounds(enough), go_on))
+    return found.states, bool(found.stopped)
+
+
+def column(merged: int, counted: tuple[int, bool]) -> str:
+    states, more = counted
+    return f"{states:>14,}{'+' if more else ' '}{merged / states:>7.1%}"
+
+
+def main() -> None:
+    """A line a scenario."""
+    gc.disable()
+    print(f"{'scenario':28}{'merged, reduced':>17}{'runs':>14} {'share':>7}{'heard':>14} {'share':>7}")
+    for shipped in PROGRAMS:
+        if sys.argv[1:] and shipped.name not in sys.argv[1:]:
+            continue
+        merged = attempt(shipped.default(), lambda search: search.run(Bounds(), go_on), ALL).states
+        enough = TIMES * merged
+        tree = attempt(shipped.default(), partial(runs, enough=enough))
+        told = column(merged, tree) + column(merged, heard(shipped.default(), enough))
+        print(f"{shipped.name:28}{merged:>17,}{told}", flush=True)
+        gc.collect()
+
+
+if __name__ == "__main__":
+    main()
