@@ -374,7 +374,7 @@ def explore(
         from tidegate_adapters.cli.store import Store  # noqa: PLC0415
         from tidegate_adapters.cli.targets import select  # noqa: PLC0415
 
-        selected = select(targets, expression, scope=scope, only=ONLY[only] if only else None)
+        selected = list(select(targets, expression, scope=scope, only=ONLY[only] if only else None))
         bounds = Bounds(
             runs or 0,
             seed,

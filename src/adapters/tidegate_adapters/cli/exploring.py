@@ -138,7 +138,7 @@ class Outcome:
 
 
 def explore_all(
-    targets: Sequence[Target],
+    targets: list[Target],
     bounds: Bounds,
     store: Store | None,
     terminal: Terminal,
@@ -149,7 +149,7 @@ def explore_all(
     """Explore the targets, and tell what was found.
 
     Args:
-        targets: What was selected.
+        targets: What was selected; each is taken out when its turn comes.
         bounds: How each is searched.
         store: Where counterexamples go; None for nowhere.
         terminal: Where it is told.
@@ -164,7 +164,7 @@ def explore_all(
     if bounds.runs and bounds.seed is None:
         bounds = attrs.evolve(bounds, seed=str(secrets.randbelow(2**32)))
     say: Say = (lambda *_: None) if is_json else terminal.say
-    outcome = explored_all(list(targets), bounds, store, terminal, say, quiet=quiet)
+    outcome = explored_all(targets, bounds, store, terminal, say, quiet=quiet)
     if is_json:
         terminal.answer(outcome.to_json())
     for line in outcome.to_lines():
@@ -411,9 +411,11 @@ class Watch:
 def uncollected() -> Generator[None]:
     was_enabled = gc.isenabled()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
         if was_enabled:
             gc.enable()
-            gc.collect()  # a finished search is one large cycle
+            gc.collect()  # a finished search is one large cycle; what was there before it is not looked through
+        gc.unfreeze()

@@ -33,7 +33,7 @@ from tidegate.sim.fusing import LAWS, Fusion, Looks
 from tidegate.sim.hands import UNAGED, Aging, Entry, Hand, Overwriting, Remembering
 from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, View, negated, raises_nothing
 from tidegate.sim.liveness import cycles, following, loop, restless, waiting
-from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing
+from tidegate.sim.packing import NARROW, Lens, Looked, Overflow, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, Scenario, Stands, Step
 from tidegate.sim.sizing import Sizing
@@ -587,6 +587,7 @@ class Attempts:
                 self.search = None
             except Overflow:
                 slots = self.packing.slots.values()
+                self.widths |= {slot.name[:1]: NARROW for slot in slots if slot.is_full and slot.width < NARROW}
                 self.widths |= {slot.name: slot.width + WIDER for slot in slots if slot.is_filling}
                 self.packing, self.known, self.search = Packing(dict(self.widths)), Known(), None
 

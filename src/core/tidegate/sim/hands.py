@@ -100,26 +100,32 @@ class Overwriting(dict[int, Entry]):
         self.actor, self.search, self.name = actor, search, actor.name
         self.masks, self.shift, self.low = [-1], 0, 0
         self.looked = Looked()
-        self.known: dict[int, tuple[tuple[Step, int, Packed], ...]] = {}
+        self.known: dict[int, tuple[int, tuple[tuple[int, Packed], ...]]] = {}
 
     @property
     def memo(self) -> Mapping[int, Entry]:
         return self
 
     def learn(self, state: Packed) -> Entry:
-        known = self.known.get(state & self.looked.bits)
-        if known is None:
-            learned = []
-            for step in self.actor.steps(Lens(self.search.packing, state, self.looked, blind=True)):
-                after = cast("Lens", step.world)
-                learned.append((step, after.wrote, after.state & after.wrote))
-            known = self.known[state & self.looked.bits] = tuple(learned)
-            if (fusion := self.search.fusion) is not None:
-                for _, wrote, _ in known:
-                    fusion.saw(self.name, self.looked.bits & ~fusion.used_up(state) | wrote, wrote)
-        found = [(step, state - (state & wrote) + put) for step, wrote, put in known]
-        self.search.judge_steps(state, [after for _, after in found], Looked())
-        return self.search.entry(state, found)
+        kind, writes = self.known.get(state & self.looked.bits) or self.look(state)
+        if not writes:
+            return IDLE
+        steps = tuple([put - (state & wrote) for wrote, put in writes])
+        if self.search.step_laws:
+            self.search.judge_steps(state, [state + step for step in steps], Looked())
+        return kind, steps
+
+    def look(self, state: Packed) -> tuple[int, tuple[tuple[int, Packed], ...]]:
+        """What kind of steps there are, and which bits each overwrites with what."""
+        taken = list(self.actor.steps(Lens(self.search.packing, state, self.looked, blind=True)))
+        kind = self.search.kind(tuple([step.fault for step in taken]), tuple([step.must for step in taken]))
+        lenses = [cast("Lens", step.world) for step in taken]
+        writes = tuple([(after.wrote, after.state & after.wrote) for after in lenses])
+        if (fusion := self.search.fusion) is not None:
+            for wrote, _ in writes:
+                fusion.saw(self.name, self.looked.bits & ~fusion.used_up(state) | wrote, wrote)
+        found = self.known[state & self.looked.bits] = (kind, writes)
+        return found
 
     __missing__ = learn
 

@@ -46,7 +46,7 @@ def following(search: Search, state: Packed) -> Iterator[tuple[str, Packed]]:
     """The steps that must happen: whose, and the state after."""
     for hand in search.hands:
         kind, steps = search.known(hand, state)
-        for step, must in zip(steps, search.musts[kind], strict=True):
+        for step, must in zip(steps, search.musts[kind], strict=True) if kind & 1 else ():
             if must:
                 after = state + step
                 yield hand.name, after if search.symmetry is None else search.symmetry.least(after)
@@ -55,28 +55,24 @@ def following(search: Search, state: Packed) -> Iterator[tuple[str, Packed]]:
 def restless(search: Search) -> list[Packed]:
     """The states from which no rest is reachable by steps that must happen, in the order in which they were found.
 
-    Backwards through the layers, for most steps lead to the next one; what is left open is looked at again until nothing
-    changes.
+    Backwards through the layers, for most steps lead to the next one. A state whose steps lead only to where that is not
+    known yet waits to be told, so each is looked at once.
     """
     restful: set[Packed] = set()
-    left = [state for layer in reversed(search.layers) for state in reversed(layer)]
-    while True:
-        still = []
-        for state in left:
-            is_resting = True
-            for _, after in following(search, state):
-                is_resting = False
-                if after in restful:
-                    restful.add(state)
-                    break
-            else:
-                if is_resting:
-                    restful.add(state)
-                else:
-                    still.append(state)
-        if len(still) == len(left) or not still:
-            return still[::-1]
-        left = still
+    told: dict[Packed, list[Packed]] = {}
+    for layer in reversed(search.layers):
+        for state in reversed(layer):
+            after = [each for _, each in following(search, state)]
+            if after and restful.isdisjoint(after):
+                for each in after:
+                    told.setdefault(each, []).append(state)
+                continue
+            todo = [state]
+            while todo:
+                here = todo.pop()
+                restful.add(here)
+                todo += told.pop(here, ())
+    return [state for layer in search.layers for state in layer if state not in restful]
 
 
 def cycles(search: Search, among: list[Packed]) -> list[list[Packed]]:

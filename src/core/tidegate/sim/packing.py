@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.documents import Document, exactly
+from tidegate.sim.fingerprint import Canon
 from tidegate.sim.world import BUDGET, UNBOUNDED, Cell
 
 V = TypeVar("V")
@@ -26,14 +27,22 @@ Packed: TypeAlias = int
 WIDTH: Final = 8
 WIDTHS: Final[Mapping[str, int]] = {
     "budget": 4,
+    "process": 10,
     "documents": 12,
-    "ids": 2,
-    "notes": 2,
+    "ids": 1,
+    "in flight": 12,
     "life": 2,
     "wakes": 4,
-    "unique": 1,
+    "notes": 0,
+    "unconfirmed": 0,
+    "unique": 0,
 }
-"""Bits of a slot to begin with, by the kind of its cell: a state of few words is quick, a restart of the search is not."""
+"""Bits of a slot to begin with, by the kind of its cell: a state of few words is quick, a restart of the search is not.
+
+What most scenarios never write has none. The first write shows the need early, and widens all of its kind.
+"""
+NARROW: Final = 4
+"""If a slot of fewer bits is full, the others of its kind get so many, too."""
 
 
 class Overflow(Exception):  # noqa: N818  control flow of the search, never seen outside
@@ -50,6 +59,7 @@ class Slot:
     width: int
     values: list[object]
     numbers: dict[object, int]
+    canon: Canon
     is_full: bool = False
     low: int = attrs.field(init=False)
     mask: int = attrs.field(init=False)
@@ -69,7 +79,7 @@ class Slot:
         return self.values[(state >> self.shift) & self.low]
 
     def put(self, state: Packed, value: object) -> Packed:
-        key = value if type(value) is int or type(value) is Document else exactly(value)
+        key = value if type(value) is int or type(value) is Document else self.key(value)
         number = self.numbers.setdefault(key, len(self.values))
         if number == len(self.values):
             self.values.append(value)
@@ -78,25 +88,33 @@ class Slot:
             raise Overflow
         return state + ((number - ((state >> self.shift) & self.low)) << self.shift)
 
+    def key(self, value: object) -> object:
+        """What is equal for the same values only; of what is immutable, each part is looked through once."""
+        key = self.canon.key(value)
+        return exactly(value) if key is None else key
+
 
 @final
 class Packing:
     """All slots, in the order in which their cells were first touched.
 
     Args:
-        widths: Bits of the slots that are known to need more than others of their kind.
+        widths: Bits of the slots that are known to need more than others of their kind, and of kinds that need more.
     """
 
     def __init__(self, widths: Mapping[Name, int]) -> None:
         self.widths, self.bits = widths, 0
         self.slots: dict[Name, Slot] = {}
+        self.canon = Canon()
 
     def slot(self, cell: Cell[V]) -> Slot:
         found = self.slots.get(cell.name)
         if found is None:
-            width = self.widths.get(cell.name, WIDTHS.get(cell.name[0], WIDTH))
-            found = Slot(cell.name, self.bits, width, [cell.empty], {exactly(cell.empty): 0})
-            if cell.name[0] == BUDGET:
+            kind = cell.name[0]
+            width = self.widths.get(cell.name, self.widths.get((kind,), WIDTHS.get(kind, WIDTH)))
+            found = Slot(cell.name, self.bits, width, [cell.empty], {}, self.canon)
+            found.numbers[found.key(cell.empty)] = 0
+            if kind == BUDGET:
                 none = found.low >> 1
                 found.values[0] = 0
                 found.values += [max(0, number - none) for number in range(1, found.low + 1)]
