@@ -531,9 +531,11 @@ def test_a_stored_trace_is_reproduced(tmp_path: Path, here: Callable[..., Done])
         }
 
 
-def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(mine: Path) -> None:
+def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(
+    mine: Path, here: Callable[..., Done]
+) -> None:
     """Exit code 4, the step, and what was enabled instead."""
-    assert run(mine, "explore", "mine.py:lost", "--out", "out").returncode == 1
+    assert here("explore", "mine.py:lost", "--out", "out").returncode == 1
     (trace,) = (mine / "out").glob("*.json")
     (mine / "mine.py").write_text(MINE.replace("found[COUNT] + 1", "found[COUNT] + 2"))
 
@@ -546,29 +548,32 @@ def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(min
     recorded["steps"][2]["event"] = "sleep 1 s"
     trace.write_text(json.dumps(recorded))
     (mine / "mine.py").write_text(MINE)
-    told = run(mine, "replay", str(trace))
-    assert told.returncode == 4
-    assert "error: the replay diverged at step 3: p0 cannot: sleep 1 s" in told.stderr
-    assert "\n    enabled instead:\n    p0: find and update counters" in told.stderr
+    impossible = here("replay", str(trace))
+    assert impossible.returncode == 4
+    assert "error: the replay diverged at step 3: p0 cannot: sleep 1 s" in impossible.stderr
+    assert "\n    enabled instead:\n    p0: find and update counters" in impossible.stderr
 
 
-def test_a_trace_leads_to_no_code_outside_of_the_current_directory(mine: Path) -> None:
+def test_a_trace_leads_to_no_code_outside_of_the_current_directory(
+    mine: Path, here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A trace may come from anywhere: what it names is run only where the user stands, or where the user says so."""
-    assert run(mine, "explore", "mine.py:lost", "--out", "out").returncode == 1
+    assert here("explore", "mine.py:lost", "--out", "out").returncode == 1
     (trace,) = (mine / "out").glob("*.json")
     elsewhere = mine / "elsewhere"
     elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
     for name in ("../mine.py:lost", "os:abort", "posix:abort"):
         found = json.loads(trace.read_text())
         found["meta"]["scenario"] = name
         (elsewhere / "trace.json").write_text(json.dumps(found))
 
-        done = run(elsewhere, "replay", "trace.json")
+        done = here("replay", "trace.json")
 
         assert (done.returncode, done.stdout) == (2, ""), name
         assert "this module prints" not in done.stderr
         assert f"error: the trace names a scenario that does not lie beneath this directory: {name}" in done.stderr
-    assert run(elsewhere, "replay", "trace.json", "../mine.py:lost").returncode == 0
+    assert here("replay", "trace.json", "../mine.py:lost").returncode == 0
 
 
 # --- list, diagram --------------------------------------------------------------------------------------------------
