@@ -323,7 +323,6 @@ def test_a_violation_that_nobody_expected_is_told_in_full(mine: Path) -> None:
         ("mine.py:READY", 1, "NOT MET  ready  expected clean     violated"),
         ("mine.py:pessimist", 1, "expected to be broken: all count"),
         ("mine.py:other", 1, "none counts, expected: all count"),
-        ("mine.py:never", 6, "never reached: it counts to nine"),
         ("mine.py:uncollected", 0, "complete"),
     ],
 )
@@ -366,9 +365,20 @@ def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> No
     assert "'nothing' is no kind of fault; there are: crash_before, " in refused.stderr
 
 
+def test_a_goal_that_is_never_reached_is_a_warning_and_on_demand_a_failure(here: Callable[..., Done]) -> None:
+    """Without a word of it a run that proves nothing would look like one that proves all."""
+    told = here("explore", "mine.py:never", "--no-store")
+    required = here("explore", "mine.py:never", "--no-store", "--require-sometimes")
+
+    assert told.returncode == 0
+    assert "warning: counter: goal never reached: it counts to nine" in told.stderr
+    assert required.returncode == 6
+    assert re.search(r"UNSURE +counter .* inconclusive .* goal never reached: it counts to nine", required.stdout)
+
+
 def test_an_expectation_that_is_not_met_weighs_more_than_one_that_is_unknown(here: Callable[..., Done]) -> None:
     """1 before 6."""
-    done = here("explore", "mine.py:never", "mine.py:lost", QUICKER, "--no-store")
+    done = here("explore", "mine.py:never", "mine.py:lost", QUICKER, "--no-store", "--require-sometimes")
 
     assert done.returncode == 1
     assert "3 scenarios, 1 as expected, 1 not, 1 unsure" in done.stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from tidegate.effects import Call, Note
@@ -37,6 +39,17 @@ def test_a_fault_that_could_strike_and_never_does_is_told() -> None:
     for changes in ({"budgets": {Fault.LATE: 0}}, {"budget": 0}):
         report = explore(scenario(**changes), require_sometimes=True)
         assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
+
+
+def test_a_goal_that_is_never_reached_is_told() -> None:
+    """A warning, and on demand a reason to be unsure; of random runs a warning."""
+    never, late = {"it flies": lambda _: False}, {Fault.LATE: 0}
+    told = ("goal never reached: it flies",)
+    default = explore(scenario(sometimes=never, budgets=late))
+    assert (default.verdict, default.ok, default.uncovered) == (Verdict.COMPLETE, True, told)
+    required = explore(scenario(sometimes=never, budgets=late), require_sometimes=True)
+    assert (required.verdict, required.ok, required.reason) == (Verdict.INCONCLUSIVE, False, *told)
+    assert explore(scenario(sometimes=never, budgets=late), runs=9, seeding=Random).uncovered == told
 
 
 def test_a_law_about_steps_that_nothing_touches_is_told() -> None:

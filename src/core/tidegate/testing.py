@@ -19,12 +19,16 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.story import story
 
 
-def assert_no_counterexample(scenario: Scenario, *, states_max: int = STATES_MAX) -> Report:
+def assert_no_counterexample(
+    scenario: Scenario, *, states_max: int = STATES_MAX, require_sometimes: bool = False
+) -> Report:
     """Explore every interleaving and fault within the budgets of the scenario.
 
     Args:
         scenario: What to explore.
         states_max: Give up after so many distinct states.
+        require_sometimes: Fail also where a goal is never reached, a fault that may strike never does, or a law is never
+            asked.
 
     Returns:
         The report, where what the scenario expects was found.
@@ -34,7 +38,7 @@ def assert_no_counterexample(scenario: Scenario, *, states_max: int = STATES_MAX
         Misuse: The scenario, or a program in it, breaks a contract.
     """
     of_kind(scenario, Scenario, "a scenario")
-    report = explore(scenario, states_max=states_max)
+    report = explore(scenario, states_max=states_max, require_sometimes=require_sometimes)
     if not report.ok:
         raise AssertionError(unexpected(report) + (f"\n{story(report.trace)}" if report.trace else ""))
     return report

@@ -227,7 +227,7 @@ def cli() -> None: ...
             ExitCode.RAISED: "a scenario raised an error outside of its programs",
             ExitCode.DIVERGED: "a program is nondeterministic",
             ExitCode.NOTHING_SELECTED: "nothing is selected",
-            ExitCode.INCONCLUSIVE: "inconclusive: a bound, random runs, or a goal not reached",
+            ExitCode.INCONCLUSIVE: "inconclusive: a bound, random runs, or what --require-sometimes asks for",
             ExitCode.INTERRUPTED: "interrupted; what was found until then is told",
             ExitCode.TERMINATED: "terminated, likewise",
         },
@@ -278,7 +278,7 @@ def cli() -> None: ...
 @click.option(
     "--require-sometimes",
     is_flag=True,
-    help="Not clean if a fault that may strike never does, or a law is never asked.",
+    help="Exit code 6, and not only a warning, if a goal is never reached, a fault that may strike never does, or a law is never asked.",
 )
 @click.option("--no-fusion", is_flag=True, help="Take private steps one by one, too.")
 @click.option("--no-symmetry", is_flag=True, help="Keep interchangeable processes apart.")

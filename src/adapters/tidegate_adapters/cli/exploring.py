@@ -67,7 +67,7 @@ class Bounds:
         pct_depth: Of the policy pct.
         shrinks: Shrink what the random runs find.
         reductions: What an exhaustive search leaves out.
-        require_sometimes: Is a fault that never struck, or a law that was never asked, a reason to be unsure?
+        require_sometimes: Is a goal never reached, a fault that never struck, or a law never asked a reason to be unsure?
         depth_max: How many steps from the beginning an exhaustive search goes at most; None for any number.
         memory_max: How many bytes its states take at most; None for any number.
         jobs: In how many processes.

@@ -1,4 +1,4 @@
-"""What a search did not cover: states, faults, goals, laws. A verdict that hides it would promise more than was seen.
+"""What a search, or random runs, did not cover: states, faults, goals, laws. A verdict that hides it would promise more than was seen.
 
     states   that were reached and not looked beyond, where a bound stopped the search
     faults   that some process allows, that the budgets allow, and that never struck
@@ -15,27 +15,33 @@ from collections.abc import Mapping
 
 from tidegate.sim.explore import Explored
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.sample import Sampled
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.sizing import rounded
 
 
 def uncovered(found: Explored) -> tuple[str, ...]:
-    """Each in words. A goal that is missed although no bound stopped the search is why the verdict is what it is."""
+    """Each in words."""
     if not found.frontier:
         return never(found)
     left = "" if found.expected is None else f"; about {rounded(found.expected)} states were expected in all"
     states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond{left}"
+    return (states, *never(found))
+
+
+def missed(found: Explored | Sampled) -> tuple[str, ...]:
+    """Goals that were never reached, and faults that never struck."""
     goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
-    return (states, *goals, *never(found))
+    kinds = [kind for kind in possible(found.search.scenario) if not found.faults.get(kind)]
+    return (*goals, *(f"fault {kind} never struck" for kind in kinds))
 
 
 def never(found: Explored) -> tuple[str, ...]:
-    """Faults that never struck, and laws that were never asked."""
+    """Those, and laws that were never asked."""
     scenario = found.search.scenario
-    faults = [f"fault {kind} never struck" for kind in possible(scenario) if not found.faults.get(kind)]
     steps = [f"no step touches what the law is about: {law.name}" for law in found.search.step_laws if not law.good]
     rest = [f"nothing came to rest for the law: {name}" for name in scenario.eventually if not found.resting]
-    return (*faults, *steps, *rest)
+    return (*missed(found), *steps, *rest)
 
 
 def possible(scenario: Scenario) -> tuple[Fault, ...]:

@@ -1,9 +1,12 @@
 """What an exploration answers: one of three verdicts, never a bare "passed".
 
-complete       every interleaving and fault within the budgets was seen, no law is broken, every goal was reached
+complete       every interleaving and fault within the budgets was seen, and no law is broken
 violated       a law is broken; a trace shows how
-inconclusive   anything else, and why: a bound was reached, the runs were sampled, a goal was not reached, or
-nothing came to rest although a law is about that
+inconclusive   anything else, and why: a bound was reached, the runs were sampled, or nothing came to rest although a law
+               is about that
+
+A goal that was never reached, a fault that never struck and a law that was never asked are told beside the verdict
+(`uncovered`). Whoever requires them gets "inconclusive" instead of "complete".
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import attrs
 
 from tidegate.errors import Misuse
 from tidegate.patches import Json
-from tidegate.sim.coverage import never, uncovered
+from tidegate.sim.coverage import missed, never, uncovered
 from tidegate.sim.explore import (
     ALL,
     PLAIN,
@@ -76,7 +79,7 @@ class Report:
         policy: What picked their steps; "" where nothing was sampled.
         trace: The counterexample.
         reductions: What was left out because nothing else would be found there.
-        uncovered: What an exhaustive search did not cover, where it has found no counterexample.
+        uncovered: What was not covered, where no counterexample was found: states beyond a bound, goals, faults, laws.
         why: Who waits, or goes round for ever; "" where the counterexample says all.
         loop: How many of its last steps repeat for ever; 0 if it ends.
         expected: How many states an exhaustive search was expected to see, when last asked; None where it was too short.
@@ -176,8 +179,8 @@ def explore(
         onward: Goes on from where a bound stopped an exhaustive search.
         reductions: What an exhaustive search leaves out because it would find nothing else there.
         runs: How many random runs to make instead of an exhaustive search; 0 for none.
-        require_sometimes: A fault that could strike and never does, or a law that is never asked, makes it inconclusive;
-            a goal that is never reached always does.
+        require_sometimes: A goal that is never reached, a fault that could strike and never does, or a law that is never
+            asked makes it inconclusive; without, each is only told.
         steps_max: The length of the longest random run.
         seed: Of the random runs.
         seeding: Makes a generator of a seed, for example `random.Random`; needed for random runs.
@@ -235,13 +238,10 @@ def gone_on(found: Explored, onward: Onward | None) -> Explored:
 def explored(found: Explored, *, require_sometimes: bool) -> Report:
     """The report on an exhaustive search."""
     scenario = found.search.scenario
-    missed = [name for name, reached in found.goals.items() if not reached]
     if found.broken is not None:
         return reported(found, Verdict.VIOLATED, found.stopped)
     if found.stopped:
         return reported(found, Verdict.INCONCLUSIVE, found.stopped)
-    if missed:
-        return reported(found, Verdict.INCONCLUSIVE, f"never reached: {', '.join(missed)}")
     if scenario.eventually and not found.resting:
         why = "nothing comes to rest, so the laws about rest say nothing"
         return reported(found, Verdict.INCONCLUSIVE, why)
@@ -279,7 +279,7 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
         seed=seed,
         policy=policy,
         reductions=found.search.reductions,
-        uncovered=uncovered(found) if isinstance(found, Explored) and found.broken is None else (),
+        uncovered=() if found.broken else uncovered(found) if isinstance(found, Explored) else missed(found),
         why=found.broken.why if found.broken else "",
         loop=found.broken.loop if found.broken else 0,
         trace=traced(found, seed),
