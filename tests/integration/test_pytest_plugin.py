@@ -123,6 +123,37 @@ def test_random_runs_are_had_again_by_the_seed_whatever_other_tests_there_are(ru
     assert len(stories) == 1
 
 
+def test_what_random_runs_find_is_told_as_it_was_found_and_then_shrunk(run: Run, pytester: pytest.Pytester) -> None:
+    """Each is stored and has a line that replays it; with `--tidegate-no-shrink` there is only the first."""
+    options = ("--tidegate-runs=50", "--tidegate-seed=3", "--tidegate-policy=random", "--tidegate-artifacts=kept")
+    done = run(CARELESS, *options)
+
+    assert done.ret == 1
+    found, shrunk = re.findall(r"^coupon: breaks the law: once\n(\d+) steps", done.stdout.str(), re.MULTILINE)
+    assert (int(found) >= int(shrunk), shrunk) == (True, "4")
+    assert re.search(rf"^shrunk from {found} steps to {shrunk}, ", done.stdout.str(), re.MULTILINE)
+    files = sorted(path.name for path in (pytester.path / "kept").glob("*.json"))
+    assert [len(files), files[1]] == [2, files[0].replace(".json", ".shrunk.json")]
+    for line in re.findall(r"^replay    pytest (.*)$", done.stdout.str(), re.MULTILINE):
+        assert "reproduced" in run(None, *shlex.split(line)).stdout.str()
+    alone = run(None, *options, "--tidegate-no-shrink")
+    assert alone.ret == 1
+    assert len(re.findall(r"^coupon: breaks the law: once$", alone.stdout.str(), re.MULTILINE)) == 1
+
+
+def test_a_goal_that_is_never_reached_is_a_warning_and_on_demand_a_failure(run: Run) -> None:
+    """As on the command line; on demand is `-W error` here."""
+    test = (
+        "import attrs\ndef test_it(sim):\n"
+        "    sim.explore(attrs.evolve(coupon(careful), sometimes={'it flies': lambda state: False}))\n"
+    )
+    told, required = (run(test, "-W", f"{filtered}::pytest.PytestWarning") for filtered in ("default", "error"))
+
+    assert told.ret == 0
+    assert "PytestWarning: tidegate: coupon: goal never reached: it flies" in told.stdout.str()
+    assert required.ret == 1
+
+
 def test_a_worker_has_the_seed_of_the_session(run: Run, pytester: pytest.Pytester) -> None:
     """In JUnit's XML each test names the seed, wherever it ran."""
     tests = "".join(CAREFUL.replace("test_it", f"test_{number}") for number in range(3))

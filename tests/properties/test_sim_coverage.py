@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from random import Random
+from random import Random  # noqa: TID251  seeded
 
 import pytest
 

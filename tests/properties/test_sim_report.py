@@ -129,6 +129,7 @@ def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
         "policy": "",
         "reductions": ["fusion"],
         "uncovered": ["no step touches what the law is about: still"],
+        "expected_states": None,
         "violation": "none",
         "why": "",
         "loop": 0,

@@ -40,7 +40,7 @@ class Hooks:
 
     @pytest.hookspec()
     def pytest_tidegate_counterexample(self, item: pytest.Item, trace: object, path: Path) -> None:
-        """A counterexample, a `tidegate.sim.Trace`, was written to `path`."""
+        """A counterexample, a `tidegate.sim.Trace`, was written to `path`; one of random runs, then shrunk as well."""
 
 
 class Worker(Protocol):

@@ -1,6 +1,9 @@
 """What the fixture `sim` of the pytest plug-in does: explore, store a counterexample, say how to replay it.
 
 What bounds an exploration comes from, the later the stronger: the mark of the test, the profile, the options.
+
+What random runs find is stored and told as it was found, and then once more, shrunk. What was not covered, such as a goal
+that was never reached, is a warning of the test; with `-W error` it fails.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import shlex
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import Final, assert_never, final
 
 import attrs
@@ -22,6 +26,7 @@ from tidegate.sim.policies import PORTFOLIO, Policy, policies
 from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.shrink import shrink
 from tidegate.sim.story import story
 from tidegate.sim.trace import Trace
 from tidegate.testing import unexpected
@@ -30,6 +35,8 @@ from tidegate_adapters.printable import one_line
 from tidegate_adapters.pytest_plugin import REPORT
 
 PCT_DEPTH: Final = 3
+SHRINK_S: Final = 1.0
+"""How long it may take to shrink a counterexample."""
 SETTINGS: Final = ("runs", "seed", "faults", "policy", "states_max")
 
 
@@ -155,8 +162,10 @@ class Sim:
         self.item.ihook.pytest_tidegate_report(item=self.item, report=report)
         sampled_clean = self.bounds.runs and scenario.expect is None and report.verdict is Verdict.INCONCLUSIVE
         if not report.ok and not sampled_clean:
-            self.store(report)
+            self.store(report, scenario)
             raise AssertionError(unexpected(report))
+        for missing in report.uncovered:
+            self.item.warn(pytest.PytestWarning(f"tidegate: {one_line(report.scenario)}: {one_line(missing)}"))
         return report
 
     def digest(self, place: int) -> str:
@@ -164,20 +173,31 @@ class Sim:
         text = f"{self.seed}\0{self.item.nodeid}\0{place}"
         return str(int(sha256(text.encode(errors="surrogatepass")).hexdigest()[:15], 16))
 
-    def store(self, report: Report) -> None:
-        """Write the counterexample, if there is one, and add it to what pytest shows of the test."""
+    def store(self, report: Report, scenario: Scenario) -> None:
+        """Write the counterexample, if there is one, and add it to what pytest shows of the test; then a shrunk one."""
         if report.trace is None:
             return
-        path = self.save(report.trace)
-        self.item.add_report_section("call", "tidegate", f"{story(report.trace)}replay    {self.replay_line(path)}\n")
-        self.item.user_properties.append(("tidegate_trace", str(path)))
-        self.item.ihook.pytest_tidegate_counterexample(item=self.item, trace=report.trace, path=path)
+        self.show(report.trace)
+        if report.is_shortest or self.item.config.getoption("--tidegate-no-shrink"):
+            return
+        began = monotonic()
+        small, shrunk = shrink(report.trace, scenario, keep=lambda _: monotonic() - began < SHRINK_S)
+        self.show(small, "shrunk", f"{shrunk}\n")
 
-    def save(self, trace: Trace) -> Path:
+    def show(self, trace: Trace, what: str = "", said: str = "") -> None:
+        path = self.save(trace, what)
+        self.item.add_report_section(
+            "call", " ".join(["tidegate", *what.split()]), f"{story(trace)}{said}replay    {self.replay_line(path)}\n"
+        )
+        self.item.user_properties.append(("tidegate_trace", str(path)))
+        self.item.ihook.pytest_tidegate_counterexample(item=self.item, trace=trace, path=path)
+
+    def save(self, trace: Trace, what: str) -> Path:
         config = self.item.config
         directory = Path(config.getoption("--tidegate-artifacts") or str(config.getini("tidegate_artifacts")))
         store = Store(directory if directory.is_absolute() else config.rootpath / directory)
-        return store.keep(named_apart(trace.scenario, self.item.nodeid), trace, self.replay_line)
+        name = named_apart(trace.scenario, self.item.nodeid)
+        return store.keep(f"{name}.{what}" if what else name, trace, self.replay_line)
 
     def replay_line(self, path: Path) -> str:
         """The command that replays a file in this test, from the root of the project."""
