@@ -48,6 +48,8 @@ LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
 """Who calls one of these may read any local."""
 ITERATORS: Final = (type(iter(())), type(iter(range(0))), enumerate, zip)
 ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum)
+PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes})
+"""What most values are; looked for first."""
 KNOWN_MAX: Final = 10_000
 Key: TypeAlias = Hashable
 
@@ -185,7 +187,14 @@ class Canon:
 
 def is_value(item: object) -> bool:
     """Tell whether the item is known to be immutable all the way down."""
-    if isinstance(item, ATOMS) or item is UNBOUND:
+    kind = type(item)
+    if kind in PLAIN or item is UNBOUND:
+        return True
+    if kind is tuple:
+        return all(map(is_value, cast("tuple[object, ...]", item)))
+    if (names := frozen_fields(kind)) is not None:  # type: ignore[arg-type]  # a class is hashable
+        return all(map(is_value, [getattr(item, name) for name in names]))
+    if isinstance(item, ATOMS):
         return True
     if isinstance(item, (tuple, frozenset)):
         return all(map(is_value, item))
@@ -198,10 +207,7 @@ def is_value(item: object) -> bool:
         return bare and all(map(is_value, item.__defaults__ or ()))
     if isinstance(item, MethodType):
         return is_value(item.__func__) and is_value(item.__self__)
-    if isinstance(item, BuiltinFunctionType):
-        return item.__self__ is None or isinstance(item.__self__, type(sys))
-    names = frozen_fields(type(item))  # type: ignore[arg-type]  # a class is hashable
-    return names is not None and all(is_value(getattr(item, name)) for name in names)
+    return isinstance(item, BuiltinFunctionType) and (item.__self__ is None or isinstance(item.__self__, type(sys)))
 
 
 @cache

@@ -62,12 +62,15 @@ def restless(search: Search) -> list[Packed]:
     told: dict[Packed, list[Packed]] = {}
     for layer in reversed(search.layers):
         for state in reversed(layer):
-            after = [each for _, each in following(search, state)]
-            if after and restful.isdisjoint(after):
-                for each in after:
-                    told.setdefault(each, []).append(state)
-                continue
-            todo = [state]
+            ahead: list[Packed] = []
+            for _, after in following(search, state):
+                if after in restful:
+                    ahead = []
+                    break
+                ahead.append(after)
+            for after in ahead:
+                told.setdefault(after, []).append(state)
+            todo = [] if ahead else [state]
             while todo:
                 here = todo.pop()
                 restful.add(here)
