@@ -15,6 +15,7 @@ from tidegate.scenarios import (
     atomic_service,
     change_stream,
     counter,
+    courier,
     leader,
     partition,
     payloads,
@@ -32,6 +33,7 @@ from tidegate.specimens import array_push_lock as broken_array_push_lock
 from tidegate.specimens import atomic_service as broken_atomic_service
 from tidegate.specimens import change_stream as broken_change_stream
 from tidegate.specimens import counter as broken_counter
+from tidegate.specimens import courier as broken_courier
 from tidegate.specimens import leader as broken_leader
 from tidegate.specimens import partition as broken_partition
 from tidegate.specimens import payloads as broken_payloads
@@ -54,6 +56,7 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *admission.SCENARIOS,
     *partition.SCENARIOS,
     *shutdown.SCENARIOS,
+    *courier.SCENARIOS,
     *reactive_task.SCENARIOS,
     *triggers.SCENARIOS,
     *change_stream.SCENARIOS,
@@ -70,6 +73,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_admission.SPECIMENS,
     *broken_partition.SPECIMENS,
     *broken_shutdown.SPECIMENS,
+    *broken_courier.SPECIMENS,
     *broken_reactive_task.SPECIMENS,
     *broken_triggers.SPECIMENS,
     *broken_change_stream.SPECIMENS,
