@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule, run_state_machine_as_test
 from pymongo import MongoClient
 from pymongo.collection import Collection
+from tests.integration.mongo_loop import in_loop
 from tests.length import AT_LENGTH
 
 from tidegate.documents import (
@@ -48,13 +49,25 @@ from tidegate.documents import (
 )
 from tidegate.effects import Failure, Refused, is_duplicate
 from tidegate.errors import TidegateError
-from tidegate.instants import MILLISECOND, MINUTE, SECOND, Instant
-from tidegate.operations import FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, Unique, UpdateOne, find_all
+from tidegate.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
+from tidegate.operations import (
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    Operation,
+    StoreTime,
+    Unique,
+    UpdateOne,
+    find_all,
+    find_one_and_update,
+)
 from tidegate.sim.world import NO_INDEXES, pinned
 from tidegate.strategies import operations, pairs, values
 from tidegate_adapters.bson_values import CODEC, loaded, stored
+from tidegate_adapters.driver import choosing, documents, run, run_async
 from tidegate_adapters.embedded import Embedded, process_clock
-from tidegate_adapters.mongo import AsyncMongo, Mongo, connect_async, make_unique, make_unique_async
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async
 
 SEQUENCES: Final = 1_000 if AT_LENGTH else 100
 NOTICED: Final = 100
@@ -269,6 +282,41 @@ def test_an_event_loop_is_answered_alike(mongodb: str, database: str) -> None:
     assert [doc[ID] for doc in first] == [9, 10, "x"]
     assert [doc[ID] for doc in matching] == [10, "y"]
     assert refused == Refused("duplicate key of the index on a")
+
+
+TIME: Final = Field[Instant]("at")
+
+
+async def times() -> tuple[Instant, Instant, Instant]:
+    """The store's time, what it puts, and its time once more."""
+    before = await StoreTime()
+    put = await find_one_and_update(COLLECTION, Eq(ID, "x"), PutServerTime(TIME))
+    assert put is not None
+    return before, put[TIME], await StoreTime()
+
+
+def test_the_time_of_a_store_is_that_by_which_it_judges(mongodb: str, database: str) -> None:
+    """What `StoreTime` replies, and what `PutServerTime` puts, is of one clock; so is what an expiry is judged by. Without
+    an event loop, with one, and embedded.
+    """
+    doc = Document.of({"_id": "x"})
+
+    async def looped() -> tuple[Instant, Instant, Instant]:
+        async with await connect_async(mongodb) as client:
+            return await run_async(times(), choosing(documents(AsyncMongo(client, database))))
+
+    with connect(mongodb) as client:
+        real = Mongo(client, database)
+        assert real(InsertOne(COLLECTION, doc)) is None
+        told = [run(times(), choosing(documents(real))), in_loop(looped())]
+        assert real(FindOne(COLLECTION, OlderThan(TIME, MINUTE))) is None
+        ahead = Instant(told[-1][2].at - MINUTE)
+        assert real(UpdateOne(COLLECTION, Eq(ID, "x"), (Put(TIME, ahead),))) == 1
+        assert real(FindOne(COLLECTION, OlderThan(TIME, MINUTE))) is not None
+    told.append(run(times(), choosing(documents(Embedded({COLLECTION: (doc,)})))))
+    for before, put, after in told:
+        assert before.at <= put.at <= after.at < before.at + MINUTE
+        assert (before.clock, before.at % MILLISECOND) == (STORE, 0)
 
 
 SPOILT: Final[dict[str, Spoil]] = {

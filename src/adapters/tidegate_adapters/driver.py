@@ -32,7 +32,7 @@ import attrs
 from tidegate.effects import Call, Effect, Failure, Note, Now, Program, Sleep
 from tidegate.errors import UnknownEffect
 from tidegate.instants import SECOND, WALL, Instant
-from tidegate.operations import Operation
+from tidegate.operations import Operation, StoreTime
 from tidegate.sim.behaviour import checked_effect
 from tidegate.sim.fingerprint import must_be_value
 
@@ -158,8 +158,8 @@ def choosing(*handlers: Handlers[R]) -> Callable[[Effect[object]], R]:
 
 
 def documents(store: Callable[[Any], R]) -> Handlers[R]:
-    """Every operation on documents, carried out by one store."""
-    return dict.fromkeys(get_args(Operation), store)
+    """Every operation on documents, and the question for the time, carried out by one store."""
+    return dict.fromkeys((*get_args(Operation), StoreTime), store)
 
 
 def local(calls: Mapping[str, Callable[..., object]] = NO_CALLS) -> Handlers[object]:

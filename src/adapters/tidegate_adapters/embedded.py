@@ -20,7 +20,7 @@ from typing import Final, final
 
 from tidegate.documents import Clock, Document
 from tidegate.instants import MILLISECOND, Instant
-from tidegate.operations import Operation, Unique
+from tidegate.operations import Operation, StoreTime, Unique
 from tidegate.sim.world import CLOCK, NO_INDEXES, World, contents, perform, seeded
 
 EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
@@ -37,7 +37,7 @@ class Embedded:
 
     Args:
         contents: The documents to begin with, by collection.
-        clock: Judges expiry, and is what `PutServerTime` puts.
+        clock: Judges expiry, and is what `PutServerTime` puts and `StoreTime` replies.
         unique: The unique indexes of each collection.
     """
 
@@ -51,14 +51,14 @@ class Embedded:
         self._world: World = seeded(contents, unique)
         self._clock = clock
 
-    def __call__(self, effect: Operation) -> object:
+    def __call__(self, effect: Operation | StoreTime) -> object:
         """Carry one operation out, and answer it; a refusal is an answer too."""
         with self._lock:
             [(after, reply)] = perform(effect, self._world.write(CLOCK, self._clock()), "embedded")
             self._world = after
         return reply
 
-    async def awaited(self, effect: Operation) -> object:
+    async def awaited(self, effect: Operation | StoreTime) -> object:
         """The same for an event loop: `documents(store.awaited)`. It never waits."""
         return self(effect)
 

@@ -6,6 +6,9 @@
 Each operation of `tidegate.operations` is one command on one document. Values are always literals: filters compare with
 an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as {"$gt": ""} has nowhere to be an operator.
 
+The store's time is what the primary's `hello` tells: the same clock that `$$NOW` and `$currentDate` read, from a command
+that needs no privilege and no collection, on every server that the driver speaks to (`$documents` is of MongoDB 5.1).
+
 Several documents are found as they were at one time (read concern `snapshot`), which a server needs to be a member of a
 replica set for.
 
@@ -53,7 +56,7 @@ from tidegate.documents import (
     Update,
 )
 from tidegate.errors import MissingExtra, Misuse, TidegateError
-from tidegate.instants import MILLISECOND, Duration
+from tidegate.instants import MILLISECOND, Duration, Instant
 from tidegate.operations import (
     DeleteOne,
     FindAll,
@@ -61,6 +64,7 @@ from tidegate.operations import (
     FindOneAndUpdate,
     InsertOne,
     Operation,
+    StoreTime,
     Unique,
     UpdateOne,
     check_unique,
@@ -104,7 +108,7 @@ class Mongo:
         self._database = opened(client, database)
         self._retries = client.options.retry_writes
 
-    def __call__(self, effect: Operation) -> object:
+    def __call__(self, effect: Operation | StoreTime) -> object:
         """Carry one operation out, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
 
         Raises:
@@ -112,7 +116,7 @@ class Mongo:
         """
         asked = request(effect)
         try:
-            answer = asked.send(self._database[effect.collection])
+            answer = asked.send(self._database)
         except DRIVER_ERRORS as error:
             return failure(error, retries=self._retries)
         return asked.reply(answer)
@@ -126,11 +130,11 @@ class AsyncMongo:
         self._database = opened(client, database)
         self._retries = client.options.retry_writes
 
-    async def __call__(self, effect: Operation) -> object:
+    async def __call__(self, effect: Operation | StoreTime) -> object:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
         asked = request(effect)
         try:
-            answer = await asked.send(self._database[effect.collection])
+            answer = await asked.send(self._database)
         except DRIVER_ERRORS as error:
             return failure(error, retries=self._retries)
         return asked.reply(answer)
@@ -201,10 +205,10 @@ def opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> A
 @final
 @attrs.frozen
 class Request:
-    """An operation, for a collection of either kind of client.
+    """What is asked, of a database of either kind of client.
 
     Attributes:
-        send: Calls the collection.
+        send: Calls the database.
         reply: What is answered to the program.
     """
 
@@ -212,8 +216,17 @@ class Request:
     reply: Callable[[Any], object]
 
 
-def request(effect: Operation) -> Request:
-    """The call that carries the operation out, and the reply that it makes."""
+def request(effect: Operation | StoreTime) -> Request:
+    """The call that carries the effect out, and the reply that it makes."""
+    if isinstance(effect, StoreTime):
+        hello = methodcaller("command", "hello", codec_options=CODEC)
+        return Request(hello, lambda answer: Instant(int(answer["localTime"]) * MILLISECOND))
+    asked = on_collection(effect)
+    return Request(lambda database: asked.send(database[effect.collection]), asked.reply)
+
+
+def on_collection(effect: Operation) -> Request:
+    """The same, of the collection that the operation names."""
 
     def found(answer: Mapping[str, Any] | None) -> object:
         return None if answer is None else loaded(answer, effect.collection)
