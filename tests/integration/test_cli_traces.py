@@ -85,6 +85,25 @@ def test_a_replay_stops_after_a_step_and_shows_the_state(here: Run) -> None:
     assert (found["steps"], found["state"]["documents"]["invocations"]["x"]["status"]) == (2, "running")
 
 
+def test_a_trace_that_does_not_say_where_its_scenario_is_needs_a_target(here: Run) -> None:
+    """What pytest recorded has a name only, and a file may lie elsewhere: the answer is what to write instead."""
+    trace = json.loads(Path("run.json").read_text())
+    for name, said in (
+        ("coupons", "among those that ship, and the trace names it"),
+        ("gone.py:two", "there is no file gone.py, and the trace names a scenario in it"),
+    ):
+        trace["meta"]["scenario"] = name
+        Path("named.json").write_text(json.dumps(trace))
+        done = here("replay", "named.json")
+        assert done.returncode == ExitCode.USAGE
+        assert said in done.stderr
+        assert (
+            "name it: tidegate replay TRACE path.py:attr" in done.stderr
+            or "tidegate replay TRACE TARGET" in done.stderr
+        )
+        assert here("replay", "named.json", NAME).returncode == ExitCode.OK
+
+
 def test_there_is_no_step_beyond_the_last(here: Run) -> None:
     """It is said how many there are."""
     done = here("replay", "run.json", "--until", "9")

@@ -373,6 +373,28 @@ def test_of_steps_that_read_alike_the_recorded_one_is_taken() -> None:
     assert replay(trace, make()) == Reproduced(1)
 
 
+def test_a_law_that_was_mended_is_not_said_to_be_broken() -> None:
+    """The steps are as recorded, and the last of them breaks no law today: it is the one that differs."""
+
+    def make(law: str, *, holds: bool) -> Scenario:
+        return Scenario(
+            name="mended",
+            summary="",
+            world=seeded({"rows": ()}),
+            actors=(Process("p", born(inserts)),),
+            always={law: lambda state: holds or state.read(ids("rows")) == ()},
+        )
+
+    trace = explore(make("nothing is there", holds=False)).trace
+    assert trace is not None
+    was = "breaks the law: nothing is there"
+    kept = Diverged(1, "it keeps the law: nothing is there", (), was)
+    assert replay(trace, make("nothing is there", holds=True)) == kept
+    gone = Diverged(1, "there is no such law any more: nothing is there", (), was)
+    assert replay(trace, make("nothing at all", holds=False)) == gone
+    assert replay(attrs.evolve(trace, law="", breach=Breach.NONE), make("nothing at all", holds=False)) == Reproduced(1)
+
+
 # --- what a step says of itself -------------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,8 @@ from tidegate_adapters.cli.failures import NothingSelectedError, message, near, 
 
 ATTRIBUTE: Final = re.compile(r"(?P<module>.+?):(?P<attribute>[^\W\d]\w*)(?:\[(?P<name>.*)\])?", re.DOTALL)
 
+TO_NAME_IT: Final = "go to the directory where it was recorded, or name the scenario: tidegate replay TRACE TARGET"
+
 
 @final
 @attrs.frozen(eq=False)
@@ -112,8 +114,16 @@ def recorded(identity: str) -> Target:
         raise Misuse(
             f"the trace names a scenario that does not lie beneath this directory: {identity}",
             why="to load it is to run its code, and a trace may come from anywhere",
-            todo="go to the directory where it was recorded, or name the scenario: tidegate replay TRACE TARGET",
+            todo=TO_NAME_IT,
         )
+    if match is None and not is_shipped(identity):
+        raise Misuse(
+            f"there is no scenario {identity!r} among those that ship, and the trace names it",
+            why="the fixture sim and explore() record what a scenario is called, and not where it is",
+            todo="name it: tidegate replay TRACE path.py:attr",
+        )
+    if match and match["module"].endswith(".py") and not Path(match["module"]).is_file():
+        raise Misuse(f"there is no file {near(match['module'])}, and the trace names a scenario in it", todo=TO_NAME_IT)
     return one(identity)
 
 

@@ -3,7 +3,8 @@
 A decision is who moves and what happens, in words; of several outcomes that read alike, the one that changes what was
 recorded. No generator and no seed is involved, so a run can be had again whatever becomes of those. Where the scenario
 does something else, the first step that differs is named, with what was recorded and what could happen instead; what lies
-before it has happened as recorded, so a search can go on from there.
+before it has happened as recorded, so a search can go on from there. A last step that was recorded to break a law must
+break it today: whoever has mended the law, and not the program, must not read that it is broken still.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.story import told
-from tidegate.sim.trace import Policy, Trace
-from tidegate.sim.tracing import trace_of
+from tidegate.sim.trace import Policy, Trace, Truth
+from tidegate.sim.tracing import judgements, trace_of
 from tidegate.sim.ways import event, ways
 
 T = TypeVar("T")
@@ -109,9 +110,21 @@ def followed(trace: Trace, search: Search) -> Followed:
         if patches[state] != step.patch:
             why = f"{recorded} changes something else: {told(patches[state])}"
             return Followed(tuple(path), before, Diverged(number, why, (), f"{recorded}: {told(step.patch)}"))
+        if number == len(trace.steps) and (reason := kept(trace, search, path[-1], state)):
+            return Followed(tuple(path), before, Diverged(number, reason, (), f"breaks the law: {trace.law}"))
         path.append(state)
         before = described(search, state, before)
     return Followed(tuple(path), before, Reproduced(len(trace.steps)))
+
+
+def kept(trace: Trace, search: Search, before: Packed, after: Packed) -> str:
+    """How it comes that the last step does not break the law that it was recorded to break; "" if it does."""
+    if (trace.law, Truth.BROKEN) not in trace.steps[-1].truths:  # it is a part of a run, or older than these
+        return ""
+    judge = dict(judgements(search, before, after, is_at_rest=True)).get(trace.law)
+    if judge is None:
+        return f"there is no such law any more: {trace.law}"
+    return "" if judge() is Truth.BROKEN else f"it keeps the law: {trace.law}"
 
 
 @final
