@@ -15,7 +15,8 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that make test runs in part.
 LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_snapshot.py \
-	tests/integration/test_mongo_transition.py tests/properties/test_scenarios.py
+	tests/integration/test_mongo_transition.py tests/properties/test_scenarios.py \
+	tests/properties/test_sim_explore.py
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: run test check thorough coverage bench clean
