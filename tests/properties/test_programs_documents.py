@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 import pytest
 
-from tidegate.admission import Call, Control, Place, Reservation, Rule
+from tidegate.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
 from tidegate.conditions import CronContext, StatusContext
 from tidegate.counter import Counted, new_counter
 from tidegate.documents import Document, Field, Put, Value
@@ -26,6 +26,7 @@ from tidegate.programs.members import announce, beat, begin, everybody, leave, m
 from tidegate.programs.payloads import Swapped, Unsettled, seen_of
 from tidegate.programs.reading import needed, one_of
 from tidegate.programs.recovery import item_of
+from tidegate.programs.registration import Answered, NotRegistered, Registered, Registrar
 from tidegate.programs.task_documents import loaded, stored
 from tidegate.programs.transition import Outdated, history, viewed
 from tidegate.programs.trigger_documents import (
@@ -236,6 +237,43 @@ def test_what_nothing_excludes_needs_no_place() -> None:
     assert isinstance(found.value, NotPickedUp)
 
 
+def registered(call: Call, *, status: str, version: int = 1) -> Mapping[str, tuple[Document, ...]]:
+    """The store after `y` was registered for the call `t(a=1, b=2)`, and whatever became of it."""
+    y = Registrar(key="y", call=Call("t", (("a", "1"), ("b", "2"))), rule=BY_A, request="first")
+    places = reservation_id(Purpose.REGISTRATION, BY_A, call)
+    record = {"_id": "y", "status": status, "owner": None, "version": version, "history": ()}
+    stored = {"_id": "y", "task": "t", "names": ("a", "b"), "values": ("1", "2")}
+    held = Document.of({"_id": places, "version": 1, "places": kept(Reservation((Place(y.key, 0),)))})
+    return {
+        "places": (held,),
+        "calls": (Document.of(stored),),
+        "invocations": (Document.of(record),) if version else (),
+    }
+
+
+BY_A = Rule(Control.KEYS, ("a",))
+
+
+def test_a_call_is_registered_or_answered_or_differs() -> None:
+    """One that is registered for the same answers it, also where it is still to be made; one that has gone on does not.
+    Where calls must agree, other arguments are an error. Where the rule is off nothing needs a place.
+    """
+    call = Call("t", (("a", "1"), ("b", "3")))
+    registrar = Registrar(key="x", call=call, rule=BY_A, request="r")
+    there = registered(call, status="registered")
+    assert one(registrar.run, {}) == Returned(Registered("x"))
+    assert one(registrar.run, there) == Returned(Answered("y", ("b",)))
+    assert one(registrar.run, registered(call, status="registered", version=0)) == Returned(Answered("y", ("b",)))
+    assert one(registrar.run, registered(call, status="pending", version=2)) == Returned(Registered("x"))
+    assert one(attrs.evolve(registrar, rule=Rule(Control.DISABLED)).run, there) == Returned(Registered("x"))
+    found = one(attrs.evolve(registrar, must_agree=True).run, there)
+    assert isinstance(found, Returned)
+    assert isinstance(found.value, NotRegistered)
+    assert one(attrs.evolve(registrar, attempts=1).run, {**there, "calls": ()}) == Returned(
+        NotRegistered("no place after 1 attempts")
+    )
+
+
 def test_places_are_kept_as_they_are() -> None:
     """What is stored of a reservation is the reservation."""
     reservation = Reservation((Place("x", 1), Place("y", 0)))
@@ -249,6 +287,8 @@ def test_outcomes_read_as_sentences() -> None:
     lines = (
         PickedUp(2),
         HeldBack("rerouted"),
+        Registered("x"),
+        Answered("y"),
         Served(1, is_released=False),
         Swapped(4),
         Unsettled(8),
@@ -257,6 +297,8 @@ def test_outcomes_read_as_sentences() -> None:
     assert [str(each) for each in lines] == [
         "picked up at version 2",
         "held back: rerouted",
+        "registered 'x'",
+        "answered by 'y'",
         "served: 1 pieces, perhaps not released",
         "swapped in at version 4",
         "unsettled after 8 attempts",

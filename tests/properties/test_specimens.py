@@ -68,6 +68,7 @@ def test_each_law_of_a_program_is_broken_by_a_specimen() -> None:
     Of recovery: Laws RP1, RP2 and RP3.
     Of payloads: Laws KP1, KP2, KP3, KP4 and KP5.
     Of admission: Laws IP1, IP2 and IP3.
+    Of registration: Laws IR1, IR2 and IR3.
     """
     named = {law for name in PROGRAMS for law in laws_of(name)}
     broken = {f"{family(each.of)}: {each.law}" for each in catalogue.SPECIMENS}

@@ -21,6 +21,7 @@ from tidegate.scenarios import (
     payloads,
     reactive_task,
     recovery,
+    registration,
     shutdown,
     small_lock,
     transition,
@@ -39,6 +40,7 @@ from tidegate.specimens import partition as broken_partition
 from tidegate.specimens import payloads as broken_payloads
 from tidegate.specimens import reactive_task as broken_reactive_task
 from tidegate.specimens import recovery as broken_recovery
+from tidegate.specimens import registration as broken_registration
 from tidegate.specimens import shutdown as broken_shutdown
 from tidegate.specimens import small_lock as broken_small_lock
 from tidegate.specimens import transition as broken_transition
@@ -54,6 +56,7 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *recovery.SCENARIOS,
     *payloads.SCENARIOS,
     *admission.SCENARIOS,
+    *registration.SCENARIOS,
     *partition.SCENARIOS,
     *shutdown.SCENARIOS,
     *courier.SCENARIOS,
@@ -71,6 +74,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_recovery.SPECIMENS,
     *broken_payloads.SPECIMENS,
     *broken_admission.SPECIMENS,
+    *broken_registration.SPECIMENS,
     *broken_partition.SPECIMENS,
     *broken_shutdown.SPECIMENS,
     *broken_courier.SPECIMENS,
