@@ -31,6 +31,7 @@ WIDTHS: Final[Mapping[str, int]] = {
     "documents": 12,
     "ids": 1,
     "in flight": 12,
+    "journal": 12,
     "life": 2,
     "wakes": 4,
     "notes": 0,
