@@ -274,9 +274,10 @@ class Search:
 
     def fused(self, state: Packed, entry: Entry, ends: list[list[Packed]]) -> Entry:
         """The same steps, each as many times as it has ends, and to there."""
-        kind, _ = entry
+        kind, steps = entry
         if all(len(each) == 1 for each in ends):
-            return kind, tuple([end - state for (end,) in ends])
+            reached = tuple([end - state for (end,) in ends])
+            return entry if reached == steps else (kind, reached)  # mostly it is the same, and then one is kept
         faults = tuple([fault for fault, each in zip(self.kinds[kind], ends, strict=True) for _ in each])
         musts = tuple([must for must, each in zip(self.musts[kind], ends, strict=True) for _ in each])
         return self.kind(faults, musts), tuple([end - state for each in ends for end in each])
