@@ -9,19 +9,21 @@
 2. Beside a `hypothesis.stateful` machine of the same protocol (see `benchmarks.sampling`): steps a second.
 3. On Python 3.13, if there is one: the same scope in turn.
 
-The aims: 300,000 states and 1,200,000 transitions a second, five times TLC's states a second, 110 bytes a state, and a quarter
-more time on 3.13. On two shared cores, each of which was wanted by two or three others, it told 141,000 to 149,000 states,
-560,000 to 733,000 transitions, 3.7 to 9.9 times TLC (5.4 in the scope of five times the states, where one moment weighs
-least), 109 and 110 bytes where there are a million states, and 1.16 times the seconds on 3.13. The experiments that the aims
-come from made 175,000 states there and then.
+The aims: 300,000 states and 1,200,000 transitions a second, five times TLC's states a second, 110 bytes a state, and
+a quarter more time on 3.13. On two shared cores, each of which was wanted by two or three others, it told 141,000 to
+149,000 states, 560,000 to 733,000 transitions, 3.7, 5.4 and 9.9 times TLC in the three scopes (the first is over in a
+second, and in the last one others slowed TLC down), 109 and 110 bytes where there are a million states, and 1.16
+times the seconds on 3.13. The experiments that the aims come from made 175,000 states there and then.
 
-Where the time goes, in (4,2,2,1): 30 % are gaps of the memory of steps, 15,000 of them: what a request means, each fault of
-it, the program that hears the reply, and its fingerprint; nothing of that stands out. In (3,3,2,1) it is half. The rest
-is the loop of `Search.expand`: 4.5 million look-ups, and 5.6 million numbers that are added and looked for in a set far
-larger than the caches; a tenth of it is that transitions are counted by kind. What would change it: a loop that is compiled; states of at most 60
-bits (8 % measured), for which the search would have to know how many values each cell takes before it begins; and one
-memory for the states with a fault left and those without, which would save half of the gaps, and is sound only where an
-actor does nothing else when no fault is left.
+Where the time goes, in (4,2,2,1): 30 % are gaps of the memory of steps, 15,000 of them: what a request means, each
+fault of it, the program that hears the reply, and its fingerprint; nothing of that stands out. In (3,3,2,1) it is
+half. The rest is the loop of `Search.expand`: 4.5 million look-ups, and 5.6 million numbers that are added and looked
+for in a set far larger than the caches; a tenth of it is that transitions are counted by kind.
+
+What would change it: a loop that is compiled; states of at most 60 bits (8 % measured), for which the search would
+have to know how many values each cell takes before it begins; and one memory for the states with a fault left and
+those without, which would save half of the gaps, and is sound only where an actor does nothing else when no fault is
+left.
 """
 
 from __future__ import annotations
