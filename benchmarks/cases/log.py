@@ -24,6 +24,7 @@ from tidegate import (
     backpressure,
     circuit,
     commit_metadata,
+    courier,
     dead_letters,
     delivery,
     drain,
@@ -31,6 +32,7 @@ from tidegate import (
     partition,
     polling,
     retry,
+    shutdown,
     watermark,
     wishes,
 )
@@ -293,6 +295,16 @@ def polling_them(size: int) -> Made[backpressure.Plan[wishes.TopicPartition]]:
     return lambda: consumer.polling(state, ()), lambda plan: len(plan.poll) == size
 
 
+@table.case(shutdown, "asked to stop", PARTITIONS)
+def stopping(size: int) -> Made[shutdown.Step]:
+    consumer, state, _ = consuming(size)
+    stoppable, worker = shutdown.Stoppable(consumer), shutdown.Worker(assignment=state)
+    return (
+        lambda: stoppable.step(worker, shutdown.Asked()),
+        lambda step: step.state.phase is shutdown.Phase.DRAINING and len(step.state.assignment.parts) == size,
+    )
+
+
 @table.case(wishes, "what a reply means")
 def hearing(_: int) -> Made[wishes.Event | None]:
     commit, reply = wishes.Commit(HERE, 1, 500), Ambiguous("timed out")
@@ -339,6 +351,13 @@ def opening_it(_: int) -> Made[circuit.Circuit]:
         lambda: circuit.heard(breaker, state, 1, circuit.Outcome.UNANSWERED, NOW),
         lambda after: isinstance(after, circuit.Open),
     )
+
+
+@table.case(courier, "an attempt is answered", PAYLOADS)
+def answered_one(size: int) -> Made[courier.Step]:
+    sender, state = courier.Courier(), courier.Post(waiting=tuple(range(1, size)), under_way=((0, 0),))
+    event = courier.Heard(0, 0, circuit.Outcome.ANSWERED, NOW)
+    return lambda: sender.step(state, event), lambda step: len(step.wishes) == min(sender.most, size - 1)
 
 
 def dead(size: int) -> dead_letters.DeadLetter:

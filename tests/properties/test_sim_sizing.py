@@ -24,7 +24,7 @@ SIZES = st.lists(st.integers(1, 10_000), min_size=2, max_size=60)
 @example([1, 1], 0)
 @example([1] * 60, 0)
 def test_no_fewer_are_expected_than_were_seen(sizes: list[int], walk: int) -> None:
-    """Z1: however the layers grow or shrink."""
+    """Law Z1, however the layers grow or shrink."""
     assert expected(sizes, walk) >= sum(sizes)
 
 
@@ -46,7 +46,7 @@ def interleaved(lengths: Sequence[int]) -> list[int]:
 @example([20] * 5)
 @example([17, 17, 17])
 def test_of_independent_processes_as_many_are_expected_as_there_are(lengths: list[int]) -> None:
-    """Z2, from the first 5,000 states, and with a walk to the very end: up to 4 million states."""
+    """Law Z2, from the first 5,000 states, and with a walk to the very end: up to 4 million states."""
     layers = interleaved(lengths)
     known = next(at for at, seen in enumerate(accumulate(layers), 1) if seen >= PILOT)
 

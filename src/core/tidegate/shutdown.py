@@ -60,9 +60,11 @@ import attrs
 from tidegate import wishes
 from tidegate._evolving import evolve
 from tidegate.assignment import Assignment, Consumer
+from tidegate.backpressure import decide
 from tidegate.effects import Cancel, Effect
 from tidegate.instants import SECOND, Duration, seconds
 from tidegate.kinds import of_kind, tuple_of_kind
+from tidegate.partition import Owned
 from tidegate.retry import check_delay
 from tidegate.wishes import (
     Assigned,
@@ -265,9 +267,9 @@ class Stoppable:
             case Answered() | TimedOut():
                 return Step(state)  # nobody asked for it, or it is gone
             case Assigned(partition) if state.phase is not Phase.WORKING:
-                return self._settled(*self._heard(state, (Lost(partition),)))  # what it had of it is of the past
+                return self._settled(*self._heard(state, Lost(partition)))  # what it had of it is of the past
             case _:
-                return self._settled(*self._heard(state, (event,)))
+                return self._settled(*self._heard(state, event))
 
     @property
     def _wait(self) -> AwaitLeave:
@@ -280,9 +282,9 @@ class Stoppable:
             case Phase.WORKING:
                 told = {each.partition: each for each in known}
                 drained = tuple(told.get(partition, Revoked(partition)) for partition in owned)
-                return self._settled(*self._heard(evolve(state, phase=Phase.DRAINING), drained))
+                return self._settled(*self._let_go(evolve(state, phase=Phase.DRAINING), drained))
             case Phase.DRAINING:
-                return self._settled(*self._heard(state, tuple(map(Lost, owned))))
+                return self._settled(*self._let_go(state, tuple(map(Lost, owned))))
             case Phase.LEAVING:
                 return Step(evolve(state, phase=Phase.GONE), (Cancel(Leave()), Cancel(self._wait)))
             case Phase.GONE:
@@ -290,15 +292,26 @@ class Stoppable:
             case _:
                 assert_never(state.phase)
 
-    def _heard(self, state: Worker, events: tuple[wishes.Event, ...]) -> tuple[Worker, tuple[Wish, ...]]:
-        """What the partitions do when they hear of these."""
-        asked: tuple[wishes.Wish, ...] = ()
-        assignment, commits = state.assignment, state.commits
-        for event in events:
-            done = self.consumer.step(assignment, event)
-            assignment, asked = done.state, (*asked, *done.wishes)
-            commits = (*_unanswered(commits, event), *(each for each in done.wishes if isinstance(each, Commit)))
-        return evolve(state, assignment=assignment, commits=commits), asked
+    def _let_go(self, state: Worker, events: tuple[Revoked | Lost, ...]) -> tuple[Worker, tuple[Wish, ...]]:
+        """What each partition does when it hears of its end. None makes room for another, so they are told in one go."""
+        each = evolve(self.consumer.each, running_max=0)
+        done = [each.step(part, event) for part, event in zip(state.assignment.parts, events, strict=True)]
+        left = evolve(state.assignment, parts=tuple(step.state for step in done if isinstance(step.state, Owned)))
+        verdict = decide(self.consumer.thresholds, left.verdict.gate, left.load)
+        asked = tuple(wish for step in done for wish in step.wishes)
+        return self._keeping(state, evolve(left, verdict=verdict), state.commits, asked), asked
+
+    def _heard(self, state: Worker, event: wishes.Event) -> tuple[Worker, tuple[Wish, ...]]:
+        """What the partitions do when they hear of it."""
+        done = self.consumer.step(state.assignment, event)
+        return self._keeping(state, done.state, _unanswered(state.commits, event), done.wishes), done.wishes
+
+    def _keeping(
+        self, state: Worker, assignment: Assignment, commits: tuple[Commit, ...], asked: tuple[wishes.Wish, ...]
+    ) -> Worker:
+        """The worker with these partitions, and what it commits."""
+        begun = tuple(wish for wish in asked if isinstance(wish, Commit))
+        return evolve(state, assignment=assignment, commits=(*commits, *begun))
 
     def _settled(self, state: Worker, asked: tuple[Wish, ...]) -> Step:
         """Leave when nothing is owned any more."""

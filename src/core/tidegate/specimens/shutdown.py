@@ -19,7 +19,6 @@ from tidegate.shutdown import Event, Leave, Step, Stoppable, TimedOut, Wish, Wor
 from tidegate.shutdown import Phase as Progress
 from tidegate.watermark import Ledger, committable, completed
 from tidegate.wishes import Assigned, DrainTimedOut, Release
-from tidegate.wishes import Event as PartitionEvent
 from tidegate.wishes import Wish as PartitionWish
 
 # --- in the partition ---------------------------------------------------------------------------------------------------
@@ -108,7 +107,7 @@ class TakesWhatComes(Stoppable):
 
     def step(self, state: Worker, event: Event) -> Step:
         if isinstance(event, Assigned):
-            return self._settled(*self._heard(state, (event,)))
+            return self._settled(*self._heard(state, event))
         return super().step(state, event)
 
 
@@ -116,11 +115,11 @@ class TakesWhatComes(Stoppable):
 class DrainsForItself(Stoppable):
     """A partition that drains because somebody asked it to stop is not released: it leaves soon."""
 
-    def _heard(self, state: Worker, events: tuple[PartitionEvent, ...]) -> tuple[Worker, tuple[Wish, ...]]:
-        after, asked = super()._heard(state, events)
+    def _settled(self, state: Worker, asked: tuple[Wish, ...]) -> Step:
+        done = super()._settled(state, asked)
         if state.phase is Progress.WORKING:
-            return after, asked
-        return after, tuple(wish for wish in asked if not isinstance(wish, Release))
+            return done
+        return Step(done.state, tuple(wish for wish in done.wishes if not isinstance(wish, Release)))
 
 
 def partly(bug: type[Processor]) -> Stoppable:
