@@ -17,7 +17,7 @@ from tests.properties.hostile_traces import hostile_traces
 from tests.properties.shipped import SPECIMENS, report_on
 
 from tidegate.documents import Document, Field
-from tidegate.effects import Effect, Note, Sleep
+from tidegate.effects import Effect, Note, Program, Sleep
 from tidegate.errors import Misuse
 from tidegate.operations import insert_one
 from tidegate.patches import Added, Removed, Replaced
@@ -105,7 +105,8 @@ def test_nothing_in_a_trace_can_forge_a_line_of_its_story(trace: Trace) -> None:
     """What is told stands on the line where it belongs, and is printable."""
     lines = story(trace).splitlines()
     patched = sum(any(True for _ in step.patch) for step in trace.steps)
-    assert len(lines) == 2 + len(trace.steps) + patched + bool(trace.law)
+    first = state_lines(trace.initial) if trace.law and not trace.steps else []
+    assert len(lines) == 2 + len(trace.steps) + patched + len(first) + bool(trace.law)
     assert all(line.isprintable() for line in lines)
 
 
@@ -697,6 +698,33 @@ def test_the_story_of_a_run_that_breaks_nothing_says_so() -> None:
     assert first == "array_push_lock.lost_reply: no law is broken"
     assert second.startswith("0 steps, absolute time")
     assert second.endswith(", seed 7.1")
+
+
+async def raises_at_once() -> None:
+    raise LookupError("what is not there")
+
+
+async def raises_then() -> None:
+    await insert_one("rows", Document.of({"_id": "x"}))
+    raise LookupError("what is not there")
+
+
+def test_the_story_of_an_error_says_what_was_raised_and_where() -> None:
+    """Also where it is raised before the first step, and there is none to tell of."""
+
+    def told(program: Callable[[], Program[None]]) -> list[str]:
+        actors = (Process("p", born(program)),)
+        trace = explore(Scenario(name="raises", summary="", world=seeded({"rows": ()}), actors=actors)).trace
+        assert trace is not None
+        return story(trace).splitlines()
+
+    first = told(raises_at_once)
+    assert '      /processes/p = "raised LookupError: what is not there"' in first
+    assert first[-1].endswith("<- no program raises an error: broken here")
+    line = raises_then.__code__.co_firstlineno + 1
+    last = told(raises_then)
+    assert '/processes/p := "raised LookupError: what is not there"' in last[-2]
+    assert last[-1].endswith(f"test_sim_trace.py:{line} raises_then")
 
 
 def test_changes_read_as_sentences() -> None:

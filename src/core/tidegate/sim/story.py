@@ -10,7 +10,7 @@ from typing import assert_never
 
 from tidegate.documents import Document, Value, one_line, show
 from tidegate.patches import Added, Patch, Removed, Replaced
-from tidegate.sim.trace import Trace, TraceStep
+from tidegate.sim.trace import Breach, Trace, TraceStep
 
 
 def story(trace: Trace) -> str:
@@ -22,9 +22,17 @@ def story(trace: Trace) -> str:
     ]
     lines += [f"{len(trace.steps)} steps, {one_line(trace.time + (f', seed {trace.seed}' if trace.seed else ''))}"]
     lines += [line for number, step in enumerate(trace.steps, 1) for line in step_lines(number, step, width)]
+    if trace.law and not trace.steps:  # nothing has happened yet, so what is wrong is how it begins
+        lines += [f"{'':>4}  {one_line(each)}" for each in state_lines(trace.initial)]
     if trace.law:
-        lines.append(f"{'':>4}  {'':<{width}}  <- {one_line(trace.law)}: broken here")
+        lines.append(f"{'':>4}  {'':<{width}}  <- {one_line(trace.law)}: broken here{raised_after(trace)}")
     return "\n".join(lines) + "\n"
+
+
+def raised_after(trace: Trace) -> str:
+    """Which line a program had come to that raised an error; a law that is broken has no line."""
+    src = trace.steps[-1].src if trace.breach is Breach.ERROR and trace.steps else ""
+    return f", after {one_line(src)}" if src else ""
 
 
 def step_lines(number: int, step: TraceStep, width: int) -> list[str]:
