@@ -20,6 +20,7 @@ from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
 from tidegate.sim.sample import Plan
 from tidegate.sim.tally import Tally
+from tidegate_adapters.cli.commands import main
 from tidegate_adapters.parallel import Order, WorkersLostError, in_processes, spread
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ HOLDS = Order("transition", Plan("0"))
 
 MINE = '''
 import os
+from multiprocessing import parent_process
 from pathlib import Path
 from tidegate.scenarios.small_lock import small_lock
 
@@ -44,6 +46,10 @@ def dies():
 
 def fine():
     return small_lock(2, 2, 1, 1)
+
+def dies_once_apart():
+    """Not in the process that loads it to know its name."""
+    return dies_once() if parent_process() else fine()
 '''
 
 
@@ -205,6 +211,22 @@ def test_scenarios_side_by_side_are_told_as_one_after_the_other(tmp_path: Path) 
         answers.append([{**scenario, "seconds": 0} for scenario in found["scenarios"]])
     assert answers[0] == answers[1]
     assert answers[0]
+
+
+def test_a_process_that_dies_loses_no_scenario(
+    mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another pool goes on with what was not finished; where they all die, that is told below what was found."""
+    both = ["explore", "mine.py:fine", "mine.py:dies_once_apart", "-j", "2", "--no-store", "-q"]
+    assert main(both) == 0
+    assert (mine / "died").exists()
+    assert capsys.readouterr().out.count("complete") == 2
+    (mine / "died").unlink()
+    monkeypatch.setattr("tidegate_adapters.cli.exploring.POOLS_MAX", 1)
+    assert main(both) == 2
+    told = capsys.readouterr()
+    assert "worker processes died in 1 pools of 2\n  where: not explored: " in told.err
+    assert "mine.py:dies_once_apart" in told.err
 
 
 def test_an_interrupt_ends_the_processes_and_what_was_found_is_told() -> None:

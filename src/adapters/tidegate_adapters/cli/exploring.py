@@ -12,7 +12,7 @@ import secrets
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import wait
+from concurrent.futures import BrokenExecutor, Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -40,7 +40,15 @@ from tidegate_adapters.cli.progress import Show, foretelling, shown
 from tidegate_adapters.cli.shrinking import smaller
 from tidegate_adapters.cli.store import Store, save
 from tidegate_adapters.cli.targets import Target, one
-from tidegate_adapters.parallel import ASKED_S, Order, in_processes, is_stopped, processes
+from tidegate_adapters.parallel import (
+    ASKED_S,
+    POOLS_MAX,
+    Order,
+    WorkersLostError,
+    in_processes,
+    is_stopped,
+    processes,
+)
 from tidegate_adapters.printable import one_line
 
 Say: TypeAlias = Callable[..., None]
@@ -236,15 +244,38 @@ def stored(
 def explored_apart(
     targets: list[Target], bounds: Bounds, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Iterator[Result]:
-    """Explore the targets in several processes, each in one of them; told in their order. None is left but after a signal."""
-    with processes(bounds.jobs) as executor:
-        under_way = [executor.submit(timed_apart, target.identity, bounds) for target in targets]
-        for future in under_way:
-            while stop.code is None and not wait([future], timeout=ASKED_S).done:
-                pass
-            if stop.code is not None and not future.done():
+    """Explore the targets in several processes, each in one of them; told in their order. None is left but after a signal.
+
+    A process that dies breaks its pool; another one goes on with what was not finished.
+
+    Raises:
+        WorkersLostError: They die again and again.
+    """
+    finished: dict[str, tuple[Report, float]] = {}
+    for _ in range(POOLS_MAX):
+        under_way: dict[str, Future[tuple[Report, float]]] = {}
+        try:
+            with processes(bounds.jobs) as executor:
+                for name in [target.identity for target in targets if target.identity not in finished]:
+                    under_way[name] = executor.submit(timed_apart, name, bounds)
+                while targets:
+                    name = targets[0].identity
+                    while name not in finished and stop.code is None and not wait([under_way[name]], ASKED_S).done:
+                        pass
+                    if name not in finished and not under_way[name].done():
+                        return
+                    found = finished.get(name) or under_way[name].result()
+                    yield stored(targets.pop(0), *found, store, terminal, quiet=quiet)
                 return
-            yield stored(targets.pop(0), *future.result(), store, terminal, quiet=quiet)
+        except BrokenExecutor:
+            done = {name: each for name, each in under_way.items() if each.done() and not each.cancelled()}
+            finished |= {name: each.result() for name, each in done.items() if each.exception() is None}
+    raise WorkersLostError(
+        f"worker processes died in {POOLS_MAX} pools of {bounds.jobs}",
+        where=f"not explored: {', '.join(target.identity for target in targets)}",
+        why="something ends them from outside: often the system, for want of memory",
+        todo="use fewer with --jobs, or bound a search with --max-memory",
+    )
 
 
 def timed_apart(identity: str, bounds: Bounds) -> tuple[Report, float]:
