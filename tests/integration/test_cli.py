@@ -262,14 +262,15 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
 
 
 def test_a_scenario_is_told_on_one_line_and_its_counterexample_is_stored(tmp_path: Path) -> None:
-    """Expectation, verdict, states, transitions, seconds, laws, faults; then text, JSON and page."""
+    """Expectation, verdict, states, transitions, depth, seconds, laws, faults, time; then text, JSON and page."""
     done = run(tmp_path, "explore", QUICK, QUICKER)
 
     lines = done.stdout.splitlines()
     assert done.returncode == 0
     assert re.fullmatch(
-        r"ok +array_push_lock\.lost_reply +expected violated +violated +\d+ states +\d+ transitions +\d+\.\d s +1 law +"
-        r"faults: lost_reply 8 +broken in 3 steps: a claim stands at most once",
+        r"ok +array_push_lock\.lost_reply +expected violated +violated +\d+ states +\d+ transitions +depth +3 +"
+        r"\d+\.\d s +1 law +faults: lost_reply 8 \(at most 1 a run\) +broken in 3 steps: a claim stands at most once +"
+        r"absolute time, 1 moves of 200 ms",
         lines[0],
     )
     assert lines[1].startswith(f"ok       {QUICKER}")
@@ -407,7 +408,9 @@ def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
         "transitions": 42,
         "depth": 3,
         "unmerged": 0,
+        "unmerged_at": [],
         "faults": {"lost_reply": 8},
+        "budget": 1,
         "goals": {},
         "stopped_because": "",
         "time": "absolute time, 1 moves of 200 ms",

@@ -122,7 +122,9 @@ def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
         "transitions": found.transitions,
         "depth": 2,
         "unmerged": 0,
+        "unmerged_at": [],
         "faults": {"lost_reply": 1},
+        "budget": 1,
         "goals": {"it is done": True},
         "stopped_because": "",
         "time": "time stands",
@@ -178,3 +180,9 @@ def test_the_law_that_no_program_raises_can_be_expected_to_break_by_nobody() -> 
     report = explore(scenario(actors=(Process("p", born(raises), meaning=calling({"ask": (1,)})),)))
     assert (report.verdict, report.law, report.ok) == (Verdict.VIOLATED, NO_ERROR, False)
     assert attrs.evolve(report, expect=NO_ERROR).ok
+
+
+def test_a_report_says_how_many_faults_a_run_may_have() -> None:
+    """None where none may be, although there is a budget."""
+    found = scenario()
+    assert [explore(each).budget for each in (found, found.choosing(Fault), found.choosing(()))] == [1, 1, 0]

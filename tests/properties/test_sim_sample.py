@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -19,7 +20,7 @@ from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.small_lock import small_lock
 from tidegate.sim.actors import Process, born
 from tidegate.sim.explore import Bounds, Progress, attempt
-from tidegate.sim.policies import PORTFOLIO, Policy, Uniform, at_random, policies
+from tidegate.sim.policies import PORTFOLIO, Pct, Policy, Uniform, at_random, policies
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.sample import Plan, Sampler, Walks, sample
@@ -188,6 +189,19 @@ def test_random_runs_judge_every_kind_of_law(kind: str) -> None:
     assert report.trace is not None
     assert len(report.trace.steps) >= least
     assert replay(report.trace, make()) == Reproduced(len(report.trace.steps))
+
+
+def test_what_pct_promises_is_told_where_it_finds_nothing() -> None:
+    """Then it is what the runs are worth: 1 / (n k^(d-1)), of n lanes and k steps; here 2 lanes an actor."""
+    scenario = counting()
+    lanes = 2 * len(scenario.actors)
+    report = sampled(scenario, runs=3, policies=(Pct(2),))
+    told = re.fullmatch(
+        r"3 random runs are not all that can happen; pct 2 \((\d+) lanes, (\d+) steps: (.*)\)", report.reason
+    )
+    assert told is not None
+    assert int(told[1]) == lanes
+    assert told[3] == f"a bug of depth 2 in at least 1 of {lanes * int(told[2])} runs"
 
 
 def test_random_runs_that_break_nothing_are_inconclusive() -> None:

@@ -47,7 +47,9 @@ class Result:
 
 
 def summed_up(result: Result, width: int) -> tuple[Span, ...]:
-    """The one line of a scenario: expectation, verdict, states, transitions, seconds, laws, faults fired.
+    """The one line of a scenario: expectation, verdict, states, transitions, depth, seconds, laws, faults fired and how many a run may have.
+
+    Then how a law is broken, why it is not known, what was not merged, and that time was bounded, where it was.
 
     Args:
         result: What was found.
@@ -57,16 +59,20 @@ def summed_up(result: Result, width: int) -> tuple[Span, ...]:
     expected = "clean" if report.expect is None else "violated"
     laws = f"{report.laws} law{'' if report.laws == 1 else 's'}"
     faults = ", ".join(f"{kind} {count:,}" for kind, count in report.faults.items()) or "none"
-    more = [detail for detail in (broken(result), report.why, report.reason, unmerged(report)) if detail]
+    budget = f" (at most {report.budget} a run)" if report.budget else ""
+    more = [
+        detail for detail in (broken(result), report.why, report.reason, unmerged(report), bounded(report)) if detail
+    ]
     columns = (
         f"{one_line(report.scenario):<{width}}",
         f"expected {expected:<8}",
         f"{report.verdict:<12}",
         f"{report.states:>9,} states",
         f"{report.transitions:>9,} transitions",
+        f"depth {report.depth:>3,}",
         f"{result.seconds:>6.1f} s",
         f"{laws:<7}",
-        f"faults: {faults}",
+        f"faults: {faults}{budget}",
     )
     return (mark(result), "  ".join((*columns, *map(one_line, more))))
 
@@ -89,6 +95,11 @@ def broken(result: Result) -> str:
 
 def unmerged(report: Report) -> str:
     return f"{len(report.unmerged)} unmerged" if report.unmerged else ""
+
+
+def bounded(report: Report) -> str:
+    """Which moves of the clock bound what was seen, and why; relative time bounds nothing."""
+    return report.time if report.time.startswith("absolute") else ""
 
 
 def shrunk_line(result: Result) -> str:

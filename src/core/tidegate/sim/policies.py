@@ -256,9 +256,13 @@ class Pct:
         return pick
 
     def told(self, generator: Generator, shape: Shape, offered: Collection[Fault]) -> str:  # noqa: ARG002  see Policy
-        promise = f"{shape.lanes} lanes, {shape.steps} steps"
+        return self.promised(shape)
+
+    def promised(self, shape: Shape) -> str:
+        """How often a run finds a bug of its depth, on average."""
+        measured = f"{shape.lanes} lanes, {shape.steps} steps"
         return (
-            f"{self.name} ({promise}: a bug of depth {self.depth} in at least 1 of {shape.one_in(self.depth):,} runs)"
+            f"{self.name} ({measured}: a bug of depth {self.depth} in at least 1 of {shape.one_in(self.depth):,} runs)"
         )
 
 

@@ -72,6 +72,7 @@ class Report:
         depth: The longest of the shortest ways to a state; of sampled runs the longest run.
         unmerged: Where programs could not be compared, and why: there the search is sound, and slower.
         faults: How many transitions were faults, by kind.
+        budget: How many faults could strike in one run.
         goals: Which goals were reached.
         laws: How many laws were judged.
         time: Which kind of time it ran in.
@@ -107,6 +108,7 @@ class Report:
     why: str = ""
     loop: int = 0
     expected: int | None = None
+    budget: int = 0
 
     @property
     def breach(self) -> Breach:
@@ -140,7 +142,9 @@ class Report:
             "transitions": self.transitions,
             "depth": self.depth,
             "unmerged": len(self.unmerged),
+            "unmerged_at": list(self.unmerged),
             "faults": faults,
+            "budget": self.budget,
             "goals": goals,
             "stopped_because": self.reason,
             "time": self.time,
@@ -254,7 +258,8 @@ def sampled(found: Sampled) -> Report:
     """The report on random runs."""
     if found.broken is not None:
         return reported(found, Verdict.VIOLATED, "")
-    why = f"{found.runs:,} random runs are not all that can happen"
+    promise = f"; {found.policy}" if "(" in found.policy else ""
+    why = f"{found.runs:,} random runs are not all that can happen{promise}"
     return reported(found, Verdict.INCONCLUSIVE, why)
 
 
@@ -284,6 +289,7 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
         loop=found.broken.loop if found.broken else 0,
         trace=traced(found, seed),
         expected=found.expected if isinstance(found, Explored) else None,
+        budget=scenario.budget if any(scenario.budgets.get(kind, 1) for kind in Fault) else 0,
     )
 
 

@@ -47,7 +47,7 @@ from tidegate.sim.explore import (
 )
 from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Packed
-from tidegate.sim.policies import NOTHING, PORTFOLIO, UNMEASURED, Menu, Pick, Policy, Seeding, Shape, at_random
+from tidegate.sim.policies import NOTHING, PORTFOLIO, UNMEASURED, Menu, Pct, Pick, Policy, Seeding, Shape, at_random
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.tally import Failed, Tally, counted, pieces
 
@@ -72,7 +72,7 @@ class Sampled:
         search: Which knows what the states of a path mean.
         broken: The law that a run broke, if one did.
         seed: Of that run, or of all.
-        policy: Of that run, in words, with what it drew; or of all.
+        policy: Of that run, in words, with what it drew; or of all, with what PCT promises where it is alone.
         runs: How many there were.
         states: How many distinct states they saw, at least.
         transitions: How many steps they took.
@@ -306,6 +306,8 @@ class Sampler:
         """
         search, broken = self.searched(is_absolute=tally.is_absolute), None
         policy = ", ".join(policy.name for policy in self.plan.policies)
+        if tally.failed is None and isinstance(only := self.plan.policies[0], Pct) and len(self.plan.policies) == 1:
+            policy = only.promised(self.shape)
         if tally.failed is not None:
             run, seed = tally.failed.run, self.plan.seed_of(tally.failed.run)
             search, walked = self.alone(partial(self.walk, run=run))
