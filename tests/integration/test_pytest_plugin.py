@@ -95,15 +95,26 @@ def test_a_counterexample_fails_the_test_and_its_line_replays_it(run: Run, pytes
     ]
 
 
+def test_what_is_not_replayed_is_told(run: Run, pytester: pytest.Pytester) -> None:
+    """A file of another scenario, such as one that `tidegate explore` wrote, and a function in place of a scenario."""
+    run(CARELESS)
+    (file,) = (pytester.path / ".tidegate" / "failures").glob("*.json")
+    file.write_text(file.read_text().replace('"scenario": "coupon"', '"scenario": "coupons.py:coupon"'))
+    done = run(CAREFUL, f"--tidegate-replay={file}", "-Wdefault::pytest.PytestWarning")
+    assert done.ret == 0
+    assert "was recorded in 'coupons.py:coupon': 'coupon' is explored, and nothing is replayed" in done.stdout.str()
+    done = run("def test_it(sim):\n    sim.explore(coupon)\n")
+    assert "a function is not a scenario: is it a function that makes one, and was not called?" in done.stdout.str()
+
+
 def test_a_replay_in_a_mended_program_says_where_it_diverges(run: Run, pytester: pytest.Pytester) -> None:
-    """It names the step, and what could happen instead."""
+    """It names the step, and what differs."""
     run(CARELESS)
     (file,) = (pytester.path / ".tidegate" / "failures").glob("*.json")
     done = run(CAREFUL, f"--tidegate-replay={file}")
 
     assert done.ret == 1
-    assert "the replay diverged at step" in done.stdout.str()
-    assert "enabled instead:" in done.stdout.str()
+    assert "the replay diverged at step 0: the first state differs: /processes/ann" in done.stdout.str()
 
 
 def test_random_runs_are_had_again_by_the_seed_whatever_other_tests_there_are(run: Run) -> None:

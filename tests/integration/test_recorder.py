@@ -250,6 +250,7 @@ def test_a_damaged_last_line_is_told_and_is_not_fatal(here: Path, capsys: pytest
     [
         ((), "which program is to be executed?"),
         (("mine.py:no_program",), "makes no run of a program: int"),
+        (("mine.py:transition",), "name a function without arguments that returns program(...)"),
         (("mine.py:nobody",), "there is no 'nobody'"),
         (("transition",), "names nothing in a module"),
         (("mine.py:move", "--until", "1"), "are for traces"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import shlex
+import warnings
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +21,7 @@ import attrs
 import pytest
 
 from tidegate.errors import Misuse
+from tidegate.kinds import of_kind
 from tidegate.sim.explore import STATES_MAX
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import PORTFOLIO, Policy, policies
@@ -145,6 +147,7 @@ class Sim:
             Misuse: The scenario, or a program in it, breaks a contract.
         """
         __tracebackhide__ = True
+        of_kind(scenario, Scenario, "a scenario: is it a function that makes one, and was not called?")
         if (trace := self.recorded(scenario)) is not None:
             self.replay(trace, scenario)
         if self.bounds.faults is not None:
@@ -209,7 +212,11 @@ class Sim:
         """What is to be replayed, if it was recorded in a scenario of this name."""
         file = self.item.config.getoption("--tidegate-replay")
         trace = None if file is None else read(Path(str(file)))
-        return trace if trace is not None and trace.scenario == scenario.name else None
+        if trace is None or trace.scenario == scenario.name:
+            return trace
+        said = f"{file} was recorded in {trace.scenario!r}: {scenario.name!r} is explored, and nothing is replayed"
+        warnings.warn(pytest.PytestWarning(said), stacklevel=3)
+        return None
 
     def replay(self, trace: Trace, scenario: Scenario) -> None:
         """Fail as the recorded run did, or say where the scenario does something else today.
@@ -222,9 +229,10 @@ class Sim:
             case Reproduced(steps):
                 self.item.add_report_section("call", "tidegate", story(trace))
                 raise AssertionError(f"reproduced {steps} steps: {trace.scenario} breaks the law: {trace.law}")
-            case Diverged(step, reason, enabled):
-                instead = "".join(f"\n    {each}" for each in enabled)
-                raise AssertionError(f"the replay diverged at step {step}: {reason}\n  enabled instead:{instead}")
+            case Diverged(step, reason, enabled, was):
+                told = [f"the replay diverged at step {step}: {reason}", *([f"  recorded: {was}"] if was else [])]
+                told += ["  enabled instead:", *(f"    {each}" for each in enabled)] if enabled else []
+                raise AssertionError("\n".join(told))
             case _ as never:
                 assert_never(never)
 

@@ -25,7 +25,7 @@ from tidegate.sim.recording import Executed, Other, Recording, Same, executed, r
 from tidegate.sim.tagged import named_classes
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
-from tidegate_adapters.cli.targets import attribute
+from tidegate_adapters.cli.targets import attribute, takes_nothing
 
 OURS = (documents, drain, effects, fanout, instants, operations, shutdown, wishes)
 
@@ -116,11 +116,10 @@ def of(stoppable: Stoppable) -> Callable[[object, object], tuple[object, tuple[E
 
 def run_of(make: object, target: str, module: ModuleType) -> Program[object]:
     """A new run of the program."""
+    todo = "name a function without arguments that returns program(...), or a Consumer"
+    if callable(make) and not takes_nothing(make):
+        raise Misuse(f"{target} takes arguments, and a recording holds a digest of them only", todo=todo)
     made: object = make() if callable(make) else make
     if not iscoroutine(made):
-        raise Misuse(
-            f"{target} makes no run of a program: {type(made).__name__}",
-            where=module.__name__,
-            todo="name a function without arguments that returns program(...), or a Consumer",
-        )
+        raise Misuse(f"{target} makes no run of a program: {type(made).__name__}", where=module.__name__, todo=todo)
     return cast("Coroutine[Effect[object], object, object]", made)
