@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from itertools import count
 from typing import cast
 
 import attrs
@@ -245,6 +246,18 @@ def test_a_program_that_asks_for_something_else_in_a_replay_is_not_deterministic
 
     with pytest.raises(Nondeterministic, match="with the same replies a program was first about to call"):
         explore(scenario(depends, 1, 2))
+
+
+def test_a_program_that_needs_no_replay_is_run_again_all_the_same() -> None:
+    """One process whose nodes are all met once; what it asks for depends on how often it was run."""
+    runs = count()
+
+    async def counts() -> object:
+        await Call("ask")
+        return next(runs)
+
+    with pytest.raises(Nondeterministic, match="first finished: 0 and then stood at: finished: 1"):
+        explore(scenario(counts, 1))
 
 
 def test_a_program_that_ends_early_in_a_replay_is_not_deterministic() -> None:

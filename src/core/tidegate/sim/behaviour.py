@@ -4,7 +4,8 @@
 if both are the same value (`tidegate.sim.fingerprint`), else a new one. So the program that is explored is the program
 that runs; nothing is re-implemented. Programs that stand at one node are interchangeable, so they are parked there
 and used again; a program is replayed from its replies only when none is left. A replay that asks for something else than
-before shows state hidden outside of the program, and is an error (`Nondeterministic`).
+before shows state hidden outside of the program, and is an error (`Nondeterministic`); where a search has ended, some
+ways are run once more, so that it shows where nothing had to be replayed.
 """
 
 from __future__ import annotations
@@ -84,6 +85,9 @@ class Cancelled:
     def __str__(self) -> str:
         return "cancelled"
 
+
+RUN_AGAIN: Final = 20
+"""Ways that are run once more when a search has ended: the last ones, which are long and lead through many others."""
 
 Standing: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
 Birth: TypeAlias = Callable[[int], Program[object]]
@@ -170,6 +174,22 @@ class Behaviour:
             standing = resume(program, reply)
         self.compare(node, standing)
         return program
+
+    def run_again(self) -> None:
+        """Run the program anew on the ways to its last nodes, for a search that never had to replay it has compared nothing.
+
+        Raises:
+            Nondeterministic: It asks for something else than it did.
+        """
+        ran = [
+            node
+            for node in self.nodes[Behaviour.CANCELLED + 1 :]
+            if node.parked or not isinstance(node.standing, Asking)
+        ]
+        for node in ran[
+            -RUN_AGAIN:
+        ]:  # a program that stands where none was left to stand may not like to be dropped there
+            node.parked.append(self.replayed(node))
 
     def compare(self, node: Node, standing: Standing) -> None:
         if self.canon.key(standing) != node.exact:

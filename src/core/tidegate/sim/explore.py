@@ -359,6 +359,9 @@ class Search:
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
+        if broken is None:  # else its programs are run again to tell how
+            for process in self.processes.values():
+                process.run_again()
         return Explored(
             search=self,
             broken=broken,

@@ -155,6 +155,10 @@ class Reducer:
     def has_raised(self) -> bool:
         return any(each.has_raised for each in self.behaviours.values())
 
+    def run_again(self) -> None:
+        for each in self.behaviours.values():
+            each.run_again()
+
     def steps(self, world: World) -> Iterator[Step]:
         machine = world.read(self.place)
         if not isinstance(machine, Machine):
