@@ -11,13 +11,14 @@ from tidegate.admission import Call, Control, Place, Purpose, Reservation, Rule,
 from tidegate.conditions import CronContext, StatusContext
 from tidegate.counter import Counted, new_counter
 from tidegate.documents import Document, Field, Put, Value
-from tidegate.effects import Effect, Program
+from tidegate.effects import Effect, Program, Refused
 from tidegate.errors import Misuse
 from tidegate.firing import Firing, GivenUp, Held
 from tidegate.firing import Run as TriggerRun
 from tidegate.instants import Instant
 from tidegate.lease import Lease
 from tidegate.membership import Member
+from tidegate.operations import InsertOne
 from tidegate.programs.admission import HeldBack, NotPickedUp, PickedUp, Picker, kept, places_of
 from tidegate.programs.atomic_service import gate_of, new_gate
 from tidegate.programs.counter import increment, sweep
@@ -272,6 +273,14 @@ def test_a_call_is_registered_or_answered_or_differs() -> None:
     assert one(attrs.evolve(registrar, attempts=1).run, {**there, "calls": ()}) == Returned(
         NotRegistered("no place after 1 attempts")
     )
+
+
+def test_a_refusal_of_the_store_is_passed_on() -> None:
+    """One that has nothing to do with ids ends the program."""
+    program = Registrar(key="x", call=Call("t", ()), rule=BY_A, request="r").run()
+    assert isinstance(program.send(None), InsertOne)
+    with pytest.raises(Refused, match="not authorised"):
+        program.throw(Refused("not authorised"))
 
 
 def test_places_are_kept_as_they_are() -> None:

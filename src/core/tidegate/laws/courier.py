@@ -33,13 +33,9 @@ def is_woken(breaker: Breaker, post: Post, now: Instant) -> bool:
 def is_probed_by_one(post: Post, most: int) -> bool:
     """Law CU3: at most `most` attempts of the newest era are under way; one while half open, none while open."""
     newest = sum(era == post.circuit.era for _, era in post.under_way)
-    match post.circuit:
-        case Closed():
-            return newest <= most
-        case HalfOpen():
-            return newest <= 1
-        case Open():
-            return newest == 0
+    if isinstance(post.circuit, Closed):
+        return newest <= most
+    return newest <= (1 if isinstance(post.circuit, HalfOpen) else 0)
 
 
 def waits_while_open(before: Post, begun: Iterable[Wish], now: Instant) -> bool:

@@ -40,14 +40,10 @@ def is_delivery(effect: Effect[object]) -> bool:
 
 
 def means(effect: Effect[object], world: World, who: str) -> Outcomes:  # noqa: ARG001  there is one worker
-    match effect:
-        case Deliver(number):
-            yield world.write(TAKEN, tuple(sorted({*world.read(TAKEN), number}))), None
-        case Wake(until):
-            if until - NOW <= 0:
-                yield world, None
-        case _:
-            raise AssertionError(effect)
+    if isinstance(effect, Deliver):
+        yield world.write(TAKEN, tuple(sorted({*world.read(TAKEN), effect.number}))), None
+    elif isinstance(effect, Wake) and effect.until - NOW <= 0:
+        yield world, None
 
 
 def heard_as(wish: Effect[object], reply: object) -> Event:
@@ -114,17 +110,20 @@ def courier(
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 
-def post_of(state: State) -> Post | None:
-    match state.standing(WORKER):
-        case Machine(Post() as post):
-            return post
-        case _:
-            return None
+def machine_of(state: State) -> Machine:
+    machine = state.standing(WORKER)
+    assert isinstance(machine, Machine), "nothing crashes here"
+    return machine
+
+
+def post_of(state: State) -> Post:
+    post = machine_of(state).state
+    assert isinstance(post, Post)
+    return post
 
 
 def of_post(law: Callable[[State, Post], bool], state: State) -> bool:
-    post = post_of(state)
-    return post is not None and law(state, post)
+    return law(state, post_of(state))
 
 
 def is_settled(state: State, post: Post, given: tuple[int, ...]) -> bool:
@@ -135,30 +134,22 @@ def is_settled(state: State, post: Post, given: tuple[int, ...]) -> bool:
 
 
 def waits_while_open(before: State, after: State) -> bool:
-    match before.standing(WORKER), after.standing(WORKER):
-        case Machine(Post() as post, wishes), Machine(Post(), now):
-            begun = [wish for wish in now if wish not in wishes and isinstance(wish, Deliver)]
-            return laws.courier.waits_while_open(post, begun, NOW)
-        case _:
-            return True
+    known = machine_of(before).wishes
+    begun = [wish for wish in machine_of(after).wishes if wish not in known and isinstance(wish, Deliver)]
+    return laws.courier.waits_while_open(post_of(before), begun, NOW)
 
 
 def counts_in_a_row(breaker: Breaker, before: State, after: State) -> bool:
-    was, now = post_of(before), post_of(after)
-    return was is None or now is None or laws.courier.counts_in_a_row(breaker, was, now)
+    return laws.courier.counts_in_a_row(breaker, post_of(before), post_of(after))
 
 
 def is_deaf_to_other_eras(before: State, after: State) -> bool:
-    was, now = post_of(before), post_of(after)
-    return was is None or now is None or laws.courier.is_deaf_to_other_eras(was, now, NOW)
+    return laws.courier.is_deaf_to_other_eras(post_of(before), post_of(after), NOW)
 
 
 def is_all_taken(state: State, *, payloads: int) -> bool:
     """But for what is tried by an attempt that never ends."""
-    machine = state.standing(WORKER)
-    if not isinstance(machine, Machine):
-        return True
-    stuck = {wish.number for wish in machine.stuck if isinstance(wish, Deliver)}
+    stuck = {wish.number for wish in machine_of(state).stuck if isinstance(wish, Deliver)}
     return {*state.read(TAKEN), *stuck} == set(range(payloads))
 
 

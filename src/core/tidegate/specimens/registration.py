@@ -40,8 +40,7 @@ class PlaceNotCompared(Registrar):
     """The place is written by the id of its document alone: of two that read the same, both have it."""
 
     async def _taken(self, places: str, found: Document | None, wanted: Reservation) -> bool:
-        if found is None:
-            return await super()._taken(places, found, wanted)
+        assert found is not None, "it is there from the beginning"
         changes = (Put(VERSION, found[VERSION] + 1), Put(PLACES, kept(wanted)))
         return await update_one(self.places, Eq(ID, places), *changes) > 0
 
