@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +66,13 @@ def test_a_kind_without_a_bound_costs_nothing() -> None:
     assert spent(Lens(packing, world.state, looked), Fault.UNSENT) is not None
     assert spent(Lens(packing, world.state, looked), Fault.LATE) is None
     assert (packing.bits, looked.bits) == (2, packing.slot(FAULTS).top)
+
+
+def test_each_kind_has_a_line_in_the_documentation() -> None:
+    """The table for users says of every kind what its member says."""
+    (said,) = ast.parse(inspect.getsource(Fault)).body
+    assert isinstance(said, ast.ClassDef)
+    lines = [ast.literal_eval(each.value) for each in said.body if isinstance(each, ast.Expr)][1:]
+    rows = [f"| `{kind}` | {line} |" for kind, line in zip(Fault, lines, strict=True)]
+    page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
