@@ -27,6 +27,7 @@ from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import Outcomes, World, document, perform, seeded
+from tidegate.testing import unexpected
 
 OWNER = Field[str]("owner")
 
@@ -150,6 +151,7 @@ def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_told() -> None:
     report = explore(scenario(spins))
     assert (report.verdict, report.law, report.breach) == (Verdict.VIOLATED, "both are served", Breach.LIVELOCK)
     assert (report.why, report.loop) == ("goes round for ever: a, b", 1), "what they look at is the same for ever"
+    assert unexpected(report).endswith("; goes round for ever: a, b"), "a test says so, too"
     assert report.trace is not None
     assert len(report.trace.steps) == 1
     assert isinstance(replay(report.trace, scenario(spins)), Reproduced)

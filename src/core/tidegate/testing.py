@@ -51,7 +51,8 @@ def unexpected(report: Report) -> str:
     match report.verdict:
         case Verdict.VIOLATED:
             instead = f", and was expected to break: {expected}" if expected else ""
-            return f"{name} breaks the law: {one_line(report.law or '')}{instead}"
+            who = f"; {one_line(report.why)}" if report.why else ""
+            return f"{name} breaks the law: {one_line(report.law or '')}{instead}{who}"
         case Verdict.INCONCLUSIVE:
             return f"{name} is inconclusive: {one_line(report.reason)}"
         case Verdict.COMPLETE:
