@@ -24,6 +24,7 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Packed
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
+from tidegate.sim.sample import portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import Outcomes, World, document, perform, seeded
@@ -120,6 +121,16 @@ def test_two_that_wait_for_each_other_are_a_deadlock_and_are_named() -> None:
     assert "a, about to" in report.why
     assert "b, about to" in report.why
     assert report.to_json()["violation"] == "deadlock"
+
+
+def test_a_deadlock_that_a_random_run_meets_is_named_too() -> None:
+    """Law LV3, for runs that begin at the beginning, and for those that go on where a bound has stopped a search."""
+    alone = explore(scenario(waits), runs=200, seeding=Random)
+    onward = portfolio("0", runs=200, steps_max=100, seeding=Random)
+    beyond = explore(scenario(waits), depth_max=1, onward=onward)
+    for report in (alone, beyond):
+        assert (report.law, report.breach) == ("both are served", Breach.DEADLOCK)
+        assert report.why.startswith("waits for ever: ")
 
 
 async def once(me: str, other: str) -> str:  # noqa: ARG001

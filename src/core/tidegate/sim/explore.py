@@ -441,10 +441,16 @@ class Search:
     def judged_at_rest(self, rest: list[Packed]) -> Broken | None:
         for law in self.rest_laws:
             if (bad := law.broken_by(self.named(rest))) is not None:
-                waits = waiting(self, bad)
-                breach = Breach.DEADLOCK if waits else Breach.LIVENESS
-                return Broken(law.name, self.path(bad), breach, "; ".join(f"waits for ever: {each}" for each in waits))
+                return self.broken_at(law.name, self.path(bad))
         return None
+
+    def broken_at(self, law: str, path: tuple[Packed, ...]) -> Broken:
+        """That the law is broken at the end of the path; who waits for ever, if it is about rest."""
+        if law not in self.scenario.eventually:
+            return Broken(law, path)
+        waits = waiting(self, path[-1])
+        breach = Breach.DEADLOCK if waits else Breach.LIVENESS
+        return Broken(law, path, breach, "; ".join(f"waits for ever: {each}" for each in waits))
 
     def judged_for_ever(self) -> Broken | None:
         """Judge the laws about rest where nothing ever rests; a reduced search tells no loop."""

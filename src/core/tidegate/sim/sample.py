@@ -202,7 +202,9 @@ def portfolio(
             found.add(walked)
             if walked.law:
                 path = (*search.path(start), *walked.path[1:])
-                return Beyond(Broken(walked.law, path), f"run {plan.seed_of(run)} from there, {plan.policy(run).name}")
+                return Beyond(
+                    search.broken_at(walked.law, path), f"run {plan.seed_of(run)} from there, {plan.policy(run).name}"
+                )
             if not proceed(attrs.evolve(found.progress, waiting=runs - run - 1)):
                 break
         return Beyond(None, f"{found.runs:,} random runs from there, seed {seed}, broke no law")
@@ -311,7 +313,7 @@ class Sampler:
         if tally.failed is not None:
             run, seed = tally.failed.run, self.plan.seed_of(tally.failed.run)
             search, walked = self.alone(partial(self.walk, run=run))
-            broken = Broken(walked.law, walked.path)
+            broken = search.broken_at(walked.law, walked.path)
             offered = {fault for state in walked.path for fault in offers(search, state)}
             found_by = self.plan.policy(run)
             policy = found_by.told(self.seeding(seed), self.shape if found_by.needs_shape else UNMEASURED, offered)
