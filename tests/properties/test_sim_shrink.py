@@ -13,11 +13,11 @@ from tidegate.errors import Misuse
 from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.small_lock import COUNT as TIMES
 from tidegate.scenarios.small_lock import small_lock
-from tidegate.sim.explore import attempt
+from tidegate.sim.explore import Search, attempt
 from tidegate.sim.policies import Decision, Uniform
-from tidegate.sim.replay import Reproduced, replay
+from tidegate.sim.replay import Reproduced, followed, replay, replaying
 from tidegate.sim.report import explore
-from tidegate.sim.sample import Sampled, Walks, sample
+from tidegate.sim.sample import Walks, sample
 from tidegate.sim.scenario import Label, Scenario, State, Step
 from tidegate.sim.shrink import Budget, Run, Shortest, Shrunk, replayed, shrink, shrunk_path
 from tidegate.sim.trace import Policy, Trace, Truth
@@ -61,26 +61,25 @@ def test_what_is_left_is_a_run_that_breaks_the_law_and_is_no_longer(name: str, s
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_no_single_decision_can_be_left_out(name: str, states_max: int) -> None:
     """Law SK4, with and without a search for a shorter run: each is left out in turn, and the law is not broken."""
-    sampled = sample(shipped(name), seed="3", runs=5_000, steps_max=500, seeding=Random)
-    shrunk, smaller = on_path(sampled, states_max)
+    trace = explore(shipped(name), seed="3", runs=5_000, steps_max=500, seeding=Random).trace
+    assert trace is not None
+    shrunk, smaller = on_path(trace, name, states_max)
     assert shrunk.is_minimal
-    assert shrunk.run.steps <= sampled_steps(sampled)
+    assert shrunk.run.steps <= len(trace.steps)
     assert [run.law == shrunk.run.law and run.steps < shrunk.run.steps for run in smaller] == [False] * len(smaller)
     assert len(smaller) in {shrunk.run.steps, shrunk.run.steps - 1}
 
 
-def on_path(sampled: Sampled, states_max: int) -> tuple[Shrunk, list[Run]]:
+def on_path(trace: Trace, name: str, states_max: int) -> tuple[Shrunk, list[Run]]:
     """The shrunk run, and what becomes of it without each of its decisions."""
-    assert sampled.broken is not None
-    search, law = sampled.search, sampled.broken.law
-    shrunk = shrunk_path(search, sampled.broken.path, law, Budget(5_000, states_max, lambda _: True))
-    taken = shrunk.run.taken
-    return shrunk, [replayed(Walks(search), taken[:at] + taken[at + 1 :]) for at in range(len(taken))]
 
+    def shrunk_in(search: Search) -> tuple[Shrunk, list[Run]]:
+        found = followed(trace, search)
+        shrunk = shrunk_path(search, found.path, trace.law, Budget(5_000, states_max, lambda _: True))
+        taken = shrunk.run.taken
+        return shrunk, [replayed(Walks(search), taken[:at] + taken[at + 1 :]) for at in range(len(taken))]
 
-def sampled_steps(sampled: Sampled) -> int:
-    assert sampled.broken is not None
-    return len(sampled.broken.path) - 1
+    return replaying(trace, shipped(name), shrunk_in)
 
 
 # --- a scenario where it matters what is left out -------------------------------------------------------------------------
@@ -228,8 +227,8 @@ def late() -> Scenario:
 def test_a_run_of_56_steps_is_shrunk_with_few_replays() -> None:
     """Half of its steps are of polls, of faults, and of a process that never entered. How long it takes is a benchmark."""
     sampled = sample(late(), seed="1", runs=200, steps_max=500, seeding=Random, policies=(Uniform(),))
-    assert sampled_steps(sampled) >= 56
     assert sampled.broken is not None
+    assert len(sampled.broken.path) - 1 >= 56
     budget = Budget(3_000, 0, lambda _: True)
     shrunk = shrunk_path(sampled.search, sampled.broken.path, sampled.broken.law, budget)
     assert (shrunk.run.steps, shrunk.run.faults, shrunk.is_minimal) == (34, 0, True)
