@@ -220,12 +220,14 @@ def test_the_mark_chooses_among_the_faults_of_a_scenario(run: Run) -> None:
         "def ", "import attrs\n\ndef ", 1
     )
 
-    struck, spared, unknown = (
-        run(crashing, "--tidegate-stats", f"--tidegate-faults={kinds}") for kinds in ("crash_before", "none", "crush")
+    struck, spared, unknown, bounded = (
+        run(crashing, "--tidegate-stats", f"--tidegate-faults{option}")
+        for option in ("=crash_before", "=none", "=crush", "-max=0")
     )
 
-    more, fewer = (re.findall(r"coupon, (\d+) states", done.stdout.str()) for done in (struck, spared))
+    more, fewer, none = (re.findall(r"coupon, (\d+) states", done.stdout.str()) for done in (struck, spared, bounded))
     assert int(*more) > int(*fewer)
+    assert none == fewer
     assert "there is no fault 'crush'" in unknown.stdout.str()
 
 

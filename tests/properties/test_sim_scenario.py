@@ -78,3 +78,13 @@ def test_only_a_kind_that_may_strike_less_often_than_all_has_a_budget_of_its_own
     chosen = bounded.choosing([Fault.LATE]).allowance()
     assert chosen[bound(Fault.LATE)] == 1
     assert {kind for kind in Fault if chosen.get(bound(kind)) == 0} == set(Fault) - {Fault.LATE}
+
+
+def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
+    """A bound of one kind stays, and costs nothing where it is none any more."""
+    bounded = scenario(budget=3, budgets={Fault.LATE: 2})
+    allowed = [bounded.bounded(None, faults_max).allowance() for faults_max in (None, 4, 3, 2, 0)]
+    whole = {FAULTS: 3, bound(Fault.LATE): 2}
+    assert allowed == [whole, whole, whole, {FAULTS: 2}, {FAULTS: 0}]
+    with pytest.raises(Misuse, match="a budget of -1 faults"):
+        bounded.at_most(-1)

@@ -29,6 +29,7 @@ from tidegate.sim.behaviour import Crashed, Returned
 from tidegate.sim.causes import wishes_of
 from tidegate.sim.compare import decision
 from tidegate.sim.explore import Search, attempt, go_on
+from tidegate.sim.faults import Fault
 from tidegate.sim.lines import decided_at
 from tidegate.sim.nearest import STATES_MAX, nearest_passing
 from tidegate.sim.picture import PICTURED_MAX, pictured
@@ -301,6 +302,19 @@ def test_replaying_a_trace_reproduces_it(name: str) -> None:
     """Law TC2, for every counterexample of the catalogue, also after it has been text in between."""
     trace = decoded(json.loads(text_of(trace_of(name))))
     assert replay(trace, shipped(name)) == Reproduced(len(trace.steps))
+
+
+@pytest.mark.parametrize("budgets", [{}, {Fault.CRASH_BEFORE: 1}], ids=["all kinds alike", "one kind with a bound"])
+def test_a_run_that_could_have_fewer_faults_than_its_scenario_is_replayed_as_one(budgets: dict[Fault, int]) -> None:
+    """Law TC2, where whoever explored bounded the faults of a run: what is left of them is a part of the state."""
+    scenario = attrs.evolve(shipped("partition.queue_survives"), budget=3, budgets=budgets)
+    initials: set[Document] = set()
+    for faults_max in (1, 2, 3):
+        trace = explore(scenario.at_most(faults_max)).trace
+        assert trace is not None
+        initials.add(trace.initial)
+        assert replay(decoded(json.loads(text_of(trace))), scenario) == Reproduced(len(trace.steps))
+    assert len(initials) == 3
 
 
 CHANGED: dict[str, tuple[Callable[[], Scenario], int, str]] = {

@@ -64,11 +64,13 @@ class Order:
         target: What finds the scenario: its name, or `path.py:attr` as seen from the directory where workers run.
         plan: Which runs.
         faults: Which kinds may strike; None for whatever the scenario allows.
+        faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
     """
 
     target: str
     plan: Plan
     faults: tuple[Fault, ...] | None = None
+    faults_max: int | None = None
 
     def scenario(self) -> Scenario:
         """Make the scenario, here.
@@ -78,8 +80,7 @@ class Order:
         """
         from tidegate_adapters.cli.targets import one  # noqa: PLC0415  with all that ships
 
-        found = one(self.target).scenario
-        return found if self.faults is None else found.choosing(self.faults)
+        return one(self.target).scenario.bounded(self.faults, self.faults_max)
 
     def sampler(self) -> Sampler:
         return Sampler(self.scenario(), self.plan, random.Random)

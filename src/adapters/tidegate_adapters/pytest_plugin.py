@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidegate_adapters.simulating import Sim
 
 SEED: Final = pytest.StashKey[str]()
-MARK: Final = "tidegate(runs, seed, faults, policy, states_max): how the fixture `sim` explores in this test"
+MARK: Final = "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"
 REPORT: Final = "tidegate_report"
 """What a test tells of an exploration: in JUnit's XML, and between the processes of pytest-xdist."""
 
@@ -70,6 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tidegate-policy", metavar="NAME", help="How random runs choose: random, pct, swarm, portfolio.")
     group.addoption(
         "--tidegate-faults", metavar="KINDS", help="Which faults may strike: none, all, or some, with commas."
+    )
+    group.addoption(
+        "--tidegate-faults-max", type=int, metavar="N", help="A run may have N faults, where the scenario allows more."
     )
     group.addoption("--tidegate-states-max", type=int, metavar="N", help="Stop an exhaustive search after N states.")
     group.addoption("--tidegate-replay", metavar="FILE", help="Replay this counterexample in its scenario.")

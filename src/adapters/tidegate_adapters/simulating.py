@@ -39,7 +39,7 @@ from tidegate_adapters.pytest_plugin import REPORT
 PCT_DEPTH: Final = 3
 SHRINK_S: Final = 1.0
 """How long it may take to shrink a counterexample."""
-SETTINGS: Final = ("runs", "seed", "faults", "policy", "states_max")
+SETTINGS: Final = ("runs", "seed", "faults", "policy", "states_max", "faults_max")
 
 
 @final
@@ -53,6 +53,7 @@ class Settings:
         faults: Which kinds may strike; None for whatever the scenario allows.
         policies: Pick the steps of the random runs, in turns.
         states_max: How many states an exhaustive search sees at most.
+        faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
     """
 
     runs: int = 0
@@ -60,6 +61,7 @@ class Settings:
     faults: tuple[Fault, ...] | None = None
     policies: tuple[Policy, ...] = PORTFOLIO
     states_max: int = STATES_MAX
+    faults_max: int | None = None
 
 
 def settings(item: pytest.Item, profile: Mapping[str, object]) -> Settings:
@@ -89,6 +91,7 @@ def settings(item: pytest.Item, profile: Mapping[str, object]) -> Settings:
         faults=kinds(found.get("faults", "all")),
         policies=policies_named(found.get("policy", "portfolio")),
         states_max=whole(found, "states_max", STATES_MAX),
+        faults_max=whole(found, "faults_max", 0) if "faults_max" in found else None,
     )
 
 
@@ -150,8 +153,7 @@ class Sim:
         of_kind(scenario, Scenario, "a scenario: is it a function that makes one, and was not called?")
         if (trace := self.recorded(scenario)) is not None:
             self.replay(trace, scenario)
-        if self.bounds.faults is not None:
-            scenario = scenario.choosing(self.bounds.faults)
+        scenario = scenario.bounded(self.bounds.faults, self.bounds.faults_max)
         report = explore(
             scenario,
             states_max=self.bounds.states_max,

@@ -20,13 +20,18 @@ from tidegate.sim.story import story
 
 
 def assert_no_counterexample(
-    scenario: Scenario, *, states_max: int = STATES_MAX, require_sometimes: bool = False
+    scenario: Scenario,
+    *,
+    states_max: int = STATES_MAX,
+    faults_max: int | None = None,
+    require_sometimes: bool = False,
 ) -> Report:
     """Explore every interleaving and fault within the budgets of the scenario.
 
     Args:
         scenario: What to explore.
         states_max: Give up after so many distinct states.
+        faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
         require_sometimes: Fail also where a goal is never reached, a fault that may strike never does, or a law is never
             asked.
 
@@ -38,7 +43,7 @@ def assert_no_counterexample(
         Misuse: The scenario, or a program in it, breaks a contract.
     """
     of_kind(scenario, Scenario, "a scenario")
-    report = explore(scenario, states_max=states_max, require_sometimes=require_sometimes)
+    report = explore(scenario.bounded(None, faults_max), states_max=states_max, require_sometimes=require_sometimes)
     if not report.ok:
         raise AssertionError(unexpected(report) + (f"\n{story(report.trace)}" if report.trace else ""))
     return report

@@ -296,6 +296,13 @@ def cli() -> None: ...
     show_default=True,
     help="Only these may strike, with commas between, such as crash_before,lost_reply; or none, or all.",
 )
+@click.option(
+    "--max-faults",
+    "faults_max",
+    type=click.IntRange(0),
+    metavar="N",
+    help="A run may have N faults, all kinds together, where the scenario allows more.",
+)
 @click.option("--timeout", callback=duration, metavar="TIME", help="Stop a scenario after this time, such as 60s.")
 @click.option(
     "--out",
@@ -341,6 +348,7 @@ def explore(
     depth_max: int | None,
     memory_max: int | None,
     faults: tuple[str, ...] | None,
+    faults_max: int | None,
     timeout: float | None,
     out: Path,
     no_store: bool,
@@ -390,6 +398,7 @@ def explore(
             require_sometimes=require_sometimes,
             depth_max=depth_max,
             memory_max=memory_max,
+            faults_max=faults_max,
         )
         store = None if no_store else Store(out)
         if dot is not None:

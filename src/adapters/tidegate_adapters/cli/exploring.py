@@ -71,6 +71,7 @@ class Bounds:
         states_max: How many states an exhaustive search sees at most.
         timeout_s: How many seconds a scenario may take; None for any number.
         faults: Which kinds may strike; None for whatever the scenario allows.
+        faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
         policy: Picks the steps of the random runs.
         pct_depth: Of the policy pct.
         shrinks: Shrink what the random runs find.
@@ -95,6 +96,12 @@ class Bounds:
     depth_max: int | None = None
     memory_max: int | None = None
     jobs: int = 1
+    faults_max: int | None = None
+
+    @property
+    def kinds(self) -> tuple[Fault, ...] | None:
+        """Which may strike."""
+        return None if self.faults is None else tuple(map(Fault, self.faults))
 
 
 @final
@@ -303,7 +310,7 @@ def shrunk(result: Result, target: Target, bounds: Bounds, store: Store | None, 
 
 def chosen(target: Target, bounds: Bounds) -> Scenario:
     """The scenario of the target, with the faults that may strike."""
-    return target.scenario if bounds.faults is None else target.scenario.choosing(map(Fault, bounds.faults))
+    return target.scenario.bounded(bounds.kinds, bounds.faults_max)
 
 
 def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
@@ -356,8 +363,8 @@ def in_several(target: Target, bounds: Bounds, watch: Watch) -> Report:
     """Random runs in several processes; what they find, this one finds again by its seed."""
     seed, runs = runs_of(bounds.seed or "", bounds.runs)
     plan = Plan(seed, policies(bounds.policy, bounds.pct_depth), bounds.steps_max)
-    faults = None if bounds.faults is None else tuple(map(Fault, bounds.faults))
-    tally = in_processes(Order(target.identity, plan, faults), runs, jobs=bounds.jobs, proceed=watch)
+    order = Order(target.identity, plan, bounds.kinds, bounds.faults_max)
+    tally = in_processes(order, runs, jobs=bounds.jobs, proceed=watch)
     return sampled(Sampler(chosen(target, bounds), plan, random.Random).sampled(tally, bounds.seed or ""))
 
 

@@ -17,6 +17,7 @@ import attrs
 from tidegate.documents import Document
 from tidegate.patches import difference
 from tidegate.sim.explore import Bounds, Explored, Proceed, Search, attempt, timing
+from tidegate.sim.faults import FAULTS
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
 from tidegate.sim.scenario import Scenario
@@ -84,11 +85,19 @@ def replay(trace: Trace, scenario: Scenario) -> Replayed:
 
 
 def replaying(trace: Trace, scenario: Scenario, run: Callable[[Search], T]) -> T:
-    """Run a search of the scenario in the kind of time that the trace ran in."""
+    """Run a search of the scenario in the kind of time that the trace ran in, with the faults that it could have."""
     clock = scenario.clock
     if clock is not None and trace.time.startswith("absolute"):  # it may have been relative but for another run
         scenario = attrs.evolve(scenario, clock=attrs.evolve(clock, horizon=None))
-    return attempt(scenario, run)
+    return attempt(scenario.at_most(faults_at_first(trace)), run)
+
+
+def faults_at_first(trace: Trace) -> int:
+    """How many faults the run could have when it began: it may have been bounded more tightly than its scenario is."""
+    at: object = trace.initial
+    for part in (*FAULTS.name, ""):  # the last one where kinds have a bound of their own: theirs lie beneath
+        at = dict(at.items).get(part, 0) if isinstance(at, Document) else at
+    return max(0, at) if isinstance(at, int) else 0
 
 
 def followed(trace: Trace, search: Search) -> Followed:

@@ -266,3 +266,12 @@ class Scenario:
         """The same, in which no faults strike but these."""
         never = dict.fromkeys(set(Fault).difference(kinds), 0)
         return attrs.evolve(self, budgets={**self.budgets, **never})
+
+    def at_most(self, faults: int) -> Scenario:
+        """The same, in which a run has so many faults at most, all kinds together; never more than it has now."""
+        return attrs.evolve(self, budget=min(self.budget, faults))
+
+    def bounded(self, kinds: Iterable[Fault] | None, faults_max: int | None) -> Scenario:
+        """The same with both bounds; None for none."""
+        chosen = self if kinds is None else self.choosing(kinds)
+        return chosen if faults_max is None else chosen.at_most(faults_max)
