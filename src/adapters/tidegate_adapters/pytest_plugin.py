@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from tidegate_adapters.simulating import Sim
 
 SEED: Final = pytest.StashKey[str]()
-MARK: Final = "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"
+MARK: Final = (
+    "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"
+)
 REPORT: Final = "tidegate_report"
 """What a test tells of an exploration: in JUnit's XML, and between the processes of pytest-xdist."""
 
