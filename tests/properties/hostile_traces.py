@@ -85,4 +85,7 @@ def hostile_traces(draw: st.DrawFn) -> Trace:
         fingerprint=draw(TEXTS),
         passing=draw(st.none() | st.builds(Passing, st.integers(0, 1), st.just(steps))),
         original=draw(st.none() | runs()),
+        summary=draw(TEXTS),
+        why=draw(TEXTS),
+        loop=draw(st.integers(0, len(steps))),
     )

@@ -30,6 +30,7 @@ from tidegate.sim.page_code.lanes import LANES
 from tidegate.sim.page_code.style import SHEET
 from tidegate.sim.story import story
 from tidegate.sim.trace import (
+    Breach,
     Choice,
     Done,
     LawKind,
@@ -609,6 +610,14 @@ def test_the_head_says_how_the_run_ends(kind: str, says: str) -> None:
     told = encoded(PLAIN) | {"verdict": {"law": law, "kind": kind, "step": 1_234}}
 
     assert f'<p class="verdict">{says}</p>' in page_of(told, "", FILE)
+
+
+def test_the_head_says_who_goes_round_and_from_which_step_on() -> None:
+    """The last twelve of 20 steps come again and again."""
+    said = "goes round for ever: <a>"
+    trace = attrs.evolve(counting(20), law="a law", breach=Breach.LIVELOCK, why=said, loop=12)
+
+    assert '<p class="verdict">Livelock from step 9: goes round for ever: &lt;a&gt;</p>' in page(trace, FILE)
 
 
 # --- a long run ---------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.story import story
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import Outcomes, World, document, perform, seeded
 from tidegate.testing import unexpected
@@ -121,6 +122,9 @@ def test_two_that_wait_for_each_other_are_a_deadlock_and_are_named() -> None:
     assert "a, about to" in report.why
     assert "b, about to" in report.why
     assert report.to_json()["violation"] == "deadlock"
+    assert report.trace is not None
+    assert report.trace.why == report.why
+    assert story(report.trace).endswith(f"  <- both are served: broken here; {report.why}\n")
 
 
 def test_a_deadlock_that_a_random_run_meets_is_named_too() -> None:
@@ -165,6 +169,7 @@ def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_told() -> None:
     assert unexpected(report).endswith("; goes round for ever: a, b"), "a test says so, too"
     assert report.trace is not None
     assert len(report.trace.steps) == 1
+    assert story(report.trace).endswith("broken here; goes round for ever: a, b, steps 1 to 1 again and again\n")
     assert isinstance(replay(report.trace, scenario(spins)), Reproduced)
 
 

@@ -102,7 +102,7 @@ def cut(trace: Trace, until: int | None, path: Path) -> Trace:
         return trace
     if until > len(trace.steps):
         raise Misuse(f"there is no step {until}", where=str(path), why=f"the trace has {len(trace.steps)} steps")
-    return attrs.evolve(trace, steps=trace.steps[:until], law="", breach=Breach.NONE)
+    return attrs.evolve(trace, steps=trace.steps[:until], law="", breach=Breach.NONE, why="", loop=0)
 
 
 def step_through(trace: Trace, terminal: Terminal) -> None:

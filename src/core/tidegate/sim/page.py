@@ -194,7 +194,10 @@ def verdict_of(told: Object) -> str:
     kind, step = text_in(told, "verdict", "kind"), number_in(told, "verdict", "step") or len(steps_in(told))
     if not law_of(told) and kind in {"", "none"}:
         return "No law broken"
-    return BREACHES.get(kind, "Law broken at step {}").format(f"{step:,}")
+    loop = number_in(told, "verdict", "loop")
+    said = BREACHES.get(kind, "Law broken at step {}").format(f"{step - loop + 1 if loop else step:,}")
+    why = text_in(told, "verdict", "why")
+    return f"{said}: {line(why)}" if why else said
 
 
 def facts_of(told: Object) -> tuple[tuple[str, str], ...]:
@@ -203,7 +206,7 @@ def facts_of(told: Object) -> tuple[tuple[str, str], ...]:
     counts = struck.items() if isinstance(struck, dict) else ()
     faults = ", ".join(kind if count == 1 else f"{kind}, {count} times" for kind, count in counts)
     return (
-        ("Scenario", text_in(told, "meta", "scenario")),
+        ("Scenario", ": ".join(filter(None, (text_in(told, "meta", "scenario"), text_in(told, "meta", "summary"))))),
         ("Steps", length_of(told)),
         ("Faults", faults or "none"),
         ("Time", text_in(told, "meta", "time")),

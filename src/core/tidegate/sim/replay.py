@@ -172,5 +172,15 @@ def explored_on(trace: Trace, search: Search, states_max: int, proceed: Proceed)
     whole = None
     if found.broken is not None:
         path = (*run.path[:-1], *found.broken.path)
-        whole = trace_of(search, path, law=found.broken.law, time=timing(search), policy=Policy.REPLAYED)
+        broken = found.broken
+        whole = trace_of(
+            search,
+            path,
+            law=broken.law,
+            time=timing(search),
+            policy=Policy.REPLAYED,
+            breach=broken.breach,
+            why=broken.why,
+            loop=broken.loop,
+        )
     return ExploredOn(run.outcome, len(run.path) - 1, found, whole)

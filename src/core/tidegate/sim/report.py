@@ -303,7 +303,17 @@ def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
     search, path = found.search, found.broken.path
     origin = Origin(found.policy.partition(" ")[0]) if isinstance(found, Sampled) else Origin.EXHAUSTIVE
     breach = found.broken.breach or (Breach.LINEARIZABILITY if is_of_a_history(found) else None)
-    trace = trace_of(search, path, law=found.broken.law, time=timing(search), policy=origin, seed=seed, breach=breach)
+    trace = trace_of(
+        search,
+        path,
+        law=found.broken.law,
+        time=timing(search),
+        policy=origin,
+        seed=seed,
+        breach=breach,
+        why=found.broken.why,
+        loop=found.broken.loop,
+    )
     return attrs.evolve(trace, passing=nearest_passing(trace, search.scenario))
 
 

@@ -188,6 +188,7 @@ def shrunk_trace(trace: Trace, search: Search, budget: Budget) -> tuple[Trace, S
         policy=Policy.SHRUNK,
         seed=trace.seed,
         breach=trace.breach,
+        why=trace.why,
         original=found.path,
     )
     return attrs.evolve(told, scenario=trace.scenario), shrunk

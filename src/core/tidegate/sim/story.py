@@ -25,7 +25,9 @@ def story(trace: Trace) -> str:
     if trace.law and not trace.steps:  # nothing has happened yet, so what is wrong is how it begins
         lines += [f"{'':>4}  {one_line(each)}" for each in state_lines(trace.initial)]
     if trace.law:
-        lines.append(f"{'':>4}  {'':<{width}}  <- {one_line(trace.law)}: broken here{raised_after(trace)}")
+        lines.append(
+            f"{'':>4}  {'':<{width}}  <- {one_line(trace.law)}: broken here{raised_after(trace)}{for_ever(trace)}"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -33,6 +35,13 @@ def raised_after(trace: Trace) -> str:
     """Which line a program had come to that raised an error; a law that is broken has no line."""
     src = trace.steps[-1].src if trace.breach is Breach.ERROR and trace.steps else ""
     return f", after {one_line(src)}" if src else ""
+
+
+def for_ever(trace: Trace) -> str:
+    """Who waits, or goes round, and which steps come again and again."""
+    why = f"; {one_line(trace.why)}" if trace.why else ""
+    first = len(trace.steps) - trace.loop + 1
+    return f"{why}, steps {first} to {len(trace.steps)} again and again" if trace.loop else why
 
 
 def step_lines(number: int, step: TraceStep, width: int) -> list[str]:

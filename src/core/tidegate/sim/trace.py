@@ -248,6 +248,9 @@ class Trace:
         fingerprint: Of the scenario, as far as it can be told without running it: equal ones begin alike.
         passing: The nearest run that breaks no law, if it was looked for and found.
         original: The steps of the run that this one was shrunk from; what else could have happened is not told.
+        summary: What the scenario is about, in a line.
+        why: Who waits, or goes round for ever; "" where the steps say all.
+        loop: How many of the last steps repeat for ever; 0 if the run ends.
     """
 
     scenario: str
@@ -265,6 +268,9 @@ class Trace:
     fingerprint: str = ""
     passing: Passing | None = None
     original: tuple[TraceStep, ...] | None = None
+    summary: str = ""
+    why: str = ""
+    loop: int = 0
 
     @property
     def faults(self) -> Mapping[str, int]:

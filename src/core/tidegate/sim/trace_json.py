@@ -45,6 +45,7 @@ def encoded(trace: Trace) -> dict[str, Json]:
         "schema": SCHEMA,
         "meta": {
             "scenario": trace.scenario,
+            "summary": trace.summary,
             "versions": {"tidegate": trace.version, "python": trace.python},
             "seed": trace.seed,
             "time": trace.time,
@@ -56,7 +57,13 @@ def encoded(trace: Trace) -> dict[str, Json]:
         "laws": [{"name": law.name, "kind": law.kind.value} for law in trace.laws],
         "initial": to_json(trace.initial),
         "steps": steps_to_json(trace.steps),
-        "verdict": {"law": trace.law, "kind": trace.breach.value, "step": len(trace.steps) if trace.law else 0},
+        "verdict": {
+            "law": trace.law,
+            "kind": trace.breach.value,
+            "step": len(trace.steps) if trace.law else 0,
+            "why": trace.why,
+            "loop": trace.loop,
+        },
         "passing": None
         if trace.passing is None
         else {"differs_at": trace.passing.differs_at, "steps": steps_to_json(trace.passing.steps)},
@@ -163,6 +170,7 @@ def trace_from(whole: Reading) -> Trace:
         raise Misuse("the first state of a trace is an object")
     seed = meta.value("seed")
     law = text(meta.value("law")) if "law" in meta else verdict.text("law")  # older files have it there
+    steps = steps_from(whole, initial)
     return Trace(
         scenario=meta.text("scenario"),
         version=meta.text("version") if "version" in meta else versions.text("tidegate"),
@@ -171,7 +179,7 @@ def trace_from(whole: Reading) -> Trace:
         seed=None if seed is None else text(seed),
         movers=whole.items("processes", mover, needed=True),
         initial=initial,
-        steps=steps_from(whole, initial),
+        steps=steps,
         breach=verdict.kind("kind", Breach, Breach.SAFETY if law else Breach.NONE),
         laws=whole.items("laws", named_law),
         policy=meta.kind("policy", Policy, Policy.RANDOM if seed is not None else Policy.EXHAUSTIVE),
@@ -179,6 +187,9 @@ def trace_from(whole: Reading) -> Trace:
         fingerprint=meta.text("fingerprint", ""),
         passing=passing(whole, initial),
         original=None if whole.members.get("original") is None else steps_from(whole.under("original"), initial),
+        summary=meta.text("summary", ""),
+        why=verdict.text("why", ""),
+        loop=verdict.number("loop", len(steps)) if "loop" in verdict else 0,
     )
 
 

@@ -87,6 +87,8 @@ def trace_of(
     policy: Policy,
     seed: str | None = None,
     breach: Breach | None = None,
+    why: str = "",
+    loop: int = 0,
     original: Path | None = None,
 ) -> Trace:
     """The trace of a way that a search found.
@@ -99,6 +101,8 @@ def trace_of(
         policy: Where the decisions come from.
         seed: Of the sampled run, if it is one.
         breach: In which way the law is broken, if it is none of the scenario's own.
+        why: Who waits, or goes round for ever.
+        loop: How many of the last steps repeat for ever.
         original: The way that this one was shrunk from.
     """
     laws = laws_of(search)
@@ -121,6 +125,9 @@ def trace_of(
         python=PYTHON,
         fingerprint=fingerprinted(search),
         original=None if original is None else unchosen(steps_of(search, original, law)),
+        summary=search.scenario.summary,
+        why=why,
+        loop=loop,
     )
 
 
