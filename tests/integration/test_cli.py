@@ -361,9 +361,11 @@ def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> No
     for chosen, struck in (("none", []), ("late,unsent", ["late"]), ("crash_before", [])):
         done = here("explore", "array_push_lock.late", "--json", "--no-store", "--faults", chosen)
         assert list(json.loads(done.stdout)["scenarios"][0]["faults"]) == struck
+        stranger = "fault crash_before strikes no process here, and it was asked for; the scenario has: "
+        assert (stranger in done.stderr) == (chosen == "crash_before")
     refused = here("explore", QUICK, "--faults", "late,nothing")
     assert refused.returncode == ExitCode.USAGE
-    assert "'nothing' is no kind of fault; there are: crash_before, " in refused.stderr
+    assert "'nothing' is no kind of fault; docs/faults.md tells of each: crash_before, " in refused.stderr
 
 
 @pytest.mark.parametrize("how", [(), ("--runs", "20", "--seed", "1"), ("--runs", "20", "--seed", "1", "--jobs", "2")])

@@ -16,12 +16,14 @@ from typing import Any, TypeVar
 import pytest
 
 from tidegate.errors import Misuse
+from tidegate.exit_codes import ExitCode
 from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
 from tidegate.sim.sample import Plan
 from tidegate.sim.tally import Tally
 from tidegate_adapters.cli.commands import main
-from tidegate_adapters.parallel import Order, WorkersLostError, in_processes, spread
+from tidegate_adapters.cli.failures import WorkersLostError
+from tidegate_adapters.parallel import Order, in_processes, spread
 
 T = TypeVar("T")
 FAILS = Order("transition.request_id_ignored", Plan("0"))
@@ -223,7 +225,7 @@ def test_a_process_that_dies_loses_no_scenario(
     assert capsys.readouterr().out.count("complete") == 2
     (mine / "died").unlink()
     monkeypatch.setattr("tidegate_adapters.cli.exploring.POOLS_MAX", 1)
-    assert main(both) == 2
+    assert main(both) == ExitCode.RAISED, "nobody used it wrongly"
     told = capsys.readouterr()
     assert "worker processes died in 1 pools of 2\n  where: not explored: " in told.err
     assert "mine.py:dies_once_apart" in told.err

@@ -34,12 +34,12 @@ from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.errors import TidegateError
 from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
 from tidegate.sim.sample import Plan, Sampler
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.tally import Tally, merged, pieces
+from tidegate_adapters.cli.failures import WorkersLostError
 
 T = TypeVar("T")
 Proceed: TypeAlias = Callable[[Progress], bool]
@@ -48,11 +48,6 @@ ASKED_S: Final = 0.2
 """How often the caller is asked whether to go on."""
 SAMPLERS_KEPT: Final = 2
 POOLS_MAX: Final = 3
-
-
-@final
-class WorkersLostError(TidegateError):
-    """Worker processes died again and again."""
 
 
 @final

@@ -22,6 +22,7 @@ import pytest
 
 from tidegate.errors import Misuse
 from tidegate.kinds import of_kind
+from tidegate.sim.coverage import absent
 from tidegate.sim.explore import STATES_MAX
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import PORTFOLIO, Policy, policies
@@ -153,7 +154,7 @@ class Sim:
         of_kind(scenario, Scenario, "a scenario: is it a function that makes one, and was not called?")
         if (trace := self.recorded(scenario)) is not None:
             self.replay(trace, scenario)
-        scenario = scenario.bounded(self.bounds.faults, self.bounds.faults_max)
+        whole, scenario = scenario, scenario.bounded(self.bounds.faults, self.bounds.faults_max)
         report = explore(
             scenario,
             states_max=self.bounds.states_max,
@@ -169,7 +170,7 @@ class Sim:
         if not report.ok and not sampled_clean:
             self.store(report, scenario)
             raise AssertionError(unexpected(report))
-        for missing in report.uncovered:
+        for missing in (*report.uncovered, *absent(whole, self.bounds.faults or (), report.faults)):
             self.item.warn(pytest.PytestWarning(f"tidegate: {one_line(report.scenario)}: {one_line(missing)}"))
         return report
 

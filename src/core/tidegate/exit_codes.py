@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     """The command line, the configuration or a target is wrong, or an extra is missing."""
     RAISED = 3
-    """A scenario raised an error outside the model, or tidegate itself did."""
+    """A scenario raised an error outside the model, tidegate itself did, or its worker processes died."""
     DIVERGED = 4
     """A replay took another way than was recorded, or a program is nondeterministic."""
     NOTHING_SELECTED = 5

@@ -152,7 +152,9 @@ def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> t
     chosen = tuple(value.split(","))
     for kind in chosen:
         if kind not in set(Fault):
-            raise click.BadParameter(f"{kind!r} is no kind of fault; there are: {', '.join(Fault)}", ctx, param)
+            raise click.BadParameter(
+                f"{kind!r} is no kind of fault; docs/faults.md tells of each: {', '.join(Fault)}", ctx, param
+            )
     return chosen
 
 
@@ -224,7 +226,7 @@ def cli() -> None: ...
             ExitCode.OK: "every expectation is met",
             ExitCode.NOT_MET: "an expectation is not met",
             ExitCode.USAGE: "wrong usage, or a target that cannot be loaded",
-            ExitCode.RAISED: "a scenario raised an error outside of its programs",
+            ExitCode.RAISED: "a scenario raised an error outside of its programs, or worker processes died",
             ExitCode.DIVERGED: "a program is nondeterministic",
             ExitCode.NOTHING_SELECTED: "nothing is selected",
             ExitCode.INCONCLUSIVE: "inconclusive: a bound, random runs, or what --require-sometimes asks for",

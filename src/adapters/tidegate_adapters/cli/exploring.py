@@ -24,6 +24,7 @@ import attrs
 from tidegate.errors import Misuse, TidegateError
 from tidegate.exit_codes import ExitCode
 from tidegate.patches import Json
+from tidegate.sim.coverage import absent
 from tidegate.sim.explore import ALL, Progress, Reductions, attempt
 from tidegate.sim.exports.dot import dot
 from tidegate.sim.faults import Fault
@@ -34,7 +35,7 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
-from tidegate_adapters.cli.failures import exit_code, origin, raised
+from tidegate_adapters.cli.failures import WorkersLostError, exit_code, origin, raised
 from tidegate_adapters.cli.lines import Result, ended, shrunk_line, summed_up, told, written
 from tidegate_adapters.cli.progress import Show, foretelling, shown
 from tidegate_adapters.cli.shrinking import smaller
@@ -44,7 +45,6 @@ from tidegate_adapters.parallel import (
     ASKED_S,
     POOLS_MAX,
     Order,
-    WorkersLostError,
     in_processes,
     is_stopped,
     processes,
@@ -328,8 +328,9 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
     except (Exception, SystemExit) as error:
         raise raised(error, f"{scenario} raised an error outside of its programs") from error
     if report.verdict is Verdict.INCONCLUSIVE and watch.why:
-        return attrs.evolve(report, reason=watch.why)
-    return report
+        report = attrs.evolve(report, reason=watch.why)
+    strangers = absent(target.scenario, bounds.kinds or (), report.faults)
+    return report if report.trace else attrs.evolve(report, uncovered=(*report.uncovered, *strangers))
 
 
 def in_one(target: Target, bounds: Bounds, watch: Watch) -> Report:

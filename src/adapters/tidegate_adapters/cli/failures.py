@@ -28,6 +28,11 @@ class CodeRaisedError(TidegateError):
 
 
 @final
+class WorkersLostError(TidegateError):
+    """Worker processes died again and again."""
+
+
+@final
 class NothingSelectedError(TidegateError):
     """There is nothing to run."""
 
@@ -45,7 +50,7 @@ class StoppedError(TidegateError):
 def exit_code(error: TidegateError) -> ExitCode:
     """The code that a command ends with because of the error."""
     match error:
-        case CodeRaisedError():
+        case CodeRaisedError() | WorkersLostError():
             return ExitCode.RAISED
         case Nondeterministic() | ReplayDivergedError():
             return ExitCode.DIVERGED

@@ -11,7 +11,7 @@ meant to or not. An actor that has no `faults` says nothing of those it makes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from tidegate.sim.explore import Explored
 from tidegate.sim.faults import Fault, Faults
@@ -42,6 +42,22 @@ def never(found: Explored) -> tuple[str, ...]:
     steps = [f"no step touches what the law is about: {law.name}" for law in found.search.step_laws if not law.good]
     rest = [f"nothing came to rest for the law: {name}" for name in scenario.eventually if not found.resting]
     return (*missed(found), *steps, *rest)
+
+
+def absent(scenario: Scenario, kinds: Iterable[Fault], struck: Container[Fault]) -> tuple[str, ...]:
+    """Which of the kinds that somebody asked for are not there, with those that are.
+
+    Args:
+        scenario: As it is, whatever was asked for.
+        kinds: What was asked for.
+        struck: What struck; an actor that has no `faults` may make more.
+    """
+    there = possible(scenario)
+    has = ", ".join(there) or "none"
+    missing = [kind for kind in kinds if kind not in there and kind not in struck]
+    return tuple(
+        f"fault {kind} strikes no process here, and it was asked for; the scenario has: {has}" for kind in missing
+    )
 
 
 def possible(scenario: Scenario) -> tuple[Fault, ...]:
