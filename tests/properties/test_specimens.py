@@ -22,7 +22,8 @@ GOLDEN: Final = Path(__file__).parent / "golden" / "specimens"
 
 def family(name: str) -> str:
     """Programs of one family share their laws."""
-    return {"assignment": "partition"}.get(name, name.partition(".")[0])
+    first = name.partition(".")[0]
+    return {"assignment": "partition"}.get(first, first)
 
 
 def laws_of(name: str) -> set[str]:

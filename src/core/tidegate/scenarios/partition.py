@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, final
 
 import attrs
 
 from tidegate import laws
 from tidegate.assignment import Assignment, Consumer
-from tidegate.backpressure import Bounds, Held, Hold, Thresholds
+from tidegate.backpressure import Bounds, Held, Hold, Plan, Thresholds
 from tidegate.effects import Effect
 from tidegate.fanout import Arrange, DeliverMessages, Judge, Report, Rules, Start, Task, Tasks
 from tidegate.partition import AfterFailure, Order, Owned, Phase, Processor, Unassigned
@@ -20,8 +20,10 @@ from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.actors import Network
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
+from tidegate.sim.log import CONTROL, Compaction, Entries, Hole, Pause, Resume, begun, log, paused
+from tidegate.sim.log import perform as perform_on_log
 from tidegate.sim.reducers import Crash, HeardAs, Machine, Reducer
-from tidegate.sim.scenario import Actor, Law, Scenario, State
+from tidegate.sim.scenario import Actor, Label, Law, Scenario, State, Step
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 from tidegate.watermark import open_offsets
 from tidegate.wishes import AwaitDrain, Commit, Event, Fetch, Fetched, Interrupt, Release, TopicPartition, Work, heard
@@ -92,6 +94,8 @@ BY_KEY: Final = Processor(running_max=2, order=Order.BY_KEY, after_failure=After
 HOLDS: Final = Processor(running_max=2, bounds=Bounds(span=Thresholds(high=2, low=1)), metadata_max=0)
 KEYS: Final = (b"k", b"l", b"k", b"l")
 """Of the records, where work is in the order of keys."""
+HOLES: Final[Entries] = (b"k", CONTROL, b"k", CONTROL)
+"""Two records of one key, of which compaction may remove the first, and the mark of a transaction behind each."""
 GIVES_UP: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit, Fault.GAVE_UP: is_timer}
 
 
@@ -173,6 +177,7 @@ def partition(
     late: bool = False,
     cooperative: bool = False,
     evicts: bool = False,
+    entries: Entries = (),
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each.
 
@@ -189,6 +194,7 @@ def partition(
         late: Whether requests may arrive late.
         cooperative: Whether only what moves is revoked at a rebalance.
         evicts: Whether a member may be put out while it goes on working; then others work on the same records.
+        entries: What each partition holds, where that is not one record after the other; compaction goes over it.
     """
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
@@ -200,7 +206,10 @@ def partition(
     def lane(consumer: str, number: int) -> str:
         return f"{consumer}.{number}"
 
-    means, hears = user(broker(records)), heard_with_keys if processor.order is Order.BY_KEY else heard
+    means, hears = (
+        user(broker(None if entries else records)),
+        heard_with_keys if processor.order is Order.BY_KEY else heard,
+    )
     parts = {
         consumer: tuple(
             reducer(lane(consumer, number), Unassigned(), step, means, kinds, heard_as=hears) for number in NUMBERS
@@ -219,10 +228,11 @@ def partition(
         budget=budget,
         cooperative=cooperative,
         evicts=evicts,
+        entries=entries,
     )
     return attrs.evolve(
         scenario,
-        actors=(*scenario.actors, *((Network(means),) if late else ())),
+        actors=(*scenario.actors, *((Network(means),) if late else ()), *((Compaction(NUMBERS),) if entries else ())),
         budgets=budgets,
         always={
             **scenario.always,
@@ -263,6 +273,7 @@ def assignment(
     records: int = 2,
     rebalances: int = 1,
     budget: int = 1,
+    pauses: bool = False,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each, with two executors and a gate.
 
@@ -272,6 +283,8 @@ def assignment(
         records: How many records a partition has.
         rebalances: How often the group may rebalance.
         budget: How many faults may strike: crashes, and lost replies of commits.
+        pauses: Whether a client of each pauses and resumes partitions, as the plan for a poll says, before it polls; then
+            records come one by one.
     """
     consumer = kind(executors=1, thresholds=Thresholds(high=2, low=1), each=Processor(metadata_max=0))
 
@@ -281,7 +294,8 @@ def assignment(
         done = consumer.step(state, event)
         return done.state, done.wishes
 
-    means = gated(consumer, broker(records))
+    entries: Entries = (None,) * records if pauses else ()
+    means = polled_as_planned(consumer, broker(None, most=1)) if pauses else gated(consumer, broker(records))
     whole = {name: (reducer(name, Assignment(), step, means, LOST_REPLIES),) for name in CONSUMERS}
     scenario = consumed(
         "assignment",
@@ -291,16 +305,22 @@ def assignment(
         records=records,
         rebalances=rebalances,
         budget=budget,
+        entries=entries,
     )
     return attrs.evolve(
         scenario,
+        actors=(*scenario.actors, *((Client(consumer, name) for name in CONSUMERS) if pauses else ())),
         always={
             **scenario.always,
             OWNER: tuple(map(is_handled_by_owner, CONSUMERS)),
             BOUNDED: tuple(is_bounded(name, consumer.executors) for name in CONSUMERS),
             LOAD: tuple(is_loaded_less(name, consumer.thresholds.high + records) for name in CONSUMERS),
         },
-        sometimes={**scenario.sometimes, "the gate closes": lambda state: any(is_closed(state, n) for n in CONSUMERS)},
+        sometimes={
+            **(scenario.sometimes if rebalances else {}),
+            "the gate closes": lambda state: any(is_closed(state, name) for name in CONSUMERS),
+            **(pauses_and_resumes(consumer) if pauses else {}),
+        },
     )
 
 
@@ -315,13 +335,14 @@ def consumed(
     budget: int,
     cooperative: bool = False,
     evicts: bool = False,
+    entries: Entries = (),
 ) -> Scenario:
     """What all scenarios of a group have in common."""
     coordinator = Coordinator(TOPIC, lane, cooperative=cooperative, evicts=evicts)
-    log: World = Plain().write(REBALANCES, rebalances)
+    logs = Plain().write(REBALANCES, rebalances)
     for number in NUMBERS:
-        log = log.write(end(number), records)
-    world = coordinator.assign(log, Group(0, CONSUMERS, NOBODY, target=NOBODY))
+        logs = begun(number, *entries, world=logs) if entries else logs.write(end(number), records)
+    world = coordinator.assign(logs, Group(0, CONSUMERS, NOBODY, target=NOBODY))
     assert isinstance(world, Plain)
     crashes = tuple(
         Crash(consumer if lane(consumer, 0) != consumer else f"{consumer}'s host", own, dead(consumer))
@@ -368,13 +389,64 @@ def gated(consumer: Consumer, means: Meaning) -> Meaning:
     return meaning
 
 
+def planned(consumer: Consumer, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:
+    """What a client that has paused these is to do now."""
+    if not isinstance(machine, Machine) or not isinstance(machine.state, Assignment):
+        return Plan()
+    return consumer.polling(machine.state, [TopicPartition(TOPIC, number) for number in numbers])
+
+
+def polled_as_planned(consumer: Consumer, means: Meaning) -> Meaning:
+    """Records come when all is paused and resumed that is to be, of partitions that are not paused."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(effect, Fetch):
+            now = planned(consumer, world.read(place(who)), world.read(paused(who)))
+            if now.hold or now.release or effect.partition not in now.poll:
+                return
+        yield from means(effect, world, who)
+
+    return meaning
+
+
+@final
+@attrs.frozen(eq=False)
+class Client:
+    """What polls for a consumer: it pauses and resumes partitions first, one after the other.
+
+    Attributes:
+        consumer: Who makes the plan.
+        of: For whom it polls.
+    """
+
+    consumer: Consumer
+    of: str
+    name: str = attrs.field(init=False)
+    place: None = attrs.field(init=False, default=None)
+    blind: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "name", f"{self.of}'s client")
+
+    def steps(self, world: World) -> Iterator[Step]:
+        now = planned(self.consumer, world.read(place(self.of)), world.read(paused(self.of)))
+        asked: tuple[Pause | Resume, ...] = (
+            *(Pause(each) for each in now.hold),
+            *(Resume(each) for each in now.release),
+        )
+        for effect in asked[:1]:
+            for after, _ in perform_on_log(effect, world, self.of):
+                yield Step(Label(effect), after)
+
+
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 
 def is_finished(number: int) -> Law:
     def holds(state: State) -> bool:
         position, done = state.read(committed(number)), state.read(processed(number))
-        return laws.partition.committed_is_finished(position, range(position), done)
+        told = (offset for offset in range(position) if offset not in holes(state, number))
+        return laws.partition.committed_is_finished(position, told, done)
 
     return holds
 
@@ -496,10 +568,24 @@ def is_closed(state: State, name: str) -> bool:
             return False
 
 
+def entries_of(state: State, number: int) -> Entries:
+    """What the log of the partition holds; nothing where records are but counted."""
+    return state.read(log(number))
+
+
+def holes(state: State, number: int) -> frozenset[int]:
+    """The offsets at which there is nothing."""
+    return frozenset(at for at, entry in enumerate(entries_of(state, number)) if isinstance(entry, Hole))
+
+
 def is_done(state: State, number: int, records: int) -> bool:
+    """The position that is committed lies behind the last record, and what is a hole needs no work."""
+    none = holes(state, number)
+    if entries := entries_of(state, number):
+        records = 1 + max(at for at in range(len(entries)) if at not in none)
     done = state.read(processed(number))
     position = state.read(committed(number))
-    return not state.read(GROUP).members or laws.partition.all_is_processed(position, done, records)
+    return not state.read(GROUP).members or laws.partition.all_is_processed(position, none.union(done), records)
 
 
 def stands_still(state: State, name: str, *, may_be_refused: bool) -> bool:
@@ -519,6 +605,39 @@ def is_stuck(state: State, name: str) -> bool:
     """User code never ends, and nobody gives up: then the group waits for it."""
     machine = state.standing(name)
     return isinstance(machine, Machine) and bool(machine.stuck)
+
+
+def crosses_a_hole(state: State) -> bool:
+    """Is a position committed behind an offset at which compaction has removed a record that nobody was told of?"""
+    return any(
+        at < state.read(committed(number)) and at not in state.read(processed(number))
+        for number in NUMBERS
+        for at, entry in enumerate(entries_of(state, number))
+        if entry is Hole.COMPACTED
+    )
+
+
+def is_removed_in_work(state: State) -> bool:
+    """Has compaction removed a record that somebody was told of?"""
+    return any(
+        entry is Hole.COMPACTED and at in state.read(processed(number))
+        for number in NUMBERS
+        for at, entry in enumerate(entries_of(state, number))
+    )
+
+
+def paused_by(state: State, name: str) -> tuple[int, ...]:
+    return state.read(paused(name))
+
+
+def pauses_and_resumes(consumer: Consumer) -> Mapping[str, Law]:
+    def resumes(state: State) -> bool:
+        return any(planned(consumer, state.standing(name), paused_by(state, name)).release for name in CONSUMERS)
+
+    return {
+        "a client pauses": lambda state: any(paused_by(state, name) for name in CONSUMERS),
+        "a client is to resume": resumes,
+    }
 
 
 def is_held(state: State) -> bool:
@@ -697,5 +816,33 @@ SCENARIOS: Final = (
         ),
         thorough=partial(partition, records=1, rebalances=1, budget=1, evicts=True),
     ),
+    Shipped(
+        "partition.gaps",
+        partial(
+            partition,
+            summary="the marks of transactions and compaction leave holes in the log: what is committed goes beyond them",
+            records=len(HOLES),
+            rebalances=0,
+            budget=1,
+            entries=HOLES,
+            goals={
+                "a position is committed behind a record that nobody was told of": crosses_a_hole,
+                "a record is removed that somebody was told of": is_removed_in_work,
+            },
+        ),
+        thorough=partial(partition, records=len(HOLES), rebalances=1, budget=1, entries=HOLES),
+    ),
     Shipped("assignment", partial(assignment, budget=0), thorough=assignment),
+    Shipped(
+        "assignment.pauses",
+        partial(
+            assignment,
+            summary="the same where a client pauses what the gate holds, and resumes it: all records come in the end",
+            records=3,
+            rebalances=0,
+            budget=0,
+            pauses=True,
+        ),
+        thorough=partial(assignment, records=3, rebalances=0, pauses=True),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Sixteen ways to get a partition wrong. Each differs from `tidegate.partition` in one place."""
+"""Eighteen ways to get a partition wrong. Each differs from `tidegate.partition` in one place."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tidegate.scenarios.partition import (
     FREE,
     GIVES_UP,
     HOLDS,
+    HOLES,
     IN_TURN,
     LOAD,
     NEVER_FALLS,
@@ -53,6 +54,17 @@ class CommitsTheHighest(Processor):
     def _to_commit(self, part: Owned) -> int | None:
         done = done_offsets(part.ledger)
         return done[-1] + 1 if done and part.committing is None else None
+
+
+@attrs.frozen
+class CountsOffsets(Processor):
+    """The position goes from each offset to the next one, and waits for an offset that never comes."""
+
+    def _to_commit(self, part: Owned) -> int | None:
+        position, done = part.ledger.floor, done_offsets(part.ledger)
+        while position in done:
+            position += 1
+        return position if position > part.ledger.floor and part.committing is None else None
 
 
 @attrs.frozen
@@ -184,6 +196,14 @@ class PausedOnce(Consumer):
         return super().polling(attrs.evolve(state, verdict=Flow(Reason.BELOW_HIGH)), paused)
 
 
+@attrs.frozen
+class NeverResumes(Consumer):
+    """What was paused is polled again when the gate opens, and still paused."""
+
+    def polling(self, state: Assignment, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
+        return attrs.evolve(super().polling(state, paused), release=())
+
+
 AT_ONCE: Final = Budget(30 * SECOND)
 """To drain, with no time to clean up or to commit."""
 
@@ -205,6 +225,20 @@ SPECIMENS: Final = (
         small(CommitsTheHighest(running_max=2, drain=AT_ONCE, metadata_max=0)),
         FINISHED,
         "Consumers that commit the last record they have finished lose those before it that are still running.",
+    ),
+    planted(
+        "counts_offsets",
+        partial(
+            partition,
+            CountsOffsets(running_max=2, metadata_max=0),
+            records=len(HOLES),
+            rebalances=0,
+            budget=0,
+            entries=HOLES,
+        ),
+        ALL,
+        "Spark Streaming took for granted that offsets are consecutive, and could not read a compacted topic.",
+        of="partition.gaps",
     ),
     planted(
         "counts_late_results",
@@ -354,5 +388,12 @@ SPECIMENS: Final = (
         LOAD,
         "Drakkar 0.11.1 pauses once; partitions that are assigned afterwards are polled all the same.",
         of="assignment",
+    ),
+    planted(
+        "never_resumes",
+        partial(assignment, kind=NeverResumes, records=3, rebalances=0, budget=0, pauses=True),
+        ALL,
+        "Planted: Kafka's clients give no records of what is paused, whoever polls, until it is resumed.",
+        of="assignment.pauses",
     ),
 )
