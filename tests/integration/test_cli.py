@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from tests.integration.hearing import HEARING
 
 import tidegate
 from tidegate.__main__ import main
@@ -741,17 +742,11 @@ def test_a_search_that_cannot_end_is_told_of_before_most_of_it_is_done(tmp_path:
 
 # --- signals --------------------------------------------------------------------------------------------------------
 
-HEARING: Final = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "from tidegate.__main__ import main; sys.exit(main(sys.argv[1:]))"
-)
-"""The command, hearing of SIGINT even where the tests themselves run in the background."""
-
 
 def signalled(cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str) -> tuple[int, str, str]:
     """Run the command, send the signals once a search is under way, and wait for the end."""
     with subprocess.Popen(
-        [sys.executable, "-u", "-c", HEARING, *arguments],
+        [*HEARING, *arguments],
         cwd=cwd,
         env=environment({}),
         stdout=subprocess.PIPE,

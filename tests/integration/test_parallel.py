@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.integration.hearing import HEARING
 
 from tidegate.errors import Misuse
 from tidegate.exit_codes import ExitCode
@@ -233,9 +234,9 @@ def test_a_process_that_dies_loses_no_scenario(
 
 def test_an_interrupt_ends_the_processes_and_what_was_found_is_told() -> None:
     """As Ctrl-C does, all of the group hear of it; the exit code says so, and nobody is left."""
-    command = [sys.executable, "-m", "tidegate", "explore", "transition", "--runs", "1000000", "--seed", "1", "-j", "2"]
+    asked = ["explore", "transition", "--runs", "1000000", "--seed", "1", "-j", "2", "--no-store"]
     with subprocess.Popen(
-        [*command, "--no-store"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*HEARING, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1\n"
