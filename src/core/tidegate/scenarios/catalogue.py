@@ -19,6 +19,7 @@ from tidegate.scenarios import (
     leader,
     partition,
     payloads,
+    planners,
     reactive_task,
     recovery,
     registration,
@@ -38,6 +39,7 @@ from tidegate.specimens import courier as broken_courier
 from tidegate.specimens import leader as broken_leader
 from tidegate.specimens import partition as broken_partition
 from tidegate.specimens import payloads as broken_payloads
+from tidegate.specimens import planners as broken_planners
 from tidegate.specimens import reactive_task as broken_reactive_task
 from tidegate.specimens import recovery as broken_recovery
 from tidegate.specimens import registration as broken_registration
@@ -61,6 +63,7 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *shutdown.SCENARIOS,
     *courier.SCENARIOS,
     *reactive_task.SCENARIOS,
+    *planners.SCENARIOS,
     *triggers.SCENARIOS,
     *change_stream.SCENARIOS,
 )
@@ -79,6 +82,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_shutdown.SPECIMENS,
     *broken_courier.SPECIMENS,
     *broken_reactive_task.SPECIMENS,
+    *broken_planners.SPECIMENS,
     *broken_triggers.SPECIMENS,
     *broken_change_stream.SPECIMENS,
 )
