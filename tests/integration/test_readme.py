@@ -1,4 +1,4 @@
-"""Every sample of the README runs, and prints what the README says that it prints."""
+"""Every sample of the README, and of the page on laws, runs and prints what is said that it prints."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-TEXTS = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+LAWS = (ROOT / "docs" / "laws.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", README + LAWS, re.DOTALL)
+TEXTS = re.findall(r"```text\n(.*?)```", README + LAWS, re.DOTALL)
 COMMANDS = re.findall(r"<!-- output of: (.*?) -->\n```text\n(.*?)```", README, re.DOTALL)
 
 
@@ -22,7 +23,7 @@ def run(*command: str, cwd: Path) -> str:
 
 @pytest.mark.parametrize("sample", PYTHON)
 def test_a_python_sample_runs_and_prints_what_is_shown(sample: str, tmp_path: Path) -> None:
-    """A sample runs as it stands; what it prints stands in the README."""
+    """A sample runs as it stands; what it prints stands there, too."""
     printed = run("-c", sample, cwd=tmp_path)
 
     assert not printed or printed.rstrip() in map(str.rstrip, TEXTS)
@@ -49,6 +50,6 @@ def test_the_story_of_the_lock_is_the_one_that_is_found(tmp_path: Path) -> None:
 
 def test_the_readme_has_samples() -> None:
     """The patterns above find what they are meant to find."""
-    assert len(PYTHON) == 2
+    assert len(PYTHON) == 4
     assert len(COMMANDS) == 1
-    assert len(TEXTS) == 3
+    assert len(TEXTS) == 5

@@ -1,4 +1,4 @@
-"""The tutorial, typed along: its files are written as they stand, its commands print what it says that they print."""
+"""The tutorial and its like, typed along: files are written as they stand, commands print what is said that they print."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-TUTORIAL = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 PARTS = re.compile(
     r"<!-- file: (?P<file>\S+) -->\n```python\n(?P<code>.*?)```|```console\n\$ (?P<command>.*?)\n(?P<shown>.*?)```",
     re.DOTALL,
 )
 
 
-def test_whoever_types_the_tutorial_along_sees_what_it_shows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "asked"), [("tutorial", 6), ("recording", 3)])
+def test_whoever_types_it_along_sees_what_it_shows(page: str, asked: int, tmp_path: Path) -> None:
     """Each line shown is the beginning of a line printed, in this order; widths of columns may differ."""
-    commands = 0
-    for part in PARTS.finditer(TUTORIAL):
+    text, commands = (DOCS / f"{page}.md").read_text(), 0
+    for part in PARTS.finditer(text):
         if part["file"]:
             file = tmp_path / part["file"]
             before = file.read_text() + "\n\n" if file.exists() else ""
@@ -29,7 +32,7 @@ def test_whoever_types_the_tutorial_along_sees_what_it_shows(tmp_path: Path) -> 
         commands += 1
         for line in lines(part["shown"]):
             assert any(each.startswith(line) for each in printed), f"{part['command']} does not print: {line}"
-    assert commands == TUTORIAL.count("\n$ ") == 6
+    assert commands == text.count("\n$ ") == asked
 
 
 def lines(text: str) -> list[str]:
