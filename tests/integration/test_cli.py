@@ -344,7 +344,7 @@ def test_the_exit_code_tells_whether_expectations_are_met(
         (("--states-max", "50"), "50 states were seen"),
         (("--max-depth", "3"), "3 steps were taken from the beginning"),
         (("--max-memory", "30kB"), "the states take 30,000 bytes"),
-        (("--timeout", "1ms"), "the time-out of 0.001 s is over"),
+        (("--timeout", "1ms"), "the time-out of 0.001 s is over; no random run went on from there"),
         (("--runs", "2", "--seed", "1"), "2 random runs are not all that can happen"),
     ],
 )
@@ -355,6 +355,10 @@ def test_what_is_cut_short_is_inconclusive(here: Callable[..., Done], bound: tup
     assert done.returncode == 6
     assert re.search(rf"UNSURE +array_push_lock .* inconclusive .* {why}", done.stdout)
     assert "1 scenario, 0 as expected, 1 unsure" in done.stdout
+    is_sampled = "--runs" in bound
+    assert is_sampled != bool(
+        re.search(r"warning: array_push_lock: [\d,]+ states from depth \d+ on were not", done.stderr)
+    )
 
 
 def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> None:
@@ -431,6 +435,7 @@ def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
         "unmerged_at": [],
         "faults": {"lost_reply": 8},
         "budget": 1,
+        "cut_short": 0,
         "goals": {},
         "stopped_because": "",
         "time": "absolute time, 1 moves of 200 ms",
@@ -772,7 +777,7 @@ def test_a_signal_ends_the_search_and_what_was_found_is_told(mine: Path, number:
     ended_json, found, _ = signalled(mine, (number,), *targets, "--json")
 
     assert (ended, ended_json) == (code, code)
-    assert re.search(r"UNSURE +forever .* interrupted\n", out)
+    assert re.search(r"UNSURE +forever .* interrupted; no random run went on from there\n", out)
     assert "3 scenarios, 1 as expected, 1 unsure, 1 not explored" in out
     assert (json.loads(found)["ok"], [each["verdict"] for each in json.loads(found)["scenarios"]]) == (
         False,

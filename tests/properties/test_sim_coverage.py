@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from random import Random  # noqa: TID251  seeded
+from typing import Any
 
 import pytest
 
-from tidegate.effects import Call, Note
+from tidegate.effects import Call, Note, Sleep
+from tidegate.instants import SECOND
 from tidegate.sim.actors import Process, born
+from tidegate.sim.behaviour import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Scenario
+from tidegate.sim.scenario import Clock, Law, Scenario
 from tidegate.sim.world import Plain, calling, notes
 
 
@@ -20,10 +23,17 @@ async def says() -> str:
     return "done"
 
 
+async def forgets() -> None:
+    Note("at", 1)  # type: ignore[unused-awaitable]  the mistake
+
+
+FINE: dict[str, object] = {"always": {"it says at most one thing": lambda state: len(state.read(notes("p"))) < 2}}
+
+
 def scenario(**changes: object) -> Scenario:
     faults = Faults({Fault.LOST_REPLY: lambda effect: isinstance(effect, Call), Fault.LATE: lambda _: False})
     actors = (Process("p", born(says), faults, calling({"ask": (1,)})),)
-    return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": actors, "budget": 1, **changes})  # type: ignore[arg-type]
+    return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": actors, "budget": 1, **FINE, **changes})  # type: ignore[arg-type]
 
 
 LATE = "fault late never struck"
@@ -76,6 +86,51 @@ def test_what_a_bound_cuts_off_is_told() -> None:
         "nothing came to rest for the law: it is done",
     )
     assert report.to_json()["uncovered"] == list(report.uncovered)
+
+
+@pytest.mark.parametrize("how", [{}, {"runs": 9, "seeding": Random}], ids=["exhaustive", "random"])
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"always": {}}, ("no law is stated, so none can be broken",)),
+        ({"actors": (Process("p", born(forgets)),)}, ("nothing ever happens: does the program forget an await?",)),
+        (
+            {"actors": (Process("p", born(forgets)),), "clock": Clock(SECOND, moves=2)},
+            ("nothing ever happens: does the program forget an await?",),
+        ),
+        ({}, ()),
+    ],
+    ids=["no law", "no step", "only time passes", "fine"],
+)
+def test_a_scenario_in_which_nothing_can_be_found_says_so(
+    changes: dict[str, object], told: tuple[str, ...], how: dict[str, Any]
+) -> None:
+    """It passes whatever the program does; on demand it is unsure."""
+    empty = scenario(**{"budget": 0, **changes})
+    assert explore(empty, **how).uncovered == told
+    required = explore(empty, require_sometimes=True)
+    assert (required.verdict, required.reason) == (Verdict.INCONCLUSIVE if told else Verdict.COMPLETE, "; ".join(told))
+
+
+@pytest.mark.parametrize("require_sometimes", [False, True])
+def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, require_sometimes: bool) -> None:
+    """Something else came to rest, so it is no reason to be unsure."""
+
+    async def sleeps() -> None:
+        for _ in range(int(str(await Call("how often")))):
+            await Sleep(SECOND)
+
+    done: dict[str, Law] = {"it is done": lambda state: isinstance(state.standing("p"), Returned)}
+    told = (
+        "1 state rests only because the clock had no moves left: laws about rest were not judged there; "
+        "give the clock more moves"
+    )
+    for replies, expected in (((0,), ()), ((0, 1), (told,))):
+        actors = (Process("p", born(sleeps), meaning=calling({"how often": replies})),)
+        bounded = scenario(actors=actors, clock=Clock(SECOND, moves=1), eventually=done, budget=0)
+        report = explore(bounded, require_sometimes=require_sometimes)
+        assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, expected)
+        assert (report.cut_short, report.to_json()["cut_short"]) == (len(expected), len(expected))
 
 
 @pytest.mark.parametrize("require_sometimes", [False, True])

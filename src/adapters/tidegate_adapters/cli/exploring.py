@@ -25,7 +25,7 @@ from tidegate.errors import Misuse, TidegateError
 from tidegate.exit_codes import ExitCode
 from tidegate.patches import Json
 from tidegate.sim.coverage import absent
-from tidegate.sim.explore import ALL, Progress, Reductions, attempt
+from tidegate.sim.explore import ALL, CALLED_OFF, Progress, Reductions, attempt
 from tidegate.sim.exports.dot import dot
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import policies
@@ -328,7 +328,8 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
     except (Exception, SystemExit) as error:
         raise raised(error, f"{scenario} raised an error outside of its programs") from error
     if report.verdict is Verdict.INCONCLUSIVE and watch.why:
-        report = attrs.evolve(report, reason=watch.why)
+        else_why = report.reason.removeprefix(CALLED_OFF).removeprefix("; ")
+        report = attrs.evolve(report, reason="; ".join(filter(None, (watch.why, else_why))))
     strangers = absent(target.scenario, bounds.kinds or (), report.faults)
     return report if report.trace else attrs.evolve(report, uncovered=(*report.uncovered, *strangers))
 

@@ -3,7 +3,11 @@
     states   that were reached and not looked beyond, where a bound stopped the search
     faults   that some process allows, that the budgets allow, and that never struck
     goals    that were never reached
-    laws     about steps that no step ever touched; about rest, where nothing came to rest
+    laws     about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
+             the clock had no moves left; all, where none is stated, or where nothing ever happens
+
+That some states rest only for want of moves of the clock is told, and is nothing that `missed` counts: where the clock is
+bounded there are always some, unless everything is over before.
 
 Known not to work: a fault that strikes only effects that no program awaits is told as one that never struck, whether it was
 meant to or not. An actor that has no `faults` says nothing of those it makes.
@@ -13,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 
+from tidegate.sim.behaviour import Returned
 from tidegate.sim.explore import Explored
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.packing import Looked
 from tidegate.sim.sample import Sampled
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.sizing import rounded
@@ -22,18 +28,46 @@ from tidegate.sim.sizing import rounded
 
 def uncovered(found: Explored) -> tuple[str, ...]:
     """Each in words."""
+    return (*unlooked(found), *never(found), *untimely(found))
+
+
+def unlooked(found: Explored) -> tuple[str, ...]:
+    """States that were reached, and not looked beyond."""
     if not found.frontier:
-        return never(found)
+        return ()
     left = "" if found.expected is None else f"; about {rounded(found.expected)} states were expected in all"
     states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond{left}"
-    return (states, *never(found))
+    return (states,)
+
+
+def untimely(found: Explored) -> tuple[str, ...]:
+    """States where laws about rest were not judged."""
+    if not found.cut_short or not found.search.scenario.eventually:
+        return ()
+    rest = f"{found.cut_short:,} state{' rests' if found.cut_short == 1 else 's rest'}"
+    why = "only because the clock had no moves left: laws about rest were not judged there; give the clock more moves"
+    return (f"{rest} {why}",)
 
 
 def missed(found: Explored | Sampled) -> tuple[str, ...]:
-    """Goals that were never reached, and faults that never struck."""
+    """That nothing can be found; goals that were never reached, and faults that never struck."""
     goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
     kinds = [kind for kind in possible(found.search.scenario) if not found.faults.get(kind)]
-    return (*goals, *(f"fault {kind} never struck" for kind in kinds))
+    return (*vacuous(found), *goals, *(f"fault {kind} never struck" for kind in kinds))
+
+
+def vacuous(found: Explored | Sampled) -> tuple[str, ...]:
+    """Why nothing that is wrong could be found."""
+    search, scenario = found.search, found.search.scenario
+    view = search.view(search.first, Looked())
+    is_over = all(isinstance(view.standing(name), Returned) for name in search.processes)
+    nothing = "nothing ever happens: does the program forget an await?"
+    lawless = "no law is stated, so none can be broken"
+    has_laws = scenario.always or scenario.step or scenario.eventually
+    return (
+        *(() if has_laws else (lawless,)),
+        *((nothing,) if not found.transitions or (search.processes and is_over) else ()),
+    )
 
 
 def never(found: Explored) -> tuple[str, ...]:

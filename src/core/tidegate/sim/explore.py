@@ -408,7 +408,7 @@ class Search:
         if bounds.memory is not None and self.memory >= bounds.memory:
             return f"the states take {bounds.memory:,} bytes"
         if not proceed(Progress(len(self.seen), self.counted()[0], len(self.layers), waiting, self.sizing.expected)):
-            return "the caller's bound was reached"
+            return CALLED_OFF
         return ""
 
     @property
@@ -543,6 +543,10 @@ def is_asleep(standing: object) -> bool:
             return any(each.until is not None for each in running)
         case _:
             return False
+
+
+CALLED_OFF: Final = "the caller's bound was reached"
+"""That is all that a search knows of it."""
 
 
 def go_on(progress: Progress) -> bool:  # noqa: ARG001  the caller sets no bound

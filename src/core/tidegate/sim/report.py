@@ -6,7 +6,7 @@ inconclusive   anything else, and why: a bound was reached, the runs were sample
                is about that
 
 A goal that was never reached, a fault that never struck and a law that was never asked are told beside the verdict
-(`uncovered`). Whoever requires them gets "inconclusive" instead of "complete".
+(`uncovered`), as is a scenario in which nothing happens, or that states no law. Whoever requires them gets "inconclusive" instead of "complete".
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tidegate.patches import Json
 from tidegate.sim.coverage import missed, never, uncovered
 from tidegate.sim.explore import (
     ALL,
+    CALLED_OFF,
     PLAIN,
     STATES_MAX,
     Bounds,
@@ -83,6 +84,7 @@ class Report:
         uncovered: What was not covered, where no counterexample was found: states beyond a bound, goals, faults, laws.
         why: Who waits, or goes round for ever; "" where the counterexample says all.
         loop: How many of its last steps repeat for ever; 0 if it ends.
+        cut_short: In how many states laws about rest were not judged, for they rest only because the clock had no moves left.
         expected: How many states an exhaustive search was expected to see, when last asked; None where it was too short.
     """
 
@@ -109,6 +111,7 @@ class Report:
     loop: int = 0
     expected: int | None = None
     budget: int = 0
+    cut_short: int = 0
 
     @property
     def breach(self) -> Breach:
@@ -145,6 +148,7 @@ class Report:
             "unmerged_at": list(self.unmerged),
             "faults": faults,
             "budget": self.budget,
+            "cut_short": self.cut_short,
             "goals": goals,
             "stopped_because": self.reason,
             "time": self.time,
@@ -235,6 +239,8 @@ def gone_on(found: Explored, onward: Onward | None) -> Explored:
     """The same, and what was found beyond the bound that stopped it."""
     if onward is None or found.broken is not None or not found.frontier:
         return found
+    if found.stopped == CALLED_OFF:  # whoever wants an end wants no more
+        return attrs.evolve(found, stopped=f"{found.stopped}; no random run went on from there")
     beyond = onward(found.search.unreduced(), found.frontier)
     return attrs.evolve(found, broken=beyond.broken, stopped=f"{found.stopped}; {beyond.told}")
 
@@ -289,6 +295,7 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
         loop=found.broken.loop if found.broken else 0,
         trace=traced(found, seed),
         expected=found.expected if isinstance(found, Explored) else None,
+        cut_short=found.cut_short if isinstance(found, Explored) else 0,
         budget=scenario.budget if any(scenario.budgets.get(kind, 1) for kind in Fault) else 0,
     )
 

@@ -207,7 +207,9 @@ def portfolio(
                 )
             if not proceed(attrs.evolve(found.progress, waiting=runs - run - 1)):
                 break
-        return Beyond(None, f"{found.runs:,} random runs from there, seed {seed}, broke no law")
+        return Beyond(
+            None, f"{found.runs:,} random run{'' if found.runs == 1 else 's'} from there, seed {seed}, broke no law"
+        )
 
     return go_beyond
 
