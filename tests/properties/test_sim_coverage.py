@@ -24,7 +24,7 @@ async def says() -> str:
 
 
 async def forgets() -> None:
-    Note("at", 1)  # type: ignore[unused-awaitable]  the mistake
+    Note("at", 1)  # type: ignore[unused-awaitable]  # the mistake
 
 
 FINE: dict[str, object] = {"always": {"it says at most one thing": lambda state: len(state.read(notes("p"))) < 2}}
