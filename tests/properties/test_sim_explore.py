@@ -51,7 +51,7 @@ def transition_of_two(budget: int) -> Scenario:
         name: tuple(part for number, part in enumerate(law) if number != 1) if isinstance(law, tuple) else law
         for name, law in whole.always.items()
     }
-    return attrs.evolve(whole, actors=actors, always=always)
+    return attrs.evolve(whole, actors=actors, always=always, symmetric=())
 
 
 SMALL: Mapping[str, Callable[[], Scenario]] = {

@@ -255,6 +255,17 @@ def contenders(who: tuple[str, ...] = NAMES, budget: int = 0, **changes: object)
     return Scenario(**{**made, **changes})  # type: ignore[arg-type]
 
 
+async def overhears() -> str:
+    """Who has the lock?"""
+    found = await find_one("locks", Eq(ID, "lock"))
+    return "" if found is None else f"it was {found[LEADER]}"
+
+
+def overheard() -> Scenario:
+    scenario = contenders(("a", "b"))
+    return attrs.evolve(scenario, actors=(*scenario.actors, Process("c", born(overhears))))
+
+
 def leads_now(name: str, state: State) -> bool:
     lock = state.read(document("locks", "lock"))
     return lock is not None and lock[LEADER] == name
@@ -272,6 +283,8 @@ SYMMETRIC: Mapping[str, Callable[[], Scenario]] = {
     "three": contenders,
     "two, with faults": partial(contenders, ("a", "b"), 1),
     "two of three": partial(contenders, symmetric=(("a", "c"),)),
+    "one in no group hears of those who are": overheard,
+    "one is cancelled": partial(workers, 1, ("a", "b"), Faults.of(Fault.CANCELLED), 1, symmetric=(("a", "b"),)),
     "a clock": partial(contenders, ("a", "b"), clock=Clock(SECOND, moves=1)),
     "workers": partial(workers, 1, symmetric=(NAMES,)),
     **{

@@ -94,7 +94,8 @@ class Specimen:
         return (Scope.DEFAULT,)
 
     def scenario(self, scope: Scope = Scope.DEFAULT) -> Scenario:
-        """The scenario in which the bug is caught. It has no goals, for the search ends where the law is broken.
+        """The scenario in which the bug is caught. It has no goals, for the search ends where the law is broken, and nobody
+        is interchangeable, for a bug may single somebody out.
 
         Raises:
             Misuse: It is asked for in another scope.
@@ -109,7 +110,7 @@ class Specimen:
                 step={name: law for name, law in made.step.items() if name == self.law},
                 eventually={name: law for name, law in made.eventually.items() if name == self.law},
             )
-        return attrs.evolve(made, name=self.name, expect=self.law, kind=Kind.SPECIMEN, sometimes={})
+        return attrs.evolve(made, name=self.name, expect=self.law, kind=Kind.SPECIMEN, sometimes={}, symmetric=())
 
 
 def scoped(name: str, scope: Scope) -> str:

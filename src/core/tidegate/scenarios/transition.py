@@ -186,6 +186,7 @@ def transition(
         budget=budget,
         always=always,
         sometimes=GOALS,
+        symmetric=(names[:2],) if len({*runners}) == 1 else (),
     )
 
 

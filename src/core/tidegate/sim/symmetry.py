@@ -100,11 +100,12 @@ class Renaming:
 
     def node(self, process: str, node: int) -> int:
         """Where the other process stands when it has heard the same, renamed."""
-        if node == Behaviour.CRASHED:
+        if node in (Behaviour.CRASHED, Behaviour.CANCELLED):
             return node
         found = self.nodes.get((process, node))
         if found is None:
-            own, other = (cast("Process", self.search.processes[name]) for name in (process, self.names[process]))
+            names = process, self.names.get(process, process)
+            own, other = (cast("Process", self.search.processes[name]) for name in names)
             at = own.behaviour.nodes[node]
             if at.way:
                 before, reply = at.way[-1]
@@ -139,7 +140,7 @@ class Renaming:
             table[at] = at << target.shift
             return table[at]
         if kind == "process" and isinstance(self.search.processes.get(rest[0]), Process):
-            value = self.node(rest[0], cast("int", value)) if rest[0] in self.names else value
+            value = self.node(rest[0], cast("int", value))  # whoever is in no group may have heard of those who are
         else:
             value = self.value(value)
         if slot.name == FLIGHT.name:
