@@ -15,6 +15,7 @@ from tidegate.scenarios import (
     atomic_service,
     change_stream,
     counter,
+    counter_read,
     courier,
     leader,
     partition,
@@ -35,6 +36,7 @@ from tidegate.specimens import array_push_lock as broken_array_push_lock
 from tidegate.specimens import atomic_service as broken_atomic_service
 from tidegate.specimens import change_stream as broken_change_stream
 from tidegate.specimens import counter as broken_counter
+from tidegate.specimens import counter_read as broken_counter_read
 from tidegate.specimens import courier as broken_courier
 from tidegate.specimens import leader as broken_leader
 from tidegate.specimens import partition as broken_partition
@@ -53,6 +55,7 @@ PROGRAMS: Final[tuple[Shipped, ...]] = (
     *array_push_lock.SCENARIOS,
     *transition.SCENARIOS,
     *counter.SCENARIOS,
+    *counter_read.SCENARIOS,
     *leader.SCENARIOS,
     *atomic_service.SCENARIOS,
     *recovery.SCENARIOS,
@@ -72,6 +75,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_array_push_lock.SPECIMENS,
     *broken_transition.SPECIMENS,
     *broken_counter.SPECIMENS,
+    *broken_counter_read.SPECIMENS,
     *broken_leader.SPECIMENS,
     *broken_atomic_service.SPECIMENS,
     *broken_recovery.SPECIMENS,
