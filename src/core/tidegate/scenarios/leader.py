@@ -11,7 +11,7 @@ from typing import Final
 from tidegate import laws
 from tidegate.documents import Document
 from tidegate.election import Candidate
-from tidegate.instants import SECOND, WALL, Duration, Instant
+from tidegate.instants import SECOND, Duration, Instant
 from tidegate.lease import Lease, Terms
 from tidegate.programs.leader import BELIEVES, FENCE, Leader, Served, lease_of, new_lease
 from tidegate.scenarios.shipping import Shipped
@@ -40,15 +40,15 @@ def lease(state: State) -> Lease | None:
     return lease_of(state.read(document(LEASES, KEY)))
 
 
-def believes(state: State, name: str) -> bool:
+def believes(state: State, name: str, host: Host) -> bool:
     said = state.read(notes(name))
     until = dict(said).get(BELIEVES)
-    own = Instant(state.read(CLOCK).at + (state.read(ahead(name)) or 0), WALL)
+    own = host.shows(state.read(CLOCK).at, state.read(ahead(name)) or 0)
     return isinstance(until, Instant) and until - own > 0
 
 
-def one_leads(names: tuple[str, ...]) -> Law:
-    return lambda state: laws.election.one_leads([name for name in names if believes(state, name)])
+def one_leads(names: tuple[str, ...], host: Host = HOST) -> Law:
+    return lambda state: laws.election.one_leads([name for name in names if believes(state, name, host)])
 
 
 def tokens_grow(before: State, after: State) -> bool:
@@ -126,7 +126,7 @@ def election(
         budget=budget,
         clock=Clock(quantum=quantum, moves=moves),
         always={
-            **({} if faults.allows(Fault.CLOCK_BACK) else {ONE: one_leads(names)}),
+            **({} if faults.allows(Fault.CLOCK_BACK) else {ONE: one_leads(names, host)}),
             RELEASED: tuple(map(is_released, names)),
         },
         step={TOKENS: tokens_grow, FENCED: admits_no_older},
@@ -143,6 +143,10 @@ def election(
 
 WRONG: Final = Host(skew=SECOND, jump=2 * SECOND)
 """A machine whose clock is a second ahead or behind, or is set by a whole lease."""
+SLOW: Final = Host(drift=-100_000)
+"""A machine whose clock loses a tenth: it shows 1.8 s when a lease of 2 s is over."""
+WITH_MARGIN: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=SECOND // 4)
+"""More than clocks that lose a tenth lose in a lease."""
 
 SCENARIOS: Final = (
     Shipped(
@@ -168,6 +172,16 @@ SCENARIOS: Final = (
             faults=Faults.of(Fault.CRASH_BEFORE, Fault.CLOCK_BACK),
             host=WRONG,
         ),
+    ),
+    Shipped(
+        "leader.drift",
+        partial(
+            election,
+            summary="the same where machines' clocks are slow: a margin makes up for it, and one leads",
+            terms=WITH_MARGIN,
+            host=SLOW,
+        ),
+        thorough=partial(election, terms=WITH_MARGIN, host=SLOW, quantum=SECOND, moves=2),
     ),
     Shipped(
         "leader.stalls",

@@ -67,6 +67,10 @@ class Host:
         """How long a sleep of that duration takes by the store's clock."""
         return duration * MILLION // (MILLION + self.drift)
 
+    def shows(self, at: int, ahead_by: Duration) -> Instant:
+        """What its clock shows at that time of the store's, if it was set ahead by so much."""
+        return Instant(at + ahead_by + at * self.drift // MILLION, WALL)
+
 
 HOST: Final = Host()
 
@@ -81,7 +85,7 @@ def read_clock(host: Host, name: str, world: World, ahead_by: Duration) -> tuple
     at, known = world.read(CLOCK).at, world.read(ahead(name))
     if ahead_by != (known or 0) or (known is None and host.skew):  # by now it is known whether it is skewed
         world = world.write(ahead(name), ahead_by)
-    return world, Instant(at + ahead_by + at * host.drift // MILLION, WALL)
+    return world, host.shows(at, ahead_by)
 
 
 def readings(host: Host, name: str, world: World) -> tuple[World, Instant]:

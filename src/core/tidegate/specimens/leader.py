@@ -14,7 +14,7 @@ from tidegate.instants import SECOND, Duration, Instant
 from tidegate.lease import Lease
 from tidegate.operations import UpdateOne, delete_one, find_one, update_one
 from tidegate.programs.leader import FENCE, Leader, Served, lease_of
-from tidegate.scenarios.leader import FAULTS, FENCED, ONE, RELEASED, TOKENS, WRONG, election, one_leads
+from tidegate.scenarios.leader import FAULTS, FENCED, ONE, RELEASED, SLOW, TERMS, TOKENS, WRONG, election, one_leads
 from tidegate.scenarios.shipping import Specimen
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults
@@ -192,6 +192,15 @@ SPECIMENS: Final = (
         ONE,
         "Nothing is planted: a wall clock is no measure of a lease (Kleppmann 2016). A monotonic clock is not set.",
         of="leader",
+    ),
+    Specimen(
+        "leader.no_margin",
+        partial(
+            election, summary="A lease on a clock that is slow, without a margin.", terms=TERMS, host=SLOW, budget=0
+        ),
+        ONE,
+        "Nothing is planted: Gray and Cheriton shorten a lease by what clocks may drift in it.",
+        of="leader.drift",
     ),
     planted(
         "counts_from_the_answer",
