@@ -38,7 +38,7 @@ check: .venv/test.stamp
 thorough: .venv/test.stamp
 	@echo "== running at full length what is short in make test"
 	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(LONG)
-	@echo "== exploring every scenario that has one in its thorough scope"
+	@echo "== exploring every scenario in its thorough scope"
 	$(BIN)/tidegate explore --scope thorough --only programs --timeout 10m
 
 coverage: .venv/test.stamp

@@ -357,6 +357,7 @@ SCENARIOS: Final = (
             is_new=False,
         ),
         thorough=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y")), budget=2),
+        large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), handovers=1, budget=4),
     ),
     Shipped(
         "change_stream.history_lost",
@@ -367,6 +368,7 @@ SCENARIOS: Final = (
             forgetful=True,
         ),
         thorough=partial(change_stream, docs=BOTH, budget=2, forgetful=True),
+        large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), budget=4, forgetful=True),
     ),
     Shipped(
         "change_stream.passes_fail",
@@ -378,6 +380,14 @@ SCENARIOS: Final = (
             is_new=False,
         ),
         thorough=partial(change_stream, edits=(total(2), total(3)), kinds=PASSES_FAIL, budget=2),
+        large=partial(
+            change_stream,
+            docs=BOTH,
+            edits=(total(2), total(2, "y"), total(3)),
+            kinds=PASSES_FAIL,
+            handovers=1,
+            budget=4,
+        ),
     ),
     Shipped(
         "change_stream.same_id",
@@ -393,6 +403,15 @@ SCENARIOS: Final = (
         thorough=partial(
             change_stream, edits=(total(2), total(2, "x", USERS)), docs=SAME_ID, size=2, is_new=False, budget=2
         ),
+        large=partial(
+            change_stream,
+            edits=(total(2), total(2, "x", USERS), total(3)),
+            docs=SAME_ID,
+            size=2,
+            is_new=False,
+            handovers=1,
+            budget=4,
+        ),
     ),
     Shipped(
         "change_stream.deleted",
@@ -404,5 +423,14 @@ SCENARIOS: Final = (
             is_new=False,
         ),
         thorough=partial(change_stream, edits=(total(2), DELETE), size=2, budget=1),
+        large=partial(
+            change_stream,
+            docs=BOTH,
+            edits=(total(2), DELETE, total(2, "y")),
+            size=2,
+            is_new=False,
+            handovers=1,
+            budget=4,
+        ),
     ),
 )

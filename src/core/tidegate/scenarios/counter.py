@@ -180,5 +180,6 @@ SCENARIOS: Final = (
             faults=FAILOVERS,
         ),
         thorough=partial(counting, budget=3, faults=FAILOVERS),
+        large=partial(counting, owners=3, budget=4, faults=FAILOVERS),
     ),
 )

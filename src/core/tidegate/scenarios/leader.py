@@ -141,6 +141,11 @@ def election(
     )
 
 
+CLOCKS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW, Fault.CLOCK_FORWARD)
+SET_BACK: Final = Faults.of(Fault.CRASH_BEFORE, Fault.CLOCK_BACK)
+STALLS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.STALL)
+STALLING: Final = Host(stall=2 * SECOND)
+"""A machine that may stand for a whole lease."""
 WRONG: Final = Host(skew=SECOND, jump=2 * SECOND)
 """A machine whose clock is a second ahead or behind, or is set by a whole lease."""
 SLOW: Final = Host(drift=-100_000)
@@ -160,18 +165,22 @@ SCENARIOS: Final = (
         partial(
             election,
             summary="the same where clocks of machines are ahead, behind, or set forward: one leads all the same",
-            faults=Faults.of(Fault.CRASH_BEFORE, Fault.SKEW, Fault.CLOCK_FORWARD),
+            faults=CLOCKS,
             host=WRONG,
         ),
+        thorough=partial(election, budget=2, faults=CLOCKS, host=WRONG),
+        large=partial(election, candidates=3, quantum=SECOND, moves=8, budget=4, faults=CLOCKS, host=WRONG),
     ),
     Shipped(
         "leader.set_back",
         partial(
             election,
             summary="the same where a machine's clock is set back: two may believe to lead, and the older one is fenced",
-            faults=Faults.of(Fault.CRASH_BEFORE, Fault.CLOCK_BACK),
+            faults=SET_BACK,
             host=WRONG,
         ),
+        thorough=partial(election, quantum=SECOND, moves=2, budget=2, faults=SET_BACK, host=WRONG),
+        large=partial(election, candidates=3, quantum=SECOND, moves=8, budget=4, faults=SET_BACK, host=WRONG),
     ),
     Shipped(
         "leader.drift",
@@ -190,8 +199,10 @@ SCENARIOS: Final = (
             summary="the same where time passes only while a machine stalls, for a whole lease",
             moves=0,
             budget=2,
-            faults=Faults.of(Fault.CRASH_BEFORE, Fault.STALL),
-            host=Host(stall=2 * SECOND),
+            faults=STALLS,
+            host=STALLING,
         ),
+        thorough=partial(election, moves=0, budget=3, faults=STALLS, host=STALLING),
+        large=partial(election, candidates=3, pieces=2, moves=0, budget=6, faults=STALLS, host=STALLING),
     ),
 )

@@ -687,6 +687,7 @@ SCENARIOS: Final = (
             kinds=STUCK,
         ),
         thorough=partial(partition, records=2, rebalances=1, kinds=STUCK),
+        large=partial(partition, records=4, rebalances=3, budget=4, kinds=STUCK),
     ),
     Shipped(
         "partition.handler_fails",
@@ -699,6 +700,7 @@ SCENARIOS: Final = (
             kinds=FAILS,
         ),
         thorough=partial(partition, records=2, rebalances=2, kinds=FAILS),
+        large=partial(partition, records=5, rebalances=3, budget=4, kinds=FAILS),
     ),
     Shipped(
         "partition.commit_fails",
@@ -711,6 +713,7 @@ SCENARIOS: Final = (
             kinds=REFUSED,
         ),
         thorough=partial(partition, records=2, rebalances=2, kinds=REFUSED),
+        large=partial(partition, records=5, rebalances=3, budget=4, kinds=REFUSED),
     ),
     Shipped(
         "partition.metadata",
@@ -723,6 +726,7 @@ SCENARIOS: Final = (
             budget=1,
         ),
         thorough=partial(partition, Processor(running_max=2, replay_max=1), records=3, rebalances=1, budget=1),
+        large=partial(partition, Processor(running_max=2, replay_max=1), records=5, rebalances=3, budget=3),
     ),
     Shipped(
         "partition.hooks",
@@ -737,6 +741,7 @@ SCENARIOS: Final = (
             user=with_hooks,
         ),
         thorough=partial(partition, HOOKS, records=2, rebalances=1, kinds=FAILS, user=with_hooks),
+        large=partial(partition, HOOKS, records=4, rebalances=3, budget=4, kinds=FAILS, user=with_hooks),
     ),
     Shipped(
         "partition.sinks",
@@ -750,6 +755,7 @@ SCENARIOS: Final = (
             user=with_a_sink,
         ),
         thorough=partial(partition, SINKS, records=2, rebalances=1, kinds=SINKS_FAIL, user=with_a_sink),
+        large=partial(partition, SINKS, records=4, rebalances=3, budget=4, kinds=SINKS_FAIL, user=with_a_sink),
     ),
     Shipped(
         "partition.keys",
@@ -763,6 +769,7 @@ SCENARIOS: Final = (
             kinds=FAILS,
         ),
         thorough=partial(partition, BY_KEY, records=3, rebalances=1, budget=1, kinds=FAILS),
+        large=partial(partition, BY_KEY, records=len(KEYS), rebalances=3, budget=3, kinds=FAILS),
     ),
     Shipped(
         "partition.diverts",
@@ -776,6 +783,7 @@ SCENARIOS: Final = (
             kinds=FAILS,
         ),
         thorough=partial(partition, IN_ORDER, records=3, rebalances=1, budget=1, kinds=FAILS),
+        large=partial(partition, IN_ORDER, records=5, rebalances=3, budget=3, kinds=FAILS),
     ),
     Shipped(
         "partition.held",
@@ -790,6 +798,7 @@ SCENARIOS: Final = (
             goals={"a partition is held": is_held},
         ),
         thorough=partial(partition, HOLDS, records=3, rebalances=1, budget=1, user=one_by_one),
+        large=partial(partition, HOLDS, records=5, rebalances=3, budget=3, user=one_by_one),
     ),
     Shipped(
         "partition.cooperative",
@@ -802,6 +811,7 @@ SCENARIOS: Final = (
             cooperative=True,
         ),
         thorough=partial(partition, records=2, rebalances=2, cooperative=True),
+        large=partial(partition, records=5, rebalances=3, budget=3, cooperative=True),
     ),
     Shipped(
         "partition.evicted",
@@ -815,6 +825,7 @@ SCENARIOS: Final = (
             goals=MOVES,
         ),
         thorough=partial(partition, records=1, rebalances=1, budget=1, evicts=True),
+        large=partial(partition, records=4, rebalances=2, budget=3, evicts=True),
     ),
     Shipped(
         "partition.gaps",
@@ -831,8 +842,14 @@ SCENARIOS: Final = (
             },
         ),
         thorough=partial(partition, records=len(HOLES), rebalances=1, budget=1, entries=HOLES),
+        large=partial(partition, records=len(HOLES), rebalances=3, budget=3, entries=HOLES),
     ),
-    Shipped("assignment", partial(assignment, budget=0), thorough=assignment),
+    Shipped(
+        "assignment",
+        partial(assignment, budget=0),
+        thorough=assignment,
+        large=partial(assignment, records=4, rebalances=3, budget=3),
+    ),
     Shipped(
         "assignment.pauses",
         partial(
@@ -844,5 +861,6 @@ SCENARIOS: Final = (
             pauses=True,
         ),
         thorough=partial(assignment, records=3, rebalances=0, pauses=True),
+        large=partial(assignment, records=4, rebalances=2, budget=2, pauses=True),
     ),
 )

@@ -146,4 +146,6 @@ def planners(
     )
 
 
-SCENARIOS: Final = (Shipped("reactive_task.indexed", planners, thorough=partial(planners, budget=2)),)
+SCENARIOS: Final = (
+    Shipped("reactive_task.indexed", planners, thorough=partial(planners, budget=2), large=partial(planners, budget=6)),
+)

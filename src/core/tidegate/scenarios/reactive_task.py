@@ -406,6 +406,15 @@ SCENARIOS: Final = (
             host=Host(stall=LEASE),
         ),
         thorough=partial(reactive_task, budget=1, moves=0, faults=STALLS, host=Host(stall=LEASE)),
+        large=partial(
+            reactive_task,
+            edits=(total(2), total(3)),
+            workers=3,
+            budget=4,
+            moves=0,
+            faults=STALLS,
+            host=Host(stall=LEASE),
+        ),
     ),
     Shipped(
         "reactive_task.deleted",
@@ -437,6 +446,8 @@ SCENARIOS: Final = (
             moves=0,
         ),
         thorough=partial(reactive_task, edits=(total(2), total(1)), workers=1, budget=1),
+        # One worker: with two, the runs of a total that comes back are those of two changes, and the law counts by total.
+        large=partial(reactive_task, edits=(total(2), total(1), total(2)), workers=1, budget=1, moves=4),
     ),
     Shipped(
         "reactive_task.renewed",
@@ -450,5 +461,6 @@ SCENARIOS: Final = (
             faults=Faults.of(Fault.LATE, on=is_write),
         ),
         thorough=partial(reactive_task, Renewing, edits=(), budget=1, moves=2),
+        large=partial(reactive_task, Renewing, edits=(total(2),), budget=3, moves=4),
     ),
 )

@@ -252,6 +252,13 @@ SCENARIOS: Final = (
     Shipped(
         "recovery.no_message",
         partial(recovery, summary="the first message was lost: it is published again", is_sent=False),
+        thorough=partial(recovery, is_sent=False, moves=2, budget=2),
+        large=partial(recovery, is_sent=False, budget=4, moves=6, times=5, attempts=2, recoverers=2),
     ),
-    Shipped("recovery.together", together),
+    Shipped(
+        "recovery.together",
+        together,
+        thorough=partial(together, moves=2, budget=1),
+        large=partial(together, budget=4, moves=6, times=5, attempts=2),
+    ),
 )

@@ -1,4 +1,4 @@
-"""What ships: the scenario of a right program in up to three scopes, and specimens, each a faulty variant of a program.
+"""What ships: the scenario of a right program in three scopes, and specimens, each a faulty variant of a program.
 
 Scopes
     default    complete in about two seconds: what tests and a plain `tidegate explore` see
@@ -40,30 +40,23 @@ class Shipped:
     Attributes:
         name: How it is asked for. What stands before the first dot is its family: those share their laws.
         default: Makes it in its default scope.
-        thorough: In its thorough scope, if it has one.
-        large: In its large scope, if it has one.
+        thorough: In its thorough scope.
+        large: In its large scope.
     """
 
     name: str
     default: Make
-    thorough: Make | None = None
-    large: Make | None = None
+    thorough: Make
+    large: Make
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """Those that it has."""
-        made = {Scope.DEFAULT: self.default, Scope.THOROUGH: self.thorough, Scope.LARGE: self.large}
-        return tuple(scope for scope, make in made.items() if make is not None)
+        """All of them."""
+        return tuple(Scope)
 
     def scenario(self, scope: Scope = Scope.DEFAULT) -> Scenario:
-        """The scenario in that scope.
-
-        Raises:
-            Misuse: It has none.
-        """
+        """The scenario in that scope."""
         make = {Scope.DEFAULT: self.default, Scope.THOROUGH: self.thorough, Scope.LARGE: self.large}[scope]
-        if make is None:
-            raise without(self.name, scope, self.scopes)
         return attrs.evolve(make(), name=scoped(self.name, scope))
 
 
@@ -101,7 +94,7 @@ class Specimen:
             Misuse: It is asked for in another scope.
         """
         if scope is not Scope.DEFAULT:
-            raise without(self.name, scope, self.scopes)
+            raise Misuse(f"{self.name} has no {scope} scope", todo=f"it has: {', '.join(self.scopes)}")
         made = self.make()
         if self.alone:
             made = attrs.evolve(
@@ -116,7 +109,3 @@ class Specimen:
 def scoped(name: str, scope: Scope) -> str:
     """How a scenario is asked for in that scope."""
     return name if scope is Scope.DEFAULT else f"{name}@{scope}"
-
-
-def without(name: str, scope: Scope, scopes: tuple[Scope, ...]) -> Misuse:
-    return Misuse(f"{name} has no {scope} scope", todo=f"it has: {', '.join(scopes)}")

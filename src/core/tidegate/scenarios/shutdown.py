@@ -385,5 +385,6 @@ SCENARIOS: Final = (
             signals=1,
         ),
         thorough=partial(shutdown, records=1, rebalances=2, budget=2),
+        large=partial(shutdown, records=3, rebalances=3, budget=4),
     ),
 )

@@ -40,6 +40,7 @@ RECOVERY: Final = {status.PENDING: status.PENDING_RECOVERY, status.RUNNING: stat
 FAULTS: Final = Faults.of(
     Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE
 )
+RESTARTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
 STALE: Final = Faults.of(Fault.STALE_READ, Fault.LOST_REPLY, Fault.DUPLICATE)
 
 
@@ -203,8 +204,10 @@ SCENARIOS: Final = (
             transition,
             summary="the same where a runner that crashed comes back under new request ids",
             budget=2,
-            faults=Faults.of(Fault.CRASH_BEFORE, Fault.RESTART),
+            faults=RESTARTS,
         ),
+        thorough=partial(transition, budget=4, faults=RESTARTS),
+        large=partial(transition, budget=9, faults=RESTARTS),
     ),
     Shipped(
         "transition.stale",
@@ -214,5 +217,6 @@ SCENARIOS: Final = (
             faults=STALE,
         ),
         thorough=partial(transition, budget=2, faults=STALE),
+        large=partial(transition, budget=6, faults=STALE),
     ),
 )

@@ -374,6 +374,7 @@ SCENARIOS: Final = (
             is_seen=False,
         ),
         thorough=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, budget=1, moves=1),
+        large=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, evaluators=3, budget=2, moves=4),
     ),
     Shipped(
         "triggers.given_up",
@@ -383,6 +384,7 @@ SCENARIOS: Final = (
             trigger=ON_A_BROKEN,
         ),
         thorough=partial(triggers, trigger=ON_A_BROKEN, budget=1),
+        large=partial(triggers, trigger=ON_A_BROKEN, evaluators=3, budget=3, moves=3),
     ),
     Shipped(
         "triggers.purged",
