@@ -106,4 +106,8 @@ def counter_read(
     )
 
 
-SCENARIOS: Final = (Shipped("counter.read", counter_read, thorough=partial(counter_read, budget=2)),)
+SCENARIOS: Final = (
+    Shipped(
+        "counter.read", counter_read, thorough=partial(counter_read, budget=2), large=partial(counter_read, budget=5)
+    ),
+)
