@@ -191,6 +191,7 @@ SCENARIOS: Final = (
             host=SLOW,
         ),
         thorough=partial(election, terms=WITH_MARGIN, host=SLOW, quantum=SECOND, moves=2),
+        large=partial(election, candidates=3, terms=WITH_MARGIN, host=SLOW, quantum=SECOND, moves=8, budget=4),
     ),
     Shipped(
         "leader.stalls",
