@@ -11,6 +11,7 @@ from typing import Final
 
 from tidegate.atomic_service import AtomicService
 from tidegate.documents import Document
+from tidegate.effects import Now
 from tidegate.executions import Gate, Status
 from tidegate.instants import SECOND, Duration
 from tidegate.membership import Alive, liveness
@@ -30,6 +31,7 @@ from tidegate.programs.members import membership_of
 from tidegate.scenarios.shipping import Shipped
 from tidegate.sim.actors import Network, Process, born
 from tidegate.sim.behaviour import Crashed, Returned
+from tidegate.sim.clocks import HOST, Host, ahead
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.world import CLOCK, contents, document, seeded
@@ -143,6 +145,12 @@ def is_told(runner: str) -> Law:
     )
 
 
+async def logged(program: ServiceRunner) -> tuple[Outcome, ...]:
+    """It reads its own clock, as any log does; nothing else asks for that clock."""
+    await Now()
+    return await program.run()
+
+
 def atomic_service(
     program: type[ServiceRunner] = ServiceRunner,
     *,
@@ -152,6 +160,7 @@ def atomic_service(
     moves: int = 2,
     budget: int = 1,
     faults: Faults = CRASHES,
+    host: Host = HOST,
 ) -> Scenario:
     """The scenario.
 
@@ -163,6 +172,7 @@ def atomic_service(
         moves: How often the clock may move, by a second.
         budget: How many faults may strike.
         faults: Which faults may strike.
+        host: By how much the clocks of their machines may be wrong.
     """
     names = ("a", "b", "c")[:runners]
     programs = {
@@ -173,7 +183,13 @@ def atomic_service(
         name="atomic_service",
         summary=summary,
         world=seeded({GATES: (new_gate(KEY),), WORK: (Document.of({"_id": KEY, "fence": 0}),)}),
-        actors=(*(Process(name, born(each.run), faults) for name, each in programs.items()), Network()),
+        actors=(
+            *(
+                Process(name, born(each.run) if host == HOST else born(logged, each), faults, host=host)
+                for name, each in programs.items()
+            ),
+            Network(),
+        ),
         budget=budget,
         clock=Clock(quantum=SECOND, moves=moves),
         always={OVER: tuple(map(is_over, names)), TOLD: tuple(map(is_told, names))},
@@ -196,9 +212,23 @@ def atomic_service(
                 and gate(state).active is None
                 and fence(state) > 0
             ),
+            **(
+                {"a runner's clock is wrong": lambda state: any(is_wrong(state, name) for name in names)}
+                if host.skew
+                else {}
+            ),
         },
     )
 
+
+def is_wrong(state: State, name: str) -> bool:
+    """Is a living runner's clock ahead or behind?"""
+    return bool(state.read(ahead(name))) and not isinstance(state.standing(name), Crashed)
+
+
+SKEW: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW)
+WRONG: Final = Host(skew=DEAD_AFTER)
+"""A machine whose clock is ahead or behind by the silence after which a runner is presumed dead."""
 
 SCENARIOS: Final = (
     Shipped(
@@ -206,5 +236,16 @@ SCENARIOS: Final = (
         atomic_service,
         thorough=partial(atomic_service, budget=2, faults=ALL_FAULTS),
         large=partial(atomic_service, runners=3, polls=3, moves=8, budget=4, faults=ALL_FAULTS),
+    ),
+    Shipped(
+        "atomic_service.skew",
+        partial(
+            atomic_service,
+            summary="the same where the clocks of machines differ: all that is judged is judged by the store's",
+            moves=1,
+            faults=SKEW,
+            host=WRONG,
+        ),
+        thorough=partial(atomic_service, budget=2, faults=SKEW, host=WRONG),
     ),
 )

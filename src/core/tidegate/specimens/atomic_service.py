@@ -12,13 +12,13 @@ import attrs
 
 from tidegate.atomic_service import AtomicServiceRun
 from tidegate.documents import ID, Document, Eq, Filter, Put
-from tidegate.effects import Ambiguous, NotApplied, NotDurable
+from tidegate.effects import Ambiguous, NotApplied, NotDurable, Now
 from tidegate.executions import Execution, Gate
 from tidegate.instants import Instant
 from tidegate.operations import UpdateOne, update_one
 from tidegate.programs.atomic_service import RUN, RUNNER, ServiceRunner
 from tidegate.programs.leader import FENCE
-from tidegate.programs.members import membership_of
+from tidegate.programs.members import SEEN, beat, everybody, membership_of
 from tidegate.scenarios.atomic_service import (
     ALL_FAULTS,
     FENCED,
@@ -28,9 +28,11 @@ from tidegate.scenarios.atomic_service import (
     REPLACED,
     TOKENS,
     TOLD,
+    WRONG,
     atomic_service,
 )
 from tidegate.scenarios.shipping import Specimen
+from tidegate.sim.faults import Fault, Faults
 
 
 @attrs.frozen(kw_only=True)
@@ -102,6 +104,17 @@ class ToldWithoutAnAnswer(ServiceRunner):
         return True
 
 
+@attrs.frozen(kw_only=True)
+class JudgesByItsOwnClock(ServiceRunner):
+    """Who is alive is judged by the clock of the runner's own machine."""
+
+    async def _living(self, live: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG002
+        beaten = await beat(self.members, self.me)
+        records = await everybody(self.members)
+        now = await Now()
+        return () if beaten is None else self._live(records, Instant(now.at, beaten[SEEN].clock))
+
+
 def planted(name: str, bug: type[ServiceRunner], law: str, source: str, *, alone: bool = False) -> Specimen:
     """The scenario of the runners, with the bug in its place."""
     make = partial(atomic_service, bug, faults=ALL_FAULTS, summary=(bug.__doc__ or "").partition("\n")[0])
@@ -156,5 +169,19 @@ SPECIMENS: Final = (
         ToldWithoutAnAnswer,
         TOLD,
         "pynenc-mongo takes any error of its driver for an answer.",
+    ),
+    Specimen(
+        "atomic_service.judges_by_its_own_clock",
+        partial(
+            atomic_service,
+            JudgesByItsOwnClock,
+            summary=JudgesByItsOwnClock.__doc__ or "",
+            moves=1,
+            faults=Faults.of(Fault.SKEW),
+            host=WRONG,
+        ),
+        REPLACED,
+        "pynenc compares heartbeats with the clock of whoever asks: one that is ahead takes the living for dead.",
+        of="atomic_service.skew",
     ),
 )
