@@ -247,5 +247,6 @@ SCENARIOS: Final = (
             host=WRONG,
         ),
         thorough=partial(atomic_service, budget=2, faults=SKEW, host=WRONG),
+        large=partial(atomic_service, runners=3, polls=3, moves=8, budget=4, faults=SKEW, host=WRONG),
     ),
 )
