@@ -652,6 +652,46 @@ def is_held(state: State) -> bool:
     return False
 
 
+def standing(state: State) -> Iterator[tuple[int, Machine, Owned]]:
+    """Which partitions are owned, and how they do."""
+    for consumer in CONSUMERS:
+        for number in NUMBERS:
+            match state.standing(f"{consumer}.{number}"):
+                case Machine(Owned() as part) as machine:
+                    yield number, machine, part
+                case _:
+                    pass
+
+
+def is_dead_lettered(state: State) -> bool:
+    """Is a delivery that failed to be answered for?"""
+    return any(is_answer(wish) for _, machine, _ in standing(state) for wish in machine.wishes)
+
+
+def is_unanswered(state: State) -> bool:
+    """Has a partition stopped, for nobody could answer for a failure?"""
+    return any(part.phase is Phase.STOPPED for _, _, part in standing(state))
+
+
+def goes_on_behind_a_failure(state: State) -> bool:
+    """Is a record of another key done behind one that has failed?"""
+    for number, _, part in standing(state):
+        done = state.read(processed(number))
+        if part.failed and any(offset > part.failed[0] for offset in done):
+            return True
+    return False
+
+
+def holds_back(state: State) -> bool:
+    """Is a record open behind one of its key that has failed?"""
+    return any(
+        waiting > failed and KEYS[waiting] == KEYS[failed]
+        for _, _, part in standing(state)
+        for waiting in open_offsets(part.ledger)
+        for failed in part.failed
+    )
+
+
 FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: is_work}
 SINKS_FAIL: Final[Mapping[Fault, Which]] = {Fault.SINK_FAILED: is_delivery, Fault.DEAD_LETTER_FAILED: is_answer}
 STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: is_work, Fault.GAVE_UP: is_timer}
@@ -753,6 +793,10 @@ SCENARIOS: Final = (
             rebalances=0,
             kinds=SINKS_FAIL,
             user=with_a_sink,
+            goals={
+                "a dead letter is to be written": is_dead_lettered,
+                "a failure that nobody can answer for stops the partition": is_unanswered,
+            },
         ),
         thorough=partial(partition, SINKS, records=2, rebalances=1, kinds=SINKS_FAIL, user=with_a_sink),
         large=partial(partition, SINKS, records=4, rebalances=3, budget=4, kinds=SINKS_FAIL, user=with_a_sink),
@@ -767,6 +811,10 @@ SCENARIOS: Final = (
             rebalances=0,
             budget=1,
             kinds=FAILS,
+            goals={
+                "another key goes on behind a failure": goes_on_behind_a_failure,
+                "the rest of a key is held back": holds_back,
+            },
         ),
         thorough=partial(partition, BY_KEY, records=3, rebalances=1, budget=1, kinds=FAILS),
         large=partial(partition, BY_KEY, records=len(KEYS), rebalances=3, budget=3, kinds=FAILS),

@@ -74,6 +74,16 @@ def at_most_one_is_inside(state: State) -> bool:
     return monitor is not None and len(monitor[INSIDE]) <= 1
 
 
+def counted(state: State) -> int:
+    counter = state.read(document(COUNTERS, "counter"))
+    return 0 if counter is None else counter[COUNT]
+
+
+def one_waits(state: State) -> bool:
+    lock, monitor = state.read(document(LOCKS, "lock")), state.read(document(MONITORS, "monitor"))
+    return lock is not None and monitor is not None and bool(monitor[INSIDE]) and len(lock[HOLDERS]) > 1
+
+
 def is_push_or_poll(effect: Effect[object]) -> bool:
     match effect:
         case FindOne(collection) | FindOneAndUpdate(collection, _, (Push(),)):
@@ -106,6 +116,10 @@ def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenar
         actors=tuple(Process(f"p{me}", born(contend, me, attempts, polls), strikes) for me in range(processes)),
         budget=faults,
         always={EXCLUDES: at_most_one_is_inside},
+        sometimes={
+            "each attempt is counted": lambda state: counted(state) == processes * attempts,
+            **({"one is inside while another waits": one_waits} if processes > 1 else {}),
+        },
     )
 
 

@@ -13,7 +13,7 @@ from tidegate import laws
 from tidegate.conditions import EventContext, Kind, OnCron, OnEvent, condition_id
 from tidegate.documents import ID, Document, Field
 from tidegate.effects import Call, Effect, Program
-from tidegate.firing import HISTORY, Claims, Held, Run, plan
+from tidegate.firing import HISTORY, Claims, GivenUp, Held, Run, plan
 from tidegate.instants import SECOND, Instant
 from tidegate.operations import DeleteOne, InsertOne, UpdateOne
 from tidegate.programs.trigger_documents import (
@@ -329,7 +329,11 @@ def triggers(
         always={law: holds for law, holds in always.items() if only in (None, law)},
         step={law: holds for law, holds in steps.items() if only in (None, law)},
         eventually={law: holds for law, holds in at_rest.items() if only in (None, law)},
-        sometimes={"it fires": lambda state: bool(invoked(state))} if trigger.provider == Static() else {},
+        sometimes=(
+            {"it fires": lambda state: bool(invoked(state))}
+            if trigger.provider == Static()
+            else {"it is given up": lambda state: any(isinstance(run.state, GivenUp) for run in runs(state))}
+        ),
     )
 
 
