@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from os import environ
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,12 @@ from tests.properties.shipped import PROGRAMS, SPECIMENS, report_on
 
 from tidegate.scenarios import catalogue
 from tidegate.scenarios.catalogue import shipped
+from tidegate.scenarios.partition import Client
+from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
+from tidegate.sim.linearizability import Linearizable
+from tidegate.sim.log import Compaction, Hole
+from tidegate.sim.scenario import Scenario
 from tidegate.sim.story import story
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
@@ -80,3 +86,29 @@ def test_each_fault_strikes_in_a_program_that_ships() -> None:
     """A fault that strikes nowhere is not known to be survived."""
     struck = {fault for name in PROGRAMS for fault in report_on(name).faults}
     assert struck == set(Fault)
+
+
+def parts_of(scenario: Scenario) -> Iterator[str]:
+    """Which parts of the world it uses, as far as that can be told before it is explored."""
+    cells = {name[0] for name in scenario.world.cells}
+    logs = [value for name, (_, value) in scenario.world.cells.items() if name[0] == "log" and isinstance(value, tuple)]
+    yield from (part for part, is_used in (
+        ("symmetry", scenario.symmetric),
+        ("a linearizable history", any(isinstance(law, Linearizable) for law in scenario.always.values())),
+        ("a unique index", "unique" in cells),
+        ("drift", any(isinstance(actor, Process) and actor.host.drift for actor in scenario.actors)),
+        ("a log", logs),
+        ("a hole in a log", any(isinstance(entry, Hole) for entries in logs for entry in entries)),
+        ("compaction", any(isinstance(actor, Compaction) for actor in scenario.actors)),
+        ("pause and resume", any(isinstance(actor, Client) for actor in scenario.actors)),
+    ) if is_used)  # fmt: skip
+
+
+def test_each_part_of_the_world_is_used_by_a_program_that_ships() -> None:
+    """What only tests use is not known to be of use; and what is explored says what it must reach."""
+    scenarios = [shipped(name) for name in PROGRAMS]
+    assert {part for scenario in scenarios for part in parts_of(scenario)} == {
+        "symmetry", "a linearizable history", "a unique index", "drift", "a log", "a hole in a log", "compaction",
+        "pause and resume",
+    }  # fmt: skip
+    assert [scenario.name for scenario in scenarios if not scenario.sometimes] == []
