@@ -20,6 +20,7 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Clock, Kind, Scenario
 from tidegate.sim.world import Plain, calling, notes
+from tidegate.testing import assert_no_counterexample
 
 
 async def says() -> str:
@@ -187,3 +188,6 @@ def test_a_report_says_how_many_faults_a_run_may_have() -> None:
     """None where none may be, although there is a budget."""
     found = scenario()
     assert [explore(each).budget for each in (found, found.choosing(Fault), found.choosing(()))] == [1, 1, 0]
+    bounded = [assert_no_counterexample(found, faults_max=faults_max) for faults_max in (None, 9, 1, 0)]
+    assert [report.budget for report in bounded] == [1, 1, 1, 0]
+    assert [bool(report.faults) for report in bounded] == [True, True, True, False]
