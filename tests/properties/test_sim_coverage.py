@@ -51,6 +51,17 @@ def test_a_fault_that_could_strike_and_never_does_is_told() -> None:
         assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
 
 
+def test_who_never_crashed_is_not_said_to_have_never_started_again() -> None:
+    """One fault is not enough for both; with two, and nothing but a restart to strike, it is told."""
+    faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
+    once, alone = (
+        Process("p", born(says), each, calling({"ask": (1,)})) for each in (faults, Faults.of(Fault.RESTART))
+    )
+
+    assert explore(scenario(actors=(once,))).uncovered == ()
+    assert explore(scenario(actors=(alone,), budget=2)).uncovered == ("fault restart never struck",)
+
+
 def test_a_goal_that_is_never_reached_is_told() -> None:
     """A warning, and on demand a reason to be unsure; of random runs a warning."""
     never, late = {"it flies": lambda _: False}, {Fault.LATE: 0}

@@ -15,7 +15,8 @@ meant to or not. An actor that has no `faults` says nothing of those it makes.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
+from typing import Final
 
 from tidegate.sim.behaviour import Returned
 from tidegate.sim.explore import Explored
@@ -94,11 +95,18 @@ def absent(scenario: Scenario, kinds: Iterable[Fault], struck: Container[Fault])
     )
 
 
+AFTER_ANOTHER: Final = frozenset({Fault.RESTART})
+"""What strikes only where a fault has struck before: who starts again has crashed."""
+
+
 def possible(scenario: Scenario) -> tuple[Fault, ...]:
     """The kinds that some process allows, and the budgets too."""
-    budgets: Mapping[Fault, int] = scenario.budgets
     allowed: set[Fault] = set()
     for actor in scenario.actors:
         faults: Faults | None = getattr(actor, "faults", None)
         allowed.update(faults.kinds if faults is not None else ())
-    return tuple(kind for kind in Fault if kind in allowed and min(scenario.budget, budgets.get(kind, scenario.budget)))
+
+    def is_in_budget(kind: Fault) -> bool:
+        return scenario.budget > (kind in AFTER_ANOTHER) and scenario.budgets.get(kind, scenario.budget) > 0
+
+    return tuple(kind for kind in Fault if kind in allowed and is_in_budget(kind))
