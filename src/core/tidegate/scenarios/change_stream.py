@@ -75,6 +75,8 @@ X: Final[Docs] = ((ORDERS, "x"),)
 BOTH: Final[Docs] = ((ORDERS, "x"), (ORDERS, "y"))
 SAME_ID: Final[Docs] = ((ORDERS, "x"), (USERS, "x"))
 DELETE: Final = delete_one(ORDERS, Eq(ID, "x"))
+AUDITS: Final = "audits"
+BETWEEN_OTHERS: Final = (total(2, collection=AUDITS), total(2), total(3, collection=AUDITS))
 ONE_CHANGE: Final = (total(2),)
 
 
@@ -169,7 +171,9 @@ def is_passed(stream: Stream, docs: Docs) -> Law:
     return holds
 
 
-def is_promise(stream: Stream) -> Law:
+def is_promise(stream: Stream, docs: Docs) -> Law:
+    watched_places = {place_of(collection, key) for collection, key in docs}
+
     def holds(state: State) -> bool:
         end, is_reconciled = stored(state, stream)
         order: dict[str, list[int]] = {}
@@ -178,7 +182,7 @@ def is_promise(stream: Stream) -> Law:
         for where, amount in changes:
             order.setdefault(where, [1]).append(amount)
         for number, (where, amount) in enumerate(changes):
-            if number < end:
+            if number < end and where in watched_places:
                 of = order[where]
                 ranks = tuple(of.index(each) for each in seen_of(state, where) if each in of)
                 before.append((of.index(amount), ranks))
@@ -212,14 +216,17 @@ def watched(stream: Stream) -> Meaning:
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         for after, reply in means(effect, world, who):
-            is_write = isinstance(effect, (UpdateOne, DeleteOne)) and effect.collection in stream.watched
+            is_write = isinstance(effect, (UpdateOne, DeleteOne)) and effect.collection in (
+                *stream.watched,
+                *stream.others,
+            )
             yield (changed(world, after, stream) if is_write else after), reply
 
     return meaning
 
 
 def changed(before: World, after: World, stream: Stream) -> World:
-    for collection in stream.watched:
+    for collection in (*stream.watched, *stream.others):
         for key in ("x", "y"):
             cell = document(collection, key)
             if after.read(cell) != before.read(cell):
@@ -249,6 +256,7 @@ def change_stream(
     size: int = 1,
     is_new: bool = True,
     forgotten: tuple[Update, ...] = FORGOTTEN,
+    others: tuple[str, ...] = (),
     only: str | None = None,
 ) -> Scenario:
     """Two consumers of one stream, one of whom leads.
@@ -265,9 +273,10 @@ def change_stream(
         is_new: Whether nobody has led before; otherwise all was looked at, and the position is stored.
         size: From how many documents on a batch is full.
         forgotten: What the next history begins with.
+        others: Collections that nobody watches, whose changes move the position all the same.
         only: The only law that is judged; None for all.
     """
-    stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), forgotten=forgotten)
+    stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others, forgotten=forgotten)
     means = watched(stream)
     consumer = kind(size=size)
     orders = Reconciler(
@@ -310,6 +319,7 @@ def change_stream(
         *((Forgetful(),) if forgetful else ()),
     )
     contents: dict[str, tuple[Document, ...]] = {LOOKS: ()}
+    contents |= {collection: (Document.of({"_id": "x", "total": 1}),) for collection in others}
     for collection, key in docs:
         contents[collection] = (*contents.get(collection, ()), Document.of({"_id": key, "total": 1}))
         contents[LOOKS] += (Document.of({"_id": place_of(collection, key), "seen": () if is_new else (1,)}),)
@@ -317,7 +327,7 @@ def change_stream(
     if not is_new:
         record = stream.record(world).put(RECONCILED, value=True).put(FROM, 0)
         world = world.write(document(stream.collection, stream.name), record)
-    always: dict[str, Law] = {PROMISE: is_promise(stream), PASSED: is_passed(stream, docs)}
+    always: dict[str, Law] = {PROMISE: is_promise(stream, docs), PASSED: is_passed(stream, docs)}
     at_rest: dict[str, Law] = {LOOKED: is_looked_at(docs)}
     return Scenario(
         name="change_stream",
@@ -327,8 +337,16 @@ def change_stream(
         budget=budget,
         always={law: holds for law, holds in always.items() if only in (None, law)},
         eventually={law: holds for law, holds in at_rest.items() if only in (None, law)},
-        sometimes={"a change is looked at": lambda state: max(seen_of(state, place_of(*docs[0])), default=0) > 1},
+        sometimes={
+            "a change is looked at": lambda state: max(seen_of(state, place_of(*docs[0])), default=0) > 1,
+            **({"the position is behind all changes": is_behind_all(stream, len(edits))} if others else {}),
+        },
     )
+
+
+def is_behind_all(stream: Stream, changes: int) -> Law:
+    """Is the position stored that lies behind so many changes?"""
+    return lambda state: stored(state, stream)[0] == changes
 
 
 async def edit(edits: tuple[Effect[object], ...]) -> None:
@@ -432,5 +450,17 @@ SCENARIOS: Final = (
             handovers=1,
             budget=4,
         ),
+    ),
+    Shipped(
+        "change_stream.others",
+        partial(
+            change_stream,
+            summary="most changes are of what nobody watches: the position moves with them, and none of the rest is missed",
+            edits=BETWEEN_OTHERS,
+            others=(AUDITS,),
+            is_new=False,
+        ),
+        thorough=partial(change_stream, edits=BETWEEN_OTHERS, others=(AUDITS,), is_new=False, budget=2),
+        large=partial(change_stream, edits=BETWEEN_OTHERS, others=(AUDITS,), handovers=1, budget=4),
     ),
 )
