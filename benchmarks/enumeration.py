@@ -18,7 +18,8 @@ from functools import partial
 from unittest.mock import patch
 
 from tidegate.scenarios.catalogue import PROGRAMS
-from tidegate.sim.explore import ALL, Bounds, Search, attempt, go_on
+from tidegate.sim.attempts import attempt
+from tidegate.sim.explore import ALL, Bounds, Search, go_on
 from tidegate.sim.fingerprint import Unmergeable
 from tidegate.sim.scenario import Scenario
 

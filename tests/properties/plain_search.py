@@ -16,8 +16,9 @@ import attrs
 from tidegate.documents import exactly
 from tidegate.effects import Sleep
 from tidegate.sim.actors import Ticks
+from tidegate.sim.attempts import attempt
 from tidegate.sim.behaviour import Asking, Raised
-from tidegate.sim.explore import NO_ERROR, Bounds, Explored, attempt, go_on
+from tidegate.sim.explore import NO_ERROR, Bounds, Explored, go_on
 from tidegate.sim.faults import Fault
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, Scenario, Stands, Step

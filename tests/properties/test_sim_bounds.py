@@ -11,7 +11,8 @@ import pytest
 
 from tidegate.errors import Misuse
 from tidegate.scenarios.small_lock import MONITORS, small_lock
-from tidegate.sim.explore import Bounds, Broken, Explored, Search, attempt, go_on
+from tidegate.sim.attempts import attempt
+from tidegate.sim.explore import Bounds, Broken, Explored, Search, go_on
 from tidegate.sim.packing import Packed
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore

@@ -21,8 +21,8 @@ from tidegate.documents import Document, Foreign, Value, exactly
 from tidegate.instants import ClockName, Instant
 from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.small_lock import small_lock
+from tidegate.sim.attempts import attempt
 from tidegate.sim.compare import Difference, compared
-from tidegate.sim.explore import attempt
 from tidegate.sim.exports.dot import dot, happens_before
 from tidegate.sim.exports.itf import ACTION, NEXT, PROCESS, encoded, itf, variable
 from tidegate.sim.exports.mermaid import CHARACTERS_MAX, mermaid

@@ -18,8 +18,9 @@ from tidegate.errors import Misuse
 from tidegate.instants import SECOND
 from tidegate.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.attempts import attempt
 from tidegate.sim.behaviour import Returned
-from tidegate.sim.explore import ALL, PLAIN, Bounds, Explored, Reductions, Search, attempt, go_on
+from tidegate.sim.explore import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.fusing import Fusion
 from tidegate.sim.packing import Looked, Packed

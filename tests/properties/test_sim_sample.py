@@ -19,7 +19,8 @@ from tidegate.operations import find_one, find_one_and_update
 from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.small_lock import small_lock
 from tidegate.sim.actors import Process, born
-from tidegate.sim.explore import Bounds, Progress, attempt
+from tidegate.sim.attempts import attempt
+from tidegate.sim.explore import Bounds, Progress
 from tidegate.sim.policies import PORTFOLIO, Pct, Policy, Uniform, at_random, policies
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore

@@ -13,7 +13,8 @@ from tidegate.errors import Misuse
 from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.small_lock import COUNT as TIMES
 from tidegate.scenarios.small_lock import small_lock
-from tidegate.sim.explore import Search, attempt
+from tidegate.sim.attempts import attempt
+from tidegate.sim.explore import Search
 from tidegate.sim.policies import Decision, Uniform
 from tidegate.sim.replay import Reproduced, followed, replay, replaying
 from tidegate.sim.report import explore

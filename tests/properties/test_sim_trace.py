@@ -25,10 +25,11 @@ from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.partition import GIVES_UP, partition
 from tidegate.scenarios.transition import transition
 from tidegate.sim.actors import Process, born
+from tidegate.sim.attempts import attempt
 from tidegate.sim.behaviour import Crashed, Returned
 from tidegate.sim.causes import wishes_of
 from tidegate.sim.compare import decision
-from tidegate.sim.explore import Search, attempt, go_on
+from tidegate.sim.explore import Search, go_on
 from tidegate.sim.faults import Fault
 from tidegate.sim.lines import decided_at
 from tidegate.sim.nearest import STATES_MAX, nearest_passing

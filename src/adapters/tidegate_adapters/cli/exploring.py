@@ -24,8 +24,9 @@ import attrs
 from tidegate.errors import Misuse, TidegateError
 from tidegate.exit_codes import ExitCode
 from tidegate.patches import Json
+from tidegate.sim.attempts import attempt
 from tidegate.sim.coverage import absent
-from tidegate.sim.explore import ALL, CALLED_OFF, Progress, Reductions, attempt
+from tidegate.sim.explore import ALL, CALLED_OFF, Progress, Reductions
 from tidegate.sim.exports.dot import dot
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import policies

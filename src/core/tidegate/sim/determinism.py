@@ -32,8 +32,9 @@ from tidegate.documents import one_line, show
 from tidegate.effects import Effect
 from tidegate.errors import Nondeterministic
 from tidegate.sim.actors import Process
+from tidegate.sim.attempts import attempt
 from tidegate.sim.behaviour import Asking
-from tidegate.sim.explore import Search, attempt
+from tidegate.sim.explore import Search
 from tidegate.sim.lines import awaited_at
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import standing

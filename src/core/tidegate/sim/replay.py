@@ -16,7 +16,8 @@ import attrs
 
 from tidegate.documents import Document
 from tidegate.patches import difference
-from tidegate.sim.explore import Bounds, Explored, Proceed, Search, attempt, timing
+from tidegate.sim.attempts import attempt, timing
+from tidegate.sim.explore import Bounds, Explored, Proceed, Search
 from tidegate.sim.faults import FAULTS
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described

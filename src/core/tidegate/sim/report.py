@@ -19,6 +19,7 @@ import attrs
 
 from tidegate.errors import Misuse
 from tidegate.patches import Json
+from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.coverage import missed, never, uncovered
 from tidegate.sim.explore import (
     ALL,
@@ -30,9 +31,7 @@ from tidegate.sim.explore import (
     Proceed,
     Reductions,
     Search,
-    attempt,
     go_on,
-    timing,
 )
 from tidegate.sim.faults import Fault
 from tidegate.sim.linearizability import Linearizable

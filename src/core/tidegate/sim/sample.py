@@ -32,19 +32,9 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.errors import Misuse
+from tidegate.sim.attempts import Attempts, why_absolute
 from tidegate.sim.behaviour import HoldsInstant
-from tidegate.sim.explore import (
-    Always,
-    Attempts,
-    Broken,
-    BrokenStep,
-    Grew,
-    Proceed,
-    Progress,
-    Search,
-    go_on,
-    why_absolute,
-)
+from tidegate.sim.explore import Always, Broken, BrokenStep, Grew, Proceed, Progress, Search, go_on
 from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import NOTHING, PORTFOLIO, UNMEASURED, Menu, Pct, Pick, Policy, Seeding, Shape, at_random

@@ -47,8 +47,9 @@ from typing import Final, TypeAlias, cast, final
 import attrs
 
 from tidegate.errors import Misuse
+from tidegate.sim.attempts import timing
 from tidegate.sim.behaviour import HoldsInstant
-from tidegate.sim.explore import BrokenStep, Search, timing
+from tidegate.sim.explore import BrokenStep, Search
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import Decision
 from tidegate.sim.replay import Reproduced, followed, replaying

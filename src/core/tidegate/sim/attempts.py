@@ -1,0 +1,100 @@
+"""A search is attempted, and once more where an attempt shows that it must be another one.
+
+    a value does not fit into its slot          the slot becomes wider
+    a step law looks at more than was known     what it looks at is known from then on
+    a program holds an instant                  time is absolute instead of relative, if the clock has moves
+
+Nothing of an attempt is kept but what it has shown, so the last one is the whole search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar, final
+
+from tidegate.errors import Misuse
+from tidegate.instants import seconds
+from tidegate.sim.behaviour import HoldsInstant
+from tidegate.sim.explore import PLAIN, Known, Reductions, Search
+from tidegate.sim.judging import Grew
+from tidegate.sim.packing import NARROW, Overflow, Packing
+from tidegate.sim.scenario import Scenario
+
+WIDER: Final = 4
+T = TypeVar("T")
+
+
+def attempt(scenario: Scenario, run: Callable[[Search], T], reductions: Reductions = PLAIN) -> T:
+    """Run a search; again with wider slots, larger footprints or absolute time where an attempt shows the need."""
+    clock = scenario.clock
+    attempts = Attempts(scenario, None if clock is None or clock.horizon is not None else "", reductions)
+    while True:
+        try:
+            return attempts.run(run)
+        except HoldsInstant as held:
+            attempts = Attempts(scenario, why_absolute(scenario, held), reductions)
+
+
+@final
+class Attempts:
+    """Searches of one scenario in one kind of time. One serves until a run shows the need for wider slots or larger footprints.
+
+    Args:
+        scenario: What is searched.
+        absolute: Why time is absolute ("" where the scenario says so); None for relative time.
+        reductions: What is left out.
+    """
+
+    def __init__(self, scenario: Scenario, absolute: str | None, reductions: Reductions = PLAIN) -> None:
+        self.scenario, self.absolute, self.reductions = scenario, absolute, reductions
+        budgets = scenario.allowance().items()
+        self.widths = {budget.name: left.bit_length() + 1 if left else 0 for budget, left in budgets}
+        self.packing, self.known = Packing(dict(self.widths)), Known()
+        self.search: Search | None = None
+
+    def run(self, run: Callable[[Search], T]) -> T:
+        """Run it, and again in a search that is fit for it where this one is not.
+
+        Raises:
+            HoldsInstant: time is relative, and a program holds an instant.
+        """
+        while True:
+            try:
+                if self.search is None:
+                    self.search = Search(
+                        self.scenario, self.packing, self.known, absolute=self.absolute, reductions=self.reductions
+                    )
+                return run(self.search)
+            except Grew:
+                self.search = None
+            except Overflow:
+                slots = self.packing.slots.values()
+                self.widths |= {slot.name[:1]: NARROW for slot in slots if slot.is_full and slot.width < NARROW}
+                self.widths |= {slot.name: slot.width + WIDER for slot in slots if slot.is_filling}
+                self.packing, self.known, self.search = Packing(dict(self.widths)), Known(), None
+
+
+def why_absolute(scenario: Scenario, held: HoldsInstant) -> str:
+    """Why the scenario must run in absolute time.
+
+    Raises:
+        Misuse: it cannot.
+    """
+    if scenario.clock is None or not scenario.clock.moves:
+        raise Misuse(
+            f"relative time does not fit: {held}",
+            where=f"scenario {scenario.name}",
+            why="a program keeps an instant, or reads its clock, so time is absolute, and the clock has no moves",
+            todo="give the clock moves, or let the store judge ages in a filter",
+        ) from held
+    return f", for a program holds an instant where it is {held}"
+
+
+def timing(search: Search) -> str:
+    """Which kind of time the verdict rests on, and why."""
+    clock = search.scenario.clock
+    if clock is None:
+        return "time stands"
+    if search.relative:
+        return f"relative time, quantum {seconds(clock.quantum)}"
+    return f"absolute time, {clock.moves} moves of {seconds(clock.quantum)}{search.absolute}"
