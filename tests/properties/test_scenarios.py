@@ -15,7 +15,7 @@ from tests.properties.shipped import NAMES, PROGRAMS, report_on
 
 from tidegate.errors import Misuse
 from tidegate.programs.transition import Granted
-from tidegate.scenarios import array_push_lock, catalogue, partition, transition
+from tidegate.scenarios import array_push_lock, catalogue, partition_laws, transition
 from tidegate.scenarios.catalogue import shipped
 from tidegate.scenarios.shipping import Scope
 from tidegate.sim.actors import Process
@@ -154,7 +154,7 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     assert (shipped("partition@thorough").budget, shipped("partition@thorough").world.read(REBALANCES)) == (2, 2)
     assert sum(isinstance(actor, Reducer) for actor in scenario.actors) == 4
     assert sum(isinstance(actor, Crash) for actor in scenario.actors) == 2
-    assert set(scenario.eventually) == {partition.ALL}
+    assert set(scenario.eventually) == {partition_laws.ALL}
     struck = {fault for name in PROGRAMS if name.startswith("partition") for fault in report_on(name).faults}
     assert struck == {
         Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.DROPPED, Fault.GAVE_UP, Fault.FAILED, Fault.NEVER_RETURNS,

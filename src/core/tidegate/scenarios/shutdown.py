@@ -19,7 +19,8 @@ from tidegate.effects import Effect
 from tidegate.fanout import DeliverMessages, Rules, Start
 from tidegate.instants import SECOND
 from tidegate.partition import AfterFailure, Processor
-from tidegate.scenarios.partition import ALL, FINISHED, NEVER_FALLS, is_commit, is_delivery
+from tidegate.scenarios.partition import is_commit, is_delivery
+from tidegate.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
 from tidegate.scenarios.shipping import Shipped
 from tidegate.shutdown import Asked as AskedToStop
 from tidegate.shutdown import AwaitLeave, Event, Leave, Phase, Stoppable, Worker, heard

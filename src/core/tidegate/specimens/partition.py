@@ -16,21 +16,10 @@ from tidegate.fanout import DeliverMessages, MessagesDelivered, Report, Start, T
 from tidegate.instants import SECOND
 from tidegate.partition import AfterFailure, Order, Owned, Phase, Processor, State, Step
 from tidegate.scenarios.partition import (
-    ALL,
-    BOUNDED,
-    DRAINS,
     FAILS,
-    FINISHED,
-    FREE,
     GIVES_UP,
     HOLDS,
     HOLES,
-    IN_TURN,
-    LOAD,
-    NEVER_FALLS,
-    NOT_RUN,
-    ONE_COMMIT,
-    OWNER,
     SINKS,
     SINKS_FAIL,
     assignment,
@@ -39,6 +28,19 @@ from tidegate.scenarios.partition import (
     one_by_one,
     partition,
     with_a_sink,
+)
+from tidegate.scenarios.partition_laws import (
+    ALL,
+    BOUNDED,
+    DRAINS,
+    FINISHED,
+    FREE,
+    IN_TURN,
+    LOAD,
+    NEVER_FALLS,
+    NOT_RUN,
+    ONE_COMMIT,
+    OWNER,
 )
 from tidegate.scenarios.shipping import Specimen
 from tidegate.sim.faults import Fault

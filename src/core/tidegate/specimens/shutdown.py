@@ -12,7 +12,7 @@ from tidegate.assignment import Consumer
 from tidegate.effects import Cancel
 from tidegate.instants import Duration
 from tidegate.partition import Owned, Phase, Processor
-from tidegate.scenarios.partition import ALL, FINISHED, NEVER_FALLS
+from tidegate.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
 from tidegate.scenarios.shipping import Specimen
 from tidegate.scenarios.shutdown import ANEW, BEGINS, BEHIND, GONE, RELEASED, SAVED, SINKS, shutdown
 from tidegate.shutdown import Event, Leave, Step, Stoppable, TimedOut, Wish, Worker
