@@ -48,12 +48,18 @@ class Touched:
 def touched_by(search: Search, state: Packed, way: Way) -> Touched:
     """What a step looks at, and what it changes."""
     if lane_of(way.hand) is Lane.CLOCK:  # in relative time it moves every instant; that changes no document
-        return Touched(frozenset({CLOCK.name}), frozenset({CLOCK.name}))
+        moved = frozenset({CLOCK.name}) | (changed(search, state, way.after) & timers(search))
+        return Touched(moved, moved)
     wrote = changed(search, state, way.after)
     own = frozenset({way.actor.place.name} if isinstance(way.actor, (Process, Reducer)) else ())
     seen = named(search, looked_at(state, way))
     acted = tuple(name for name in search.packing.slots if name in wrote - own and name[0] not in BESIDES)
     return Touched(own | wrote | seen, wrote, acted or tuple(sorted(seen - own)))
+
+
+def timers(search: Search) -> frozenset[Name]:
+    """Where reducers stand: what they wish for says when, so time changes it."""
+    return frozenset(actor.place.name for actor in search.scenario.actors if isinstance(actor, Reducer))
 
 
 def looked_at(state: Packed, way: Way) -> int:
