@@ -10,10 +10,10 @@
 3. On Python 3.13, if there is one: the same scope in turn.
 
 The aims: 300,000 states and 1,200,000 transitions a second, five times TLC's states a second, 110 bytes a state, and
-a quarter more time on 3.13. On two shared cores, each of which was wanted by two or three others, it told 141,000 to
-149,000 states, 560,000 to 733,000 transitions, 3.7, 5.4 and 9.9 times TLC in the three scopes (the first is over in a
-second, and in the last one others slowed TLC down), 109 and 110 bytes where there are a million states, and 1.16
-times the seconds on 3.13. The experiments that the aims come from made 175,000 states there and then.
+a quarter more time on 3.13. On two shared cores, on which the same search took up to 1.4 times as long from one minute to
+the next, it told 120,000 to 200,000 states, 560,000 to 910,000 transitions, 3.2 to 5.4 times TLC in the three scopes, 107
+and 108 bytes where there are a million states, and 1.00 to 1.28 times the seconds on 3.13. The experiments that the aims
+come from made 175,000 states there and then.
 
 Where the time goes, in (4,2,2,1): 30 % are gaps of the memory of steps, 15,000 of them: what a request means, each
 fault of it, the program that hears the reply, and its fingerprint; nothing of that stands out. In (3,3,2,1) it is
