@@ -94,3 +94,13 @@ def test_a_walk_that_goes_round_for_ever_tells_nothing() -> None:
 def test_an_estimate_is_told_in_two_digits(states: int, words: str) -> None:
     """More of them would be believed."""
     assert rounded(states) == words
+
+
+def test_a_law_that_no_bug_breaks_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Z1: the first state is forgotten. Z2: layers are thought to stay as large as the newest one."""
+    monkeypatch.setitem(globals(), "expected", lambda sizes, _: sum(sizes[1:]))
+    with pytest.raises(AssertionError):
+        test_no_fewer_are_expected_than_were_seen.hypothesis.inner_test([1, 1], 0)  # type: ignore[attr-defined]
+    monkeypatch.setitem(globals(), "expected", lambda sizes, walk: sum(sizes) + walk * sizes[-1])
+    with pytest.raises(AssertionError):
+        test_of_independent_processes_as_many_are_expected_as_there_are.hypothesis.inner_test([20] * 5)  # type: ignore[attr-defined]

@@ -62,7 +62,7 @@ from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, dead, end, processed
 from tidegate.sim.log import CONTROL, Compaction, Entries, Pause, Resume, begun, paused
 from tidegate.sim.log import perform as perform_on_log
-from tidegate.sim.reducers import Crash, HeardAs, Machine, Reducer
+from tidegate.sim.reducers import Crash, HeardAs, Reducer
 from tidegate.sim.scenario import Actor, Label, Law, Scenario, State, Step
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 from tidegate.wishes import AwaitDrain, Commit, Event, Fetch, Fetched, Interrupt, Release, TopicPartition, Work, heard
@@ -396,12 +396,8 @@ def gated(consumer: Consumer, means: Meaning) -> Meaning:
     """Records come only for partitions that the consumer polls."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
-        if isinstance(effect, Fetch):
-            machine = world.read(place(who))
-            assert isinstance(machine, Machine)
-            assert isinstance(machine.state, Assignment)
-            if effect.partition not in consumer.polling(machine.state, ()).poll:
-                return
+        if isinstance(effect, Fetch) and effect.partition not in planned(consumer, world.read(place(who)), ()).poll:
+            return
         yield from means(effect, world, who)
 
     return meaning
