@@ -17,7 +17,7 @@ from collections import Counter
 from functools import partial
 from unittest.mock import patch
 
-from tidegate.scenarios.catalogue import PROGRAMS
+from tidegate.catalogue import PROGRAMS
 from tidegate.sim.attempts import attempt
 from tidegate.sim.explore import ALL, Bounds, Search, go_on
 from tidegate.sim.fingerprint import Unmergeable

@@ -1,8 +1,8 @@
 """What a record costs on its way through one partition, from `Fetched` to `Committed`, and where that time goes.
 
-A course is a few batches of records that one partition of `tidegate.assignment.Consumer` takes, works on and commits, as
+A course is a few batches of records that one partition of `tidegate.consumer.group.Consumer` takes, works on and commits, as
 the adapter drives it. It is timed as a whole. Then it is run once more with notes being taken of each call that
-`partition` and `assignment` make into the layers below, arguments included; the calls of each layer are timed alone.
+`partition` and `group` make into the layers below, arguments included; the calls of each layer are timed alone.
 What is left of the time of a partition's steps is its own, and what is left of the whole is that of the assignment and of
 whoever drives it. Layers are timed at rest, so the parts are a little too quick, and the rest a little too slow.
 
@@ -23,12 +23,12 @@ from unittest.mock import patch
 
 import attrs
 
-from tidegate import assignment, partition
-from tidegate.assignment import Assignment, Consumer
-from tidegate.backpressure import Thresholds
-from tidegate.fanout import Report, Start, TasksReported
-from tidegate.partition import Processor
-from tidegate.wishes import Assigned, Event, Fetch, Fetched, Reported, TopicPartition, Wish, Work, heard
+from tidegate.consumer import group, partition
+from tidegate.consumer.backpressure import Thresholds
+from tidegate.consumer.commands import Assigned, Event, Fetch, Fetched, Reported, TopicPartition, Wish, Work, heard
+from tidegate.consumer.fanout import Report, Start, TasksReported
+from tidegate.consumer.group import Assignment, Consumer
+from tidegate.consumer.partition import Processor
 
 MOST_US: Final = 2.0
 """What is allowed for a record, in batches of `MOST_AT`."""
@@ -37,10 +37,10 @@ BARE_US: Final = 1.2
 """What a record costs in a bare loop of aiokafka, in microseconds. It was told when the limit was set, not measured here."""
 
 LAYERS: Final = {
-    "tidegate.watermark": "watermark",
-    "tidegate.commit_metadata": "metadata",
-    "tidegate.backpressure": "gate",
-    "tidegate.fanout": "fan-out",
+    "tidegate.consumer.watermark": "watermark",
+    "tidegate.consumer.commit_metadata": "metadata",
+    "tidegate.consumer.backpressure": "gate",
+    "tidegate.consumer.fanout": "fan-out",
 }
 PARTS: Final = (*LAYERS.values(), "partition", "assignment")
 STEPS: Final = "steps"
@@ -143,7 +143,7 @@ def noted(course: Course) -> Calls:
     """The calls that the course makes from one layer into another."""
     calls: Calls = {}
     with ExitStack() as stack:
-        for user in (partition, assignment):
+        for user in (partition, group):
             stack.enter_context(patch.dict(vars(user), noting(user, calls)))
         step = note(("assignment", STEPS), Processor.step, calls)
         stack.enter_context(patch.object(Processor, "step", step))

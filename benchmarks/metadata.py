@@ -26,8 +26,8 @@ from random import Random
 from timeit import default_timer
 from typing import Final
 
-from tidegate.commit_metadata import Alphabet, Survey, decoded, encoded, surveyed, units
-from tidegate.watermark import Ledger, Run, completed, delivered, heir, resumed
+from tidegate.consumer.commit_metadata import Alphabet, Survey, decoded, encoded, surveyed, units
+from tidegate.consumer.watermark import Ledger, Run, completed, delivered, heir, resumed
 
 LIMIT: Final = 4096
 BYTES: Final = LIMIT * 3 // 4

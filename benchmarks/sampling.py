@@ -44,8 +44,8 @@ from hypothesis import strategies as st
 from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from tidegate.scenarios.catalogue import shipped
-from tidegate.scenarios.small_lock import COUNT, small_lock
+from tidegate.catalogue import shipped
+from tidegate.leases.scenarios.small_lock import COUNT, small_lock
 from tidegate.sim.behaviour import Raised
 from tidegate.sim.policies import PORTFOLIO, Pct, Swarm, Uniform
 from tidegate.sim.sample import sample

@@ -48,7 +48,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 
-from tidegate.scenarios.small_lock import small_lock
+from tidegate.leases.scenarios.small_lock import small_lock
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -60,7 +60,7 @@ HYPOTHESIS_S = 5.0
 OURS = """
 import gc, sys, time
 from pathlib import Path
-from tidegate.scenarios.small_lock import small_lock
+from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.sim.report import explore
 gc.disable()
 scenario = small_lock(*map(int, sys.argv[1].split(",")))

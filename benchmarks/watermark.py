@@ -21,7 +21,7 @@ from random import Random
 from timeit import default_timer
 from typing import Final
 
-from tidegate.watermark import Ledger, acknowledged, committable, completed, delivered, pending
+from tidegate.consumer.watermark import Ledger, acknowledged, committable, completed, delivered, pending
 
 FIRST: Final = 1_000_000
 WINDOWS: Final = (100, 10_000, 100_000)

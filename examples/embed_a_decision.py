@@ -6,7 +6,7 @@ handed to tidegate, as a value that it keeps per partition. Run it: it needs no 
 
 from __future__ import annotations
 
-from tidegate.watermark import Ledger, acknowledged, committable, completed, delivered
+from tidegate.consumer.watermark import Ledger, acknowledged, committable, completed, delivered
 
 
 class Partition:

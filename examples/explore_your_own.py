@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.documents import ID, AllOf, Document, Eq, Field, Put
-from tidegate.effects import Program
-from tidegate.operations import find_one, find_one_and_update
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
+from tidegate.model.effects import Program
+from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.sim import Process, Returned, Scenario, State, born, explore, seeded, story
 
 COUPON = Eq(ID, "coupon")

@@ -18,11 +18,11 @@ from functools import partial
 
 from aiokafka import AIOKafkaProducer
 
-from tidegate import invocation as status
-from tidegate.errors import TidegateError
-from tidegate.invocation import INVOCATION
-from tidegate.programs.transition import Granted, transition
-from tidegate.records import Record
+from tidegate.invocations import invocation as status
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.transition import Granted, transition
+from tidegate.model.errors import TidegateError
+from tidegate.model.records import Record
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.mongo import AsyncMongo, connect_async

@@ -7,7 +7,9 @@ from typing import Any, Final
 import attrs
 from benchmarks.cases.table import BACK_THEN, BYTES, NOW, RECORDS, SOURCES, Made, Table, drawn
 
-from tidegate import (
+from tidegate.model.documents import Document
+from tidegate.model.instants import SECOND, Instant
+from tidegate.reactive import (
     change_stream,
     debounce,
     evolution,
@@ -17,8 +19,6 @@ from tidegate import (
     snapshot,
     task_records,
 )
-from tidegate.documents import Document
-from tidegate.instants import SECOND, Instant
 
 table: Final = Table("Tasks triggered by changed documents")
 

@@ -24,26 +24,15 @@ from benchmarks.cases.table import (
     drawn,
 )
 
-from tidegate import (
-    admission,
-    atomic_service,
-    chunking,
-    conditions,
-    counter,
-    election,
-    executions,
-    firing,
-    invocation,
-    lease,
-    membership,
-    recovery,
-    retention,
-    schedule,
-    status,
-    trigger,
-)
-from tidegate.documents import Document
-from tidegate.instants import MINUTE, PPM, SECOND
+from tidegate.counters import counter
+from tidegate.invocations import admission, invocation, recovery, status
+from tidegate.leases import election, lease
+from tidegate.model.documents import Document
+from tidegate.model.instants import MINUTE, PPM, SECOND
+from tidegate.payloads import chunking
+from tidegate.retries import schedule
+from tidegate.services import atomic_service, executions, membership, retention
+from tidegate.triggers import conditions, firing, trigger
 
 table: Final = Table("Invocations and their runners")
 

@@ -19,26 +19,22 @@ from benchmarks.cases.table import (
     drawn,
 )
 
-from tidegate import (
-    assignment,
+from tidegate.consumer import (
     backpressure,
-    circuit,
+    commands,
     commit_metadata,
-    courier,
-    dead_letters,
-    delivery,
     drain,
     fanout,
+    group,
     partition,
-    polling,
-    retry,
     shutdown,
     watermark,
-    wishes,
 )
-from tidegate.effects import Ambiguous
-from tidegate.instants import MILLISECOND, MINUTE, PPM, SECOND
-from tidegate.records import Record
+from tidegate.model.effects import Ambiguous
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND
+from tidegate.model.records import Record
+from tidegate.retries import polling, retry
+from tidegate.sinks import circuit_breaker, dead_letters, delivery, outbox
 
 table: Final = Table("A partition of a log")
 
@@ -230,29 +226,31 @@ def draining(size: int) -> Made[tuple[drain.Fate, ...]]:
     return lambda: drain.plan(partition.DRAIN, SECOND, records), lambda fates: len({f.action for f in fates}) > 1
 
 
-HERE: Final = wishes.TopicPartition("topic", 0)
+HERE: Final = commands.TopicPartition("topic", 0)
 
 
-def busy(size: int, where: wishes.TopicPartition = HERE) -> tuple[partition.Processor, partition.State, wishes.Work]:
+def busy(
+    size: int, where: commands.TopicPartition = HERE
+) -> tuple[partition.Processor, partition.State, commands.Work]:
     """A partition with so many records in one window, all of which run."""
     processor = partition.Processor(running_max=2 * size, window_max=size)
-    state = processor.step(partition.Unassigned(), wishes.Assigned(where, 1, 0)).state
-    step = processor.step(state, wishes.Fetched(where, 1, tuple(range(size))))
-    return processor, step.state, next(wish for wish in step.wishes if isinstance(wish, wishes.Work))
+    state = processor.step(partition.Unassigned(), commands.Assigned(where, 1, 0)).state
+    step = processor.step(state, commands.Fetched(where, 1, tuple(range(size))))
+    return processor, step.state, next(wish for wish in step.wishes if isinstance(wish, commands.Work))
 
 
-def one_told(work: wishes.Work) -> wishes.Reported:
+def one_told(work: commands.Work) -> commands.Reported:
     assert isinstance(work.task, fanout.Start)
     report = fanout.TasksReported(work.task.window, (7,), work.task.attempt, fanout.Report.SUCCEEDED)
-    return wishes.Reported(work.partition, work.generation, report)
+    return commands.Reported(work.partition, work.generation, report)
 
 
 @table.case(partition, "a batch is fetched", RECORDS)
 def fetching(size: int) -> Made[partition.Step]:
     processor = partition.Processor(running_max=size, window_max=size)
-    state = processor.step(partition.Unassigned(), wishes.Assigned(HERE, 1, 0)).state
-    event = wishes.Fetched(HERE, 1, tuple(range(size)))
-    return lambda: processor.step(state, event), lambda step: isinstance(step.wishes[0], wishes.Work)
+    state = processor.step(partition.Unassigned(), commands.Assigned(HERE, 1, 0)).state
+    event = commands.Fetched(HERE, 1, tuple(range(size)))
+    return lambda: processor.step(state, event), lambda step: isinstance(step.wishes[0], commands.Work)
 
 
 @table.case(partition, "one of so many is done", RECORDS)
@@ -268,29 +266,29 @@ def telling(size: int) -> Made[partition.Step]:
 @table.case(partition, "a revocation", RECORDS)
 def revoking(size: int) -> Made[partition.Step]:
     processor, state, _ = busy(size)
-    event = wishes.Revoked(HERE, tuple(drain.InFlight(offset, age=SECOND) for offset in range(size)))
+    event = commands.Revoked(HERE, tuple(drain.InFlight(offset, age=SECOND) for offset in range(size)))
     return lambda: processor.step(state, event), lambda step: any(
-        isinstance(wish, wishes.AwaitDrain) for wish in step.wishes
+        isinstance(wish, commands.AwaitDrain) for wish in step.wishes
     )
 
 
-def consuming(size: int) -> tuple[assignment.Consumer, assignment.Assignment, wishes.Work]:
+def consuming(size: int) -> tuple[group.Consumer, group.Assignment, commands.Work]:
     """So many partitions with eight records in work each."""
-    consumer = assignment.Consumer(executors=8 * size, each=partition.Processor(window_max=8))
-    partitions = [wishes.TopicPartition("topic", number) for number in range(size)]
+    consumer = group.Consumer(executors=8 * size, each=partition.Processor(window_max=8))
+    partitions = [commands.TopicPartition("topic", number) for number in range(size)]
     owned = [state for _, state, _ in (busy(8, each) for each in partitions) if isinstance(state, partition.Owned)]
-    return consumer, assignment.Assignment(tuple(owned)), busy(8)[2]
+    return consumer, group.Assignment(tuple(owned)), busy(8)[2]
 
 
-@table.case(assignment, "a record of one partition is done", PARTITIONS)
-def stepping(size: int) -> Made[assignment.Step]:
+@table.case(group, "a record of one partition is done", PARTITIONS)
+def stepping(size: int) -> Made[group.Step]:
     consumer, state, work = consuming(size)
     event = one_told(work)
     return lambda: consumer.step(state, event), lambda step: step.state.running == 8 * size - 1
 
 
-@table.case(assignment, "what to poll", PARTITIONS)
-def polling_them(size: int) -> Made[backpressure.Plan[wishes.TopicPartition]]:
+@table.case(group, "what to poll", PARTITIONS)
+def polling_them(size: int) -> Made[backpressure.Plan[commands.TopicPartition]]:
     consumer, state, _ = consuming(size)
     return lambda: consumer.polling(state, ()), lambda plan: len(plan.poll) == size
 
@@ -305,10 +303,10 @@ def stopping(size: int) -> Made[shutdown.Step]:
     )
 
 
-@table.case(wishes, "what a reply means")
-def hearing(_: int) -> Made[wishes.Event | None]:
-    commit, reply = wishes.Commit(HERE, 1, 500), Ambiguous("timed out")
-    return lambda: wishes.heard(commit, reply), lambda event: isinstance(event, wishes.CommitUnanswered)
+@table.case(commands, "what a reply means")
+def hearing(_: int) -> Made[commands.Event | None]:
+    commit, reply = commands.Commit(HERE, 1, 500), Ambiguous("timed out")
+    return lambda: commands.heard(commit, reply), lambda event: isinstance(event, commands.CommitUnanswered)
 
 
 RULES: Final = delivery.Rules()
@@ -338,25 +336,25 @@ def judging(size: int) -> Made[delivery.Complete | delivery.Incomplete]:
     return lambda: delivery.judge(outbox), lambda told: told == delivery.Complete(size, 0, 0)
 
 
-@table.case(circuit, "may it be tried?")
-def admitting_one(_: int) -> Made[circuit.Admit | circuit.HoldBack]:
-    breaker, state = circuit.Breaker(), circuit.Open(1, BACK_THEN)
-    return lambda: circuit.admit(breaker, state, NOW), lambda told: isinstance(told, circuit.Admit)
+@table.case(circuit_breaker, "may it be tried?")
+def admitting_one(_: int) -> Made[circuit_breaker.Admit | circuit_breaker.HoldBack]:
+    breaker, state = circuit_breaker.Breaker(), circuit_breaker.Open(1, BACK_THEN)
+    return lambda: circuit_breaker.admit(breaker, state, NOW), lambda told: isinstance(told, circuit_breaker.Admit)
 
 
-@table.case(circuit, "an outcome is heard")
-def opening_it(_: int) -> Made[circuit.Circuit]:
-    breaker, state = circuit.Breaker(), circuit.Closed(1, 4)
+@table.case(circuit_breaker, "an outcome is heard")
+def opening_it(_: int) -> Made[circuit_breaker.Circuit]:
+    breaker, state = circuit_breaker.Breaker(), circuit_breaker.Closed(1, 4)
     return (
-        lambda: circuit.heard(breaker, state, 1, circuit.Outcome.UNANSWERED, NOW),
-        lambda after: isinstance(after, circuit.Open),
+        lambda: circuit_breaker.heard(breaker, state, 1, circuit_breaker.Outcome.UNANSWERED, NOW),
+        lambda after: isinstance(after, circuit_breaker.Open),
     )
 
 
-@table.case(courier, "an attempt is answered", PAYLOADS)
-def answered_one(size: int) -> Made[courier.Step]:
-    sender, state = courier.Courier(), courier.Post(waiting=tuple(range(1, size)), under_way=((0, 0),))
-    event = courier.Heard(0, 0, circuit.Outcome.ANSWERED, NOW)
+@table.case(outbox, "an attempt is answered", PAYLOADS)
+def answered_one(size: int) -> Made[outbox.Step]:
+    sender, state = outbox.Courier(), outbox.Post(waiting=tuple(range(1, size)), under_way=((0, 0),))
+    event = outbox.Heard(0, 0, circuit_breaker.Outcome.ANSWERED, NOW)
     return lambda: sender.step(state, event), lambda step: len(step.wishes) == min(sender.most, size - 1)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from tidegate.instants import MINUTE, Instant
+from tidegate.model.instants import MINUTE, Instant
 
 T = TypeVar("T")
 

@@ -13,13 +13,13 @@ import random
 import signal
 import sys
 
-from tidegate.assignment import Assignment, Consumer
-from tidegate.backpressure import Thresholds
-from tidegate.drain import Budget
-from tidegate.instants import SECOND
-from tidegate.partition import Processor
-from tidegate.records import Record
-from tidegate.wishes import Assigned, Event, Fetched
+from tidegate.consumer.backpressure import Thresholds
+from tidegate.consumer.commands import Assigned, Event, Fetched
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.group import Assignment, Consumer
+from tidegate.consumer.partition import Processor
+from tidegate.model.instants import SECOND
+from tidegate.model.records import Record
 from tidegate_adapters.kafka import Worker
 
 RULES = Consumer(

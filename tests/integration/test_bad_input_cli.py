@@ -15,8 +15,8 @@ from tidegate.__main__ import main
 
 BROKEN: Final = """
 import itertools
-from tidegate.documents import ID, Document, Eq, Field
-from tidegate.operations import find_one
+from tidegate.model.documents import ID, Document, Eq, Field
+from tidegate.model.operations import find_one
 from tidegate.sim.actors import Process, born
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 
 from tidegate import strategies
-from tidegate.documents import Document, exactly
-from tidegate.instants import Instant
+from tidegate.model.documents import Document, exactly
+from tidegate.model.instants import Instant
 from tidegate_adapters.bson_values import CODEC, loaded, stored
 
 Load: TypeAlias = Callable[[dict[str, Any]], Document]

@@ -22,10 +22,10 @@ from tests.integration.hearing import HEARING
 
 import tidegate
 from tidegate.__main__ import main
-from tidegate.diagrams import mermaid
+from tidegate.catalogue import CATALOGUE
 from tidegate.exit_codes import ExitCode
-from tidegate.invocation import INVOCATION
-from tidegate.scenarios.catalogue import CATALOGUE
+from tidegate.invocations.diagrams import mermaid
+from tidegate.invocations.invocation import INVOCATION
 from tidegate.sim.explore import Progress
 from tidegate.sim.story import story
 from tidegate.sim.trace_json import decoded
@@ -40,8 +40,8 @@ MINE: Final = """
 import gc
 import sys
 import time
-from tidegate.documents import ID, Document, Eq, Field, Put
-from tidegate.operations import find_one, find_one_and_update, update_one
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.actors import Process, born
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.world import document, seeded
@@ -639,7 +639,7 @@ def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> No
 
 
 def test_the_diagram_is_drawn_from_the_table(here: Callable[..., Done]) -> None:
-    """The text of `tidegate.diagrams.mermaid`, as it is and as JSON."""
+    """The text of `tidegate.invocations.diagrams.mermaid`, as it is and as JSON."""
     told, found = here("diagram", "invocation"), answer(here("diagram", "invocation", "--json"))
 
     assert told.stdout == mermaid(INVOCATION)

@@ -17,8 +17,8 @@ import pydot
 import pytest
 
 from tidegate.__main__ import main
+from tidegate.catalogue import shipped
 from tidegate.exit_codes import ExitCode
-from tidegate.scenarios.catalogue import shipped
 from tidegate.sim.page import page
 from tidegate.sim.report import explore
 from tidegate.sim.trace_json import decoded, encoded

@@ -16,7 +16,7 @@ MINE: Final = """
 import random
 import time
 from datetime import datetime, timezone
-from tidegate.effects import Note
+from tidegate.model.effects import Note
 from tidegate.sim import Process, Scenario, born, seeded
 
 SEEN = []

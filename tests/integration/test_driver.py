@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pytest
 
-from tidegate.documents import ID, Eq
-from tidegate.effects import (
+from tidegate.model.documents import ID, Eq
+from tidegate.model.effects import (
     Ambiguous,
     Call,
     Effect,
@@ -26,9 +26,9 @@ from tidegate.effects import (
     Refused,
     Sleep,
 )
-from tidegate.errors import Misuse, UnknownEffect
-from tidegate.instants import MILLISECOND, SECOND, WALL, Instant
-from tidegate.operations import find_one
+from tidegate.model.errors import Misuse, UnknownEffect
+from tidegate.model.instants import MILLISECOND, SECOND, WALL, Instant
+from tidegate.model.operations import find_one
 from tidegate_adapters.driver import CLOSINGS_MAX, Handle, choosing, local, local_async, run, run_async
 
 FAILURES: Final = (Refused("no"), NotApplied("not yet"), Ambiguous("who knows"), NotDurable("not by many"))

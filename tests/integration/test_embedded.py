@@ -11,15 +11,15 @@ from typing import Any, Final
 import pytest
 from pymongo import MongoClient
 
-from tidegate import invocation as status
-from tidegate.documents import ID, Add, AllOf, Document, Eq, Field, OlderThan, Put, PutServerTime
-from tidegate.effects import DUPLICATE_KEY, Effect, Refused
-from tidegate.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
-from tidegate.invocation import INVOCATION
-from tidegate.operations import find_one, find_one_and_update, insert_one, update_one
-from tidegate.programs.array_push_lock import TRANSITION_LOCK, ArrayPushLock, RaceCondition, Written
-from tidegate.programs.transition import CHANGED_AT, HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, transition
-from tidegate.status import NotAllowed, NotOwner
+from tidegate.invocations import invocation as status
+from tidegate.invocations.array_push_lock import TRANSITION_LOCK, ArrayPushLock, RaceCondition, Written
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.status import NotAllowed, NotOwner
+from tidegate.invocations.transition import CHANGED_AT, HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, transition
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, OlderThan, Put, PutServerTime
+from tidegate.model.effects import DUPLICATE_KEY, Effect, Refused
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
+from tidegate.model.operations import find_one, find_one_and_update, insert_one, update_one
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import Mongo

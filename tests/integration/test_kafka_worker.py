@@ -18,15 +18,15 @@ from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from tests.integration.servers import KafkaServer
 
-from tidegate.assignment import Assignment, Consumer
 from tidegate.conformance import breaches
-from tidegate.drain import Budget
-from tidegate.errors import Misuse, TidegateError
-from tidegate.instants import SECOND, Instant
-from tidegate.partition import AfterFailure, Processor
-from tidegate.records import BROKER, PRODUCER, Record
+from tidegate.consumer.commands import Committed, Event, MetadataRefused, Revoked, Work
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.group import Assignment, Consumer
+from tidegate.consumer.partition import AfterFailure, Processor
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.records import BROKER, PRODUCER, Record
 from tidegate.sim.recording import Other, Same, read
-from tidegate.wishes import Committed, Event, MetadataRefused, Revoked, Work
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import record
@@ -213,7 +213,7 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
 
 
 REDUCERS = """
-from tidegate.assignment import Consumer
+from tidegate.consumer.group import Consumer
 orders, fewer = Consumer(), Consumer(executors=1)
 """
 

@@ -21,7 +21,7 @@ from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
 from tests.length import AT_LENGTH
 
-from tidegate.documents import (
+from tidegate.model.documents import (
     ID,
     Add,
     AddToSet,
@@ -47,10 +47,10 @@ from tidegate.documents import (
     exactly,
     matches,
 )
-from tidegate.effects import Failure, Refused, is_duplicate
-from tidegate.errors import TidegateError
-from tidegate.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
-from tidegate.operations import (
+from tidegate.model.effects import Failure, Refused, is_duplicate
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
+from tidegate.model.operations import (
     FindAll,
     FindOne,
     FindOneAndUpdate,

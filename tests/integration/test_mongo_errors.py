@@ -40,18 +40,11 @@ from tests.integration.servers import Action, MongoServer, Proxy, Rule
 from tests.integration.servers.mongod import mongod as binary
 from tests.integration.servers.processes import LOOPBACK, Keeper, free_ports, is_open, wait_until
 
-from tidegate.documents import ID, Add, AddToSet, Document, Eq, Field, Foreign, In, Push, Put, Value
-from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
-from tidegate.errors import Misuse, TidegateError
-from tidegate.instants import MILLISECOND, Instant, instant
-from tidegate.operations import (
-    Operation,
-    delete_one,
-    find_one,
-    find_one_and_update,
-    insert_one,
-    update_one,
-)
+from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Foreign, In, Push, Put, Value
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import MILLISECOND, Instant, instant
+from tidegate.model.operations import Operation, delete_one, find_one, find_one_and_update, insert_one, update_one
 from tidegate_adapters.driver import choosing, documents, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, masked
 from tidegate_adapters.mongo_errors import DriverError, failure

@@ -1,4 +1,4 @@
-"""What `tidegate.snapshot` watches, and what it takes for a change, is what MongoDB's aggregation says."""
+"""What `tidegate.reactive.snapshot` watches, and what it takes for a change, is what MongoDB's aggregation says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 from tests.length import AT_LENGTH
 
-from tidegate.documents import (
+from tidegate.model.documents import (
     AddToSet,
     Contains,
     Document,
@@ -36,11 +36,11 @@ from tidegate.documents import (
     matches,
     updated,
 )
-from tidegate.errors import Misuse
-from tidegate.instants import Instant
-from tidegate.laws import snapshot as laws
-from tidegate.snapshot import Changed, Projection, Unchanged, Verdict, changed, differs, expression, snapshot
-from tidegate.strategies.snapshot import (
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.reactive.laws import snapshot as laws
+from tidegate.reactive.snapshot import Changed, Projection, Unchanged, Verdict, changed, differs, expression, snapshot
+from tidegate.reactive.strategies.snapshot import (
     ODD_DECIMALS,
     binary,
     computed_projections,

@@ -19,14 +19,24 @@ from tests.integration.servers import Action, MongoServer, Proxy, Rule
 from tests.length import AT_LENGTH
 
 from tidegate import laws
-from tidegate.documents import ID, Document, Eq, Push
-from tidegate.effects import Ambiguous, Call, Failure, NotApplied, Program
-from tidegate.invocation import INVOCATION
-from tidegate.laws.transition import Answered, Version
-from tidegate.operations import FindOneAndUpdate, InsertOne, Operation, find_one
-from tidegate.programs.transition import HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, Transition, history, viewed
-from tidegate.specimens.transition import AmbiguousIsRefused, OwnerNotChecked, RequestIdIgnored
-from tidegate.status import HISTORY_MAX, Change, StatusRecord
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.laws.transition import Answered, Version
+from tidegate.invocations.specimens.transition import AmbiguousIsRefused, OwnerNotChecked, RequestIdIgnored
+from tidegate.invocations.status import HISTORY_MAX, Change, StatusRecord
+from tidegate.invocations.transition import (
+    HISTORY,
+    OWNER,
+    REQUEST,
+    STATUS,
+    VERSION,
+    Granted,
+    Transition,
+    history,
+    viewed,
+)
+from tidegate.model.documents import ID, Document, Eq, Push
+from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, Program
+from tidegate.model.operations import FindOneAndUpdate, InsertOne, Operation, find_one
 from tidegate_adapters.bson_values import CODEC, loaded
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo

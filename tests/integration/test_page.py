@@ -15,10 +15,10 @@ import pytest
 from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
 from tests.integration.told_runs import everything, long
 
-from tidegate.documents import Document, Value, show
-from tidegate.instants import Instant
-from tidegate.patches import Json, difference
-from tidegate.scenarios.catalogue import shipped
+from tidegate.catalogue import shipped
+from tidegate.model.documents import Document, Value, show
+from tidegate.model.instants import Instant
+from tidegate.model.patches import Json, difference
 from tidegate.sim.page import page, page_of, windowed
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import explore

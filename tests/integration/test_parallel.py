@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import pytest
 from tests.integration.hearing import HEARING
 
-from tidegate.errors import Misuse
 from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import Misuse
 from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
 from tidegate.sim.sample import Plan
@@ -34,7 +34,7 @@ MINE = '''
 import os
 from multiprocessing import parent_process
 from pathlib import Path
-from tidegate.scenarios.small_lock import small_lock
+from tidegate.leases.scenarios.small_lock import small_lock
 
 def dies_once():
     """In the first process that is asked."""

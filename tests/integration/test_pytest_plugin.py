@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 SCENARIOS = """
-from tidegate.documents import ID, AllOf, Document, Eq, Field, Put
-from tidegate.operations import find_one, find_one_and_update
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
+from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.sim import Fault, Faults, Process, Returned, Scenario, born, seeded
 
 CRASHES = Faults.of(Fault.CRASH_BEFORE)

@@ -26,9 +26,9 @@ RUNS: Final = 10
 PROGRAM: Final = """
 import json, sys
 from random import Random
-from tidegate.scenarios.catalogue import shipped
-from tidegate.scenarios.partition import partition
-from tidegate.scenarios.small_lock import small_lock
+from tidegate.catalogue import shipped
+from tidegate.consumer.scenarios.partition import partition
+from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.sim.report import explore
 from tidegate.sim.story import story
 from tidegate.sim.trace_json import encoded

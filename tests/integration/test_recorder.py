@@ -19,13 +19,13 @@ from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
 
 from tidegate.__main__ import main
-from tidegate.documents import ID, Document, Eq, Field, Put
-from tidegate.effects import Ambiguous, Call, Effect, Note, Program
-from tidegate.errors import Misuse
 from tidegate.exit_codes import ExitCode
-from tidegate.invocation import INVOCATION
-from tidegate.operations import FindOneAndUpdate, find_one, find_one_and_update, insert_one
-from tidegate.programs.transition import Granted, transition
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.transition import Granted, transition
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program
+from tidegate.model.errors import Misuse
+from tidegate.model.operations import FindOneAndUpdate, find_one, find_one_and_update, insert_one
 from tidegate.sim.recording import Same, executed, read
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded
@@ -34,11 +34,11 @@ from tidegate_adapters.recorder import Recorder
 
 MINE: Final = """
 from functools import partial
-from tidegate.documents import ID, Document, Eq, Field, Put
-from tidegate.effects import Ambiguous
-from tidegate.invocation import INVOCATION
-from tidegate.operations import find_one, find_one_and_update, insert_one
-from tidegate.programs.transition import transition
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.effects import Ambiguous
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.model.operations import find_one, find_one_and_update, insert_one
+from tidegate.invocations.transition import transition
 
 move = partial(transition, "jobs", INVOCATION, "job-1", "pending", runner="r1", request="one")
 other = partial(transition, "jobs", INVOCATION, "job-1", "pending", runner="r2", request="one")
@@ -103,7 +103,7 @@ def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
     assert (code, found["verdict"], found["step"]) == (ExitCode.DIVERGED, "diverged", 2)
     assert 'owner := "r1"' in found["recorded"]
     assert 'owner := "r2"' in found["now"]
-    assert found["src"].startswith("tidegate/programs/transition.py:")
+    assert found["src"].startswith("tidegate/invocations/transition.py:")
     assert "another decision at step 2" in err
 
 
@@ -190,7 +190,7 @@ def test_an_error_of_user_code_is_raised_and_recorded(tmp_path: Path) -> None:
 KILLED: Final = """
 import sys
 from pathlib import Path
-from tidegate.effects import Call
+from tidegate.model.effects import Call
 from tidegate_adapters.driver import choosing, local, run
 from tidegate_adapters.recorder import Recorder
 

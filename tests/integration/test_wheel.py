@@ -112,7 +112,7 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
 def test_from_the_wheel_alone_a_scenario_is_explored(alone: str, unzipped: Path) -> None:
     """No source tree, no driver: the catalogue imports, and a specimen and a program come out as expected."""
     program = (
-        "import tidegate.scenarios.catalogue as catalogue\n"
+        "import tidegate.catalogue as catalogue\n"
         "from tidegate.sim.report import explore\n"
         "print(catalogue.__file__)\n"
         "for name in ('array_push_lock.lost_reply', 'array_push_lock'):\n"
@@ -144,7 +144,7 @@ def test_from_the_wheel_alone_the_command_says_what_to_install(alone: str) -> No
 def test_from_the_wheel_alone_a_module_says_which_extra_it_needs(alone: str, module: str, extra: str) -> None:
     """An ImportError of tidegate's own, with what to install; whoever asks for nothing of it is not troubled."""
     done = python(
-        f"{alone}from tidegate.errors import MissingExtra\n"
+        f"{alone}from tidegate.model.errors import MissingExtra\n"
         f"try:\n    import {module}\nexcept MissingExtra as missing:\n    print(missing.what, missing.todo, sep='|')"
     )
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import attrs
 
-from tidegate.documents import Document, Value
-from tidegate.patches import Patch, Replaced, difference
+from tidegate.model.documents import Document, Value
+from tidegate.model.patches import Patch, Replaced, difference
 from tidegate.sim.trace import (
     Breach,
     Choice,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tidegate.errors import Misuse
+from tidegate.model.errors import Misuse
 
 NOTHING: Final = object()
 HOSTILE: Final[tuple[object, ...]] = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tidegate.documents import Document
-from tidegate.patches import Added, Patch, Removed, Replaced
+from tidegate.model.documents import Document
+from tidegate.model.patches import Added, Patch, Removed, Replaced
 from tidegate.sim.trace import (
     Breach,
     Choice,

@@ -13,8 +13,8 @@ from typing import TypeAlias, TypeVar, cast
 
 import attrs
 
-from tidegate.documents import exactly
-from tidegate.effects import Sleep
+from tidegate.model.documents import exactly
+from tidegate.model.effects import Sleep
 from tidegate.sim.actors import Ticks
 from tidegate.sim.attempts import attempt
 from tidegate.sim.behaviour import Asking, Raised

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from tidegate.scenarios import catalogue
-from tidegate.scenarios.catalogue import shipped
+from tidegate import catalogue
+from tidegate.catalogue import shipped
 from tidegate.sim.report import Report, explore
 
 NAMES = tuple(catalogue.CATALOGUE)

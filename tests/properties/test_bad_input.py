@@ -2,7 +2,7 @@
 
 Every public class and function of the core is called by its signature: with arguments of the types it names, of which one
 is replaced by what it must not be, one after the other; and with arguments that Hypothesis draws, several wrong at once.
-What may come back is a value, or an error of `tidegate.errors` or `tidegate.effects`, within a second of work. A value
+What may come back is a value, or an error of `tidegate.model.errors` or `tidegate.model.effects`, within a second of work. A value
 that was accepted can be shown and hashed, for else whoever logs it, or keeps it in a set, pays later.
 """
 
@@ -34,34 +34,35 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import tidegate
-from tidegate import documents
-from tidegate.documents import Foreign
-from tidegate.effects import Ambiguous, Effect, Failure
-from tidegate.errors import TidegateError
-from tidegate.instants import WALL, Instant
+from tidegate.model import documents
+from tidegate.model.documents import Foreign
+from tidegate.model.effects import Ambiguous, Effect, Failure
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import WALL, Instant
 
-OUTSIDE: Final = ("sim", "scenarios", "specimens", "strategies", "laws", "__main__")
+OUTSIDE: Final = frozenset({"sim", "catalogue", "scenarios", "specimens", "strategies", "laws", "__main__"})
 """Not part of what is asked: the simulator and what is for tests has callers of its own; the last is a command."""
 
+CORE: Final = Path(tidegate.__file__).parent
 OWN: Final = (TidegateError, Failure)
 
 CARRYING: Final[Mapping[str, str]] = {
-    "effects.Call": "its arguments are the user's; whether they can be compared is asked where they become part of a state",
-    "effects.Note": "its value is the user's, as above",
-    "polling.Ask": "its source is the user's",
-    "backpressure.Plan": "the names of the partitions are the user's",
+    "model.effects.Call": "its arguments are the user's; whether they can be compared is asked where they become part of a state",
+    "model.effects.Note": "its value is the user's, as above",
+    "retries.polling.Ask": "its source is the user's",
+    "consumer.backpressure.Plan": "the names of the partitions are the user's",
 }
 """Values that may not be shown or hashed, because of what they carry for others."""
 
 WRITTEN: Final[Mapping[str, str]] = {
-    "errors.MissingExtra": "module extra why",
-    "errors.named": "what",
-    "errors.numbered": "what least most",
-    "kinds.of_kind": "kinds what",
-    "kinds.all_of_kind": "kinds what",
-    "kinds.callable_one": "what",
-    "kinds.tuple_of_kind": "kinds what",
-    "retry.check_delay": "what least",
+    "model.errors.MissingExtra": "module extra why",
+    "model.errors.named": "what",
+    "model.errors.numbered": "what least most",
+    "model.values.of_kind": "kinds what",
+    "model.values.all_of_kind": "kinds what",
+    "model.values.callable_one": "what",
+    "model.values.tuple_of_kind": "kinds what",
+    "retries.retry.check_delay": "what least",
 }
 """Parameters that are no input: what a check says and allows stands in the code of its caller."""
 
@@ -71,8 +72,8 @@ WRITTEN: Final[Mapping[str, str]] = {
 
 def modules() -> Iterator[types.ModuleType]:
     for found in walk_packages(tidegate.__path__, "tidegate."):
-        name = found.name.split(".")[1]
-        if name not in OUTSIDE and not name.startswith("_"):
+        parts = found.name.split(".")[1:]
+        if OUTSIDE.isdisjoint(parts) and not parts[-1].startswith("_"):
             yield import_module(found.name)
 
 
@@ -105,6 +106,10 @@ def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[
 
 
 ASKED: Final = {**asked(), **methods(asked())}
+
+
+def module_of(name: str) -> str:
+    return ASKED[name].__module__.removeprefix("tidegate.")
 
 
 # --- what they are given ------------------------------------------------------------------------------------------------
@@ -464,8 +469,8 @@ def place_of(error: BaseException) -> str:
     trace, place = error.__traceback__, "nowhere"
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if "/tidegate/" in file:
-            place = f"{file.rpartition('/tidegate/')[2]}:{trace.tb_lineno}"
+        if Path(file).is_relative_to(CORE):
+            place = f"{Path(file).relative_to(CORE).as_posix()}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place
 
@@ -549,10 +554,10 @@ def drawn(name: str) -> st.SearchStrategy[dict[str, Sample]]:
     )
 
 
-@pytest.mark.parametrize("module", sorted({name.partition(".")[0] for name in ASKED}))
+@pytest.mark.parametrize("module", sorted({module_of(name) for name in ASKED}))
 def test_several_wrong_arguments_are_answered(module: str) -> None:
     """Any number of arguments is wrong, or valid and does not go with the others."""
-    names = [name for name in ASKED if name.startswith(f"{module}.")]
+    names = [name for name in ASKED if module_of(name) == module]
 
     @settings(max_examples=min(30, 3 * len(names)), phases=(Phase.explicit, Phase.generate))
     @given(st.sampled_from(names).flatmap(lambda name: st.tuples(st.just(name), drawn(name))))
@@ -565,8 +570,8 @@ def test_several_wrong_arguments_are_answered(module: str) -> None:
 
 def test_everything_public_is_asked() -> None:
     """Classes, functions and methods are found in every module."""
-    assert {"instants.Instant", "watermark.committable", "programs.transition.transition"} <= ASKED.keys()
-    assert "partition.Processor.step" in ASKED
+    assert {"model.instants.Instant", "consumer.watermark.committable", "invocations.transition.transition"} <= ASKED.keys()
+    assert "consumer.partition.Processor.step" in ASKED
     assert WRITTEN.keys() <= ASKED.keys()
 
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from tidegate import strategies
 from tidegate.conformance import Breach, X, agreement, breaches, probes
-from tidegate.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServerTime
-from tidegate.effects import Ambiguous, Failure, Refused
-from tidegate.instants import SECOND, Instant
-from tidegate.operations import (
+from tidegate.consumer.commands import Assigned, Committed, CommitUnanswered, Event, Fetched, Revoked, TopicPartition
+from tidegate.model.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServerTime
+from tidegate.model.effects import Ambiguous, Failure, Refused
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import (
     DeleteOne,
     FindAll,
     FindOne,
@@ -27,7 +28,6 @@ from tidegate.operations import (
     insert_one,
 )
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform
-from tidegate.wishes import Assigned, Committed, CommitUnanswered, Event, Fetched, Revoked, TopicPartition
 
 Store: TypeAlias = Callable[[Operation, World], tuple[World, object]]
 """What a store makes of an operation: what it holds then, and its answer."""

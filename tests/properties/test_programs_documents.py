@@ -7,30 +7,40 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 import pytest
 
-from tidegate.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
-from tidegate.conditions import CronContext, StatusContext
-from tidegate.counter import Counted, new_counter
-from tidegate.documents import Document, Field, Put, Value
-from tidegate.effects import Effect, Program, Refused
-from tidegate.errors import Misuse
-from tidegate.firing import Firing, GivenUp, Held
-from tidegate.firing import Run as TriggerRun
-from tidegate.instants import Instant
-from tidegate.lease import Lease
-from tidegate.membership import Member
-from tidegate.operations import InsertOne
-from tidegate.programs.admission import HeldBack, NotPickedUp, PickedUp, Picker, kept, places_of
-from tidegate.programs.atomic_service import gate_of, new_gate
-from tidegate.programs.counter import increment, sweep
-from tidegate.programs.leader import FENCE, Served, fenced, lease_of, new_lease
-from tidegate.programs.members import announce, beat, begin, everybody, leave, member_of, membership_of
-from tidegate.programs.payloads import Swapped, Unsettled, seen_of
-from tidegate.programs.reading import needed, one_of
-from tidegate.programs.recovery import item_of
-from tidegate.programs.registration import Answered, NotRegistered, Registered, Registrar
-from tidegate.programs.task_documents import loaded, stored
-from tidegate.programs.transition import Outdated, history, viewed
-from tidegate.programs.trigger_documents import (
+from tidegate.counters.counter import Counted, new_counter
+from tidegate.counters.increments import increment, sweep
+from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
+from tidegate.invocations.picker import HeldBack, NotPickedUp, PickedUp, Picker, kept, places_of
+from tidegate.invocations.recoverer import item_of
+from tidegate.invocations.registration import Answered, NotRegistered, Registered, Registrar
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.transition import Outdated, history, viewed
+from tidegate.leases.leader import FENCE, Served, fenced, lease_of, new_lease
+from tidegate.leases.lease import Lease
+from tidegate.model.documents import Document, Field, Put, Value
+from tidegate.model.effects import Effect, Program, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.model.operations import InsertOne
+from tidegate.model.reading import needed, one_of
+from tidegate.payloads.replacement import Swapped, Unsettled, seen_of
+from tidegate.reactive.snapshot import Digest
+from tidegate.reactive.task_documents import loaded, stored
+from tidegate.reactive.task_records import Ended, Run, Status, TaskRecord
+from tidegate.retries.schedule import Cell, Missed, Schedule
+from tidegate.services.members import announce, beat, begin, everybody, leave, member_of, membership_of
+from tidegate.services.membership import Member
+from tidegate.services.service_runner import gate_of, new_gate
+from tidegate.sim.actors import Process
+from tidegate.sim.behaviour import Returned
+from tidegate.sim.report import explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.world import CLOCK, Plain, document, perform, seeded
+from tidegate.triggers.conditions import CronContext, StatusContext
+from tidegate.triggers.firing import Firing, GivenUp, Held
+from tidegate.triggers.firing import Run as TriggerRun
+from tidegate.triggers.trigger import Occurrence
+from tidegate.triggers.trigger_documents import (
     loaded_cell,
     loaded_occurrence,
     loaded_run,
@@ -38,16 +48,6 @@ from tidegate.programs.trigger_documents import (
     stored_occurrence,
     stored_run,
 )
-from tidegate.schedule import Cell, Missed, Schedule
-from tidegate.sim.actors import Process
-from tidegate.sim.behaviour import Returned
-from tidegate.sim.report import explore
-from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import CLOCK, Plain, document, perform, seeded
-from tidegate.snapshot import Digest
-from tidegate.status import StatusRecord
-from tidegate.task_records import Ended, Run, Status, TaskRecord
-from tidegate.trigger import Occurrence
 
 MEMBERS = "members"
 

@@ -13,17 +13,19 @@ from tests.length import AT_LENGTH
 from tests.properties.plain_search import plain_search
 from tests.properties.shipped import NAMES, PROGRAMS, report_on
 
-from tidegate.errors import Misuse
-from tidegate.programs.transition import Granted
-from tidegate.scenarios import array_push_lock, catalogue, partition_laws, transition
-from tidegate.scenarios.catalogue import shipped
-from tidegate.scenarios.shipping import Scope
+from tidegate import catalogue
+from tidegate.catalogue import shipped
+from tidegate.consumer.scenarios import partition_laws
+from tidegate.invocations.scenarios import array_push_lock, transition
+from tidegate.invocations.transition import Granted
+from tidegate.model.errors import Misuse
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
 from tidegate.sim.group import REBALANCES
 from tidegate.sim.reducers import Crash, Reducer
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Kind, Law
+from tidegate.sim.shipping import Scope
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
 

@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 from tests.properties.shipped import PROGRAMS, SPECIMENS, report_on
 
-from tidegate.scenarios import catalogue
-from tidegate.scenarios.catalogue import shipped
-from tidegate.scenarios.partition import Client
+from tidegate import catalogue
+from tidegate.catalogue import shipped
+from tidegate.consumer.scenarios.partition import Client
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
 from tidegate.sim.linearizability import Linearizable

@@ -29,10 +29,10 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
 
-from tidegate.documents import DEPTH_MAX, Document, Foreign, Value, checked
-from tidegate.errors import Misuse, shown
-from tidegate.instants import MILLISECOND, Instant
-from tidegate.kinds import of_kind
+from tidegate.model.documents import DEPTH_MAX, Document, Foreign, Value, checked
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.values import of_kind
 
 CODEC: Final = CodecOptions[dict[str, Any]](document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS)
 

@@ -1,6 +1,6 @@
 """The one loop that runs a program against the real world, sync and async.
 
-A program is a coroutine of effects (`tidegate.effects`); a handler carries one effect out and answers it. The driver
+A program is a coroutine of effects (`tidegate.model.effects`); a handler carries one effect out and answers it. The driver
 takes effects to the handler and answers to the program, and decides nothing:
 
     the handler answers or raises a Failure    a fresh copy of it is raised into the program
@@ -29,10 +29,10 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, final, get_args
 
 import attrs
 
-from tidegate.effects import Call, Effect, Failure, Note, Now, Program, Sleep
-from tidegate.errors import UnknownEffect
-from tidegate.instants import SECOND, WALL, Instant
-from tidegate.operations import Operation, StoreTime
+from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Sleep
+from tidegate.model.errors import UnknownEffect
+from tidegate.model.instants import SECOND, WALL, Instant
+from tidegate.model.operations import Operation, StoreTime
 from tidegate.sim.behaviour import checked_effect
 from tidegate.sim.fingerprint import must_be_value
 

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, final
 
-from tidegate.documents import Clock, Document
-from tidegate.instants import MILLISECOND, Instant
-from tidegate.operations import Operation, StoreTime, Unique
+from tidegate.model.documents import Clock, Document
+from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.operations import Operation, StoreTime, Unique
 from tidegate.sim.world import CLOCK, NO_INDEXES, World, contents, perform, seeded
 
 EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""A worker on Kafka: it carries out what `tidegate.assignment` and `tidegate.shutdown` say, and decides nothing.
+"""A worker on Kafka: it carries out what `tidegate.consumer.group` and `tidegate.consumer.shutdown` say, and decides nothing.
 
 Records go to the user's async function with bounded concurrency, complete out of order, and are committed in the
 background, along with what is done beyond the position; polling never waits for a commit. A revocation waits until what
@@ -29,19 +29,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, assert_never, final
 
-from tidegate.assignment import Assignment, Consumer
-from tidegate.drain import InFlight
-from tidegate.effects import Ambiguous, Cancel, Effect, Failure, Refused
-from tidegate.errors import Misuse, TidegateError
-from tidegate.fanout import Report, Start, TasksReported
-from tidegate.instants import SECOND, Duration
-from tidegate.records import Record
-from tidegate.shutdown import Asked, AwaitLeave, Leave, Phase, Stoppable, heard
-from tidegate.shutdown import Event as WorkerEvent
-from tidegate.shutdown import Wish as WorkerWish
-from tidegate.shutdown import Worker as Standing
-from tidegate.watermark import open_offsets
-from tidegate.wishes import (
+from tidegate.consumer.commands import (
     METADATA_REFUSED,
     Assigned,
     AwaitDrain,
@@ -57,6 +45,18 @@ from tidegate.wishes import (
     TopicPartition,
     Work,
 )
+from tidegate.consumer.drain import InFlight
+from tidegate.consumer.fanout import Report, Start, TasksReported
+from tidegate.consumer.group import Assignment, Consumer
+from tidegate.consumer.shutdown import Asked, AwaitLeave, Leave, Phase, Stoppable, heard
+from tidegate.consumer.shutdown import Event as WorkerEvent
+from tidegate.consumer.shutdown import Wish as WorkerWish
+from tidegate.consumer.shutdown import Worker as Standing
+from tidegate.consumer.watermark import open_offsets
+from tidegate.model.effects import Ambiguous, Cancel, Effect, Failure, Refused
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import SECOND, Duration
+from tidegate.model.records import Record
 from tidegate_adapters.kafka_ports import (
     CONNECTION_ERROR,
     KAFKA_ERROR,
@@ -104,7 +104,7 @@ class Worker:
         consumer: What may run at once, and how long a revocation may drain.
         hooks: The user's code for whatever else the rules ask for: to answer for a failed record, to deliver, to arrange
             windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
-            answers as `tidegate.wishes.heard` says.
+            answers as `tidegate.consumer.commands.heard` says.
         expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
             does not wait in vain for what takes longer than there is time.
         observe: Called with every event of a partition and the state after it, for logs and metrics.

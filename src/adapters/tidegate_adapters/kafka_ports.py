@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, cast
 
-from tidegate.errors import MissingExtra
-from tidegate.instants import MILLISECOND, Instant
-from tidegate.records import BROKER, PRODUCER, Record
-from tidegate.wishes import TopicPartition
+from tidegate.consumer.commands import TopicPartition
+from tidegate.model.errors import MissingExtra
+from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.records import BROKER, PRODUCER, Record
 
 try:
     import aiokafka

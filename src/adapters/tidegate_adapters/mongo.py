@@ -3,7 +3,7 @@
     with connect(uri) as client:
         handle = choosing(documents(Mongo(client, "services")), local())
 
-Each operation of `tidegate.operations` is one command on one document. Values are always literals: filters compare with
+Each operation of `tidegate.model.operations` is one command on one document. Values are always literals: filters compare with
 an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as {"$gt": ""} has nowhere to be an operator.
 
 The store's time is what the primary's `hello` tells: the same clock that `$$NOW` and `$currentDate` read, from a command
@@ -34,7 +34,7 @@ from typing import Any, Final, TypeVar, assert_never, final
 
 import attrs
 
-from tidegate.documents import (
+from tidegate.model.documents import (
     Add,
     AddToSet,
     AllOf,
@@ -55,9 +55,9 @@ from tidegate.documents import (
     Remove,
     Update,
 )
-from tidegate.errors import MissingExtra, Misuse, TidegateError
-from tidegate.instants import MILLISECOND, Duration, Instant
-from tidegate.operations import (
+from tidegate.model.errors import MissingExtra, Misuse, TidegateError
+from tidegate.model.instants import MILLISECOND, Duration, Instant
+from tidegate.model.operations import (
     DeleteOne,
     FindAll,
     FindOne,

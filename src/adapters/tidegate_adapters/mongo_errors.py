@@ -44,8 +44,8 @@ from pymongo.errors import (
     WriteConcernError,
 )
 
-from tidegate.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused, duplicate_key
-from tidegate.errors import Misuse
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused, duplicate_key
+from tidegate.model.errors import Misuse
 
 DriverError: TypeAlias = PyMongoError | BSONError | OverflowError
 DRIVER_ERRORS: Final = (PyMongoError, BSONError, OverflowError)

@@ -31,8 +31,8 @@ from secrets import token_bytes
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, final
 
-from tidegate.effects import Effect, Failure
-from tidegate.errors import Misuse
+from tidegate.model.effects import Effect, Failure
+from tidegate.model.errors import Misuse
 from tidegate.sim import recording
 from tidegate.sim.tagged import Way
 from tidegate_adapters.driver import AsyncHandle, Handle

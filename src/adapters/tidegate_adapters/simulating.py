@@ -20,8 +20,8 @@ from typing import Final, assert_never, final
 import attrs
 import pytest
 
-from tidegate.errors import Misuse
-from tidegate.kinds import of_kind
+from tidegate.model.errors import Misuse
+from tidegate.model.values import of_kind
 from tidegate.sim.coverage import absent
 from tidegate.sim.explore import STATES_MAX
 from tidegate.sim.faults import Fault

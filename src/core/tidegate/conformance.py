@@ -6,7 +6,7 @@ that the simulator explores). Whoever has handlers runs it through a driver:
 
     assert run(agreement(probes("scratch")), handle) == ()
 
-The check of a log is a function of what one partition was told (the events of `tidegate.partition`), in the order in
+The check of a log is a function of what one partition was told (the events of `tidegate.consumer.partition`), in the order in
 which it happened, by all members of the group.
 
 Laws
@@ -28,7 +28,8 @@ from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
-from tidegate.documents import (
+from tidegate.consumer.commands import Assigned, Committed, CommitUnanswered, Event, Fetched, TopicPartition
+from tidegate.model.documents import (
     ID,
     Add,
     AddToSet,
@@ -51,10 +52,9 @@ from tidegate.documents import (
     exactly,
     show,
 )
-from tidegate.effects import DUPLICATE_KEY, Failure
-from tidegate.instants import MINUTE, Instant
-from tidegate.kinds import of_kind, tuple_of_kind
-from tidegate.operations import (
+from tidegate.model.effects import DUPLICATE_KEY, Failure
+from tidegate.model.instants import MINUTE, Instant
+from tidegate.model.operations import (
     FindOneAndUpdate,
     InsertOne,
     Operation,
@@ -65,8 +65,8 @@ from tidegate.operations import (
     insert_one,
     update_one,
 )
+from tidegate.model.values import of_kind, tuple_of_kind
 from tidegate.sim.world import CLOCK, Plain, World, perform
-from tidegate.wishes import Assigned, Committed, CommitUnanswered, Event, Fetched, TopicPartition
 
 # --- a store ------------------------------------------------------------------------------------------------------------
 

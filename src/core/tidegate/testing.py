@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tidegate.documents import one_line
-from tidegate.kinds import of_kind
+from tidegate.model.documents import one_line
+from tidegate.model.values import of_kind
 from tidegate.sim.explore import STATES_MAX
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario

@@ -19,8 +19,8 @@ import click
 from click.core import ParameterSource
 
 import tidegate
-from tidegate.errors import Misuse, TidegateError
 from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import StoppedError, exit_code, raised
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TextIO, TypeAlias, final
 
 import click
 
-from tidegate.errors import TidegateError
+from tidegate.model.errors import TidegateError
 from tidegate_adapters.printable import clean, redacted
 
 

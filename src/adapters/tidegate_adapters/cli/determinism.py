@@ -16,8 +16,8 @@ from typing import Final
 
 import attrs
 
-from tidegate.errors import TidegateError
 from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import TidegateError
 from tidegate.sim.determinism import Cause, Difference, Runs, difference, executed, from_plain, judged, to_plain
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.failures import CodeRaisedError, NothingSelectedError, origin, raised

@@ -21,9 +21,9 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import Misuse, TidegateError
 from tidegate.exit_codes import ExitCode
-from tidegate.patches import Json
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.patches import Json
 from tidegate.sim.attempts import attempt
 from tidegate.sim.coverage import absent
 from tidegate.sim.explore import ALL, CALLED_OFF, Progress, Reductions

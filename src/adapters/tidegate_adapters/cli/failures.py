@@ -9,8 +9,8 @@ from typing import Final, final
 
 import tidegate
 import tidegate_adapters
-from tidegate.errors import Nondeterministic, TidegateError
 from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import Nondeterministic, TidegateError
 
 NOT_THE_USERS: Final = (
     *(

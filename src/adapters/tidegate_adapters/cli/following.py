@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import tidegate
-from tidegate.errors import TidegateError
+from tidegate.model.errors import TidegateError
 from tidegate.sim.explore import Search
 from tidegate.sim.replay import Diverged, replaying
 from tidegate.sim.trace import Trace

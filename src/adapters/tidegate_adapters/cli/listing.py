@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tidegate.diagrams import mermaid
+from tidegate.catalogue import CATALOGUE
 from tidegate.exit_codes import ExitCode
-from tidegate.invocation import INVOCATION
-from tidegate.scenarios.catalogue import CATALOGUE
-from tidegate.scenarios.shipping import Shipped, Specimen
+from tidegate.invocations.diagrams import mermaid
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.sim.shipping import Shipped, Specimen
 from tidegate_adapters.cli.console import Terminal
 
 

@@ -15,19 +15,20 @@ from types import ModuleType
 from typing import cast
 
 import tidegate
-from tidegate import documents, drain, effects, fanout, instants, operations, shutdown, wishes
-from tidegate.assignment import Consumer
-from tidegate.effects import Effect, Program
-from tidegate.errors import Misuse, TidegateError
+from tidegate.consumer import commands, drain, fanout, shutdown
+from tidegate.consumer.group import Consumer
+from tidegate.consumer.shutdown import Event, Stoppable, Worker
 from tidegate.exit_codes import ExitCode
-from tidegate.shutdown import Event, Stoppable, Worker
+from tidegate.model import documents, effects, instants, operations
+from tidegate.model.effects import Effect, Program
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.sim.recording import Executed, Other, Recording, Same, executed, read, stepped
 from tidegate.sim.tagged import named_classes
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.cli.targets import attribute, takes_nothing
 
-OURS = (documents, drain, effects, fanout, instants, operations, shutdown, wishes)
+OURS = (documents, drain, effects, fanout, instants, operations, shutdown, commands)
 
 
 def execute_again(path: Path, text: str, target: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:

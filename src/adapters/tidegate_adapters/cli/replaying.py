@@ -9,9 +9,9 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.errors import Misuse
 from tidegate.exit_codes import ExitCode
-from tidegate.patches import Operation, to_json
+from tidegate.model.errors import Misuse
+from tidegate.model.patches import Operation, to_json
 from tidegate.sim.recording import is_recording
 from tidegate.sim.replay import Diverged, Reproduced, explored_on, followed
 from tidegate.sim.story import sentence, state_lines, story

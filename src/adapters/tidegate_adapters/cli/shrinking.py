@@ -13,8 +13,8 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.errors import TidegateError
 from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import TidegateError
 from tidegate.sim.replay import Diverged, followed
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shrink import REPLAYS_MAX, Shrunk, shrink

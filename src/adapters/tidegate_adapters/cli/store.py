@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from tidegate.errors import Misuse
+from tidegate.model.errors import Misuse
 from tidegate.sim.page import page
 from tidegate.sim.story import story
 from tidegate.sim.trace import Trace

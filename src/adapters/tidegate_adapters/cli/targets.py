@@ -28,10 +28,10 @@ from typing import Final, cast, final
 
 import attrs
 
-from tidegate.errors import Misuse
-from tidegate.scenarios.catalogue import CATALOGUE, shipped
-from tidegate.scenarios.shipping import Scope, scoped
+from tidegate.catalogue import CATALOGUE, shipped
+from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.shipping import Scope, scoped
 from tidegate_adapters.cli.failures import NothingSelectedError, message, near, origin, raised
 
 ATTRIBUTE: Final = re.compile(r"(?P<module>.+?):(?P<attribute>[^\W\d]\w*)(?:\[(?P<name>.*)\])?", re.DOTALL)

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.errors import Misuse
 from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import Misuse
 from tidegate.sim.compare import Difference, compared
 from tidegate.sim.exports.dot import happens_before
 from tidegate.sim.exports.itf import itf

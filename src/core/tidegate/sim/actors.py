@@ -20,11 +20,11 @@ from typing import ParamSpec, cast, final
 
 import attrs
 
-from tidegate.documents import AllOf, AnyOf, Filter, OlderThan, exactly
-from tidegate.effects import Effect, Note, Now, Sleep
-from tidegate.errors import Misuse
-from tidegate.instants import Duration, seconds
-from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne
+from tidegate.model.documents import AllOf, AnyOf, Filter, OlderThan, exactly
+from tidegate.model.effects import Effect, Note, Now, Sleep
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Duration, seconds
+from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne
 from tidegate.sim.behaviour import Asking, Behaviour, Birth, Cancelled, Crashed, Returned, Standing
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent

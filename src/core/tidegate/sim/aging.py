@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
-from tidegate.documents import Document, Value
-from tidegate.instants import Duration, Instant
+from tidegate.model.documents import Document, Value
+from tidegate.model.instants import Duration, Instant
 
 
 class Attribute(Protocol):

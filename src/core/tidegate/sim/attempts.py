@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar, final
 
-from tidegate.errors import Misuse
-from tidegate.instants import seconds
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import seconds
 from tidegate.sim.behaviour import HoldsInstant
 from tidegate.sim.explore import PLAIN, Known, Reductions, Search
 from tidegate.sim.judging import Grew

@@ -16,10 +16,10 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import Document, show
-from tidegate.effects import Effect, Failure, Now, Program
-from tidegate.errors import Nondeterministic, TidegateError, UnknownEffect
-from tidegate.instants import Instant
+from tidegate.model.documents import Document, show
+from tidegate.model.effects import Effect, Failure, Now, Program
+from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
+from tidegate.model.instants import Instant
 from tidegate.sim.aging import holds_instant
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint, must_be_value
 

@@ -15,8 +15,8 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.documents import one_line
-from tidegate.effects import Effect
+from tidegate.model.documents import one_line
+from tidegate.model.effects import Effect
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.explore import Search
 from tidegate.sim.packing import Lens, Looked, Packed

@@ -27,8 +27,8 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.errors import numbered
-from tidegate.instants import WALL, Duration, Instant, seconds
+from tidegate.model.errors import numbered
+from tidegate.model.instants import WALL, Duration, Instant, seconds
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.world import CLOCK, Cell, World
 

@@ -28,9 +28,9 @@ from typing import Final, Protocol, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.documents import one_line, show
-from tidegate.effects import Effect
-from tidegate.errors import Nondeterministic
+from tidegate.model.documents import one_line, show
+from tidegate.model.effects import Effect
+from tidegate.model.errors import Nondeterministic
 from tidegate.sim.actors import Process
 from tidegate.sim.attempts import attempt
 from tidegate.sim.behaviour import Asking

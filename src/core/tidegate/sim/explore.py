@@ -23,8 +23,8 @@ from typing import Final, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.effects import Sleep
-from tidegate.errors import numbered
+from tidegate.model.effects import Sleep
+from tidegate.model.errors import numbered
 from tidegate.sim.actors import Ticks
 from tidegate.sim.behaviour import Asking
 from tidegate.sim.faults import Fault

@@ -24,7 +24,7 @@ from typing import Final, TypeVar, cast, final
 
 import attrs
 
-from tidegate.effects import Effect
+from tidegate.model.effects import Effect
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import Label, Step
 from tidegate.sim.world import UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.effects import Effect
+from tidegate.model.effects import Effect
 from tidegate.sim.world import BUDGET, UNBOUNDED, Cell, World
 
 

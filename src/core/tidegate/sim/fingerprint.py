@@ -32,9 +32,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.documents import Document, exactly, field_names, show
-from tidegate.effects import Failure
-from tidegate.errors import Misuse
+from tidegate.model.documents import Document, exactly, field_names, show
+from tidegate.model.effects import Failure
+from tidegate.model.errors import Misuse
 
 SLASH, BACKSLASH = "/", "\\"
 UNBOUND: Final = ("unbound",)

@@ -35,14 +35,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.effects import Effect, Refused
-from tidegate.fanout import DeliverMessages, Start
-from tidegate.sim.faults import Fault, bound, spent
-from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused
-from tidegate.sim.log import perform as perform_on_log
-from tidegate.sim.scenario import Label, Step
-from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
-from tidegate.wishes import (
+from tidegate.consumer.commands import (
     METADATA_REFUSED,
     Assigned,
     Commit,
@@ -54,6 +47,13 @@ from tidegate.wishes import (
     TopicPartition,
     Work,
 )
+from tidegate.consumer.fanout import DeliverMessages, Start
+from tidegate.model.effects import Effect, Refused
+from tidegate.sim.faults import Fault, bound, spent
+from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused
+from tidegate.sim.log import perform as perform_on_log
+from tidegate.sim.scenario import Label, Step
+from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
 
 REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
 

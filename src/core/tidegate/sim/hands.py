@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
-from tidegate.instants import seconds
+from tidegate.model.instants import seconds
 from tidegate.sim.aging import aged
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
 from tidegate.sim.scenario import Actor, Clock, Label, Step

@@ -30,8 +30,8 @@ from typing import Final, Protocol, TypeAlias, final
 
 import attrs
 
-from tidegate.effects import Effect, Note
-from tidegate.errors import Misuse
+from tidegate.model.effects import Effect, Note
+from tidegate.model.errors import Misuse
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, perform
 
 BEGAN: Final = "began"

@@ -9,8 +9,8 @@ from collections.abc import Coroutine
 from types import CodeType, FrameType, MethodType
 from typing import cast
 
-from tidegate.documents import one_line
-from tidegate.effects import Effect
+from tidegate.model.documents import one_line
+from tidegate.model.effects import Effect
 
 
 def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tidegate.effects import Sleep
+from tidegate.model.effects import Sleep
 from tidegate.sim.behaviour import Asking
 from tidegate.sim.packing import Looked, Packed
 

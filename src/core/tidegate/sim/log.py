@@ -26,11 +26,11 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.effects import Effect
-from tidegate.kinds import of_kind
+from tidegate.consumer.commands import Key, Records, TopicPartition
+from tidegate.model.effects import Effect
+from tidegate.model.values import of_kind
 from tidegate.sim.scenario import Label, Step
 from tidegate.sim.world import CELLS_KEPT, Cell, Outcomes, Plain, World
-from tidegate.wishes import Key, Records, TopicPartition
 
 
 @final

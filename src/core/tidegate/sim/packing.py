@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.documents import Document, exactly
+from tidegate.model.documents import Document, exactly
 from tidegate.sim.fingerprint import Canon
 from tidegate.sim.world import BUDGET, UNBOUNDED, Cell
 

@@ -10,7 +10,7 @@ recorded run met. So it takes three ways into the page and no other: as text tha
 character can end the element that holds it, and from there through the script, which sets text and never markup. If all
 that failed, the policy in the head would still let nothing run and nothing load but the style and the script of this
 module, named by their hashes. Characters that cannot be seen, or that turn the direction of what follows them, are
-written out as `\u202e`, as `tidegate.documents.show` does.
+written out as `\u202e`, as `tidegate.model.documents.show` does.
 
 Laws
     G1  the page carries the trace: its one JSON element, decoded, is exactly the trace; of a run of more than STEPS_MAX
@@ -40,8 +40,8 @@ from html import escape
 from itertools import islice
 from typing import Final, TypeAlias, cast
 
-from tidegate.documents import one_line
-from tidegate.patches import Json, to_json
+from tidegate.model.documents import one_line
+from tidegate.model.patches import Json, to_json
 from tidegate.sim.page_code import SCRIPT, STYLE
 from tidegate.sim.page_code.furniture import FRAME, HELP, INK, REASONS
 from tidegate.sim.story import story

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias, cast
 
 import attrs
 
-from tidegate.documents import INT64, Document, Value, show
-from tidegate.instants import seconds
+from tidegate.model.documents import INT64, Document, Value, show
+from tidegate.model.instants import seconds
 from tidegate.sim.explore import Search
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import Machine, Reducer

@@ -42,7 +42,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import Misuse
+from tidegate.model.errors import Misuse
 from tidegate.sim.faults import Fault
 
 DEPTH_MAX: Final = 100

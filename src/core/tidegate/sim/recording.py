@@ -37,10 +37,10 @@ from typing import Final, Literal, TypeAlias, cast, final
 import attrs
 
 import tidegate
-from tidegate.documents import one_line
-from tidegate.effects import Effect, Program
-from tidegate.errors import Misuse
-from tidegate.patches import Json
+from tidegate.model.documents import one_line
+from tidegate.model.effects import Effect, Program
+from tidegate.model.errors import Misuse
+from tidegate.model.patches import Json
 from tidegate.sim.behaviour import Asking, Standing, resume
 from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.lines import awaited_at, decided_at

@@ -29,9 +29,9 @@ from typing import TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.documents import exactly, show
-from tidegate.effects import Cancel, Effect, Program, Sleep
-from tidegate.instants import Duration, Instant
+from tidegate.model.documents import exactly, show
+from tidegate.model.effects import Cancel, Effect, Program, Sleep
+from tidegate.model.instants import Duration, Instant
 from tidegate.sim.aging import aged
 from tidegate.sim.behaviour import Asking, Behaviour, Crashed, Failed, Raised, Returned, Standing
 from tidegate.sim.faults import Fault, Faults, Which, anything, nothing, spent

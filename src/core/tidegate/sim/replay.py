@@ -14,8 +14,8 @@ from typing import TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.documents import Document
-from tidegate.patches import difference
+from tidegate.model.documents import Document
+from tidegate.model.patches import difference
 from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.explore import Bounds, Explored, Proceed, Search
 from tidegate.sim.faults import FAULTS

@@ -17,8 +17,8 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.errors import Misuse
-from tidegate.patches import Json
+from tidegate.model.errors import Misuse
+from tidegate.model.patches import Json
 from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.coverage import missed, never, uncovered
 from tidegate.sim.explore import (

@@ -24,9 +24,9 @@ from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
-from tidegate.documents import exactly, show
-from tidegate.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
-from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
+from tidegate.model.documents import exactly, show
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
+from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent

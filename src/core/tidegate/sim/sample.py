@@ -31,7 +31,7 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.errors import Misuse
+from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import Attempts, why_absolute
 from tidegate.sim.behaviour import HoldsInstant
 from tidegate.sim.explore import Always, Broken, BrokenStep, Grew, Proceed, Progress, Search, go_on

@@ -21,11 +21,11 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.documents import show
-from tidegate.effects import Effect
-from tidegate.errors import Misuse
-from tidegate.instants import Duration
-from tidegate.operations import FindOne, FindOneAndUpdate
+from tidegate.model.documents import show
+from tidegate.model.effects import Effect
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Duration
+from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.sim.faults import FAULTS, Fault, Faults, Which, anything, bound, nothing, spent
 from tidegate.sim.world import Cell, Flying, Plain, World
 

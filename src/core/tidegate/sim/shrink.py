@@ -46,7 +46,7 @@ from typing import Final, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.errors import Misuse
+from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import timing
 from tidegate.sim.behaviour import HoldsInstant
 from tidegate.sim.explore import BrokenStep, Search

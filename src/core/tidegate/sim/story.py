@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from tidegate.documents import Document, Value, one_line, show
-from tidegate.patches import Added, Patch, Removed, Replaced
+from tidegate.model.documents import Document, Value, one_line, show
+from tidegate.model.patches import Added, Patch, Removed, Replaced
 from tidegate.sim.trace import Breach, Trace, TraceStep
 
 

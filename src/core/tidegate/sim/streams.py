@@ -6,7 +6,7 @@ moves the position and tells nothing. A stream tells only what a majority has co
 never told. The store may forget the oldest changes (HISTORY_LOST): who asks from before them hears that a stream can
 never go on from there (`change_stream.CANNOT_RESUME`, code 286).
 
-This gives the wishes of `tidegate.change_stream` their meaning, as far as each is one atomic operation:
+This gives the wishes of `tidegate.reactive.change_stream` their meaning, as far as each is one atomic operation:
 
     Locate   where the history ends now
     Read     the next page after the position; an empty one while there is nothing to tell (let it not be `split`)
@@ -36,7 +36,11 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.change_stream import (
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Put, Remove, Update
+from tidegate.model.effects import Effect, Failure, Refused
+from tidegate.model.errors import named, numbered
+from tidegate.model.operations import find_one_and_update
+from tidegate.reactive.change_stream import (
     After,
     Await,
     Broken,
@@ -50,10 +54,6 @@ from tidegate.change_stream import (
     Read,
     Save,
 )
-from tidegate.documents import ID, AllOf, Document, Eq, Field, Lt, Put, Remove, Update
-from tidegate.effects import Effect, Failure, Refused
-from tidegate.errors import named, numbered
-from tidegate.operations import find_one_and_update
 from tidegate.sim.failover import noted
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import Label, Step

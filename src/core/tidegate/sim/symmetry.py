@@ -26,10 +26,10 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
-from tidegate.documents import Document, Value
-from tidegate.effects import Failure
-from tidegate.errors import Misuse
-from tidegate.instants import Instant
+from tidegate.model.documents import Document, Value
+from tidegate.model.effects import Failure
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
 from tidegate.sim.actors import Process
 from tidegate.sim.behaviour import Behaviour
 from tidegate.sim.packing import Packed, Slot

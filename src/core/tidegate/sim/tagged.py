@@ -1,10 +1,10 @@
 """Any value that a program hears or asks for as plain JSON, and back; and what must not be told is left out on the way.
 
-What documents hold is written as `tidegate.patches` writes it; what they do not hold has tags of its own:
+What documents hold is written as `tidegate.model.patches` writes it; what they do not hold has tags of its own:
 
     Refused("no")           {"$failure": ["Refused", "no"]}
-    an attrs value          {"$value": ["tidegate.wishes.Release", {...}]}
-    a name of a closed set  {"$name": ["tidegate.drain.Stage", "WAITING"]}
+    an attrs value          {"$value": ["tidegate.consumer.commands.Release", {...}]}
+    a name of a closed set  {"$name": ["tidegate.consumer.drain.Stage", "WAITING"]}
     a frozenset             {"$set": [...]}
     what is hidden          {"$hidden": ["text", "1f2e3d4c"]}
     anything else           {"$other": "datetime.timedelta"}
@@ -31,11 +31,11 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final, TypeAlias, cast
 
-from tidegate.documents import DEPTH_MAX, Document, Field, Foreign, show
-from tidegate.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
-from tidegate.errors import Misuse
-from tidegate.instants import Instant
-from tidegate.patches import Json, from_json, to_json
+from tidegate.model.documents import DEPTH_MAX, Document, Field, Foreign, show
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.model.patches import Json, from_json, to_json
 from tidegate.sim.aging import Attribute
 
 Way: TypeAlias = tuple[str, ...]

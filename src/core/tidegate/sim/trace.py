@@ -30,9 +30,9 @@ from typing import cast, final
 
 import attrs
 
-from tidegate.documents import Document, Value
-from tidegate.errors import Misuse
-from tidegate.patches import Patch, applied
+from tidegate.model.documents import Document, Value
+from tidegate.model.errors import Misuse
+from tidegate.model.patches import Patch, applied
 
 
 @final

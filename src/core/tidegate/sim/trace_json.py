@@ -12,9 +12,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, TypeVar, cast
 
-from tidegate.documents import Document, checked
-from tidegate.errors import Misuse
-from tidegate.patches import Json, from_json, patch_from_json, patch_to_json, to_json
+from tidegate.model.documents import Document, checked
+from tidegate.model.errors import Misuse
+from tidegate.model.patches import Json, from_json, patch_from_json, patch_to_json, to_json
 from tidegate.sim.trace import (
     Breach,
     Choice,

@@ -18,11 +18,12 @@ from typing import Final, TypeAlias
 import attrs
 
 import tidegate
-from tidegate.documents import Document
-from tidegate.effects import Call, Effect, Note, Now, Sleep
-from tidegate.instants import Duration
-from tidegate.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
-from tidegate.patches import difference, to_json
+from tidegate.consumer.commands import Commit, Fetch, Work
+from tidegate.model.documents import Document
+from tidegate.model.effects import Call, Effect, Note, Now, Sleep
+from tidegate.model.instants import Duration
+from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
+from tidegate.model.patches import difference, to_json
 from tidegate.sim.behaviour import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
 from tidegate.sim.explore import NO_ERROR, Search
@@ -48,7 +49,6 @@ from tidegate.sim.trace import (
 )
 from tidegate.sim.ways import Way, effect_of, event, lane_of, source, ways
 from tidegate.sim.world import CLOCK
-from tidegate.wishes import Commit, Fetch, Work
 
 Truths: TypeAlias = Mapping[str, Truth]
 Path: TypeAlias = tuple[Packed, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, cast, final
 
-from tidegate.documents import one_line
-from tidegate.effects import Effect
+from tidegate.model.documents import one_line
+from tidegate.model.effects import Effect
 from tidegate.sim.actors import Network, Process, Ticks
 from tidegate.sim.behaviour import Asking, Behaviour
 from tidegate.sim.explore import Hand, Search

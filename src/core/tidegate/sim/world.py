@@ -22,11 +22,11 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.documents import ID, AllOf, Document, Eq, Field, Fields, Filter, equal, matches, updated
-from tidegate.effects import Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
-from tidegate.errors import Misuse, UnknownEffect
-from tidegate.instants import STORE, WALL, Instant
-from tidegate.operations import (
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Fields, Filter, equal, matches, updated
+from tidegate.model.effects import Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
+from tidegate.model.errors import Misuse, UnknownEffect
+from tidegate.model.instants import STORE, WALL, Instant
+from tidegate.model.operations import (
     DeleteOne,
     FindAll,
     FindOne,

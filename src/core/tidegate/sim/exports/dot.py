@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidegate.documents import Document, one_line, show
+from tidegate.model.documents import Document, one_line, show
 from tidegate.sim.explore import Search
 from tidegate.sim.exports.text import cut
 from tidegate.sim.packing import Packed

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from tidegate.documents import Document, Foreign, Value
-from tidegate.instants import Instant
-from tidegate.patches import Json
+from tidegate.model.documents import Document, Foreign, Value
+from tidegate.model.instants import Instant
+from tidegate.model.patches import Json
 from tidegate.sim.trace import Option, Trace, TraceStep
 
 NULL: Final[Json] = {"tag": "Null", "value": "U_OF_UNIT"}

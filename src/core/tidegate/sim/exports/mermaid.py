@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tidegate.documents import one_line
+from tidegate.model.documents import one_line
 from tidegate.sim.exports.text import cut
 from tidegate.sim.trace import Done, Trace, TraceStep
 

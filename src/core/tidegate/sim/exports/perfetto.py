@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, cast
 
-from tidegate.patches import Json, patch_to_json
+from tidegate.model.patches import Json, patch_to_json
 from tidegate.sim.trace import Trace, TraceStep
 
 STEP_US: Final = 1_000

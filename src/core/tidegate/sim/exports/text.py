@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidegate.documents import one_line
-from tidegate.instants import seconds
+from tidegate.model.documents import one_line
+from tidegate.model.instants import seconds
 from tidegate.sim.story import is_routine, told
 from tidegate.sim.trace import Trace, TraceStep
 

@@ -60,7 +60,7 @@ function parsed(json) {
   return value();
 }
 
-// The value that plain JSON stands for: tags are taken off, as tidegate.patches puts them on.
+// The value that plain JSON stands for: tags are taken off, as tidegate.model.patches puts them on.
 function opened(json) {
   if (Array.isArray(json)) return json.map(opened);
   if (!(json instanceof Map)) return json;

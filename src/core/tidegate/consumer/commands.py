@@ -1,0 +1,544 @@
+"""What a partition wishes for, and what it hears: the words between a consumer and whoever carries its wishes out.
+
+A wish is an effect that is not awaited. What becomes of it comes back as an event, any time later and in any order, and
+`heard` says which. Each wish and event names the partition, and the generation of the assignment that it belongs to, so
+that whoever hears of an older one can tell.
+
+User code is asked through `Work`: to arrange a window, to run tasks, to judge failures, to deliver (`tidegate.consumer.fanout`).
+When user code raises, that is an event like others, `Raised`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import total_ordering
+from types import NoneType
+from typing import Final, TypeAlias, final, get_args
+
+import attrs
+
+from tidegate.consumer.drain import InFlight, Stage
+from tidegate.consumer.fanout import (
+    Arrange,
+    ArrangeFailed,
+    DeliverMessages,
+    DeliverTasks,
+    DeliverWindow,
+    Judge,
+    MessagesDelivered,
+    Report,
+    Start,
+    Task,
+    TaskReplaced,
+    Tasks,
+    TasksReported,
+    WindowArranged,
+    WindowDelivered,
+)
+from tidegate.consumer.fanout import Event as FanoutEvent
+from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.model.documents import show
+from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.instants import Duration, seconds
+from tidegate.model.values import of_kind, tuple_of_kind
+
+
+@final
+@total_ordering
+@attrs.frozen(cache_hash=True)
+class TopicPartition:
+    """A partition of a topic. They are ordered by topic, then by number."""
+
+    topic: str
+    partition: int
+
+    def __attrs_post_init__(self) -> None:
+        named(self.topic, "a topic")
+        numbered(self.partition, "the number of a partition", 0)
+
+    def __lt__(self, other: TopicPartition) -> bool:
+        if type(other) is not TopicPartition:
+            return NotImplemented
+        return (self.topic, self.partition) < (other.topic, other.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@attrs.frozen
+class _OfPartition:
+    """What names a partition."""
+
+    partition: TopicPartition
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.partition, TopicPartition, "a partition of a topic")
+
+
+@attrs.frozen
+class _OfAssignment(_OfPartition):
+    """What names a partition and the generation of an assignment of it; -1 is Kafka's word for none. Invariant: it is that,
+    or more.
+    """
+
+    generation: int
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        numbered(self.generation, "a generation", -1)
+
+
+@attrs.frozen
+class _OfPosition(_OfAssignment):
+    """What names a position, too. Invariant: 0 <= position <= OFFSET_MAX + 1."""
+
+    position: int
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        numbered(self.position, "a position", 0, OFFSET_MAX + 1)
+
+
+# --- wishes -------------------------------------------------------------------------------------------------------------
+
+
+Key: TypeAlias = bytes | None
+"""The key of a record; None is no key."""
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Records:
+    """Records that came: their offsets, and the key of each, or no keys where the order of work does not depend on them."""
+
+    offsets: tuple[int, ...]
+    keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        _check_records(self.offsets, self.keys)
+
+    def __str__(self) -> str:
+        return f"records {show(self.offsets)}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
+    """Fetch records from the position on; it replies their offsets, or `Records` with their keys, once there are any."""
+
+    def __str__(self) -> str:
+        return f"fetch {self.partition} from {self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Work(_OfAssignment, Effect[object]):
+    """Ask user code for something; what it replies tells which event it is (`heard`).
+
+    Of the messages in `DeliverMessages.failed` it answers for the failure.
+
+    Attributes:
+        partition: Which one.
+        generation: Of the assignment.
+        task: What is asked for.
+        offsets: The records that it is about, in order.
+    """
+
+    task: Task
+    offsets: tuple[int, ...]
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        of_kind(self.task, _TASKS, "a task for user code")
+        _check_offsets(self.offsets)
+
+    def __str__(self) -> str:
+        return f"{self.task} of {self.partition} @{' '.join(map(str, self.offsets))} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Interrupt(Effect[None]):
+    """Ask user code to end now; that it has ended is heard of as the end of the work itself, if it ends."""
+
+    work: Work
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.work, Work, "what user code was asked for")
+
+    def __str__(self) -> str:
+        return f"interrupt {self.work}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Commit(_OfPosition, Effect[None]):
+    """Commit the position: everything below it is done. The metadata tells what beyond it is (`commit_metadata`)."""
+
+    metadata: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        of_kind(self.metadata, str, "the metadata of a commit")
+
+    def __str__(self) -> str:
+        more = f" and {len(self.metadata)} characters of metadata" if self.metadata else ""
+        return f"commit {self.partition} @{self.position}{more} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class AwaitDrain(_OfAssignment, Effect[None]):
+    """Wait for the time of a stage of draining to be over."""
+
+    stage: Stage
+    duration: Duration
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        of_kind(self.stage, Stage, "a stage of draining")
+        numbered(self.duration, "a duration in microseconds", 0)
+
+    def __str__(self) -> str:
+        what = f"{self.partition} to drain, {self.stage.value}"
+        return f"wait {seconds(self.duration)} for {what} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Release(_OfPartition, Effect[None]):
+    """Let the partition go, as it was asked for: nothing will be wished for it any more. Each `Revoked` has one."""
+
+    def __str__(self) -> str:
+        return f"release {self.partition}"
+
+
+Wish: TypeAlias = Fetch | Work | Interrupt | Commit | AwaitDrain | Release | Cancel
+
+
+# --- events -------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Assigned(_OfAssignment):
+    """The partition is ours.
+
+    Attributes:
+        partition: Which one.
+        generation: From this one on.
+        committed: The group's position; 0 if there is none.
+        metadata: What was committed along with it.
+        end: One past the last offset of the log, as far as it is known; nothing is believed of what lies beyond.
+    """
+
+    committed: int
+    metadata: str = attrs.field(default="", repr=False)
+    end: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        numbered(self.committed, "a position", 0, OFFSET_MAX + 1)
+        of_kind(self.metadata, str, "the metadata of a commit")
+        numbered(self.end, "the end of a log", 0)
+
+    def __str__(self) -> str:
+        return f"assigned {self.partition} from {self.committed} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Revoked(_OfPartition):
+    """The group wants the partition back; it waits until it is released.
+
+    Attributes:
+        partition: Which one.
+        in_flight: What is known of the records in work, in any order; a record that is in several works may be named for
+            each. Nothing is known of those that are not named.
+    """
+
+    in_flight: tuple[InFlight, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        tuple_of_kind(self.in_flight, InFlight, "a record in flight")
+
+    def __str__(self) -> str:
+        return f"revoked {self.partition}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Lost(_OfPartition):
+    """The group has taken the partition already."""
+
+    def __str__(self) -> str:
+        return f"lost {self.partition}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Fetched(_OfAssignment):
+    """Records came. Invariant: there are as many keys as offsets, or none.
+
+    Attributes:
+        partition: Which one.
+        generation: Of the assignment.
+        offsets: Theirs.
+        keys: Theirs; empty where the order of work does not depend on them.
+    """
+
+    offsets: tuple[int, ...]
+    keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        _check_records(self.offsets, self.keys)
+
+    def __str__(self) -> str:
+        return f"fetched {self.partition} {show(self.offsets)} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Reported(_OfAssignment):
+    """User code has told something of a window."""
+
+    what: FanoutEvent
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        of_kind(self.what, _FANOUT_EVENTS, "an event of a window")
+
+    def __str__(self) -> str:
+        return f"{self.partition} reports {self.what} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Raised(_OfAssignment):
+    """User code raised, or was interrupted: nothing came of the work."""
+
+    task: Task
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        of_kind(self.task, _TASKS, "a task for user code")
+
+    def __str__(self) -> str:
+        return f"{self.partition} raised at {self.task} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Committed(_OfPosition):
+    """The position is committed."""
+
+    def __str__(self) -> str:
+        return f"committed {self.partition} @{self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class CommitRefused(_OfPosition):
+    """The group no longer lets this generation commit."""
+
+    def __str__(self) -> str:
+        return f"refused to commit {self.partition} @{self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class MetadataRefused(_OfPosition):
+    """The broker does not take the metadata; the position is not committed."""
+
+    def __str__(self) -> str:
+        return f"refused the metadata of {self.partition} @{self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class CommitUnanswered(_OfPosition):
+    """Nobody knows whether the position was committed."""
+
+    def __str__(self) -> str:
+        return f"no answer to the commit of {self.partition} @{self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class DrainTimedOut(_OfAssignment):
+    """The time of a stage of draining is over."""
+
+    stage: Stage
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        of_kind(self.stage, Stage, "a stage of draining")
+
+    def __str__(self) -> str:
+        return f"time to drain {self.partition} is over, {self.stage.value} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Measured(_OfAssignment):
+    """How much the partition holds up: what only the holder of the records and the clock can tell.
+
+    Attributes:
+        partition: Which one.
+        generation: Of the assignment.
+        size: How many bytes its undone records take.
+        age: How long ago the oldest undone one came, in microseconds.
+    """
+
+    size: int
+    age: Duration
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        numbered(self.size, "a number of bytes", 0)
+        numbered(self.age, "an age in microseconds", 0)
+
+    def __str__(self) -> str:
+        return f"{self.partition} holds {self.size} bytes for {seconds(self.age)} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class RoomMade(_OfPartition):
+    """Elsewhere a handler has ended, so one more may run here."""
+
+    def __str__(self) -> str:
+        return f"room for another handler of {self.partition}"
+
+
+Event: TypeAlias = (
+    Assigned
+    | Revoked
+    | Lost
+    | Fetched
+    | Reported
+    | Raised
+    | Committed
+    | CommitRefused
+    | MetadataRefused
+    | CommitUnanswered
+    | DrainTimedOut
+    | Measured
+    | RoomMade
+)
+
+ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
+    Report.SUCCEEDED: Start,
+    Report.FAILED: Start,
+    Report.RETRIED: Judge,
+    Report.SKIPPED: Judge,
+    Report.DELIVERED: DeliverTasks,
+    Report.UNDELIVERED: DeliverTasks,
+}
+"""Which task a report answers."""
+
+METADATA_REFUSED: Final = Refused("the metadata of the offset is too large")
+"""What a broker that does not take the metadata of a commit answers."""
+
+
+def heard(wish: Effect[object], reply: object) -> Event | None:
+    """The event that tells what became of a wish; None where there is nothing to tell.
+
+    Args:
+        wish: What was wished for.
+        reply: What the world answered, a Failure included. User code that was asked to arrange answers `Tasks`, that was
+            asked to judge answers a `Report`; it may answer any event of `tidegate.consumer.fanout`, or None: done.
+
+    Raises:
+        Misuse: It is no wish of a partition, or no answer to it.
+    """
+    match wish:
+        case Fetch(partition, generation):
+            if isinstance(reply, Records):
+                return Fetched(partition, generation, reply.offsets, reply.keys)
+            return Fetched(partition, generation, reply if isinstance(reply, tuple) else ())
+        case Work(partition, generation, task):
+            if isinstance(reply, BaseException):
+                return Raised(partition, generation, task)
+            return Reported(partition, generation, _told(wish, reply))
+        case Commit(partition, generation, position):
+            match reply:
+                case None:
+                    return Committed(partition, generation, position)
+                case Ambiguous() | NotApplied() | NotDurable():
+                    return CommitUnanswered(partition, generation, position)
+                case Refused():
+                    kind = MetadataRefused if reply == METADATA_REFUSED else CommitRefused
+                    return kind(partition, generation, position)
+                case _:
+                    raise Misuse(f"{wish} was answered by a {type(reply).__name__}", todo="answer None or a Failure")
+        case AwaitDrain(partition, generation, stage):
+            return DrainTimedOut(partition, generation, stage)
+        case Release() | Interrupt() | Cancel():
+            return None
+        case _:
+            raise Misuse(f"a {type(wish).__name__} is no wish of a partition")
+
+
+def _told(work: Work, reply: object) -> FanoutEvent:
+    """What user code has told by its reply."""
+    match work.task, reply:
+        case (
+            _,
+            TasksReported()
+            | WindowArranged()
+            | ArrangeFailed()
+            | TaskReplaced()
+            | MessagesDelivered()
+            | WindowDelivered(),
+        ):
+            return reply
+        case Arrange(window), Tasks():
+            return WindowArranged(window, reply)
+        case Start(window, numbers, attempt), None:
+            return TasksReported(window, numbers, attempt, Report.SUCCEEDED)
+        case (
+            (
+                Start(window, numbers, attempt)
+                | Judge(window, numbers, attempt)
+                | DeliverTasks(window, numbers, attempt)
+            ) as task,
+            Report(),
+        ) if ANSWERS[reply] is type(task):
+            return TasksReported(window, numbers, attempt, reply)
+        case DeliverTasks(window, numbers, attempt), None:
+            return TasksReported(window, numbers, attempt, Report.DELIVERED)
+        case DeliverMessages(window, offsets), None:
+            return MessagesDelivered(window, offsets)
+        case DeliverWindow(window), None:
+            return WindowDelivered(window)
+        case _:
+            raise Misuse(
+                f"a {type(reply).__name__} is no answer to {work}",
+                todo="answer Tasks to Arrange, a Report to Judge, None to the others, or an event of the window",
+            )
+
+
+_TASKS: Final = get_args(Task)
+_FANOUT_EVENTS: Final = get_args(FanoutEvent)
+
+
+def _check_offsets(offsets: object) -> None:
+    """Raise Misuse unless it is a tuple of offsets. It may be long, so it is not shown."""
+    if type(offsets) is not tuple or not {*map(type, offsets)} <= {int}:
+        raise Misuse("these are no offsets", why="they are integers, in a tuple")
+    if offsets and not 0 <= min(offsets) <= max(offsets) <= OFFSET_MAX:
+        raise Misuse("these are no offsets", why=f"they are from 0 to {OFFSET_MAX}")
+
+
+def _check_records(offsets: object, keys: object) -> None:
+    """Raise Misuse unless these are offsets, and there are as many keys, or none."""
+    _check_offsets(offsets)
+    assert isinstance(offsets, tuple)
+    if type(keys) is not tuple or not {*map(type, keys)} <= {bytes, NoneType}:
+        raise Misuse("these are no keys of records", why="each is bytes or None, in a tuple")
+    if len(keys) not in {0, len(offsets)}:
+        raise Misuse(f"{len(keys)} keys of {len(offsets)} records", todo="tell one for each, or none at all")

@@ -1,0 +1,182 @@
+"""What one consumer does with its partitions: it composes `partition`, shares out the executors, and keeps the gate.
+
+Each partition is a reducer of its own (`tidegate.consumer.partition`); an event goes to the one that it names. What they share is
+decided here:
+    - executors: so many tasks run over all partitions. A slot that becomes free goes to the next partition in turn that
+      has something waiting.
+    - load: the records that were delivered and are not settled, wherever they are. The gate (`tidegate.consumer.backpressure`)
+      closes when the load reaches `high` and opens when it has fallen to `low`. While it is closed nothing is polled.
+
+`polling` says which partitions to poll now. It names them one by one (selective polling), which throws nothing away that
+was fetched ahead, and leaves out those that are held on their own account. Only where nothing may be polled are
+partitions paused, so that the consumer can go on asking for records, and stay a member, without being given any.
+
+Laws
+    AS1  No more than `executors` tasks run.
+    AS2  The load is below `high` before anything is polled; so it never exceeds `high` by more than one batch.
+    AS3  A free executor does not wait: while fewer than `executors` tasks run, no flowing partition has a record queued
+         that may be taken.
+    AS4  Partitions do not see each other's events, generations or failures.
+    AS5  Either some partitions are polled and none of them stays paused, or all are held.
+    AS6  A slot goes to the next partition in turn: whoever made room takes it only where no other partition could.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from operator import attrgetter
+from typing import Final, final, get_args
+
+import attrs
+
+from tidegate.consumer.backpressure import (
+    Flow,
+    Held,
+    Hold,
+    Plan,
+    Reason,
+    Thresholds,
+    Verdict,
+    decide,
+    for_executors,
+    plan,
+)
+from tidegate.consumer.commands import Event, RoomMade, TopicPartition, Wish
+from tidegate.consumer.partition import Owned, Processor, State, Unassigned
+from tidegate.model._evolving import evolve
+from tidegate.model.errors import numbered
+from tidegate.model.values import of_kind, tuple_of_kind
+
+EXECUTORS: Final = 4
+
+
+@final
+@attrs.frozen
+class Assignment:
+    """All partitions of one consumer.
+
+    Invariants: the partitions are in order, each once.
+
+    Attributes:
+        parts: Those that are owned.
+        verdict: Whether new records are taken.
+    """
+
+    parts: tuple[Owned, ...] = ()
+    verdict: Verdict = Flow(Reason.BELOW_HIGH)
+
+    def __attrs_post_init__(self) -> None:
+        tuple_of_kind(self.parts, Owned, "a partition that is owned")
+        of_kind(self.verdict, (Hold, Flow), "a verdict of the gate")
+
+    def __str__(self) -> str:
+        return "; ".join([str(self.verdict), *(f"{part.partition} {part}" for part in self.parts)])
+
+    def __getitem__(self, partition: TopicPartition) -> State:
+        at = bisect_left(self.parts, partition, key=_PARTITION)
+        is_ours = at < len(self.parts) and self.parts[at].partition == partition
+        return self.parts[at] if is_ours else Unassigned()
+
+    @property
+    def running(self) -> int:
+        """How many tasks run."""
+        return sum(part.running for part in self.parts)
+
+    @property
+    def load(self) -> int:
+        """How many records were delivered and are not settled."""
+        return sum(part.load.records for part in self.parts)
+
+
+@final
+@attrs.frozen
+class Step:
+    """The next state, and what is wished for, in this order."""
+
+    state: Assignment
+    wishes: tuple[Wish, ...] = ()
+
+
+@attrs.frozen
+class Consumer:
+    """What one consumer may do at once, and what it does next.
+
+    Invariants: 1 <= executors.
+
+    Attributes:
+        executors: How many tasks may run, over all partitions.
+        thresholds: The load at which the gate closes, and that at which it opens again; by default as in Drakkar.
+        each: What each partition does; its `running_max` is what the others leave of the executors.
+    """
+
+    executors: int = EXECUTORS
+    thresholds: Thresholds = attrs.field(
+        default=attrs.Factory(lambda self: for_executors(self.executors), takes_self=True)
+    )
+    each: Processor = Processor()
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.executors, "a number of executors", 1)
+        of_kind(self.thresholds, Thresholds, "the thresholds of a gate")
+        of_kind(self.each, Processor, "what a partition does")
+
+    def step(self, state: Assignment, event: Event) -> Step:
+        """What happens to the partition that the event names, and to the others on its account.
+
+        Args:
+            state: The state before.
+            event: What happened.
+
+        Returns:
+            The state after, and wishes in order.
+
+        Raises:
+            Misuse: An argument is of another type, or an offset is none.
+        """
+        of_kind(state, Assignment, "the partitions of a consumer")
+        of_kind(event, _EVENTS, "an event of a partition")
+        state, wishes = self._stepped(state, event, 0)  # who made room does not take it before the others
+        for partition in _turns(state.parts, event.partition):
+            if state.running >= self.executors:
+                break
+            state, more = self._stepped(state, RoomMade(partition), self._room(state, partition))
+            wishes = (*wishes, *more)
+        return Step(Assignment(state.parts, decide(self.thresholds, state.verdict.gate, state.load)), wishes)
+
+    def polling(self, state: Assignment, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
+        """Which partitions to poll now, and what to pause and resume first.
+
+        Args:
+            state: The consumer's partitions.
+            paused: Those that the client has paused now.
+
+        Raises:
+            Misuse: An argument is of another type.
+        """
+        of_kind(state, Assignment, "the partitions of a consumer")
+        held = [part.partition for part in state.parts if part.fetching is None or isinstance(part.standing, Held)]
+        return plan(state.verdict, [part.partition for part in state.parts], paused, held)
+
+    def _stepped(self, state: Assignment, event: Event, running_max: int) -> tuple[Assignment, tuple[Wish, ...]]:
+        """The event, heard by its partition, which may then have so many tasks running."""
+        at = bisect_left(state.parts, event.partition, key=_PARTITION)
+        done = evolve(self.each, running_max=running_max).step(state[event.partition], event)
+        own = (done.state,) if isinstance(done.state, Owned) else ()
+        behind = state.parts[at:] if isinstance(state[event.partition], Unassigned) else state.parts[at + 1 :]
+        return evolve(state, parts=(*state.parts[:at], *own, *behind)), done.wishes
+
+    def _room(self, state: Assignment, partition: TopicPartition) -> int:
+        """How many tasks of the partition may run: with its own, those that the others leave."""
+        part = state[partition]
+        return self.executors - state.running + (part.running if isinstance(part, Owned) else 0)
+
+
+def _turns(parts: Iterable[Owned], after: TopicPartition) -> tuple[TopicPartition, ...]:
+    """The partitions with something waiting, in turn: those behind the given one first."""
+    waiting = [part.partition for part in parts if part.queued or part.ready]
+    return (*(each for each in waiting if each > after), *(each for each in waiting if each <= after))
+
+
+_EVENTS: Final = get_args(Event)
+_PARTITION: Final = attrgetter("partition")

@@ -1,0 +1,79 @@
+"""The laws of `tidegate.consumer.commit_metadata` as predicates over ledgers, texts, and what was answered about them.
+
+They judge by the contents of a ledger, so they hold for whatever made the text or read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidegate.consumer.commit_metadata import Decoded, Encoded, Ignored, Partial, Stretch, Survey, Told
+from tidegate.consumer.watermark import Ledger, done_offsets, low_watermark, open_offsets
+
+
+def is_what_was_encoded(ledger: Ledger, made: Encoded, read: Decoded) -> bool:
+    """Law ME1: what is told is all that is done from the position on, or all of that below where the text ends."""
+    position = low_watermark(ledger)
+    stop = made.stop if isinstance(made, Partial) else None
+    told = tuple(offset for offset in done_offsets(ledger) if offset >= position and (stop is None or offset < stop))
+    return (
+        isinstance(read, Told)
+        and (made.position, read.ledger.floor, read.ledger.frontier) == (position,) * 3
+        and (open_offsets(read.ledger), done_offsets(read.ledger)) == ((), told)
+    )
+
+
+def says_what_is_left_out(ledger: Ledger, made: Encoded) -> bool:
+    """Law ME1, of a text that does not hold all: where it ends is done and left out, as is all that is done behind it."""
+    if not isinstance(made, Partial):
+        return True
+    left = [offset for offset in done_offsets(ledger) if offset >= made.stop]
+    return made.left_out == len(left) > 0 and left[0] == made.stop
+
+
+def keeps_the_limit(made: Encoded, limit: int) -> bool:
+    """Law ME2: the text is no longer than the limit, in UTF-16 units."""
+    return utf16_units(made.text) <= limit
+
+
+def skips_nothing(position: int, read: Decoded) -> bool:
+    """Law ME3: nothing is taken of a text, and the consumer begins at the position that was committed."""
+    return isinstance(read, Ignored) and read.ledger == Ledger(position)
+
+
+def stays_within_the_log(position: int, end: int, read: Decoded) -> bool:
+    """Law ME3: whatever is taken lies from the position on and below the end of the log."""
+    done = done_offsets(read.ledger)
+    return read.ledger.floor == position and not open_offsets(read.ledger) and all(position <= at < end for at in done)
+
+
+def size_is_exact(units: int, whole: str) -> bool:
+    """Law ME4: the size that was told is the length of the whole text."""
+    return units == utf16_units(whole)
+
+
+def holds_as_much_as_fits(limit: int, with_the_next: int) -> bool:
+    """Law ME5: with the next done offset, the text would be longer than the limit."""
+    return with_the_next > limit
+
+
+def is_the_shortest(made: Encoded, others: Iterable[int]) -> bool:
+    """Law ME6: no other layout and no other parameters make a shorter text."""
+    return all(utf16_units(made.text) <= other for other in others)
+
+
+def shares_what_did_not_change(before: Survey, after: Survey) -> bool:
+    """Law ME7: of the nodes that both ledgers have, the survey after has the very stretches of the survey before."""
+    known = {id(stretch.pages): stretch for stretch in stretches(before.stretch)}
+    return all(known.get(id(stretch.pages), stretch) is stretch for stretch in stretches(after.stretch))
+
+
+def utf16_units(text: str) -> int:
+    """The length of a text as Java counts it."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def stretches(stretch: Stretch) -> Iterator[Stretch]:
+    yield stretch
+    for part in stretch.parts:
+        yield from stretches(part)

@@ -1,0 +1,503 @@
+"""The laws of `tidegate.consumer.fanout` as predicates: over the course of one assignment, a step, or two ways to the same end.
+
+A course is what was told and what followed; `booked` keeps simple books on it, in sets, one task and message at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias, TypeVar, assert_never, final
+
+import attrs
+
+from tidegate.consumer.fanout import (
+    Arrange,
+    ArrangeFailed,
+    DeliverMessages,
+    DeliverTasks,
+    DeliverWindow,
+    Event,
+    Fanout,
+    GaveUp,
+    Ignored,
+    Judge,
+    MessagesDelivered,
+    MessagesSettled,
+    Notice,
+    Phase,
+    Reason,
+    Report,
+    Rules,
+    Start,
+    Tally,
+    TaskId,
+    TaskReplaced,
+    Tasks,
+    TasksReported,
+    WindowArranged,
+    WindowDelivered,
+    WindowOpened,
+    WindowSettled,
+)
+
+N = TypeVar("N", bound=Notice)
+
+Message: TypeAlias = tuple[int, int]
+"""(window, offset): an offset that was settled may come again, in another window."""
+
+
+@final
+@attrs.frozen
+class Turn:
+    """An event, and what followed from it."""
+
+    event: Event
+    notices: tuple[Notice, ...]
+
+    def of(self, kind: type[N]) -> list[N]:
+        """What followed of this kind."""
+        return [notice for notice in self.notices if isinstance(notice, kind)]
+
+    def vain(self) -> frozenset[int]:
+        """The offsets that a task listed, and of which no message waits."""
+        return frozenset(
+            offset for each in self.of(Ignored) if each.reason is Reason.NOT_WAITING for offset in each.what
+        )
+
+    def heard(self) -> frozenset[int]:
+        """Which tasks, messages or window of the event were heard."""
+        ignored = [each for each in self.of(Ignored) if each.reason is not Reason.NOT_WAITING]
+        match self.event:
+            case WindowOpened():
+                return frozenset(offset for each in self.of(Arrange) for offset in each.offsets)
+            case TasksReported(_, numbers):
+                named = numbers
+            case TaskReplaced(_, number):
+                named = (number,)
+            case MessagesDelivered(_, offsets):
+                named = offsets
+            case WindowArranged(window) | ArrangeFailed(window) | WindowDelivered(window):
+                return frozenset() if ignored else frozenset({window})
+            case _:
+                assert_never(self.event)
+        return frozenset(Counter(named) - Counter(which for each in ignored for which in each.what))
+
+
+Course: TypeAlias = Sequence[Turn]
+
+End: TypeAlias = tuple[object, Sequence[Notice]]
+"""A state, and what followed from the events that led to it."""
+
+
+@final
+@attrs.define
+class Books:
+    """What is known of a course so far.
+
+    Attributes:
+        messages: Of each window that was opened, the offsets.
+        home: Of each offset that was opened, and was not settled since, the window.
+        listed: Of each task, the messages that it lists and that waited then.
+        waiting: Of each task, the messages that ought to wait for it.
+        generation: Of each task, how many were replaced on the way to it.
+        given: The tasks whose result was given.
+        ends: How a task was settled.
+        answered: The messages of which somebody said that they are delivered.
+        is_failed: The windows that could not be arranged.
+        is_arranged: The windows that were, or could not be.
+        delivered: The windows of which somebody said that they are delivered.
+        settled: The messages that were settled.
+    """
+
+    rules: Rules
+    messages: dict[int, frozenset[int]] = attrs.field(factory=dict)
+    home: dict[int, int] = attrs.field(factory=dict)
+    listed: dict[TaskId, frozenset[Message]] = attrs.field(factory=dict)
+    waiting: dict[TaskId, frozenset[Message]] = attrs.field(factory=dict)
+    generation: dict[TaskId, int] = attrs.field(factory=dict)
+    given: set[TaskId] = attrs.field(factory=set)
+    ends: dict[TaskId, Phase] = attrs.field(factory=dict)
+    answered: set[Message] = attrs.field(factory=set)
+    is_failed: set[int] = attrs.field(factory=set)
+    is_arranged: set[int] = attrs.field(factory=set)
+    delivered: set[int] = attrs.field(factory=set)
+    settled: set[Message] = attrs.field(factory=set)
+
+    def tasks(self, window: int) -> list[TaskId]:
+        return [task for task in self.waiting if task[0] == window]
+
+    def is_open(self, task: TaskId) -> bool:
+        return task not in self.ends
+
+    def of_message(self, message: Message) -> list[TaskId]:
+        """The tasks that the message ought to wait for, or to have waited for."""
+        return [task for task, waiting in self.waiting.items() if message in waiting]
+
+    def told(self, turn: Turn) -> None:
+        """Book what the turn tells, but for what it settles."""
+        heard = turn.heard()
+        match turn.event:
+            case WindowOpened():
+                for arrange in turn.of(Arrange):
+                    self.messages[arrange.window] = frozenset(arrange.offsets)
+                    self.home |= dict.fromkeys(arrange.offsets, arrange.window)
+            case WindowArranged(window, tasks) if heard:
+                self.is_arranged.add(window)
+                everyone = frozenset((window, offset) for offset in self.messages[window])
+                self.asked(window, tasks, turn.vain(), everyone, more=frozenset(), generation=0)
+            case ArrangeFailed(window) if heard:
+                self.is_arranged.add(window)
+                self.is_failed.add(window)
+            case TaskReplaced(window, number, _, tasks) if heard:
+                task = (window, number)
+                if turn.of(GaveUp) or not tasks.offsets:
+                    self.ends[task] = Phase.FAILED
+                else:
+                    self.ends[task] = Phase.REPLACED
+                    named = frozenset(
+                        (self.home[offset], offset) for each in tasks.offsets for offset in each if offset in self.home
+                    )
+                    heirs = self.waiting[task]
+                    self.asked(
+                        window, tasks, turn.vain(), heirs, more=heirs - named, generation=self.generation[task] + 1
+                    )
+            case TasksReported(window, _, _, report):
+                end = self.end_by(report)
+                gave_up = {number for each in turn.of(GaveUp) for number in each.numbers}
+                for number in heard:
+                    if number in gave_up:
+                        self.ends[window, number] = Phase.FAILED
+                    elif end is not None:
+                        self.ends[window, number] = end
+            case MessagesDelivered(window):
+                self.answered |= {(window, offset) for offset in heard}
+            case WindowDelivered(window) if heard:
+                self.delivered.add(window)
+            case _:
+                pass
+
+    def end_by(self, report: Report) -> Phase | None:
+        """How a task is settled by a report, if it is."""
+        if report is Report.SUCCEEDED:
+            return None if self.rules.task_delivery else Phase.SUCCEEDED
+        return {Report.DELIVERED: Phase.SUCCEEDED, Report.SKIPPED: Phase.FAILED}.get(report)
+
+    def asked(
+        self,
+        window: int,
+        tasks: Tasks,
+        vain: frozenset[int],
+        heirs: frozenset[Message],
+        *,
+        more: frozenset[Message],
+        generation: int,
+    ) -> None:
+        """Book new tasks: those that list nothing that waits are for the heirs, all of them are for `more` as well."""
+        first = len(self.tasks(window))
+        for number, offsets in enumerate(tasks.offsets):
+            task = (window, first + number)
+            self.listed[task] = frozenset(
+                (self.home[offset], offset) for offset in offsets if offset not in vain and offset in self.home
+            )
+            self.waiting[task] = self.listed[task] | more or heirs
+            self.generation[task] = generation
+            if number in tasks.succeeded + tasks.failed:
+                self.given.add(task)
+            if number in tasks.succeeded and not self.rules.task_delivery:
+                self.ends[task] = Phase.SUCCEEDED
+
+    def closed(self, turn: Turn) -> None:
+        """Book what the turn settles."""
+        for each in turn.of(MessagesSettled):
+            for offset in each.offsets:
+                self.settled.add((each.window, offset))
+                self.home.pop(offset, None)
+
+
+def booked(course: Course, rules: Rules) -> Iterator[tuple[Turn, Books]]:
+    """Each turn, with the books after it was told, and before what it settles is booked. They are the same books."""
+    books = Books(rules)
+    for turn in course:
+        books.told(turn)
+        yield turn, books
+        books.closed(turn)
+
+
+def messages(notices: Sequence[MessagesSettled | DeliverMessages]) -> list[Message]:
+    return [(each.window, offset) for each in notices for offset in each.offsets]
+
+
+# --- over a course ------------------------------------------------------------------------------------------------------
+
+
+def settles_once(course: Course) -> bool:
+    """Law F1: no message is settled twice, and no window."""
+    windows = [each.window for turn in course for each in turn.of(WindowSettled)]
+    settled = messages([each for turn in course for each in turn.of(MessagesSettled)])
+    return len(windows) == len({*windows}) and len(settled) == len({*settled})
+
+
+def settles_after_the_tasks(course: Course, rules: Rules) -> bool:
+    """Law F2: when a message is settled, all tasks that list it are."""
+    return not any(
+        books.is_open(task) and message in listed
+        for turn, books in booked(course, rules)
+        for message in messages(turn.of(MessagesSettled))
+        for task, listed in books.listed.items()
+    )
+
+
+def settles_after_the_own_delivery(course: Course, rules: Rules) -> bool:
+    """Law F3: a message with a delivery of its own is settled after it; and that begins after its tasks, and once."""
+    begun: Counter[Message] = Counter()
+    for turn, books in booked(course, rules):
+        due = messages(turn.of(DeliverMessages))
+        begun.update(due)
+        if any(books.is_open(task) for message in due for task in books.of_message(message)):
+            return False
+        if rules.message_delivery and not books.answered.issuperset(messages(turn.of(MessagesSettled))):
+            return False
+    return all(times == 1 for times in begun.values())
+
+
+def settles_with_its_window(course: Course, rules: Rules) -> bool:
+    """Law F4: a window with a delivery of its own and a task settles all its messages after that delivery, and itself."""
+    for turn, books in booked(course, rules):
+        together = {each.window for each in turn.of(WindowSettled)}
+        for each in turn.of(MessagesSettled):
+            if (
+                rules.window_delivery
+                and books.tasks(each.window)
+                and not (
+                    each.window in books.delivered
+                    and each.window in together
+                    and frozenset(each.offsets) == books.messages[each.window]
+                )
+            ):
+                return False
+    return True
+
+
+def windows_settle_last(course: Course, rules: Rules) -> bool:
+    """Law F5: when a window is settled, all its tasks and messages are."""
+    for turn, books in booked(course, rules):
+        settled = books.settled.union(messages(turn.of(MessagesSettled)))
+        for each in turn.of(WindowSettled):
+            if any(books.is_open(task) for task in books.tasks(each.window)):
+                return False
+            if not settled.issuperset((each.window, offset) for offset in books.messages[each.window]):
+                return False
+    return True
+
+
+def answers_for_failures(course: Course, rules: Rules) -> bool:
+    """Law F6: no message with a failure is settled before somebody has answered for it, and whoever is asked is told."""
+    for turn, books in booked(course, rules):
+
+        def has_failed(message: Message, books: Books = books) -> bool:
+            ends = [books.ends.get(task) for task in books.of_message(message)]
+            return message[0] in books.is_failed or Phase.FAILED in ends
+
+        if any(has_failed(message) and message not in books.answered for message in messages(turn.of(MessagesSettled))):
+            return False
+        for each in turn.of(DeliverMessages):
+            if frozenset(each.failed) != {offset for offset in each.offsets if has_failed((each.window, offset))}:
+                return False
+    return True
+
+
+def runs_are_bounded(course: Course, rules: Rules) -> bool:
+    """Law F7: attempts count from 1 to at most 1 + retries_max, each after the one before has failed; so do generations."""
+    at: Counter[TaskId] = Counter()
+    has_failed: set[tuple[int, int, int]] = set()
+    for turn, books in booked(course, rules):
+        match turn.event:
+            case TasksReported(window, _, attempt, Report.FAILED | Report.UNDELIVERED):
+                has_failed |= {(window, number, attempt) for number in turn.heard()}
+            case _:
+                pass
+        for each in turn.of(Start):
+            for number in each.numbers:
+                task = (each.window, number)
+                at[task] += 1
+                if (
+                    each.attempt != at[task]
+                    or each.attempt > 1 + rules.retries_max
+                    or (each.attempt > 1 and (*task, each.attempt - 1) not in has_failed)
+                    or books.generation[task] > rules.generations_max
+                    or task in books.given
+                ):
+                    return False
+    return True
+
+
+def hears_what_was_asked(course: Course) -> bool:
+    """Law F8: each report that is heard answers what was asked before, and was not answered yet."""
+    asked: set[tuple[object, ...]] = set()
+    for turn in course:
+        heard = answers(turn)
+        if not asked.issuperset(heard):
+            return False
+        asked.difference_update(heard)
+        asked.update(questions(turn))
+    return True
+
+
+def questions(turn: Turn) -> Iterator[tuple[object, ...]]:
+    for notice in turn.notices:
+        match notice:
+            case Start(window, numbers, attempt):
+                yield from (("run", window, number, attempt) for number in numbers)
+            case Judge(window, numbers, attempt):
+                yield from (("judge", window, number, attempt) for number in numbers)
+            case DeliverTasks(window, numbers, attempt):
+                yield from (("deliver", window, number, attempt) for number in numbers)
+            case DeliverMessages(window, offsets):
+                yield from (("message", window, offset) for offset in offsets)
+            case Arrange(window):
+                yield "arrange", window
+            case DeliverWindow(window):
+                yield "window", window
+            case _:
+                pass
+
+
+ASKED: Final = {
+    Report.SUCCEEDED: "run",
+    Report.FAILED: "run",
+    Report.DELIVERED: "deliver",
+    Report.UNDELIVERED: "deliver",
+    Report.RETRIED: "judge",
+    Report.SKIPPED: "judge",
+}
+"""What a report answers."""
+
+
+def answers(turn: Turn) -> list[tuple[object, ...]]:
+    heard = turn.heard()
+    match turn.event:
+        case TasksReported(window, _, attempt, report):
+            kind = ASKED[report]
+            return [(kind, window, number, attempt) for number in heard]
+        case TaskReplaced(window, _, attempt):
+            return [("judge", window, number, attempt) for number in heard]
+        case MessagesDelivered(window):
+            return [("message", window, offset) for offset in heard]
+        case WindowArranged() | ArrangeFailed():
+            return [("arrange", window) for window in heard]
+        case WindowDelivered():
+            return [("window", window) for window in heard]
+        case WindowOpened():
+            return []
+        case _:
+            assert_never(turn.event)
+
+
+def somebody_waits(course: Course, rules: Rules) -> bool:
+    """Law F9: no message is settled, or delivered, before the tasks that ought to hold it; none that waits is passed over."""
+    for turn, books in booked(course, rules):
+        done = [*messages(turn.of(MessagesSettled)), *messages(turn.of(DeliverMessages))]
+        if any(books.is_open(task) for message in done for task in books.of_message(message)):
+            return False
+    return True
+
+
+def ignores_no_message_that_waits(course: Course, rules: Rules) -> bool:
+    """Law F9, of what a task lists: what is said not to wait has no open task, and its window was arranged."""
+    books = Books(rules)
+    for turn in course:
+        for offset in turn.vain():
+            window = books.home.get(offset)
+            is_new = isinstance(turn.event, WindowArranged) and turn.event.window == window
+            if window is not None and (
+                is_new
+                or window not in books.is_arranged
+                or any(books.is_open(task) for task in books.of_message((window, offset)))
+            ):
+                return False
+        books.told(turn)
+        books.closed(turn)
+    return True
+
+
+def adds_up(course: Course, rules: Rules) -> bool:
+    """Law F10: the tally of a window is that of the reports."""
+    for turn, books in booked(course, rules):
+        told = [(each.window, each.tally) for each in turn.of(WindowSettled)]
+        told += [(each.window, each.tally) for each in turn.of(DeliverWindow)]
+        for window, tally in told:
+            ends = Counter(books.ends.get(task) for task in books.tasks(window))
+            if tally != Tally(ends.total(), ends[Phase.SUCCEEDED], ends[Phase.FAILED], ends[Phase.REPLACED]):
+                return False
+    return True
+
+
+def settles_everything(course: Course, rules: Rules) -> bool:
+    """Law F13: at the end of a course in which all that was asked for was answered, all messages and windows are settled."""
+    books = Books(rules)
+    for turn in course:
+        books.told(turn)
+        books.closed(turn)
+    windows = {each.window for turn in course for each in turn.of(WindowSettled)}
+    opened = {(window, offset) for window, offsets in books.messages.items() for offset in offsets}
+    return windows == books.messages.keys() and books.settled == opened
+
+
+# --- over a step, and two ways to the same end --------------------------------------------------------------------------
+
+
+def ignores_with_a_reason(before: object, turn: Turn, after: object) -> bool:
+    """Law F8: where nothing of an event is heard, a reason is given for all of it, and nothing changes."""
+    if turn.heard():
+        return True
+    return before == after and all(isinstance(notice, Ignored) for notice in turn.notices) and bool(turn.notices)
+
+
+def keeps_nothing(state: Fanout) -> bool:
+    """Law F13: at rest no window is in flight, and the state is as small as a new one."""
+    return state.windows == ()
+
+
+def is_the_same(together: End, apart: End) -> bool:
+    """Law F11: a batch leads to the same state as its parts one by one, and to the same notices, taken apart.
+
+    Args:
+        together: The state after the batch, and what followed.
+        apart: The state after its parts, and what followed from each, one after another.
+    """
+    return together[0] == apart[0] and parts(together[1]) == parts(apart[1])
+
+
+def commutes(one: tuple[End, End], other: tuple[End, End]) -> bool:
+    """Law F12: two events of different windows lead to the same state in either order, and each to the same notices.
+
+    Args:
+        one: After the first event, and after the second one then.
+        other: After the second event, and after the first one then.
+    """
+    return one[1][0] == other[1][0] and (one[0][1], one[1][1]) == (other[1][1], other[0][1])
+
+
+def parts(notices: Sequence[Notice]) -> Counter[tuple[object, ...]]:
+    """The notices, one for each task or message; without what is ignored."""
+    found: Counter[tuple[object, ...]] = Counter()
+    for notice in notices:
+        match notice:
+            case Start(window, numbers, attempt, replaced):
+                found.update((Start, window, number, attempt, replaced) for number in numbers)
+            case Judge(window, numbers, attempt) | DeliverTasks(window, numbers, attempt):
+                found.update((type(notice), window, number, attempt) for number in numbers)
+            case GaveUp(window, numbers, bar):
+                found.update((GaveUp, window, number, bar) for number in numbers)
+            case DeliverMessages(window, offsets, failed):
+                found.update((DeliverMessages, window, offset, offset in failed) for offset in offsets)
+            case MessagesSettled(window, offsets) | Arrange(window, offsets):
+                found.update((type(notice), window, offset) for offset in offsets)
+            case DeliverWindow(window, tally) | WindowSettled(window, tally):
+                found[type(notice), window, tally] += 1
+            case Ignored():
+                pass
+            case _:
+                assert_never(notice)
+    return found

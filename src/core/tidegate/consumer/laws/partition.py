@@ -1,0 +1,129 @@
+"""Laws of `tidegate.consumer.partition`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from tidegate.consumer.backpressure import Free, Standing
+from tidegate.consumer.commands import Commit, Fetch, Work
+from tidegate.consumer.fanout import Arrange, DeliverMessages, Judge, Start, Task
+from tidegate.consumer.partition import Owned, Phase, State, Step
+from tidegate.consumer.watermark import done_offsets
+from tidegate.model.effects import Effect
+
+
+def committed_is_finished(committed: int, delivered: Iterable[int], processed: Collection[int]) -> bool:
+    """Law P1: every record below the committed position was processed."""
+    return all(offset in processed for offset in delivered if offset < committed)
+
+
+def passes_nothing_unfinished(position: int, unfinished: Iterable[int]) -> bool:
+    """Law P1: nothing below a position that is committed is still to be done."""
+    return all(position <= offset for offset in unfinished)
+
+
+def committed_never_falls(before: int, after: int) -> bool:
+    """Law P1: the committed position never falls."""
+    return before <= after
+
+
+def one_commit_in_flight(wishes: Iterable[Effect[object]], generation: int) -> bool:
+    """Law P2: at most one commit of a generation is wished for and not answered."""
+    return sum(isinstance(wish, Commit) and wish.generation == generation for wish in wishes) <= 1
+
+
+def changes_nothing(before: State, step: Step) -> bool:
+    """Law P3: what is late, or nobody asked for, leaves the state as it is, and nothing is wished for."""
+    return step.state == before and not step.wishes
+
+
+def failures_are_not_committed(position: int, unanswered: Iterable[int]) -> bool:
+    """Law P4: a failure that nobody has answered for is not committed, nor is anything behind it."""
+    return all(position <= offset for offset in unanswered)
+
+
+def takes_nothing_behind(begun: Iterable[int], failed: Collection[int]) -> bool:
+    """Law P4: where the partition stops, no record behind one that failed is begun any more."""
+    return all(offset < min(failed) for offset in begun) if failed else True
+
+
+def is_committed_up_to_a_failure(committed: int, failed: Collection[int], log: Iterable[int]) -> bool:
+    """Law P4: at rest, all that is before a failure is committed."""
+    return all(offset < committed for offset in log if all(offset < each for each in failed))
+
+
+def only_the_owner_handles(wishes: Iterable[Effect[object]], generation: int) -> bool:
+    """Law P5: what was released is no longer worked on; `generation` is the group's."""
+    return all(wish.generation == generation for wish in wishes if isinstance(wish, Work))
+
+
+def starts_nothing(wish: Effect[object]) -> bool:
+    """Law P5: of what a revoked partition wishes for, nothing starts anything: it delivers what ends, and no more."""
+    return not isinstance(wish, Fetch) and not (
+        isinstance(wish, Work) and isinstance(wish.task, Arrange | Start | Judge)
+    )
+
+
+def has_nothing_to_start(part: Owned) -> bool:
+    """Law P5: a partition that is revoked has dropped what waited to be started."""
+    return part.phase is not Phase.DRAINING or not (part.queued or part.ready)
+
+
+def is_released(asked: Collection[Work], commits: Collection[Commit], ready: int | None, *, in_time: bool) -> bool:
+    """Law P5: a partition that is released has nothing in work and nothing to commit, or its time is over.
+
+    Args:
+        asked: What is in work.
+        commits: The commits in flight.
+        ready: The position that may be committed, if any.
+        in_time: Whether the time to drain goes on.
+    """
+    return not asked and (not in_time or (not commits and ready is None))
+
+
+def tasks_are_bounded(wishes: Iterable[Effect[object]], running_max: int) -> bool:
+    """Law P6: no more tasks run than may."""
+    tasks = (wish.task for wish in wishes if isinstance(wish, Work))
+    return sum(len(task.numbers) for task in tasks if isinstance(task, Start)) <= running_max
+
+
+def fetches_what_is_free(wish: Effect[object], standing: Standing) -> bool:
+    """Law P6: nothing is fetched while the partition is held on its own account."""
+    return not isinstance(wish, Fetch) or isinstance(standing, Free)
+
+
+def all_is_processed(committed: int, processed: Collection[int], records: int) -> bool:
+    """Law P7: at rest, with a member alive and no failure left unanswered: every record is processed, and committed."""
+    return committed == records and set(processed) >= set(range(records))
+
+
+def waits_its_turn(offset: int, line: Iterable[int], opened: Collection[int]) -> bool:
+    """Law P8: a record is begun when those before it in its line were settled.
+
+    Args:
+        offset: The record.
+        line: The records that wait for each other, itself included.
+        opened: What was delivered and is not settled.
+    """
+    return not any(other in opened for other in line if other < offset)
+
+
+def is_not_run(offset: int, task: Task, closed: Collection[int]) -> bool:
+    """Law P9: of the rest of a key that is held back or diverted nothing is run; what is diverted is answered for.
+
+    Args:
+        offset: The record.
+        task: What user code is asked for about it.
+        closed: The offsets of the keys that are held back or diverted.
+    """
+    return offset not in closed or (isinstance(task, DeliverMessages) and offset in task.failed)
+
+
+def nothing_else_waits(opened: Iterable[int], failed: Collection[int], held_back: Collection[int]) -> bool:
+    """Law P10: at rest, each record is settled, its failure stands, or it is held back behind one whose failure does."""
+    return all(offset in failed or offset in held_back for offset in opened)
+
+
+def is_left_to_the_next_owner(before: Owned, after: Owned) -> bool:
+    """Law P11: work that ends because it was interrupted makes nothing done and nothing failed."""
+    return after.failed == before.failed and done_offsets(after.ledger) == done_offsets(before.ledger)

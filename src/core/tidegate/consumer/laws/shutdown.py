@@ -1,0 +1,73 @@
+"""Laws of `tidegate.consumer.shutdown`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from tidegate.consumer.commands import Release, TopicPartition
+from tidegate.consumer.laws.partition import starts_nothing
+from tidegate.consumer.shutdown import AwaitLeave, Leave, Phase, Stoppable, Worker
+from tidegate.model.effects import Effect
+from tidegate.model.instants import Duration
+
+
+def begins_nothing(before: Worker, after: Worker, begun: Iterable[Effect[object]]) -> bool:
+    """Law SD1: once it was asked to stop, it begins nothing, and no partition comes to be its own.
+
+    Args:
+        before: The worker.
+        after: The worker then.
+        begun: What it wishes for then that it did not wish for before.
+    """
+    if before.phase is Phase.WORKING:
+        return True
+    owned = {(part.partition, part.generation) for part in before.assignment.parts}
+    return all(map(starts_nothing, begun)) and all(
+        (part.partition, part.generation) in owned for part in after.assignment.parts
+    )
+
+
+def leaves_nothing_behind(worker: Worker, in_flight: Iterable[Effect[object]]) -> bool:
+    """Law SD2: whoever leaves, or is gone, owns nothing, and waits for nothing but the group's answer."""
+    if worker.phase in (Phase.WORKING, Phase.DRAINING):
+        return True
+    return not worker.assignment.parts and all(isinstance(wish, Leave | AwaitLeave) for wish in in_flight)
+
+
+def finished_is_committed(committed: int, finished: Collection[int]) -> bool:
+    """Law SD3: as it leaves, the next record to be committed is none that it has finished.
+
+    Args:
+        committed: The position of the group.
+        finished: The offsets that it has finished, in this generation.
+    """
+    return committed not in finished
+
+
+def is_gone_in_time(stoppable: Stoppable, asked: Duration, gone: Duration) -> bool:
+    """Law SD4: it is gone within the time to drain and the time to leave.
+
+    Args:
+        stoppable: What the worker does.
+        asked: When it was first asked.
+        gone: When it was gone, on the same clock.
+    """
+    return gone - asked <= stoppable.total
+
+
+def releases_what_is_wanted(
+    wanted: Iterable[TopicPartition], owned: Collection[TopicPartition], wishes: Collection[Effect[object]]
+) -> bool:
+    """Law SD5: what the group wants back is released by now, or still drains.
+
+    Args:
+        wanted: Which partitions it wants back.
+        owned: Those of the worker.
+        wishes: All that was wished for since then.
+    """
+    return all(each in owned or Release(each) in wishes for each in wanted)
+
+
+def begins_at_the_committed(position: int, committed: int) -> bool:
+    """Law SD6: whoever comes to own a partition begins where the group has committed."""
+    return position == committed

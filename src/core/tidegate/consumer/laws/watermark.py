@@ -1,0 +1,172 @@
+"""The laws of `tidegate.consumer.watermark` as predicates over ledgers, steps of ledgers, and what was answered about them.
+
+They judge by the contents of a ledger (`floor`, `frontier`, `open_offsets`, `done_offsets`), so they hold for whatever
+computed the step or the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from tidegate.consumer.watermark import (
+    Abandoned,
+    Blocked,
+    DuplicateBudget,
+    Explanation,
+    Ledger,
+    Node,
+    Pages,
+    Run,
+    Unblocked,
+    Work,
+    done_offsets,
+    open_offsets,
+)
+from tidegate.model.instants import Instant
+
+Contents = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+
+def contents(ledger: Ledger) -> Contents:
+    """Floor, frontier, open and done offsets: all that a ledger says."""
+    return ledger.floor, ledger.frontier, open_offsets(ledger), done_offsets(ledger)
+
+
+def passes_nothing_open(ledger: Ledger, position: int | None) -> bool:
+    """Law W1: the committable position passes no open offset."""
+    return position is None or all(position <= offset for offset in open_offsets(ledger))
+
+
+def is_the_highest(ledger: Ledger, position: int | None) -> bool:
+    """Law W2: it is one more than the highest done offset, seen and with nothing open below it; None without one."""
+    return position == ready(ledger)
+
+
+def floor_rises(before: Ledger, after: Ledger) -> bool:
+    """Law W3: over any step the floor never falls, nothing below it is kept, and it passes nothing that was open."""
+    kept = (*open_offsets(before), *open_offsets(after), *done_offsets(after))
+    return before.floor <= after.floor and all(after.floor <= offset for offset in kept)
+
+
+def order_does_not_matter(one: Ledger, other: Ledger) -> bool:
+    """Law W4: the same deliveries in another order or in other batches say the same; so do the same completions."""
+    return contents(one) == contents(other)
+
+
+def delivering_opens_the_new(before: Ledger, offsets: Collection[int], after: Ledger) -> bool:
+    """Law W5: what is below the floor or tracked already stays as it is; whatever else is delivered is open."""
+    floor, _, opened, done = contents(before)
+    new = {offset for offset in offsets if offset >= floor} - {*opened, *done}
+    return contents(after) == (floor, after.frontier, tuple(sorted({*opened} | new)), done)
+
+
+def completing_finishes_the_open(before: Ledger, offsets: Collection[int], after: Ledger) -> bool:
+    """Law W6: open offsets that are completed are done; those that are not open are ignored."""
+    floor, frontier, opened, done = contents(before)
+    finished = {*offsets} & {*opened}
+    return contents(after) == (floor, frontier, tuple(sorted({*opened} - finished)), tuple(sorted({*done} | finished)))
+
+
+def acknowledging_keeps_the_rest(before: Ledger, position: int, after: Ledger) -> bool:
+    """Law W7: the floor moves to the position, as far as the work is done; everything from there on is kept."""
+    floor, frontier, opened, done = contents(before)
+    floor = max(floor, min(position, ready(before) or floor))
+    return contents(after) == (floor, frontier, opened, tuple(offset for offset in done if offset >= floor))
+
+
+def equality_is_of_contents(one: Ledger, other: Ledger, *, equal: bool, hashes: tuple[int, int]) -> bool:
+    """Law W8: two ledgers are equal, with equal hashes, exactly if their contents are."""
+    return equal == (contents(one) == contents(other)) and (not equal or hashes[0] == hashes[1])
+
+
+def readings_are_true(
+    ledger: Ledger, *, pending: int, tracked: int, span: int, head: int | None, highest: int | None
+) -> bool:
+    """Law W9: counts and bounds are those of the contents."""
+    floor, frontier, opened, done = contents(ledger)
+    first = min(opened, default=None)
+    return (pending, tracked, span, head, highest) == (
+        len(opened),
+        len(opened) + len(done),
+        0 if first is None else sum(first <= offset < frontier for offset in (*opened, *done)),
+        first,
+        frontier - 1 if frontier > floor else None,
+    )
+
+
+def copies_one_path(before: Ledger, after: Ledger) -> bool:
+    """Law W10: what one offset, or an acknowledgement, changes lies on one path; all other nodes are shared."""
+    shared = {id(node) for node in nodes(before.pages)}
+    return all(
+        sum(id(child) not in shared for child in node[3:]) <= 1
+        for node in nodes(after.pages)
+        if id(node) not in shared and len(node) == 5
+    )
+
+
+def stays_behind_the_frontier(ledger: Ledger, position: int | None) -> bool:
+    """Law W11, first half: no position passes the frontier."""
+    return position is None or position <= ledger.frontier
+
+
+def frontier_follows(before: Ledger, offsets: Collection[int], after: Ledger) -> bool:
+    """Law W11, second half: the frontier is one past the highest offset delivered, or the floor."""
+    return after.frontier == max([before.frontier, *(offset + 1 for offset in offsets if offset >= before.floor)])
+
+
+def keeps_what_it_was_told(position: int, told: Iterable[Run], ledger: Ledger, ready: int | None) -> bool:
+    """Law W12, first half: what was told is done and nothing else is, nothing was seen, and nothing is committable."""
+    done = tuple(offset for run in told for offset in range(*run))
+    return contents(ledger) == (position, position, (), done) and ready is None
+
+
+def works_on_nothing_told(
+    told: Iterable[Run], offsets: Collection[int], fresh: Collection[int], delivered: Ledger
+) -> bool:
+    """Law W12, second half: what was told is not worked on when it is delivered, and is done."""
+    done = {offset for run in told for offset in range(*run)} & {*offsets}
+    return done.isdisjoint(fresh) and done <= {*done_offsets(delivered)}
+
+
+def explains_what_happens(ledger: Ledger, work: dict[int, Work], now: Instant, told: Explanation) -> bool:
+    """Law W13: the blocking offset is the head, and the watermark jumps as told once it is done."""
+    floor, _, opened, done = contents(ledger)
+    position = ready(ledger) or floor
+    if not opened:
+        return told == Unblocked(position)
+    head = opened[0]
+    behind = [offset for offset in done if offset > head and offset < min(opened[1:], default=ledger.frontier)]
+    after = max([head, *behind]) + 1
+    freed = sum(position <= offset < after for offset in (head, *done))
+    if head not in work:
+        return told == Abandoned(head, position, after, freed)
+    age = max(0, now - work[head].since)
+    return told == Blocked(head, work[head], age, position, after, freed)
+
+
+def counts_what_would_be_replayed(ledger: Ledger, heir: Ledger, begun: Collection[int], told: DuplicateBudget) -> bool:
+    """Law W14: what is done or begun here, without what the heir knows to be done."""
+    known = {*done_offsets(heir)}
+    finished = {offset for offset in done_offsets(ledger) if offset >= heir.floor} - known
+    under_way = {offset for offset in open_offsets(ledger) if offset >= heir.floor and offset in begun} - known
+    return (told.finished, told.begun, told.records) == (
+        len(finished),
+        len(under_way),
+        len(finished) + len(under_way),
+    )
+
+
+def ready(ledger: Ledger) -> int | None:
+    """What may be committed, worked out from the contents."""
+    _, frontier, opened, done = contents(ledger)
+    below = [offset for offset in done if offset < min(opened, default=frontier)]
+    return below[-1] + 1 if below else None
+
+
+def nodes(pages: Pages) -> Iterator[Node]:
+    """The nodes of a tree, from the root down."""
+    if pages:
+        yield pages
+    if len(pages) == 5:
+        yield from nodes(pages[3])
+        yield from nodes(pages[4])

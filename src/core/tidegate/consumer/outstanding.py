@@ -1,0 +1,117 @@
+"""What user code was asked for and has not answered, in one assignment of one partition.
+
+A partition asks user code for work (`tidegate.consumer.commands.Work`): to arrange a window, to run tasks, to judge them, to deliver.
+It may answer all at once or part by part, late, twice, or what nobody has asked. What is asked for is kept here until
+every part of it was heard of, or until nothing is expected any more. Whatever is told of anything else is no answer.
+
+`tidegate.consumer.fanout` would take more than that: it knows of which tasks and messages something may be told, but not of which
+somebody was asked. A task that waits for an executor has not begun, and of one that was abandoned nothing is expected any
+more; neither can succeed. What was answered part by part may be told of again, which `fanout` ignores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TypeAlias, TypeVar, assert_never, final
+
+import attrs
+
+from tidegate.consumer import fanout
+from tidegate.consumer.commands import ANSWERS, Work
+from tidegate.consumer.fanout import (
+    Arrange,
+    ArrangeFailed,
+    DeliverMessages,
+    DeliverWindow,
+    Fanout,
+    Judge,
+    MessagesDelivered,
+    Start,
+    Task,
+    TaskReplaced,
+    TasksReported,
+    WindowArranged,
+    WindowDelivered,
+    WindowOpened,
+)
+
+T = TypeVar("T", bound=Task)
+
+
+@final
+@attrs.frozen
+class Asked:
+    """User code was asked for something, and has not answered all of it.
+
+    Attributes:
+        work: What it was asked for.
+        left: Of how many parts of that nothing was heard yet.
+        is_interrupted: Whether it was asked to end.
+    """
+
+    work: Work
+    left: int
+    is_interrupted: bool = False
+
+
+AllAsked: TypeAlias = tuple[Asked, ...]
+"""In the order in which it was asked for."""
+
+
+def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> AllAsked:
+    """User code is asked for these, too, all of which are under way in the windows."""
+    return (*asked, *(Asked(work, fanout.outstanding(windows, work.task)) for work in works))
+
+
+def answer(asked: AllAsked, event: fanout.Event) -> fanout.Event | None:
+    """What of the event user code was asked for; None if nothing of it."""
+    match event:
+        case WindowOpened():
+            return None  # nobody is asked to
+        case WindowArranged(window) | ArrangeFailed(window):
+            return event if _tasks(asked, Arrange, window) else None
+        case WindowDelivered(window):
+            return event if _tasks(asked, DeliverWindow, window) else None
+        case TaskReplaced(window, number, attempt):
+            tasks = _tasks(asked, Judge, window)
+            return event if any(number in task.numbers for task in tasks if task.attempt == attempt) else None
+        case TasksReported(window, numbers, attempt, report):
+            runs = _tasks(asked, ANSWERS[report], window)
+            told = _named_in(numbers, [task.numbers for task in runs if task.attempt == attempt])
+            return event if told and told == numbers else attrs.evolve(event, numbers=told) if told else None
+        case MessagesDelivered(window, offsets):
+            told = _named_in(offsets, [task.offsets for task in _tasks(asked, DeliverMessages, window)])
+            return event if told and told == offsets else attrs.evolve(event, offsets=told) if told else None
+        case _:
+            assert_never(event)
+
+
+def answered(asked: AllAsked, windows: Fanout, window: int) -> AllAsked:
+    """What is left, now that something was heard of the window."""
+    left: list[Asked] = []
+    for each in asked:
+        if each.work.task.window != window:
+            left.append(each)
+        elif count := fanout.outstanding(windows, each.work.task):
+            left.append(each if count == each.left else Asked(each.work, count, each.is_interrupted))
+    return tuple(left)
+
+
+def running(asked: AllAsked) -> int:
+    """How many tasks run."""
+    return sum([each.left for each in asked if type(each.work.task) is Start])
+
+
+def _tasks(asked: AllAsked, kind: type[T], window: int) -> list[T]:
+    """The tasks of that kind, in that window."""
+    return [task for each in asked if isinstance(task := each.work.task, kind) and task.window == window]
+
+
+def _named_in(told: tuple[int, ...], tasks: Collection[tuple[int, ...]]) -> tuple[int, ...]:
+    """Those of what is told of that the tasks name."""
+    if told in tasks:
+        return told
+    if len(told) == 1:
+        return told if any(told[0] in task for task in tasks) else ()
+    known = {each for task in tasks for each in task}
+    return tuple([each for each in told if each in known])

@@ -1,0 +1,13 @@
+"""What ships of `tidegate.consumer`."""
+
+from typing import Final
+
+from tidegate.consumer.scenarios import partition, shutdown
+from tidegate.sim.shipping import Shipped
+
+__all__ = ["SCENARIOS"]
+
+SCENARIOS: Final[tuple[Shipped, ...]] = (
+    *partition.SCENARIOS,
+    *shutdown.SCENARIOS,
+)

@@ -1,0 +1,679 @@
+"""Consumers in a group: rebalances, crashes and lost replies, over the reducer of one partition and of a whole consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final, final
+
+import attrs
+
+from tidegate.consumer.backpressure import Bounds, Thresholds
+from tidegate.consumer.commands import (
+    AwaitDrain,
+    Commit,
+    Event,
+    Fetch,
+    Fetched,
+    Interrupt,
+    Release,
+    TopicPartition,
+    Work,
+    heard,
+)
+from tidegate.consumer.fanout import Arrange, DeliverMessages, Judge, Report, Rules, Start, Tasks
+from tidegate.consumer.group import Assignment, Consumer
+from tidegate.consumer.partition import AfterFailure, Order, Processor, Unassigned
+from tidegate.consumer.partition import State as PartitionState
+from tidegate.consumer.scenarios.partition_laws import (
+    ALL,
+    BOUNDED,
+    CONSUMERS,
+    DRAINS,
+    FINISHED,
+    FREE,
+    IN_TURN,
+    KEYS,
+    LOAD,
+    NEVER_FALLS,
+    NOT_RUN,
+    NUMBERS,
+    ONE_COMMIT,
+    OWNER,
+    TOPIC,
+    crosses_a_hole,
+    fetches_what_is_free,
+    goes_on_behind_a_failure,
+    has_nothing_to_start,
+    has_one_commit,
+    holds_back,
+    is_answer,
+    is_bounded,
+    is_closed,
+    is_dead_lettered,
+    is_done,
+    is_finished,
+    is_handled_by_owner,
+    is_held,
+    is_in_turn,
+    is_loaded_less,
+    is_removed_in_work,
+    is_stuck,
+    is_unanswered,
+    never_falls,
+    pauses_and_resumes,
+    planned,
+    runs_nothing_diverted,
+    stands_still,
+)
+from tidegate.model.effects import Effect
+from tidegate.sim.actors import Network
+from tidegate.sim.faults import Fault, Faults, Which
+from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, dead, end, processed
+from tidegate.sim.log import CONTROL, Compaction, Entries, Pause, Resume, begun, paused
+from tidegate.sim.log import perform as perform_on_log
+from tidegate.sim.reducers import Crash, HeardAs, Reducer
+from tidegate.sim.scenario import Actor, Label, Law, Scenario, State, Step
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
+
+NOBODY: Final = ("",) * len(NUMBERS)
+
+
+def is_commit(effect: Effect[object]) -> bool:
+    return isinstance(effect, Commit)
+
+
+def is_work(effect: Effect[object]) -> bool:
+    return isinstance(effect, Work)
+
+
+def is_delivery(effect: Effect[object]) -> bool:
+    """It goes to a sink."""
+    return isinstance(effect, Work) and isinstance(effect.task, DeliverMessages) and not effect.task.failed
+
+
+def is_timer(effect: Effect[object]) -> bool:
+    return isinstance(effect, AwaitDrain)
+
+
+def is_at_once(effect: Effect[object]) -> bool:
+    return isinstance(effect, (Release, Interrupt))
+
+
+LOST_REPLIES: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit}
+NO_BUDGETS: Final[Mapping[Fault, int]] = MappingProxyType({})
+NO_GOALS: Final[Mapping[str, Law]] = MappingProxyType({})
+HOOKS: Final = Processor(
+    running_max=2,
+    window_max=2,
+    hooks=True,
+    rules=Rules(1, 0, window_delivery=False),
+    after_failure=AfterFailure.SKIP,
+    metadata_max=0,
+)
+IN_ORDER: Final = Processor(running_max=2, order=Order.BY_OFFSET, after_failure=AfterFailure.DIVERT_KEY, metadata_max=0)
+SINKS: Final = Processor(
+    running_max=2,
+    rules=Rules(0, 0, task_delivery=False, window_delivery=False),
+    after_failure=AfterFailure.SKIP,
+    metadata_max=0,
+)
+BY_KEY: Final = Processor(running_max=2, order=Order.BY_KEY, after_failure=AfterFailure.BLOCK_KEY, metadata_max=0)
+HOLDS: Final = Processor(running_max=2, bounds=Bounds(span=Thresholds(high=2, low=1)), metadata_max=0)
+"""Of the records, where work is in the order of keys."""
+HOLES: Final[Entries] = (b"k", CONTROL, b"k", CONTROL)
+"""Two records of one key, of which compaction may remove the first, and the mark of a transaction behind each."""
+GIVES_UP: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit, Fault.GAVE_UP: is_timer}
+
+
+def one_task_each(means: Meaning) -> Meaning:
+    """User code handles a record."""
+    return means
+
+
+def with_hooks(means: Meaning) -> Meaning:
+    """User code arranges a task for each record and one for all, judges as it likes, and delivers each record."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case Work(_, _, Arrange(_, offsets)):
+                yield world, Tasks((*((offset,) for offset in offsets), offsets))
+            case Work(_, _, Judge()):
+                yield world, Report.RETRIED
+                yield world, Report.SKIPPED
+            case Work(_, _, Start()):
+                yield world, None
+            case Work(TopicPartition(_, number), _, DeliverMessages(_, offsets)):
+                done = processed(number)
+                yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
+            case _:
+                yield from means(effect, world, who)
+
+    return meaning
+
+
+def with_a_sink(means: Meaning) -> Meaning:
+    """User code makes something of a record, which is then delivered; only with that is the record processed."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case Work(_, _, Start()):
+                yield world, None
+            case _:
+                yield from means(effect, world, who)
+
+    return meaning
+
+
+def one_by_one(means: Meaning) -> Meaning:
+    """Records come one by one."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        for after, reply in means(effect, world, who):
+            yield after, reply[:1] if isinstance(effect, Fetch) and isinstance(reply, tuple) else reply
+
+    return meaning
+
+
+def heard_with_keys(wish: Effect[object], reply: object) -> Event | None:
+    """Records come with their keys."""
+    event = heard(wish, reply)
+    if isinstance(event, Fetched):
+        return attrs.evolve(event, keys=tuple(KEYS[offset] for offset in event.offsets))
+    return event
+
+
+def moves(state: State) -> bool:
+    return state.read(GROUP).generation > 1
+
+
+MOVES: Final[Mapping[str, Law]] = MappingProxyType({"a partition moves": moves})
+
+
+def partition(
+    processor: Processor = Processor(running_max=2, metadata_max=0),
+    *,
+    summary: str = "two consumers, rebalances, crashes, lost replies: at least once, committed in order",
+    records: int = 3,
+    rebalances: int = 2,
+    budget: int = 2,
+    kinds: Mapping[Fault, Which] = LOST_REPLIES,
+    user: Callable[[Meaning], Meaning] = one_task_each,
+    goals: Mapping[str, Law] = NO_GOALS,
+    budgets: Mapping[Fault, int] = NO_BUDGETS,
+    late: bool = False,
+    cooperative: bool = False,
+    evicts: bool = False,
+    entries: Entries = (),
+) -> Scenario:
+    """Two consumers of two partitions, a reducer each.
+
+    Args:
+        processor: The reducer, or a faulty variant of it.
+        summary: One line for people.
+        records: How many records a partition has.
+        rebalances: How often the group may rebalance.
+        budget: How many faults may strike.
+        kinds: Which, besides crashes.
+        user: What user code does, where it does more than to handle a record.
+        goals: What must be reached, besides.
+        budgets: How many of a kind may.
+        late: Whether requests may arrive late.
+        cooperative: Whether only what moves is revoked at a rebalance.
+        evicts: Whether a member may be put out while it goes on working; then others work on the same records.
+        entries: What each partition holds, where that is not one record after the other; compaction goes over it.
+    """
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, PartitionState)
+        assert isinstance(event, Event)
+        done = processor.step(state, event)
+        return done.state, done.wishes
+
+    def lane(consumer: str, number: int) -> str:
+        return f"{consumer}.{number}"
+
+    means, hears = (
+        user(broker(None if entries else records)),
+        heard_with_keys if processor.order is Order.BY_KEY else heard,
+    )
+    parts = {
+        consumer: tuple(
+            reducer(lane(consumer, number), Unassigned(), step, means, kinds, heard_as=hears) for number in NUMBERS
+        )
+        for consumer in CONSUMERS
+    }
+    names = [lane(consumer, number) for consumer in CONSUMERS for number in NUMBERS]
+    may_be = Fault.COMMIT_REFUSED in kinds
+    scenario = consumed(
+        "partition",
+        summary,
+        parts,
+        lane,
+        records=records,
+        rebalances=rebalances,
+        budget=budget,
+        cooperative=cooperative,
+        evicts=evicts,
+        entries=entries,
+    )
+    return attrs.evolve(
+        scenario,
+        actors=(*scenario.actors, *((Network(means),) if late else ()), *((Compaction(NUMBERS),) if entries else ())),
+        budgets=budgets,
+        always={
+            **scenario.always,
+            ONE_COMMIT: tuple(map(has_one_commit, names)),
+            **({} if evicts else {OWNER: tuple(map(is_handled_by_owner, names))}),
+            BOUNDED: tuple(is_bounded(name, processor.running_max) for name in names),
+            DRAINS: tuple(map(has_nothing_to_start, names)),
+            **(
+                {}
+                if processor.order is Order.ANY
+                else {IN_TURN: tuple(is_in_turn(name, processor.order, records) for name in names)}
+            ),
+            **({FREE: tuple(map(fetches_what_is_free, names))} if processor.bounds != Bounds() else {}),
+            **(
+                {NOT_RUN: tuple(map(runs_nothing_diverted, names))}
+                if processor.after_failure is AfterFailure.DIVERT_KEY
+                else {}
+            ),
+        },
+        eventually={
+            ALL: lambda state: (
+                any(is_stuck(state, name) for name in names)
+                or all(
+                    is_done(state, number, records)
+                    or stands_still(state, lane(state.read(GROUP).owners[number], number), may_be_refused=may_be)
+                    for number in NUMBERS
+                )
+            )
+        },
+        sometimes={**(scenario.sometimes if rebalances else {}), **goals},
+    )
+
+
+def assignment(
+    *,
+    kind: type[Consumer] = Consumer,
+    summary: str = "two whole consumers with executors and a gate: the same, and the load is bounded",
+    records: int = 2,
+    rebalances: int = 1,
+    budget: int = 1,
+    pauses: bool = False,
+) -> Scenario:
+    """Two consumers of two partitions, a reducer each, with two executors and a gate.
+
+    Args:
+        kind: The reducer, or a faulty variant of it.
+        summary: One line for people.
+        records: How many records a partition has.
+        rebalances: How often the group may rebalance.
+        budget: How many faults may strike: crashes, and lost replies of commits.
+        pauses: Whether a client of each pauses and resumes partitions, as the plan for a poll says, before it polls; then
+            records come one by one.
+    """
+    consumer = kind(executors=1, thresholds=Thresholds(high=2, low=1), each=Processor(metadata_max=0))
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, Assignment)
+        assert isinstance(event, Event)
+        done = consumer.step(state, event)
+        return done.state, done.wishes
+
+    entries: Entries = (None,) * records if pauses else ()
+    means = polled_as_planned(consumer, broker(None, most=1)) if pauses else gated(consumer, broker(records))
+    whole = {name: (reducer(name, Assignment(), step, means, LOST_REPLIES),) for name in CONSUMERS}
+    scenario = consumed(
+        "assignment",
+        summary,
+        whole,
+        lambda name, _: name,
+        records=records,
+        rebalances=rebalances,
+        budget=budget,
+        entries=entries,
+    )
+    return attrs.evolve(
+        scenario,
+        actors=(*scenario.actors, *((Client(consumer, name) for name in CONSUMERS) if pauses else ())),
+        always={
+            **scenario.always,
+            OWNER: tuple(map(is_handled_by_owner, CONSUMERS)),
+            BOUNDED: tuple(is_bounded(name, consumer.executors) for name in CONSUMERS),
+            LOAD: tuple(is_loaded_less(name, consumer.thresholds.high + records) for name in CONSUMERS),
+        },
+        sometimes={
+            **(scenario.sometimes if rebalances else {}),
+            "the gate closes": lambda state: any(is_closed(state, name) for name in CONSUMERS),
+            **(pauses_and_resumes(consumer) if pauses else {}),
+        },
+    )
+
+
+def consumed(
+    name: str,
+    summary: str,
+    reducers: Mapping[str, tuple[Reducer, ...]],
+    lane: Callable[[str, int], str],
+    *,
+    records: int,
+    rebalances: int,
+    budget: int,
+    cooperative: bool = False,
+    evicts: bool = False,
+    entries: Entries = (),
+) -> Scenario:
+    """What all scenarios of a group have in common."""
+    coordinator = Coordinator(TOPIC, lane, cooperative=cooperative, evicts=evicts)
+    logs = Plain().write(REBALANCES, rebalances)
+    for number in NUMBERS:
+        logs = begun(number, *entries, world=logs) if entries else logs.write(end(number), records)
+    world = coordinator.assign(logs, Group(0, CONSUMERS, NOBODY, target=NOBODY))
+    assert isinstance(world, Plain)
+    crashes = tuple(
+        Crash(consumer if lane(consumer, 0) != consumer else f"{consumer}'s host", own, dead(consumer))
+        for consumer, own in reducers.items()
+    )
+    actors: tuple[Actor, ...] = (*(each for own in reducers.values() for each in own), coordinator, *crashes)
+    return Scenario(
+        name=name,
+        summary=summary,
+        world=world,
+        actors=actors,
+        budget=budget,
+        always={FINISHED: tuple(map(is_finished, NUMBERS))},
+        step={NEVER_FALLS: never_falls},
+        eventually={ALL: lambda state: all(is_done(state, number, records) for number in NUMBERS)},
+        sometimes=MOVES,
+    )
+
+
+def reducer(
+    name: str,
+    first: object,
+    step: Callable[[object, object], tuple[object, tuple[Effect[object], ...]]],
+    means: Meaning,
+    kinds: Mapping[Fault, Which],
+    *,
+    heard_as: HeardAs = heard,
+) -> Reducer:
+    return Reducer(name, first, step, heard_as, Faults(kinds), means, is_commit, is_timer, is_at_once)
+
+
+def gated(consumer: Consumer, means: Meaning) -> Meaning:
+    """Records come only for partitions that the consumer polls."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(effect, Fetch) and effect.partition not in planned(consumer, world.read(place(who)), ()).poll:
+            return
+        yield from means(effect, world, who)
+
+    return meaning
+
+
+def polled_as_planned(consumer: Consumer, means: Meaning) -> Meaning:
+    """Records come when all is paused and resumed that is to be, of partitions that are not paused."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(effect, Fetch):
+            now = planned(consumer, world.read(place(who)), world.read(paused(who)))
+            if now.hold or now.release or effect.partition not in now.poll:
+                return
+        yield from means(effect, world, who)
+
+    return meaning
+
+
+@final
+@attrs.frozen(eq=False)
+class Client:
+    """What polls for a consumer: it pauses and resumes partitions first, one after the other.
+
+    Attributes:
+        consumer: Who makes the plan.
+        of: For whom it polls.
+    """
+
+    consumer: Consumer
+    of: str
+    name: str = attrs.field(init=False)
+    place: None = attrs.field(init=False, default=None)
+    blind: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "name", f"{self.of}'s client")
+
+    def steps(self, world: World) -> Iterator[Step]:
+        now = planned(self.consumer, world.read(place(self.of)), world.read(paused(self.of)))
+        asked: tuple[Pause | Resume, ...] = (
+            *(Pause(each) for each in now.hold),
+            *(Resume(each) for each in now.release),
+        )
+        for effect in asked[:1]:
+            for after, _ in perform_on_log(effect, world, self.of):
+                yield Step(Label(effect), after)
+
+
+FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: is_work}
+SINKS_FAIL: Final[Mapping[Fault, Which]] = {Fault.SINK_FAILED: is_delivery, Fault.DEAD_LETTER_FAILED: is_answer}
+STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: is_work, Fault.GAVE_UP: is_timer}
+REFUSED: Final[Mapping[Fault, Which]] = {Fault.COMMIT_REFUSED: is_commit, Fault.DROPPED: is_commit}
+
+SCENARIOS: Final = (
+    Shipped(
+        "partition",
+        partial(partition, records=2, rebalances=1, budget=2),
+        thorough=partition,
+        large=partial(partition, records=5, rebalances=3, budget=3),
+    ),
+    Shipped(
+        "partition.gives_up",
+        partial(
+            partition,
+            summary="the same where a drain may give up",
+            records=2,
+            rebalances=1,
+            budget=1,
+            kinds=GIVES_UP,
+        ),
+        thorough=partial(partition, records=2, rebalances=1, kinds=GIVES_UP),
+        large=partial(partition, records=4, rebalances=3, budget=4, kinds=GIVES_UP),
+    ),
+    Shipped(
+        "partition.never_returns",
+        partial(
+            partition,
+            summary="a handler never ends: its partition is let go when the time to drain is over",
+            records=1,
+            rebalances=1,
+            kinds=STUCK,
+        ),
+        thorough=partial(partition, records=2, rebalances=1, kinds=STUCK),
+        large=partial(partition, records=4, rebalances=3, budget=4, kinds=STUCK),
+    ),
+    Shipped(
+        "partition.handler_fails",
+        partial(
+            partition,
+            summary="a handler fails: its partition stops uncommitted, and is taken up again when it is assigned anew",
+            records=2,
+            rebalances=1,
+            budget=1,
+            kinds=FAILS,
+        ),
+        thorough=partial(partition, records=2, rebalances=2, kinds=FAILS),
+        large=partial(partition, records=5, rebalances=3, budget=4, kinds=FAILS),
+    ),
+    Shipped(
+        "partition.commit_fails",
+        partial(
+            partition,
+            summary="a commit is refused, or lost: what is committed is finished, and is committed again",
+            records=2,
+            rebalances=1,
+            budget=1,
+            kinds=REFUSED,
+        ),
+        thorough=partial(partition, records=2, rebalances=2, kinds=REFUSED),
+        large=partial(partition, records=5, rebalances=3, budget=4, kinds=REFUSED),
+    ),
+    Shipped(
+        "partition.metadata",
+        partial(
+            partition,
+            Processor(running_max=2, replay_max=1),
+            summary="what is done beyond the position is committed with it, and not done again",
+            records=2,
+            rebalances=1,
+            budget=1,
+        ),
+        thorough=partial(partition, Processor(running_max=2, replay_max=1), records=3, rebalances=1, budget=1),
+        large=partial(partition, Processor(running_max=2, replay_max=1), records=5, rebalances=3, budget=3),
+    ),
+    Shipped(
+        "partition.hooks",
+        partial(
+            partition,
+            HOOKS,
+            summary="windows of two records, three tasks; any hook may raise, and failed records are answered for",
+            records=2,
+            rebalances=1,
+            budget=1,
+            kinds=FAILS,
+            user=with_hooks,
+        ),
+        thorough=partial(partition, HOOKS, records=2, rebalances=1, kinds=FAILS, user=with_hooks),
+        large=partial(partition, HOOKS, records=4, rebalances=3, budget=4, kinds=FAILS, user=with_hooks),
+    ),
+    Shipped(
+        "partition.sinks",
+        partial(
+            partition,
+            SINKS,
+            summary="a sink fails, and dead letters may fail, too: nothing is committed that is in neither",
+            records=2,
+            rebalances=0,
+            kinds=SINKS_FAIL,
+            user=with_a_sink,
+            goals={
+                "a dead letter is to be written": is_dead_lettered,
+                "a failure that nobody can answer for stops the partition": is_unanswered,
+            },
+        ),
+        thorough=partial(partition, SINKS, records=2, rebalances=1, kinds=SINKS_FAIL, user=with_a_sink),
+        large=partial(partition, SINKS, records=4, rebalances=3, budget=4, kinds=SINKS_FAIL, user=with_a_sink),
+    ),
+    Shipped(
+        "partition.keys",
+        partial(
+            partition,
+            BY_KEY,
+            summary="records of a key wait for each other; behind one that failed, none of its key is begun",
+            records=3,
+            rebalances=0,
+            budget=1,
+            kinds=FAILS,
+            goals={
+                "another key goes on behind a failure": goes_on_behind_a_failure,
+                "the rest of a key is held back": holds_back,
+            },
+        ),
+        thorough=partial(partition, BY_KEY, records=3, rebalances=1, budget=1, kinds=FAILS),
+        large=partial(partition, BY_KEY, records=len(KEYS), rebalances=3, budget=3, kinds=FAILS),
+    ),
+    Shipped(
+        "partition.diverts",
+        partial(
+            partition,
+            IN_ORDER,
+            summary="one record after the other; behind one that failed, none is run, and each is answered for",
+            records=2,
+            rebalances=1,
+            budget=1,
+            kinds=FAILS,
+        ),
+        thorough=partial(partition, IN_ORDER, records=3, rebalances=1, budget=1, kinds=FAILS),
+        large=partial(partition, IN_ORDER, records=5, rebalances=3, budget=3, kinds=FAILS),
+    ),
+    Shipped(
+        "partition.held",
+        partial(
+            partition,
+            HOLDS,
+            summary="a partition holds up too much: no record is fetched until it does not",
+            records=3,
+            rebalances=0,
+            budget=0,
+            user=one_by_one,
+            goals={"a partition is held": is_held},
+        ),
+        thorough=partial(partition, HOLDS, records=3, rebalances=1, budget=1, user=one_by_one),
+        large=partial(partition, HOLDS, records=5, rebalances=3, budget=3, user=one_by_one),
+    ),
+    Shipped(
+        "partition.cooperative",
+        partial(
+            partition,
+            summary="only what moves is revoked at a rebalance, and work on the rest goes on",
+            records=2,
+            rebalances=1,
+            budget=1,
+            cooperative=True,
+        ),
+        thorough=partial(partition, records=2, rebalances=2, cooperative=True),
+        large=partial(partition, records=5, rebalances=3, budget=3, cooperative=True),
+    ),
+    Shipped(
+        "partition.evicted",
+        partial(
+            partition,
+            summary="a consumer is put out of the group, and goes on working: what it commits is refused",
+            records=2,
+            rebalances=0,
+            budget=1,
+            evicts=True,
+            goals=MOVES,
+        ),
+        thorough=partial(partition, records=1, rebalances=1, budget=1, evicts=True),
+        large=partial(partition, records=4, rebalances=2, budget=3, evicts=True),
+    ),
+    Shipped(
+        "partition.gaps",
+        partial(
+            partition,
+            summary="the marks of transactions and compaction leave holes in the log: what is committed goes beyond them",
+            records=len(HOLES),
+            rebalances=0,
+            budget=1,
+            entries=HOLES,
+            goals={
+                "a position is committed behind a record that nobody was told of": crosses_a_hole,
+                "a record is removed that somebody was told of": is_removed_in_work,
+            },
+        ),
+        thorough=partial(partition, records=len(HOLES), rebalances=1, budget=1, entries=HOLES),
+        large=partial(partition, records=len(HOLES), rebalances=3, budget=3, entries=HOLES),
+    ),
+    Shipped(
+        "assignment",
+        partial(assignment, budget=0),
+        thorough=assignment,
+        large=partial(assignment, records=4, rebalances=3, budget=3),
+    ),
+    Shipped(
+        "assignment.pauses",
+        partial(
+            assignment,
+            summary="the same where a client pauses what the gate holds, and resumes it: all records come in the end",
+            records=3,
+            rebalances=0,
+            budget=0,
+            pauses=True,
+        ),
+        thorough=partial(assignment, records=3, rebalances=0, pauses=True),
+        large=partial(assignment, records=4, rebalances=2, budget=2, pauses=True),
+    ),
+)

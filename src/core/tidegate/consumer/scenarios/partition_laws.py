@@ -1,0 +1,298 @@
+"""The laws of partitions and their consumers over a state of the simulator, and the goals: what `tidegate.laws` says of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tidegate import laws
+from tidegate.consumer.backpressure import Held, Hold, Plan
+from tidegate.consumer.commands import TopicPartition, Work
+from tidegate.consumer.fanout import DeliverMessages, Task
+from tidegate.consumer.group import Assignment, Consumer
+from tidegate.consumer.partition import Order, Owned, Phase, Unassigned
+from tidegate.consumer.watermark import open_offsets
+from tidegate.model.effects import Effect
+from tidegate.sim.group import GROUP, committed, processed
+from tidegate.sim.log import Entries, Hole, log, paused
+from tidegate.sim.reducers import Machine
+from tidegate.sim.scenario import Law, State
+
+TOPIC: Final = "t"
+CONSUMERS: Final = ("a", "b")
+NUMBERS: Final = (0, 1)
+KEYS: Final = (b"k", b"l", b"k", b"l")
+
+FINISHED: Final = "the committed position never passes unfinished work"
+NEVER_FALLS: Final = "the committed position never falls"
+ONE_COMMIT: Final = "at most one commit is in flight"
+OWNER: Final = "only the owner works on records"
+BOUNDED: Final = "no more tasks run than may"
+LOAD: Final = "the load is bounded"
+IN_TURN: Final = "each record waits for those before it"
+NOT_RUN: Final = "what is diverted is not run"
+DRAINS: Final = "nothing is left to start once it is revoked"
+FREE: Final = "nothing is fetched while the partition is held"
+ALL: Final = "at rest every record is processed and committed"
+
+
+def is_finished(number: int) -> Law:
+    def holds(state: State) -> bool:
+        position, done = state.read(committed(number)), state.read(processed(number))
+        told = (offset for offset in range(position) if offset not in holes(state, number))
+        return laws.partition.committed_is_finished(position, told, done)
+
+    return holds
+
+
+def never_falls(before: State, after: State) -> bool:
+    return all(
+        laws.partition.committed_never_falls(before.read(committed(number)), after.read(committed(number)))
+        for number in NUMBERS
+    )
+
+
+def has_one_commit(name: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Machine(Owned(_, generation), wishes):
+                return laws.partition.one_commit_in_flight(wishes, generation)
+            case _:
+                return True
+
+    return holds
+
+
+def works(machine: Machine, number: int) -> tuple[Work, ...]:
+    """What user code is asked for of a partition."""
+    return tuple(wish for wish in machine.wishes if isinstance(wish, Work) and wish.partition.partition == number)
+
+
+def is_handled_by_owner(name: str) -> Law:
+    def holds(state: State) -> bool:
+        machine = state.standing(name)
+        if not isinstance(machine, Machine):
+            return True
+        group = state.read(GROUP)
+        return all(
+            laws.partition.only_the_owner_handles(works(machine, number), group.generation_of(number))
+            for number in NUMBERS
+        )
+
+    return holds
+
+
+def is_bounded(name: str, running_max: int) -> Law:
+    def holds(state: State) -> bool:
+        machine = state.standing(name)
+        return not isinstance(machine, Machine) or laws.partition.tasks_are_bounded(machine.wishes, running_max)
+
+    return holds
+
+
+def in_work(state: State, name: str) -> Iterator[tuple[Owned, Task, int]]:
+    """What user code is asked for in this generation, record by record, and the partition that asks."""
+    machine = state.standing(name)
+    if isinstance(machine, Machine) and isinstance(machine.state, Owned):
+        for wish in machine.wishes:
+            if isinstance(wish, Work) and wish.generation == machine.state.generation:
+                for offset in wish.offsets:
+                    yield machine.state, wish.task, offset
+
+
+def is_in_turn(name: str, order: Order, records: int) -> Law:
+    """Where all records of the partition are one line, or those of a key."""
+
+    def line(offset: int) -> tuple[int, ...]:
+        of_key = (each for each in range(records) if order is Order.BY_OFFSET or KEYS[each] == KEYS[offset])
+        return tuple(of_key)
+
+    return lambda state: all(
+        laws.partition.waits_its_turn(offset, line(offset), open_offsets(part.ledger))
+        for part, _, offset in in_work(state, name)
+    )
+
+
+def fetches_what_is_free(name: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Machine(Owned(standing=standing), wishes):
+                return all(laws.partition.fetches_what_is_free(wish, standing) for wish in wishes)
+            case _:
+                return True
+
+    return holds
+
+
+def has_nothing_to_start(name: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Machine(Owned() as part):
+                return laws.partition.has_nothing_to_start(part)
+            case _:
+                return True
+
+    return holds
+
+
+def runs_nothing_diverted(name: str) -> Law:
+    """Where all records of the partition have one key."""
+    return lambda state: all(
+        laws.partition.is_not_run(offset, task, (offset,) if part.closed else ())
+        for part, task, offset in in_work(state, name)
+    )
+
+
+def is_loaded_less(name: str, bound: int) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Machine(Assignment() as all_parts):
+                return all_parts.load < bound
+            case _:
+                return True
+
+    return holds
+
+
+def is_closed(state: State, name: str) -> bool:
+    match state.standing(name):
+        case Machine(Assignment(_, Hold())):
+            return True
+        case _:
+            return False
+
+
+def entries_of(state: State, number: int) -> Entries:
+    """What the log of the partition holds; nothing where records are but counted."""
+    return state.read(log(number))
+
+
+def holes(state: State, number: int) -> frozenset[int]:
+    """The offsets at which there is nothing."""
+    return frozenset(at for at, entry in enumerate(entries_of(state, number)) if isinstance(entry, Hole))
+
+
+def is_done(state: State, number: int, records: int) -> bool:
+    """The position that is committed lies behind the last record, and what is a hole needs no work."""
+    none = holes(state, number)
+    if entries := entries_of(state, number):
+        records = 1 + max(at for at in range(len(entries)) if at not in none)
+    done = state.read(processed(number))
+    position = state.read(committed(number))
+    return not state.read(GROUP).members or laws.partition.all_is_processed(position, none.union(done), records)
+
+
+def stands_still(state: State, name: str, *, may_be_refused: bool) -> bool:
+    """A failure stands; or a commit was refused, so that it believes that the group has moved on."""
+    match state.standing(name):
+        case Machine(Owned(_, _, Phase.STOPPED)):
+            return True
+        case Machine(Unassigned()):
+            return may_be_refused
+        case Machine(Owned(failed=failed)):
+            return bool(failed)
+        case _:
+            return False
+
+
+def is_stuck(state: State, name: str) -> bool:
+    """User code never ends, and nobody gives up: then the group waits for it."""
+    machine = state.standing(name)
+    return isinstance(machine, Machine) and bool(machine.stuck)
+
+
+def crosses_a_hole(state: State) -> bool:
+    """Is a position committed behind an offset at which compaction has removed a record that nobody was told of?"""
+    return any(
+        at < state.read(committed(number)) and at not in state.read(processed(number))
+        for number in NUMBERS
+        for at, entry in enumerate(entries_of(state, number))
+        if entry is Hole.COMPACTED
+    )
+
+
+def is_removed_in_work(state: State) -> bool:
+    """Has compaction removed a record that somebody was told of?"""
+    return any(
+        entry is Hole.COMPACTED and at in state.read(processed(number))
+        for number in NUMBERS
+        for at, entry in enumerate(entries_of(state, number))
+    )
+
+
+def paused_by(state: State, name: str) -> tuple[int, ...]:
+    return state.read(paused(name))
+
+
+def pauses_and_resumes(consumer: Consumer) -> Mapping[str, Law]:
+    def resumes(state: State) -> bool:
+        return any(planned(consumer, state.standing(name), paused_by(state, name)).release for name in CONSUMERS)
+
+    return {
+        "a client pauses": lambda state: any(paused_by(state, name) for name in CONSUMERS),
+        "a client is to resume": resumes,
+    }
+
+
+def is_held(state: State) -> bool:
+    """Is a partition held on its own account?"""
+    for consumer in CONSUMERS:
+        for number in NUMBERS:
+            match state.standing(f"{consumer}.{number}"):
+                case Machine(Owned(standing=Held())):
+                    return True
+                case _:
+                    pass
+    return False
+
+
+def standing(state: State) -> Iterator[tuple[int, Machine, Owned]]:
+    """Which partitions are owned, and how they do."""
+    for consumer in CONSUMERS:
+        for number in NUMBERS:
+            match state.standing(f"{consumer}.{number}"):
+                case Machine(Owned() as part) as machine:
+                    yield number, machine, part
+                case _:
+                    pass
+
+
+def is_dead_lettered(state: State) -> bool:
+    """Is a delivery that failed to be answered for?"""
+    return any(is_answer(wish) for _, machine, _ in standing(state) for wish in machine.wishes)
+
+
+def is_unanswered(state: State) -> bool:
+    """Has a partition stopped, for nobody could answer for a failure?"""
+    return any(part.phase is Phase.STOPPED for _, _, part in standing(state))
+
+
+def goes_on_behind_a_failure(state: State) -> bool:
+    """Is a record of another key done behind one that has failed?"""
+    for number, _, part in standing(state):
+        done = state.read(processed(number))
+        if part.failed and any(offset > part.failed[0] for offset in done):
+            return True
+    return False
+
+
+def holds_back(state: State) -> bool:
+    """Is a record open behind one of its key that has failed?"""
+    return any(
+        waiting > failed and KEYS[waiting] == KEYS[failed]
+        for _, _, part in standing(state)
+        for waiting in open_offsets(part.ledger)
+        for failed in part.failed
+    )
+
+
+def is_answer(effect: Effect[object]) -> bool:
+    """It answers for failures: a dead letter, say."""
+    return isinstance(effect, Work) and isinstance(effect.task, DeliverMessages) and bool(effect.task.failed)
+
+
+def planned(consumer: Consumer, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:
+    """What a client that has paused these is to do now."""
+    if not isinstance(machine, Machine) or not isinstance(machine.state, Assignment):
+        return Plan()
+    return consumer.polling(machine.state, [TopicPartition(TOPIC, number) for number in numbers])

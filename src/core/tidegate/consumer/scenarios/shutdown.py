@@ -1,0 +1,391 @@
+"""A worker of a group is asked to stop, over the reducer of `tidegate.consumer.shutdown`: rebalances, refusals, and no time left.
+
+Time may be over at any point, so that each deadline comes before and after whatever else happens, and no run depends on
+how long anything takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final, final
+
+import attrs
+
+from tidegate import laws
+from tidegate.consumer.commands import (
+    AwaitDrain,
+    Commit,
+    CommitRefused,
+    Interrupt,
+    Release,
+    Revoked,
+    TopicPartition,
+    Work,
+)
+from tidegate.consumer.drain import Budget, Stage
+from tidegate.consumer.fanout import DeliverMessages, Rules, Start
+from tidegate.consumer.group import Consumer
+from tidegate.consumer.partition import AfterFailure, Processor
+from tidegate.consumer.scenarios.partition import is_commit, is_delivery
+from tidegate.consumer.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
+from tidegate.consumer.shutdown import Asked as AskedToStop
+from tidegate.consumer.shutdown import AwaitLeave, Event, Leave, Phase, Stoppable, Worker, heard
+from tidegate.model.effects import Effect
+from tidegate.model.instants import SECOND
+from tidegate.sim.faults import Fault, Faults, Which
+from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
+from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.scenario import Actor, Label, Scenario, State, Step
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
+
+TOPIC: Final = "t"
+STAYS, STOPS = "a", "b"
+"""The partition is at first that of the one who stops."""
+
+BEGINS: Final = "once it was asked to stop, nothing is begun"
+BEHIND: Final = "whoever leaves owns nothing, and nothing of it is in flight"
+SAVED: Final = "what is finished is committed before it leaves"
+GONE: Final = "whoever was asked to stop is gone in the end"
+RELEASED: Final = "what the group wants back is released"
+ANEW: Final = "the next owner begins exactly at what was committed"
+
+ASKED: Final = Cell[int](("asked to stop",), 0)
+"""How often."""
+EXCUSED: Final = Cell(("no time is left",), empty=False)
+"""The time to drain is over, or somebody has asked twice; then what is finished may be left uncommitted."""
+
+
+def finished(generation: int) -> Cell[tuple[int, ...]]:
+    """What the one who stops has finished in its generation."""
+    return Cell(("finished", str(generation)), ())
+
+
+SINKS: Final = Processor(
+    running_max=2,
+    rules=Rules(0, 0, task_delivery=False, window_delivery=False),
+    after_failure=AfterFailure.SKIP,
+    metadata_max=0,
+    drain=Budget(25 * SECOND, cancel=5 * SECOND, commit=5 * SECOND),
+)
+"""Records are handled, and what comes of them is delivered; only then are they processed."""
+
+
+def is_at_once(effect: Effect[object]) -> bool:
+    return isinstance(effect, (Release, Interrupt))
+
+
+def never_ends(effect: Effect[object]) -> bool:
+    """User code, or a group that does not answer."""
+    return isinstance(effect, (Work, Leave))
+
+
+def is_unanswered(effect: Effect[object]) -> bool:
+    """Of this it may hear no answer."""
+    return isinstance(effect, (Commit, Leave))
+
+
+FAULTS: Final[Mapping[Fault, Which]] = {
+    Fault.LOST_REPLY: is_unanswered,
+    Fault.DROPPED: is_unanswered,
+    Fault.COMMIT_REFUSED: is_commit,
+    Fault.NEVER_RETURNS: never_ends,
+    Fault.SINK_FAILED: is_delivery,
+}
+
+
+def in_a_group(means: Meaning, coordinator: Coordinator) -> Meaning:
+    """Time passes, members leave, and what the one who stops delivers is remembered as its own."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case AwaitDrain(_, _, stage):
+                yield (world.write(EXCUSED, value=True) if stage is Stage.COMMITTING else world), None
+            case AwaitLeave():
+                yield world, None
+            case Leave():
+                group = world.read(GROUP)
+                members = tuple(member for member in group.members if member != who)
+                owners = tuple("" if owner == who else owner for owner in group.owners)
+                yield coordinator.revoke(world, attrs.evolve(group, members=members, owners=owners)), None
+            case Work(_, _, Start()):
+                yield world, None
+            case Work(_, generation, DeliverMessages(), offsets) if who == STOPS:
+                own = finished(generation)
+                for after, reply in means(effect, world, who):
+                    yield after.write(own, tuple(sorted({*after.read(own), *offsets}))), reply
+            case _:
+                yield from means(effect, world, who)
+
+    return meaning
+
+
+@final
+@attrs.frozen(eq=False)
+class Signals:
+    """Somebody asks a worker to stop, at any time; and perhaps once more.
+
+    Attributes:
+        worker: Who is asked.
+        most: How often, at most.
+    """
+
+    worker: str
+    most: int
+    name: str = "signals"
+    place: Cell[object] = ASKED  # type: ignore[assignment]
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[Step]:
+        asked = world.read(ASKED)
+        if asked < self.most and not world.read(dead(self.worker)):
+            after = world.write(ASKED, asked + 1).write(
+                inbox(self.worker), (*world.read(inbox(self.worker)), AskedToStop())
+            )
+            if asked:
+                after = after.write(EXCUSED, value=True)
+            label = "asks it to stop at once" if asked else "asks it to stop"
+            yield Step(Label(f"{label}: {self.worker}"), after, must=not asked)
+
+
+@final
+@attrs.frozen(eq=False)
+class Exit:
+    """The process of a worker ends when that is gone. If the group did not hear of its leaving, it finds out.
+
+    Attributes:
+        worker: Whose.
+    """
+
+    worker: str
+    blind: bool = False
+    place: Cell[object] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "place", place(self.worker))
+
+    @property
+    def name(self) -> str:
+        return f"{self.worker}'s process"
+
+    def steps(self, world: World) -> Iterator[Step]:
+        if not world.read(dead(self.worker)) and phase_of(world.read(self.place)) is Phase.GONE:
+            yield Step(Label("exits"), world.write(dead(self.worker), value=True))
+
+
+RIGHT: Final = Stoppable(Consumer(executors=2, each=SINKS))
+
+
+def shutdown(
+    stoppable: Stoppable = RIGHT,
+    *,
+    summary: str = "a worker is asked to stop, once or twice: it drains, commits and leaves, and another goes on",
+    records: int = 2,
+    rebalances: int = 1,
+    budget: int = 1,
+    signals: int = 2,
+) -> Scenario:
+    """Two workers and one partition, which is at first that of the one who is asked to stop.
+
+    Args:
+        stoppable: What both do, or a faulty variant of it.
+        summary: One line for people.
+        records: How many records there are.
+        rebalances: How often the group may rebalance for no reason.
+        budget: How many faults may strike the one who stops.
+        signals: How often it is asked, at most.
+    """
+    coordinator = Coordinator(TOPIC, lambda consumer, _: consumer)
+    means = in_a_group(broker(records), coordinator)
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, Worker)
+        assert isinstance(event, Event)
+        done = stoppable.step(state, event)
+        return done.state, done.wishes
+
+    stays, stops = (
+        Reducer(name, Worker(), step, heard, faults, means, is_commit, at_once=is_at_once)
+        for name, faults in ((STAYS, Faults()), (STOPS, Faults(FAULTS)))
+    )
+    log = Plain().write(REBALANCES, rebalances).write(end(0), records)
+    world = coordinator.assign(log, Group(0, (STAYS, STOPS), ("",), target=("",)))
+    assert isinstance(world, Plain)
+    actors: tuple[Actor, ...] = (
+        stays,
+        stops,
+        coordinator,
+        Signals(STOPS, signals),
+        Exit(STOPS),
+        Crash(f"{STOPS}'s host", (stops,), dead(STOPS)),
+    )
+    return Scenario(
+        name="shutdown",
+        summary=summary,
+        world=world,
+        actors=actors,
+        budget=budget,
+        always={FINISHED: is_finished, BEHIND: leaves_nothing, RELEASED: releases_what_is_wanted},
+        step={NEVER_FALLS: never_falls, BEGINS: begins_nothing, SAVED: saves_what_is_finished, ANEW: begins_anew},
+        eventually={GONE: is_gone, ALL: partial(is_done, records=records)},
+        sometimes={
+            "it drains whole": partial(drains_whole, records=records),
+            "its time is over": is_cut,
+            "a commit is refused while it drains": is_refused_while_draining,
+            **({"a rebalance comes while it drains": is_rebalanced_while_draining} if rebalances else {}),
+        },
+    )
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------------
+
+
+def worker_of(standing: object) -> Worker | None:
+    return standing.state if isinstance(standing, Machine) and isinstance(standing.state, Worker) else None
+
+
+def phase_of(standing: object) -> Phase | None:
+    worker = worker_of(standing)
+    return None if worker is None else worker.phase
+
+
+def phase(state: State, name: str) -> Phase | None:
+    return phase_of(state.standing(name))
+
+
+def is_finished(state: State) -> bool:
+    position, done = state.read(committed(0)), state.read(processed(0))
+    return laws.partition.committed_is_finished(position, range(position), done)
+
+
+def leaves_nothing(state: State) -> bool:
+    machine = state.standing(STOPS)
+    match machine:
+        case Machine(Worker() as worker, wishes, _, stuck):
+            return laws.shutdown.leaves_nothing_behind(worker, (*wishes, *stuck))
+        case _:
+            return True
+
+
+def releases_what_is_wanted(state: State) -> bool:
+    worker, group = worker_of(state.standing(STOPS)), state.read(GROUP)
+    if (
+        worker is None
+        or state.read(dead(STOPS))
+        or not group.rebalancing
+        or STOPS not in group.members
+        or group.owners[0] != STOPS
+    ):
+        return True
+    partition = TopicPartition(TOPIC, 0)
+    if any(isinstance(event, Revoked) for event in state.read(inbox(STOPS))):
+        return True  # it has not heard of it
+    done = (Release(partition),) if 0 in group.released else ()
+    owned = [part.partition for part in worker.assignment.parts]
+    return laws.shutdown.releases_what_is_wanted((partition,), owned, done)
+
+
+def never_falls(before: State, after: State) -> bool:
+    return laws.partition.committed_never_falls(before.read(committed(0)), after.read(committed(0)))
+
+
+def begins_nothing(before: State, after: State) -> bool:
+    match before.standing(STOPS), after.standing(STOPS):
+        case Machine(Worker() as worker, wishes), Machine(Worker() as then, now):
+            begun = [wish for wish in now if wish not in wishes]
+            return laws.shutdown.begins_nothing(worker, then, begun)
+        case _:
+            return True
+
+
+def saves_what_is_finished(before: State, after: State) -> bool:
+    """As it leaves, unless it was refused."""
+    if phase(after, STOPS) is not Phase.LEAVING or after.read(EXCUSED):
+        return True
+    match before.standing(STOPS):
+        case Machine(Worker(Phase.DRAINING, assignment), _, events) if not any(map(is_refusal, events)):
+            position = after.read(committed(0))
+            own = [after.read(finished(part.generation)) for part in assignment.parts]
+            return all(laws.shutdown.finished_is_committed(position, done) for done in own)
+        case _:
+            return True
+
+
+def is_refusal(event: object) -> bool:
+    return isinstance(event, CommitRefused)
+
+
+def begins_anew(before: State, after: State) -> bool:
+    for name in (STAYS, STOPS):
+        worker, then = worker_of(before.standing(name)), worker_of(after.standing(name))
+        if worker is None or then is None or worker.assignment.parts:
+            continue
+        for part in then.assignment.parts:
+            if not laws.shutdown.begins_at_the_committed(part.ledger.floor, before.read(committed(0))):
+                return False
+    return True
+
+
+def is_gone(state: State) -> bool:
+    return worker_of(state.standing(STOPS)) is None or phase(state, STOPS) is Phase.GONE
+
+
+def is_done(state: State, *, records: int) -> bool:
+    position, done = state.read(committed(0)), state.read(processed(0))
+    return laws.partition.all_is_processed(position, done, records)
+
+
+# --- goals --------------------------------------------------------------------------------------------------------------
+
+
+def is_cut(state: State) -> bool:
+    return state.read(EXCUSED) and phase(state, STOPS) is Phase.GONE
+
+
+def drains_whole(state: State, *, records: int) -> bool:
+    return (
+        phase(state, STOPS) is Phase.LEAVING
+        and not state.read(EXCUSED)
+        and any(len(state.read(finished(generation))) == records for generation in (1, 2))
+        and state.read(committed(0)) == records
+    )
+
+
+def is_rebalanced_while_draining(state: State) -> bool:
+    worker = worker_of(state.standing(STOPS))
+    return (
+        worker is not None
+        and worker.phase is Phase.DRAINING
+        and bool(worker.assignment.parts)
+        and state.read(GROUP).rebalancing
+    )
+
+
+def is_refused_while_draining(state: State) -> bool:
+    match state.standing(STOPS):
+        case Machine(Worker(Phase.DRAINING), _, events):
+            return any(map(is_refusal, events))
+        case _:
+            return False
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "shutdown",
+        partial(shutdown, rebalances=0),
+        thorough=shutdown,
+        large=partial(shutdown, records=4, rebalances=2, budget=3),
+    ),
+    Shipped(
+        "shutdown.rebalance",
+        partial(
+            shutdown,
+            summary="the same while the group rebalances: each partition is let go once, and nothing new is taken",
+            records=1,
+            signals=1,
+        ),
+        thorough=partial(shutdown, records=1, rebalances=2, budget=2),
+        large=partial(shutdown, records=3, rebalances=3, budget=4),
+    ),
+)

@@ -1,0 +1,13 @@
+"""What ships of `tidegate.consumer`."""
+
+from typing import Final
+
+from tidegate.consumer.specimens import partition, shutdown
+from tidegate.sim.shipping import Specimen
+
+__all__ = ["SPECIMENS"]
+
+SPECIMENS: Final[tuple[Specimen, ...]] = (
+    *partition.SPECIMENS,
+    *shutdown.SPECIMENS,
+)

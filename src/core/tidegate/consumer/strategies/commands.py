@@ -1,0 +1,66 @@
+"""What a partition may be told."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tidegate.consumer.commands import (
+    Assigned,
+    CommitRefused,
+    Committed,
+    CommitUnanswered,
+    DrainTimedOut,
+    Event,
+    Fetched,
+    Key,
+    Lost,
+    Measured,
+    MetadataRefused,
+    Raised,
+    Reported,
+    Revoked,
+    RoomMade,
+    TopicPartition,
+)
+from tidegate.consumer.drain import Stage
+from tidegate.consumer.fanout import Arrange, DeliverMessages, DeliverTasks, DeliverWindow, Judge, Start, Task
+from tidegate.consumer.strategies import drain, fanout
+
+
+def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
+    """What a partition may be told, in any order: of this generation and of others, of offsets that were seen or never.
+
+    Args:
+        topic: Its topic.
+        partition: Its number.
+    """
+    where, generation = st.just(TopicPartition(topic, partition)), st.integers(0, 3)
+    position, some = st.integers(0, 9), st.lists(st.integers(0, 9), max_size=5).map(tuple)
+    told = (Committed, CommitRefused, CommitUnanswered, MetadataRefused)
+    return st.one_of(
+        st.builds(Assigned, where, generation, position),
+        some.flatmap(lambda offsets: st.builds(Fetched, where, generation, st.just(offsets), _keys(len(offsets)))),
+        st.builds(Reported, where, generation, fanout.events()),
+        st.builds(Raised, where, generation, _tasks()),
+        *(st.builds(kind, where, generation, position) for kind in told),
+        st.builds(DrainTimedOut, where, generation, st.sampled_from(Stage)),
+        st.builds(Measured, where, generation, position, position),
+        st.builds(Revoked, where, drain.in_flight()),
+        *(st.builds(kind, where) for kind in (Lost, RoomMade)),
+    )
+
+
+def _tasks() -> SearchStrategy[Task]:
+    window, some = st.integers(0, 2), st.lists(st.integers(0, 9), max_size=3).map(tuple)
+    return st.one_of(
+        st.builds(Arrange, window, some),
+        *(st.builds(kind, window, some, st.integers(1, 2)) for kind in (Start, Judge, DeliverTasks)),
+        st.builds(DeliverMessages, window, some, some),
+        st.builds(DeliverWindow, window, fanout.tallies()),
+    )
+
+
+def _keys(count: int) -> SearchStrategy[tuple[Key, ...]]:
+    key = st.sampled_from((None, b"", b"k", b"l"))
+    return st.one_of(st.just(()), st.lists(key, min_size=count, max_size=count).map(tuple))

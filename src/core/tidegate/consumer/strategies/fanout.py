@@ -1,0 +1,306 @@
+"""What user code asks for, what is told of windows, and courses of an assignment in which anything may come late or twice.
+
+Random events alone hardly ever fit together. So a `Player` remembers what a machine has asked for and answers that, in any
+order, and in between it says again what it has said before, and what nobody has asked for. A `Move` is what it does next,
+and small moves are simple ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final, TypeAlias, assert_never, final
+
+import attrs
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tidegate.consumer.fanout import (
+    Arrange,
+    ArrangeFailed,
+    DeliverMessages,
+    DeliverTasks,
+    DeliverWindow,
+    Event,
+    Fanout,
+    Judge,
+    MessagesDelivered,
+    Notice,
+    Report,
+    Rules,
+    Standing,
+    Start,
+    Step,
+    Tally,
+    TaskReplaced,
+    Tasks,
+    TasksReported,
+    Waits,
+    WindowArranged,
+    WindowDelivered,
+    WindowOpened,
+    step,
+)
+
+FIRST: Final = 10
+"""The first offset that a player has fetched."""
+
+Question: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverMessages | DeliverWindow
+"""What a machine asks for."""
+
+Shape: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
+"""For each task, where its messages lie among those that it may list, and whether its result is given: 1 good, 2 bad."""
+
+
+@final
+@attrs.frozen
+class Move:
+    """What a player does next.
+
+    Attributes:
+        kind: 0 answers, 1 answers all that is alike, 2 opens a window, 3 says something again, 4 says something unasked.
+        pick: Which of the things that it may answer, say again, or say.
+        is_bad: Whether it is bad news.
+        shape: What user code asks for, where it is asked.
+    """
+
+    kind: int
+    pick: int
+    is_bad: bool
+    shape: Shape
+
+
+@attrs.define
+class Player:
+    """Who hears what a machine asks for, and tells it what became of that.
+
+    Attributes:
+        elsewhere: Whether tasks may list messages of other windows.
+        asked: What is not answered yet.
+        said: What was told.
+        offsets: Of each window, its messages.
+        fetched: The next offset to fetch.
+    """
+
+    elsewhere: bool = True
+    asked: list[Question] = attrs.field(factory=list)
+    said: list[Event] = attrs.field(factory=list)
+    offsets: dict[int, tuple[int, ...]] = attrs.field(factory=dict)
+    fetched: int = FIRST
+
+    def says(self, move: Move) -> Event:
+        """The next event."""
+        event = self.chosen(move)
+        self.said.append(event)
+        return event
+
+    def hears(self, notices: Sequence[Notice]) -> None:
+        """Remember what is asked for, one task or message at a time."""
+        for notice in notices:
+            match notice:
+                case Arrange(window, offsets):
+                    self.offsets[window] = offsets
+                    self.asked.append(notice)
+                case Start(window, numbers, attempt):
+                    self.asked += [Start(window, (number,), attempt) for number in numbers]
+                case Judge(window, numbers, attempt):
+                    self.asked += [Judge(window, (number,), attempt) for number in numbers]
+                case DeliverTasks(window, numbers, attempt):
+                    self.asked += [DeliverTasks(window, (number,), attempt) for number in numbers]
+                case DeliverMessages(window, offsets):
+                    self.asked += [DeliverMessages(window, (offset,)) for offset in offsets]
+                case DeliverWindow():
+                    self.asked.append(notice)
+                case _:
+                    pass
+
+    def chosen(self, move: Move) -> Event:
+        if move.kind == 3 and self.said:
+            return self.said[move.pick % len(self.said)]
+        if move.kind == 4:
+            return self.unasked(move)
+        if move.kind == 2 or not self.asked:
+            return self.opened(move)
+        question = self.asked.pop(move.pick % len(self.asked))
+        alike = [each for each in self.asked if move.kind == 1 and is_alike(each, question)]
+        self.asked = [each for each in self.asked if each not in alike]
+        return self.answer(move, question, alike)
+
+    def opened(self, move: Move) -> Event:
+        """A window of the next records; now and then one of them was fetched before, or comes twice."""
+        count = 1 + move.pick % 3
+        new = tuple(range(self.fetched, self.fetched + count))
+        self.fetched += count + move.is_bad
+        again = (FIRST + move.pick % (self.fetched - FIRST),) if move.is_bad else ()
+        return WindowOpened(again + new)
+
+    def answer(self, move: Move, question: Question, alike: Sequence[Question]) -> Event:
+        match question:
+            case Start(window, numbers, attempt):
+                more = chain(*(each.numbers for each in alike if isinstance(each, Start)))
+                report = Report.FAILED if move.is_bad else Report.SUCCEEDED
+                return TasksReported(window, (*numbers, *more), attempt, report)
+            case DeliverTasks(window, numbers, attempt):
+                more = chain(*(each.numbers for each in alike if isinstance(each, DeliverTasks)))
+                report = Report.UNDELIVERED if move.is_bad else Report.DELIVERED
+                return TasksReported(window, (*numbers, *more), attempt, report)
+            case Judge(window, numbers, attempt) if not alike and move.pick % 2:
+                return TaskReplaced(window, numbers[0], attempt, self.tasks(window, move.shape))
+            case Judge(window, numbers, attempt):
+                more = chain(*(each.numbers for each in alike if isinstance(each, Judge)))
+                report = Report.SKIPPED if move.is_bad else Report.RETRIED
+                return TasksReported(window, (*numbers, *more), attempt, report)
+            case DeliverMessages(window, offsets):
+                more = chain(*(each.offsets for each in alike if isinstance(each, DeliverMessages)))
+                return MessagesDelivered(window, (*offsets, *more))
+            case DeliverWindow(window):
+                return WindowDelivered(window)
+            case Arrange(window):
+                if move.is_bad and not move.shape:
+                    return ArrangeFailed(window)
+                return WindowArranged(window, self.tasks(window, move.shape))
+            case _:
+                assert_never(question)
+
+    def tasks(self, window: int, shape: Shape) -> Tasks:
+        """The tasks of that shape; they list messages of the window first, then those of others, then what never came."""
+        own = self.offsets[window]
+        others = [offset for other, offsets in self.offsets.items() if other != window for offset in offsets]
+        known = (*own, *reversed(others), FIRST - 1) if self.elsewhere else (*own, FIRST - 1)
+        return Tasks(
+            tuple(tuple(known[place % len(known)] for place in places) for places, _ in shape),
+            tuple(number for number, (_, given) in enumerate(shape) if given == 1),
+            tuple(number for number, (_, given) in enumerate(shape) if given == 2),
+        )
+
+    def unasked(self, move: Move) -> Event:
+        window, number, attempt = move.pick % 3, move.pick // 3 % 3, 1 + move.pick // 9 % 3
+        unknown = Tasks(tuple((FIRST + place,) for places, _ in move.shape for place in places))
+        kinds: tuple[Event, ...] = (
+            *(TasksReported(window, (number, number + 1)[: move.pick % 5], attempt, report) for report in Report),
+            TaskReplaced(window, number, attempt, unknown),
+            WindowArranged(window, unknown),
+            ArrangeFailed(window),
+            MessagesDelivered(window, (FIRST + number, FIRST + number + 1)[: move.pick % 5]),
+            WindowDelivered(window),
+            WindowOpened(()),
+        )
+        return kinds[move.pick % len(kinds)]
+
+
+def is_alike(one: Question, other: Question) -> bool:
+    """Whether one event may answer both."""
+    match one, other:
+        case (
+            (Start(window, _, attempt), Start(also, _, at))
+            | (Judge(window, _, attempt), Judge(also, _, at))
+            | (DeliverTasks(window, _, attempt), DeliverTasks(also, _, at))
+        ):
+            return (window, attempt) == (also, at)
+        case DeliverMessages(window), DeliverMessages(also):
+            return window == also
+        case _:
+            return False
+
+
+def rules() -> SearchStrategy[Rules]:
+    """Rules with and without something to deliver at each level, and few retries and generations."""
+    small = st.integers(0, 2)
+    flag = st.booleans()
+    return st.builds(Rules, small, small, task_delivery=flag, message_delivery=flag, window_delivery=flag)
+
+
+@st.composite
+def tasks(draw: DrawFn, offsets: SearchStrategy[int]) -> Tasks:
+    """Tasks for none, one or several messages, some of them with their result.
+
+    Args:
+        draw: What Hypothesis hands in.
+        offsets: Where the offsets of their messages come from.
+    """
+    listed = draw(st.lists(st.lists(offsets, max_size=3).map(tuple), max_size=4))
+    given = [draw(st.sampled_from((0, 0, 1, 2))) for _ in listed]
+    return Tasks(
+        tuple(listed),
+        tuple(number for number, each in enumerate(given) if each == 1),
+        tuple(number for number, each in enumerate(given) if each == 2),
+    )
+
+
+def moves() -> SearchStrategy[Move]:
+    """What a player does next; mostly it answers."""
+    return st.binary(min_size=MOVE_BYTES, max_size=MOVE_BYTES).map(move)
+
+
+def courses() -> SearchStrategy[list[Move]]:
+    """What a player does, one after another: long enough for a task to be tried again, replaced, and settled."""
+    return st.binary(min_size=15 * MOVE_BYTES, max_size=45 * MOVE_BYTES).map(
+        lambda drawn: [move(drawn[at : at + MOVE_BYTES]) for at in range(0, len(drawn), MOVE_BYTES)]
+    )
+
+
+def move(drawn: bytes) -> Move:
+    """The move that these bytes stand for. To draw bytes is a hundred times cheaper than to draw each part."""
+    kind, pick, some, *rest = drawn.ljust(MOVE_BYTES, b"\0")
+    lists = [tuple(rest[at : at + 3]) for at in range(0, len(rest), 3)]
+    shape = tuple(
+        (tuple(place // 4 % 8 for place in places[: places[0] % 4]), GIVEN[places[1] % 4 + places[2] % 4])
+        for places in lists[: some // 2 % (1 + len(lists))]
+    )
+    return Move(KINDS[kind % len(KINDS)], pick, bool(some % 2), shape)
+
+
+MOVE_BYTES: Final = 12
+KINDS: Final = (0, 0, 0, 0, 0, 1, 1, 2, 3, 4)
+GIVEN: Final = (0, 0, 1, 0, 0, 2, 0)
+
+
+def tallies() -> SearchStrategy[Tally]:
+    """Tallies of a few tasks."""
+    few = st.integers(0, 4)
+    return st.tuples(few, few, few, few).map(lambda drawn: Tally(sum(drawn), *drawn[1:]))
+
+
+@st.composite
+def events(draw: DrawFn) -> Event:
+    """Whatever may be told, of windows and tasks that may be there or not."""
+    return Player().unasked(draw(moves()))
+
+
+def standings() -> SearchStrategy[Standing]:
+    """How messages of the first windows may be doing."""
+    return st.builds(Standing, st.integers(0, 3), st.sampled_from(Waits), tallies())
+
+
+@st.composite
+def steps(draw: DrawFn, under: Rules) -> list[Step]:
+    """The steps of a course, one after another.
+
+    Args:
+        draw: What Hypothesis hands in.
+        under: The rules.
+    """
+    player, state, done = Player(), Fanout(), list[Step]()
+    for each in draw(courses()):
+        done.append(step(state, player.says(each), under))
+        state = done[-1].state
+        player.hears(done[-1].notices)
+    return done
+
+
+def fanouts(under: Rules) -> SearchStrategy[Fanout]:
+    """States that a course leads to.
+
+    Args:
+        under: The rules.
+    """
+    return steps(under).map(lambda done: done[-1].state)
+
+
+def notices(under: Rules) -> SearchStrategy[Notice]:
+    """What follows in a course.
+
+    Args:
+        under: The rules.
+    """
+    return steps(under).flatmap(lambda done: st.sampled_from([notice for each in done for notice in each.notices]))

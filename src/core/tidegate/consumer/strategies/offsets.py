@@ -1,0 +1,64 @@
+"""Offsets as brokers deliver them, and records."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Final
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.records import BROKER, PRODUCER, Record
+from tidegate.model.strategies.documents import LAST
+
+OFFSETS: Final = range(2**63)
+
+
+def records(topic: str = "topic", partition: int = 0) -> SearchStrategy[Record]:
+    """Records of one partition as a broker delivers them: with and without a key, a value, headers and a time.
+
+    Args:
+        topic: Their topic.
+        partition: The number of their partition.
+    """
+    blob = st.one_of(
+        st.none(), st.sampled_from((b"", b"\0", b"{}", b"\xff\xfe", b'{"$ne": null}')), st.binary(max_size=9)
+    )
+    stamps = st.builds(
+        Instant,
+        st.integers(0, LAST.at // MILLISECOND).map(lambda at: at * MILLISECOND),
+        st.sampled_from((PRODUCER, BROKER)),
+    )
+    headers = st.lists(st.tuples(st.sampled_from(("trace", "attempt", "")), blob), max_size=3).map(tuple)
+    return st.builds(
+        Record, st.just(topic), st.just(partition), offsets(), blob, blob, headers, st.one_of(st.none(), stamps)
+    )
+
+
+def offsets() -> SearchStrategy[int]:
+    """Offsets of a partition: not negative, and they fit into 64 bits."""
+    return st.one_of(st.integers(0, 20), st.integers(OFFSETS.start, OFFSETS.stop - 1))
+
+
+@st.composite
+def batches(draw: DrawFn) -> tuple[int, ...]:
+    """Offsets as one poll delivers them: increasing, with gaps where compaction or a transaction left them."""
+    gaps = draw(st.lists(st.one_of(st.just(1), st.integers(1, 5)), max_size=20))
+    first = min(draw(offsets()), OFFSETS.stop - 1 - sum(gaps))
+    return tuple(accumulate(gaps, initial=first))
+
+
+@st.composite
+def deliveries(draw: DrawFn) -> tuple[tuple[int, ...], ...]:
+    """Batches as a broker delivers them: each goes on where the last one ended, or again from an earlier offset."""
+    log = draw(batches())
+    delivered: list[tuple[int, ...]] = []
+    at = 0
+    for again, length in draw(st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=8)):
+        if again and at:
+            at = draw(st.integers(0, at - 1))
+        if at < len(log):
+            delivered.append(log[at : at + length])
+            at += len(delivered[-1])
+    return tuple(delivered)

@@ -1,0 +1,73 @@
+"""The laws of `tidegate.counters.counter` as predicates: over the record, and what a perfect observer has seen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tidegate.counters.counter import Answer, Count, Counted, Counter, Forgotten, Full, Increment, Note
+from tidegate.model.documents import Document
+
+
+def each_counts_once(counter: Counter, counted: Mapping[str, int]) -> bool:
+    """Law CN1: the count is the number of tokens that were counted, each once.
+
+    Args:
+        counter: The record.
+        counted: How often each token was counted, from its beginning.
+    """
+    return all(times == 1 for times in counted.values()) and counter.count == len(counted)
+
+
+def only_counting_takes_away(before: Counter, after: Counter) -> bool:
+    """Law CN2: a pending token of the record before is pending after, or counted by this very change."""
+    pending = {token for token, noted in before.tokens if noted > 0}
+    missing = {token for token in pending if after.noted(token) != before.noted(token)}
+    return all(after.noted(token) == -(before.noted(token) or 0) for token in missing) and (
+        after.count == before.count + len(missing)
+    )
+
+
+def comes_late_in_vain(before: Counter, after: Counter, token: str, in_round: int) -> bool:
+    """Law CN3: a first step changes nothing where its token stands or its round is closed, else it notes the token."""
+    if before.noted(token) is not None or before.round != in_round:
+        return after == before
+    return after == Counter(before.count, before.round, (*before.tokens, (token, in_round)))
+
+
+def the_answer_is_true(
+    answer: Answer, increment: Increment, counted: Collection[str], pending: Collection[str], open_round: int
+) -> bool:
+    """Law CN4: Counted only if it was; noted only where it neither was counted nor can be through an earlier first step.
+
+    Args:
+        answer: What was said.
+        increment: What its owner knew.
+        counted: The tokens that were counted so far.
+        pending: The tokens that wait to be.
+        open_round: The round that is open, so that first steps of earlier ones come in vain.
+    """
+    match answer:
+        case Counted():
+            return increment.token in counted
+        case Count():
+            return increment.token in counted or increment.token in pending
+        case Note(in_round):
+            again = increment.asked in (None, in_round) or (increment.asked or 0) < open_round
+            return again and increment.token not in counted and increment.token not in pending
+        case Forgotten():
+            return increment.asked is not None and open_round >= increment.asked + 2
+        case _:
+            return True
+
+
+def only_the_count_is_left(record: Document, key: str, count: int) -> bool:
+    """Law CN5: at rest, three sweeps leave nothing but the count, and the round."""
+    return [name for name, _ in record.items] == ["_id", "count", "round"] and (
+        dict(record.items)["_id"] == key and dict(record.items)["count"] == count
+    )
+
+
+def what_is_full_takes_no_more(counter: Counter, tokens_max: int, answer: Answer) -> bool:
+    """Law CN6: no first step is decided on a record that is full, and it is not called full before."""
+    is_full = len(counter.tokens) >= tokens_max
+    return not isinstance(answer, Note if is_full else Full)

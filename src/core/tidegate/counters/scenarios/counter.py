@@ -1,0 +1,185 @@
+"""Two owners increment one counter while a sweep goes over it, and when all is quiet, three more sweeps do.
+
+Every request may meet every fault of the network, and owners crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, TypeAlias
+
+from tidegate import laws
+from tidegate.counters.counter import Counted, Counter, Full, counter_of, new_counter
+from tidegate.counters.increments import Incrementer, Sweeper
+from tidegate.model.documents import Document
+from tidegate.model.effects import Call, Effect
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.behaviour import Asking, Returned
+from tidegate.sim.failover import Failover
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.observing import observed, seen
+from tidegate.sim.scenario import Law, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, World, document, perform, seeded
+
+COUNTERS: Final = "counters"
+KEY: Final = "visits"
+QUIET: Final = "all is quiet"
+
+ONCE: Final = "each increment is counted once"
+STAYS: Final = "what is noted stays until it is counted"
+TRUTH: Final = "who is told so is counted"
+NOTHING_LEFT: Final = "at rest nothing is left but the count"
+
+FAULTS: Final = Faults.of(
+    Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE, Fault.CANCELLED
+)
+FAILOVERS: Final = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK, Fault.LOST_REPLY)
+
+Tally: TypeAlias = tuple[tuple[str, int], ...]
+TALLY: Final[Cell[Tally]] = seen("counted", ())
+"""How often each owner's increment was counted, from the beginning. A token is its owner's name; a slash may follow."""
+
+
+def tallied(tally: Tally, before: Document | None, after: Document | None) -> Tally:
+    """A token is counted when its round becomes negative, or when it leaves while it is pending."""
+    if before is None or after is None:
+        return tally
+    was, now = counter_of(before), counter_of(after)
+    times = dict(tally)
+    for token, noted in was.tokens:
+        if noted > 0 and (now.noted(token) or 0) <= 0:
+            owner = token.partition("/")[0]
+            times[owner] = times.get(owner, 0) + 1
+    return tuple(sorted(times.items()))
+
+
+def counter(state: State) -> Counter:
+    found = state.read(document(COUNTERS, KEY))
+    assert found is not None
+    return counter_of(found)
+
+
+def counted(state: State) -> Mapping[str, int]:
+    tally = state.read(TALLY)
+    return dict(tally)
+
+
+def is_counted_once(state: State) -> bool:
+    return laws.counter.each_counts_once(counter(state), counted(state))
+
+
+def stays_until_counted(before: State, after: State) -> bool:
+    return laws.counter.only_counting_takes_away(counter(before), counter(after))
+
+
+def is_told_the_truth(owner: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(owner):
+            case Returned(Counted()):
+                return owner in counted(state)
+            case Returned(Full()):
+                return owner not in counted(state)
+            case _:
+                return True
+
+    return holds
+
+
+def is_only_the_count_left(state: State) -> bool:
+    record = state.read(document(COUNTERS, KEY))
+    return record is not None and laws.counter.only_the_count_is_left(record, KEY, len(state.read(TALLY)))
+
+
+def is_swept(tokens: tuple[str, ...]) -> Law:
+    """Has a sweep counted for an owner that is no more?"""
+    return lambda state: any(
+        token in counted(state) and not isinstance(state.standing(token), (Asking, Returned)) for token in tokens
+    )
+
+
+async def clean(sweeper: Sweeper, early: int) -> None:
+    """Sweep at any time, and three times when all is quiet."""
+    for _ in range(early):
+        await sweeper.run()
+    await Call(QUIET)
+    for _ in range(3):
+        await sweeper.run()
+
+
+def when_quiet(owners: tuple[Process, ...], otherwise: Meaning) -> Meaning:
+    """The call returns when no owner does anything any more, and nothing is under way."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if effect != Call(QUIET):
+            yield from otherwise(effect, world, who)
+        elif not world.read(FLIGHT) and not any(is_busy(owner, world) for owner in owners):
+            yield world, None
+
+    return meaning
+
+
+def is_busy(owner: Process, world: World) -> bool:
+    return isinstance(owner.standing(world.read(owner.place)), Asking)
+
+
+def counting(
+    incrementer: Callable[[str, str, str], Incrementer] = Incrementer,
+    sweeper: type[Sweeper] = Sweeper,
+    *,
+    summary: str = "two owners and a sweep: each increment is counted once, whatever the network does",
+    owners: int = 2,
+    early: int = 2,
+    budget: int = 1,
+    faults: Faults = FAULTS,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        incrementer: Makes the program of an owner, or a faulty variant of it.
+        sweeper: The program of a sweep, or a faulty variant of it.
+        summary: One line for people.
+        owners: How many increment.
+        early: How many sweeps there are while they do.
+        budget: How many faults may strike.
+        faults: Which may strike owners.
+    """
+    means = observed(COUNTERS, KEY, TALLY, tallied, perform)
+    tokens = ("t", "u", "v")[:owners]
+    working = tuple(Process(token, born(incrementer(COUNTERS, KEY, token).run), faults, means) for token in tokens)
+    return Scenario(
+        name="counter",
+        summary=summary,
+        world=seeded({COUNTERS: (new_counter(KEY),)}),
+        actors=(
+            *working,
+            Process("sweep", born(clean, sweeper(COUNTERS, KEY), early), meaning=when_quiet(working, means)),
+            Network(means),
+            Failover(),
+        ),
+        budget=budget,
+        always={ONCE: is_counted_once, TRUTH: tuple(map(is_told_the_truth, tokens))},
+        step={} if faults.allows(Fault.ROLLED_BACK) else {STAYS: stays_until_counted},
+        eventually={NOTHING_LEFT: is_only_the_count_left},
+        sometimes={
+            "all are counted": lambda state: counter(state).count == owners,
+            **({"a sweep counts for an owner": is_swept(tokens)} if faults.allows(Fault.CRASH_BEFORE) else {}),
+        },
+    )
+
+
+SCENARIOS: Final = (
+    Shipped("counter", counting, thorough=partial(counting, budget=2), large=partial(counting, owners=3, budget=4)),
+    Shipped(
+        "counter.failover",
+        partial(
+            counting,
+            summary="the same where a failover takes back what no majority has confirmed",
+            budget=2,
+            faults=FAILOVERS,
+        ),
+        thorough=partial(counting, budget=3, faults=FAILOVERS),
+        large=partial(counting, owners=3, budget=4, faults=FAILOVERS),
+    ),
+)

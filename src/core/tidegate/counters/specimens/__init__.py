@@ -1,0 +1,13 @@
+"""What ships of `tidegate.counters`."""
+
+from typing import Final
+
+from tidegate.counters.specimens import counter, counter_read
+from tidegate.sim.shipping import Specimen
+
+__all__ = ["SPECIMENS"]
+
+SPECIMENS: Final[tuple[Specimen, ...]] = (
+    *counter.SPECIMENS,
+    *counter_read.SPECIMENS,
+)

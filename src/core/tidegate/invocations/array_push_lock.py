@@ -1,0 +1,211 @@
+"""The array-push lock: who pushed its claim first may write. Shipped for those who must interoperate with it.
+
+It is the protocol of pynenc-mongo, followed to the letter, so that services which use it and services which use tidegate
+can move the same records. The claims stand in the array `transition_lock` of the record itself:
+
+    1  Push a claim of one's own, `<id>:<seconds since 1970, by one's own clock>`.
+    2  Read the record. If one's claim is the first one, the lock is held.
+    3  Else pull one's claim. If the first claim is older than the stale threshold by one's own clock, its owner is
+       thought dead: clear the whole array, whoever is in it by now.
+    4  Wait, twice as long each time, and try again; after the last attempt, give up.
+    5  Holding it: read the record, decide, and write status and owner, filtered by nothing but the id.
+    6  In the end clear the whole array, whoever is in it.
+
+What it promises holds as long as no holder stalls beyond the threshold, no request is late and all clocks agree:
+
+Laws
+    AL1  at most one process holds the lock.
+    AL2  a finished record is not overwritten.
+    AL3  a claim stands at most once.
+    AL4  at rest no claim remains.
+
+Known not to work (the simulator shows each in a shortest run; `tidegate.invocations.transition` has none of it):
+    - a holder that stalls beyond the threshold loses the lock without noticing, and writes all the same (AL1, AL2);
+    - a lost reply to the push makes the claim stand twice (AL3);
+    - a push that arrives late leaves a claim that nobody will pull (AL4);
+    - steps 3 and 6 clear claims of others, which may be holders;
+    - the clocks of two machines are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
+from tidegate.model.documents import Eq, Field, Filter, Pull, Push, Put, PutServerTime
+from tidegate.model.effects import Ambiguous, Failure, Note, Now, Sleep
+from tidegate.model.errors import named, numbered
+from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
+from tidegate.model.operations import check_collection, find_one, update_one
+from tidegate.model.values import of_kind
+
+TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")
+STATUS: Final = Field[str]("status")
+RUNNER: Final = Field[str | None]("status_runner_id")
+TIMESTAMP: Final = Field[Instant]("status_timestamp")
+INVOCATION_ID: Final = Field[str]("invocation_id")
+
+ATTEMPTS: Final = 4
+BACKOFF: Final[Duration] = 50 * MILLISECOND
+STALE: Final[Duration] = 5 * SECOND
+HOLDS: Final = "holds the lock"
+
+
+@final
+@attrs.frozen
+class Written:
+    """The record is now in this status, under this owner."""
+
+    status: str
+    owner: str | None
+
+
+@final
+@attrs.frozen
+class NoRecord:
+    """There is no record with this id."""
+
+
+@final
+@attrs.frozen
+class RaceCondition:
+    """The lock was not to be had; what the record is, as far as it could be read."""
+
+    attempts: int
+    actual: str
+
+
+Outcome: TypeAlias = Written | Denied | NoRecord | RaceCondition
+
+
+@final
+@attrs.frozen
+class ArrayPushLock:
+    """One wish: `runner` wants the record `key` to be in the status `target`.
+
+    Invariants: the request id is used for this wish only; 1 <= attempts; 0 <= backoff, stale.
+
+    Attributes:
+        collection: Where the records are; they are found by their field `invocation_id`.
+        table: The rules.
+        key: The record's id.
+        target: The status to enter.
+        runner: Who asks.
+        request: The id that the claims are made of.
+        attempts: How often to try.
+        backoff: How long to wait after the first attempt, in microseconds; twice as long after each further one.
+        stale: From which age on a claim is thought to be a dead one's, in microseconds.
+    """
+
+    collection: str
+    table: StatusTable
+    key: str
+    target: str
+    runner: str | None
+    request: str
+    attempts: int = ATTEMPTS
+    backoff: Duration = BACKOFF
+    stale: Duration = STALE
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        named(self.key, "a record")
+        named(self.request, "a request")
+        numbered(self.attempts, "a number of attempts", 1)
+        numbered(self.backoff, "a backoff", 0)
+        numbered(self.stale, "a stale threshold", 0)
+        decide_transition(self.table, None, self.target, self.runner)  # refuses a target or a runner that is none
+
+    async def run(self) -> Outcome:
+        """The program."""
+        for attempt in range(self.attempts):
+            claim = claimed(f"{self.request}-{attempt}", await Now())
+            await self.push(claim)
+            record = await find_one(self.collection, self.me)
+            if record is None:
+                return NoRecord()
+            claims = record.get(TRANSITION_LOCK) or ()
+            if claims and claims[0] == claim:
+                return await self.holding()
+            await update_one(self.collection, self.me, Pull(TRANSITION_LOCK, claim))
+            if claims and is_stale(claims[0], await Now(), self.stale):
+                await self.clear()
+            if attempt + 1 < self.attempts:
+                await Sleep(self.backoff << attempt)
+        record = await find_one(self.collection, self.me)
+        return NoRecord() if record is None else RaceCondition(self.attempts, record[STATUS])
+
+    @property
+    def me(self) -> Filter:
+        return Eq(INVOCATION_ID, self.key)
+
+    async def push(self, claim: str) -> None:
+        """Push the claim; once more if the reply is lost."""
+        try:
+            await update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim))
+        except Ambiguous:
+            pass
+        else:
+            return
+        await update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim))
+
+    async def holding(self) -> Outcome:
+        """Decide and write; clear the array in the end, also after a failure."""
+        await Note(HOLDS, value=True)
+        failure: Exception | None = None
+        outcome: Outcome = NoRecord()
+        try:
+            outcome = await self.write()
+        except Exception as failed:  # noqa: BLE001  step 6 comes in every case; the failure is raised again
+            failure = failed.fresh() if isinstance(failed, Failure) else failed
+        await Note(HOLDS, value=False)
+        await self.clear()
+        if failure is not None:
+            raise failure
+        return outcome
+
+    async def write(self) -> Outcome:
+        record = await find_one(self.collection, self.me)
+        if record is None:
+            return NoRecord()
+        verdict = decide_transition(
+            self.table, StatusRecord(record[STATUS], record.get(RUNNER), 1), self.target, self.runner
+        )
+        if not isinstance(verdict, Accepted):
+            return verdict
+        await update_one(
+            self.collection, self.me, Put(STATUS, verdict.status), Put(RUNNER, verdict.owner), PutServerTime(TIMESTAMP)
+        )
+        return Written(verdict.status, verdict.owner)
+
+    async def clear(self) -> None:
+        await update_one(self.collection, self.me, Put(TRANSITION_LOCK, ()))
+
+
+def claimed(claim_id: str, now: Instant) -> str:
+    """A claim as others read it: `<id>:<seconds>`."""
+    named(claim_id, "a claim")
+    of_kind(now, Instant, "the time")
+    return f"{claim_id}:{now.at // SECOND}.{now.at % SECOND:06d}"
+
+
+TIME: Final = re.compile(r".*:([0-9]{1,12})(?:\.([0-9]*))?", re.DOTALL)
+
+
+def claim_time(claim: str) -> Instant:
+    """When the claim says that it was made; 0 if it does not say, so that it counts as stale."""
+    of_kind(claim, str, "a claim")
+    told = TIME.fullmatch(claim)
+    if told is None:
+        return Instant(0, WALL)
+    whole, part = told[1], told[2] or ""
+    return Instant(int(whole) * SECOND + int(part[:6].ljust(6, "0")), WALL)
+
+
+def is_stale(claim: str, now: Instant, threshold: Duration) -> bool:
+    of_kind(now, Instant, "the time")
+    numbered(threshold, "a stale threshold", 0)
+    return now - claim_time(claim) > threshold

@@ -1,0 +1,102 @@
+"""The laws of `tidegate.invocations.admission` as predicates: over the records of one set, a decision, two calls, or a release."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
+
+from tidegate.invocations.admission import (
+    Admitted,
+    AlreadyAdmitted,
+    Ask,
+    Call,
+    Control,
+    Differs,
+    NotAvailable,
+    NotThere,
+    Place,
+    Refused,
+    Released,
+    Reservation,
+    Reuse,
+    Rule,
+    StillHeld,
+)
+from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, PAUSED, PENDING, REGISTERED, RUNNING
+from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
+
+Verdict: TypeAlias = Admitted | AlreadyAdmitted | Ask | Refused | NotAvailable | Reuse | Differs
+
+
+def no_more_run(records: Iterable[StatusRecord], at_most: int) -> bool:
+    """Law AD1: at most `at_most` invocations of one set are pending, running or paused at any time."""
+    return sum(record.status in {PENDING, RUNNING, PAUSED} for record in records) <= at_most
+
+
+def no_more_are_registered(records: Iterable[StatusRecord]) -> bool:
+    """Law AD2: at most one invocation of one set is registered at any time."""
+    return sum(record.status == REGISTERED for record in records) <= 1
+
+
+def refused_by_those_who_hold(verdict: Verdict, holding: Collection[str], at_most: int) -> bool:
+    """Law AD3: who knows the records of those who have a place is refused only if enough of them do hold it.
+
+    Args:
+        verdict: What was decided when all records were known.
+        holding: The others that hold a place, by their records.
+        at_most: How many places there are.
+    """
+    match verdict:
+        case Ask():
+            return False
+        case Refused() | Reuse() | Differs():
+            return len(holding) >= at_most
+        case _:
+            return True
+
+
+def is_told_so(again: Verdict) -> bool:
+    """Law AD4: who was admitted and asks again, at the same version, is told so, and nothing changes."""
+    return again == AlreadyAdmitted()
+
+
+def has_a_way_on(table: StatusTable, record: StatusRecord, verdict: Refused) -> bool:
+    """Law AD5: who is refused has a legal way on, open to anybody; it may be picked up again in the end, or it ends."""
+    moved = decide_transition(table, record, verdict.target, None)
+    if not isinstance(moved, Accepted):
+        return False
+    return table[verdict.target].final or (
+        verdict.target == CONCURRENCY_CONTROLLED
+        and any(table[status].available for status in table[verdict.target].targets)
+    )
+
+
+def share_exactly_if_they_exclude_each_other(
+    rule: Rule, call: Call, other: Call, ids: tuple[str | None, str | None]
+) -> bool:
+    """Law AD6: two calls have one document of places exactly if they exclude each other by the rule."""
+    if rule.control is Control.DISABLED:
+        return ids == (None, None)
+    agree = {
+        Control.TASK: True,
+        Control.ARGUMENTS: dict(call.arguments) == dict(other.arguments),
+        Control.KEYS: all(dict(call.arguments).get(key) == dict(other.arguments).get(key) for key in rule.keys),
+    }[rule.control]
+    return None not in ids and (ids[0] == ids[1]) is (call.task == other.task and agree)
+
+
+def takes_away_one_place(
+    before: Reservation, place: Place, held: Mapping[Place, bool], answer: Released | StillHeld | NotThere
+) -> bool:
+    """Law AD7: a release takes away the place that it names, at its version, and only one that is held no more."""
+    match answer:
+        case Released(after):
+            return (
+                place in before.places
+                and not held[place]
+                and list(after.places) == [each for each in before.places if each != place]
+            )
+        case StillHeld():
+            return place in before.places and held[place]
+        case _:
+            return place not in before.places

@@ -1,0 +1,75 @@
+"""The laws of `tidegate.invocations.recovery` as predicates: over a decision, the path of an item, or an item as it is in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidegate.invocations.invocation import INVOCATION, PENDING
+from tidegate.invocations.recovery import InHand, Item, Move, Publish, Recovery, Step
+from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
+from tidegate.model.instants import Duration, Instant
+from tidegate.services.membership import Alive, Membership, Unseen, liveness
+
+STEPS_MAX: Final = 3
+
+
+def carried_out(step: Move, record: StatusRecord) -> StatusRecord:
+    """The record after the step: as it was, if it is no longer the one expected."""
+    verdict = decide_transition(INVOCATION, record, step.target, None)
+    if record != step.expected or not isinstance(verdict, Accepted):
+        return record
+    return verdict.record
+
+
+def step_is_legal(verdict: Recovery) -> bool:
+    """Law RC1: each step proposed is legal by the table, for anybody, on the record that it was decided on."""
+    match verdict:
+        case Move(_, expected, target):
+            return isinstance(decide_transition(INVOCATION, expected, target, None), Accepted)
+        case Publish(_, expected):
+            return INVOCATION[expected.status].available
+        case _:
+            return True
+
+
+def living_owners_are_spared(
+    item: Item, membership: Membership, now: Instant, pending_max: Duration, verdict: Recovery
+) -> bool:
+    """Law RC2: nothing is taken from an owner that is alive, unless it has been pending for `pending_max`.
+
+    An owner that was never seen may be alive as long as a silent one, from when it came to own the item.
+    """
+    owner, age = item.record.owner, now - item.changed
+    if not isinstance(verdict, Move) or owner is None or not INVOCATION[item.record.status].requires_owner:
+        return True
+    if item.record.status == PENDING and age >= pending_max:
+        return True
+    found = liveness(membership, owner, now)
+    return age >= membership.dead_after if isinstance(found, Unseen) else not isinstance(found, Alive)
+
+
+def until_is_exact(verdict: InHand, just_before: Recovery, then: Recovery) -> bool:
+    """Law RC3: what is left alone until an instant is acted upon at that instant, and at none before it."""
+    return just_before == verdict and isinstance(then, Step)
+
+
+def path_is_short(path: Sequence[Recovery]) -> bool:
+    """Law RC4: three steps at most lead to a published message; the last one publishes it."""
+    last = path[-1] if path else None
+    publishes = isinstance(last, Publish) or (isinstance(last, Move) and last.publishes)
+    return len(path) <= STEPS_MAX and publishes and all(isinstance(step, Step) for step in path)
+
+
+def is_free(item: Item, membership: Membership, now: Instant, *, has_message: bool) -> bool:
+    """Law RC5: in the end each item is finished, in the queue with its message, or owned by somebody alive."""
+    definition = INVOCATION[item.record.status]
+    if definition.final or definition.available:
+        return definition.final or has_message
+    owner = item.record.owner
+    return owner is not None and isinstance(liveness(membership, owner, now), Alive)
+
+
+def judged_alone(together: Sequence[Step], each: Sequence[Recovery]) -> bool:
+    """Law RC6: the plan of many items is the steps of each, in their order."""
+    return list(together) == [verdict for verdict in each if isinstance(verdict, Step)]

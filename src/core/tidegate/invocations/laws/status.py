@@ -1,0 +1,77 @@
+"""The laws of `tidegate.invocations.status` as predicates: over a record, a step of one, or the answer about a request.
+
+A step that changes nothing keeps every law. A status that the table does not know is Misuse, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from tidegate.invocations.status import (
+    HISTORY_MAX,
+    Change,
+    Fate,
+    Forgotten,
+    Lost,
+    NotYet,
+    StatusRecord,
+    StatusTable,
+    Won,
+)
+
+
+def nothing_leaves_a_final_status(table: StatusTable, before: StatusRecord | None, after: StatusRecord) -> bool:
+    """Law S1: nothing leaves a final status."""
+    return before is None or not table[before.status].final or after == before
+
+
+def owned_as_the_table_says(table: StatusTable, record: StatusRecord) -> bool:
+    """Law S2: a record has an owner where its status acquires or requires one, and none where it releases it."""
+    definition = table[record.status]
+    if definition.acquires_owner or definition.requires_owner:
+        return record.owner is not None
+    return record.owner is None or not definition.releases_owner
+
+
+def only_the_owner_leaves(
+    table: StatusTable, before: StatusRecord | None, after: StatusRecord, runner: str | None
+) -> bool:
+    """Law S3: only the owner leaves a status that requires it, unless the status entered overrides ownership."""
+    if before is None or after == before or not table[before.status].requires_owner:
+        return True
+    return table[after.status].overrides_owner or (runner is not None and runner == before.owner)
+
+
+def each_change_makes_one_version(before: StatusRecord | None, after: StatusRecord) -> bool:
+    """Law S4: every accepted transition makes exactly one version; the first is 1."""
+    return after == before or after.version == 1 + (0 if before is None else before.version)
+
+
+def the_answer_is_true(fate: Fate, changes: Sequence[Change], decided_version: int, request_id: str) -> bool:
+    """Law S5: the answer agrees with `changes`, the full history of the record from version 1 on."""
+    made = next((change for change in changes if change.version == decided_version + 1), None)
+    match fate:
+        case Won(version):
+            return made is not None and made.request_id == request_id and made.version == version
+        case Lost(to):
+            return made == to and to.request_id != request_id
+        case NotYet():
+            return made is None
+        case Forgotten():
+            return True
+        case _:
+            assert_never(fate)
+
+
+def the_last_versions_are_remembered(fate: Fate, record_version: int, decided_version: int) -> bool:
+    """Law S6: a request that was to make one of the last HISTORY_MAX versions, or the next, is never Forgotten.
+
+    It holds of an unbroken history.
+    """
+    return not isinstance(fate, Forgotten) or not 0 <= record_version - decided_version <= HISTORY_MAX
+
+
+def only_edges_are_taken(table: StatusTable, before: StatusRecord | None, after: StatusRecord) -> bool:
+    """Law S7: only edges of the table are taken."""
+    return after == before or after.status in table.following(None if before is None else before.status)

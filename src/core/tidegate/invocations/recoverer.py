@@ -1,0 +1,165 @@
+"""What is stuck is found and freed, one step at a time, whoever else does the same.
+
+What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the store, and in which order.
+A pass reads the invocations, then the messages, then the time (by a beat of its own), then the members. Each step is a
+transition of the very record that it was decided on (status, owner and version), so it comes to nothing if that has moved;
+and a message is named by the version that it was published for, so it is published once, and leads nowhere afterwards.
+Who moves an invocation half of the way goes on with it. If it does not come that far, the next pass finds it there.
+
+Laws
+    RP1  Nothing is taken from an owner that was alive when it was looked at, unless it was pending for too long.
+    RP2  Each version is made by one request and each change is legal, so what is run is run once at that version.
+    RP3  At rest the invocation is finished, or time has to pass before anybody can tell that it is stuck.
+
+Where we differ from pynenc, see `tidegate.invocations.recovery`: it moves all items to a recovery status and then all of them on,
+unguarded, and looks at no other that is stuck.
+
+Known not to work, beside what is told there
+    - The recovering process has to be a member itself, for its beats tell the time.
+    - An owner that is presumed dead and goes on does its work a second time, as far as the world outside is concerned. Its
+      last transition is refused, for the version is another one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from tidegate.invocations.invocation import INVOCATION, REROUTED
+from tidegate.invocations.recovery import PATIENCE, Item, Message, Move, Patience, Step, plan_recovery
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.transition import CHANGED_AT, Granted, Transition, viewed
+from tidegate.model.documents import ID, Document
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse, named, numbered, shown
+from tidegate.model.instants import Duration, Instant
+from tidegate.model.operations import InsertOne, check_collection, find_all, insert_one
+from tidegate.model.reading import needed
+from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.services.members import SEEN, beat, everybody, membership_of
+
+ITEMS_MAX: Final = 100
+ATTEMPTS: Final = 4
+
+
+def message_id(key: str, version: int) -> str:
+    """The id of the message that leads to this version of an invocation."""
+    named(key, "an invocation")
+    numbered(version, "the version of a record", 1)
+    return f"{key}@{version}"
+
+
+def message(collection: str, key: str, version: int) -> InsertOne:
+    """Publish it: where the id is taken, somebody has."""
+    return insert_one(collection, Document.of({"_id": message_id(key, version), "key": key, "version": version}))
+
+
+@attrs.frozen(kw_only=True)
+class Recoverer:
+    """Looks after invocations, a pass at a time. Invariants: the id is not empty; 1 <= dead_after, attempts.
+
+    Attributes:
+        me: Its id as a member; its requests begin with it, so it is used for this life only.
+        dead_after: After how much silence a member is presumed dead, in microseconds.
+        patience: How long is too long.
+        records, messages, members: The collections.
+        attempts: How often to ask for each step.
+    """
+
+    me: str
+    dead_after: Duration
+    patience: Patience = PATIENCE
+    records: str = "invocations"
+    messages: str = "messages"
+    members: str = "members"
+    attempts: int = ATTEMPTS
+
+    def __attrs_post_init__(self) -> None:
+        named(self.me, "a member")
+        numbered(self.dead_after, "a time of silence in microseconds", 1)
+        of_kind(self.patience, Patience, "a patience")
+        numbered(self.attempts, "a number of attempts", 1)
+        for collection in (self.records, self.messages, self.members):
+            check_collection(collection)
+
+    async def run(self) -> bool:
+        """The program: one pass. False if it could not look, or one step of it had no answer: look again soon."""
+        try:
+            steps = await self._planned()
+        except (Ambiguous, NotApplied, NotDurable):
+            return False
+        is_done = True
+        for step in steps:
+            is_done = await self._freed(step) and is_done
+        return is_done
+
+    async def _planned(self) -> tuple[Step, ...]:
+        """What to do: the members are read last, so that nobody seems gone who came in between."""
+        found = await find_all(self.records, limit=ITEMS_MAX)
+        published = await find_all(self.messages, limit=ITEMS_MAX)
+        beaten = await beat(self.members, self.me)
+        if beaten is None:
+            raise Misuse(f"{self.me!r} is no member", todo="join first")
+        members = await everybody(self.members)
+        return self.decided(found, published, members, beaten[SEEN])
+
+    def decided(
+        self,
+        found: tuple[Document, ...],
+        published: tuple[Document, ...],
+        members: tuple[Document, ...],
+        now: Instant,
+    ) -> tuple[Step, ...]:
+        """What there is to do, by what was read."""
+        tuple_of_kind(found, Document, "a record")
+        tuple_of_kind(published, Document, "a message")
+        there = {needed(each, ID) for each in published}
+        items = tuple(item_of(record, there) for record in found)
+        return plan_recovery(items, membership_of(members, self.dead_after), now, self.patience)
+
+    async def _freed(self, step: Step) -> bool:
+        """Carry out one step, and what follows from it."""
+        if not isinstance(step, Move):
+            return await self._published(step.key, step.expected.version)
+        version = await self._moved(step.key, step.expected, step.target)
+        if version and not step.publishes:
+            version = await self._moved(step.key, StatusRecord(step.target, None, version), REROUTED)
+        return bool(version) and await self._published(step.key, version)
+
+    async def _moved(self, key: str, expected: StatusRecord, target: str) -> int:
+        """The version that was made; 0 if none was: others were faster, or there was no answer."""
+        request = f"{self.me}.{key}.{expected.version}"
+        answer = await self._transition(key, expected, target, request).run()
+        return answer.version if isinstance(answer, Granted) else 0
+
+    def _transition(self, key: str, expected: StatusRecord, target: str, request: str) -> Transition:
+        """By nobody in particular, of this record and no other."""
+        return Transition(
+            self.records, INVOCATION, key, target, None, request, attempts=self.attempts, expected=expected
+        )
+
+    async def _published(self, key: str, version: int) -> bool:
+        try:
+            await message(self.messages, key, version)
+        except Refused as refused:
+            if refused.reason != DUPLICATE_KEY:
+                raise
+        except (Ambiguous, NotApplied, NotDurable):
+            return False
+        return True
+
+
+def item_of(record: Document, published: set[str]) -> Item:
+    """What the decision needs to know of an invocation.
+
+    Raises:
+        Misuse: It is no record of one.
+    """
+    of_kind(published, (set, frozenset), "a set of ids")
+    key, known = needed(record, ID), viewed(record)
+    changed = record.get(CHANGED_AT)
+    if known is None or changed is None:
+        raise Misuse(f"the store has not written when {shown(key)} became so", todo="let only transitions write there")
+    is_there = message_id(key, known.version) in published
+    return Item(key, known, changed, Message.THERE if is_there else Message.MISSING)

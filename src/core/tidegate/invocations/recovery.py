@@ -1,0 +1,327 @@
+"""What is stuck, and what becomes of it?
+
+An invocation is in somebody's hands at each moment: in those of a runner that owns it, of whoever is about to move it on,
+or in the queue, where a message leads to it. If those hands let go (a crash, a lost message, a runner that died) nothing
+in the record changes. So each record is looked at with three questions: who owns it and is that one alive, how long has
+it been as it is, and does a message lead to it? What is found stuck is freed by one step that stands in a table:
+
+    registered, rerouted, retry                            its message is published again
+    pending                                                to pending_recovery
+    running, paused                                        to running_recovery
+    pending_recovery, running_recovery, killed,            to rerouted, and a message is published
+    concurrency_controlled
+
+One item, one step, one decision. A step is guarded by the record that it was decided on (status, owner, version), so it
+is carried out at most once whoever else decides the same, and it is decided anew on what is there then: whoever stops
+half-way leaves nothing that the next one would not find. A message is named by the invocation and the version that it
+was published for. Published twice it is one message, and once the record has another version it leads nowhere.
+
+Laws
+    RC1  Each step proposed is legal by the table, for anybody, on the record that it was decided on.
+    RC2  Nothing is taken from an owner that is alive, unless it has been pending for `pending_max`.
+    RC3  What is left alone until an instant is acted upon at that instant, and at none before it.
+    RC4  From each status that is not final, whatever its owner, three steps at most lead to a published message.
+    RC5  Any number of those who recover, stopped anywhere, at any distance between decision and step, free each item and
+         take none from a living owner.
+    RC6  Each item is judged on its own, whatever stands beside it and in whatever order.
+
+Where we differ
+    - pynenc looks at pending and running alone. Registered, rerouted and retry without a message, paused under a dead
+      owner, killed, concurrency_controlled and the recovery statuses themselves are stuck there for ever.
+    - pynenc moves all items to their recovery status and then all of them on, unguarded: the one that began to run in
+      between stops it, with those before it half-way and those behind it untouched.
+    - pynenc takes an owner without a record for dead, also one that has not had the time to beat. Here it is given as
+      long as a silent one, from when the record was changed.
+    - pynenc takes what has been pending for 5 s, and a process that starts more slowly loses what it was to run. Here it
+      is a minute, and at once where the owner is known to be gone. Due at the limit, as `OlderThan` says; pynenc's
+      backends differ by the equal sign.
+    - A record in a status that is owned, without an owner, is freed at once. pynenc never looks at it.
+
+Known not to work
+    - What its living owner has forgotten (running, or paused) is not found: only the owner knows. It may move it to
+      `running_recovery` itself.
+    - Nothing is counted: an invocation that kills its runner is recovered as often as it does.
+    - An owner that is presumed dead may go on. Its writes come to nothing, its effects on the world do not.
+    - Where nobody can tell whether a message is there, each look after `queued_max` publishes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.invocations.invocation import (
+    CONCURRENCY_CONTROLLED,
+    INVOCATION,
+    KILLED,
+    PAUSED,
+    PENDING,
+    PENDING_RECOVERY,
+    REROUTED,
+    RUNNING,
+    RUNNING_RECOVERY,
+)
+from tidegate.invocations.status import StatusRecord
+from tidegate.model.errors import named, numbered
+from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.model.values import all_of_kind, of_kind
+from tidegate.services.membership import Alive, Membership, Unseen, liveness
+
+WAY_ON: Final[Mapping[str, str]] = {
+    PENDING: PENDING_RECOVERY,
+    RUNNING: RUNNING_RECOVERY,
+    PAUSED: RUNNING_RECOVERY,
+    PENDING_RECOVERY: REROUTED,
+    RUNNING_RECOVERY: REROUTED,
+    KILLED: REROUTED,
+    CONCURRENCY_CONTROLLED: REROUTED,
+}
+"""Where a stuck invocation goes from here. Absent: what is available needs its message, what is final needs nothing."""
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Patience:
+    """How long an invocation may be as it is, in microseconds. Invariant: each is at least 1.
+
+    Attributes:
+        pending_max: Pending, by an owner that is alive.
+        passing_max: In a status that somebody is about to leave: a recovery status, killed, concurrency_controlled.
+        queued_max: Available, if no message is known to lead to it.
+    """
+
+    pending_max: Duration = MINUTE
+    passing_max: Duration = MINUTE
+    queued_max: Duration = 5 * MINUTE
+
+    def __attrs_post_init__(self) -> None:
+        for limit in (self.pending_max, self.passing_max, self.queued_max):
+            numbered(limit, "a limit in microseconds", 1)
+
+
+class Message(Enum):
+    """Whether a message leads to the record as it is."""
+
+    THERE = "there"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+
+@final
+@attrs.frozen
+class Item:
+    """An invocation as it was read. Invariant: the key is not empty.
+
+    Attributes:
+        key: Its id.
+        record: What it is.
+        changed: When it became so.
+        message: Whether a message for this version is in the queue.
+    """
+
+    key: str
+    record: StatusRecord
+    changed: Instant
+    message: Message = Message.UNKNOWN
+
+    def __attrs_post_init__(self) -> None:
+        named(self.key, "an invocation")
+        of_kind(self.record, StatusRecord, "a record")
+        of_kind(self.changed, Instant, "an instant")
+        of_kind(self.message, Message, "what is known of a message")
+
+
+class Trouble(Enum):
+    """Why an invocation is stuck."""
+
+    OWNER_GONE = "its owner is gone"
+    PENDING_TOO_LONG = "it has been pending for too long"
+    LEFT_HALFWAY = "nobody moved it on"
+    NO_MESSAGE = "no message leads to it"
+
+
+@final
+@attrs.frozen
+class Move:
+    """Move it to `target`, if the record is still the one expected; then, if a runner may pick it up, publish."""
+
+    key: str
+    expected: StatusRecord
+    target: str
+    trouble: Trouble
+
+    @property
+    def publishes(self) -> bool:
+        """Tell whether a message for the version made is to be published AFTER the move."""
+        return INVOCATION[self.target].available
+
+    def __str__(self) -> str:
+        return f"move {self.key!r}, {self.expected}, to {self.target!r}: {self.trouble.value}"
+
+
+@final
+@attrs.frozen
+class Publish:
+    """Publish the message for this version."""
+
+    key: str
+    expected: StatusRecord
+    trouble: Trouble = Trouble.NO_MESSAGE
+
+    def __str__(self) -> str:
+        return f"publish {self.key!r}, {self.expected}: {self.trouble.value}"
+
+
+@final
+@attrs.frozen
+class InHand:
+    """It may be in somebody's hands. If nothing happens until then, it is stuck."""
+
+    until: Instant
+
+    def __str__(self) -> str:
+        return f"in hand until {self.until}"
+
+
+@final
+@attrs.frozen
+class Queued:
+    """A message leads to it."""
+
+    def __str__(self) -> str:
+        return "queued"
+
+
+@final
+@attrs.frozen
+class Finished:
+    """Its status is final."""
+
+    def __str__(self) -> str:
+        return "finished"
+
+
+@final
+@attrs.frozen
+class NoInvocation:
+    """No invocation has such a status; whose record it is, is not for us to say."""
+
+    status: str
+
+    def __str__(self) -> str:
+        return f"no invocation: {self.status!r}"
+
+
+Step: TypeAlias = Move | Publish
+LeftAlone: TypeAlias = InHand | Queued | Finished | NoInvocation
+Recovery: TypeAlias = Step | LeftAlone
+
+
+# --- the decision -----------------------------------------------------------------------------------------------------
+
+PATIENCE: Final = Patience()
+
+
+def decide_recovery(item: Item, membership: Membership, now: Instant, patience: Patience = PATIENCE) -> Recovery:
+    """What frees an invocation, or why it is left alone.
+
+    Args:
+        item: The invocation as it was read.
+        membership: All who may own one, runners and workers, read AFTER the invocation and AFTER now.
+        now: The time, on the clock that changes and members are written by.
+        patience: How long is too long.
+
+    Returns:
+        `Move` or `Publish`, one step with its guard; after it, or after somebody else's, decide anew. Else the reason
+        why nothing is to be done, with the instant up to which that holds if there is one.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or an instant was read on another clock.
+    """
+    of_kind(item, Item, "an invocation")
+    of_kind(membership, Membership, "a membership")
+    of_kind(now, Instant, "an instant")
+    of_kind(patience, Patience, "a patience")
+    status = item.record.status
+    definition = next((each for each in INVOCATION.definitions if each.status == status), None)
+    if definition is None:
+        return NoInvocation(status)
+    if definition.final:
+        return Finished()
+    if definition.available:
+        return _unless_queued(item, now, patience)
+    if definition.requires_owner:
+        return _unless_owned(item, membership, now, patience)
+    due = item.changed + patience.passing_max
+    return InHand(due) if now - due < 0 else _move(item, Trouble.LEFT_HALFWAY)
+
+
+def plan_recovery(
+    items: Collection[Item], membership: Membership, now: Instant, patience: Patience = PATIENCE
+) -> tuple[Step, ...]:
+    """The next step of each invocation that is stuck, in the order in which they are given.
+
+    Each is carried out on its own: one that comes to nothing, because the record has changed, stops no other.
+
+    Args:
+        items: Invocations as they were read.
+        membership: All who may own one, read AFTER the invocations and AFTER now.
+        now: The time, on the clock that changes and members are written by.
+        patience: How long is too long.
+
+    Returns:
+        The steps.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or an instant was read on another clock.
+    """
+    all_of_kind(items, Item, "an invocation")
+    verdicts = (decide_recovery(item, membership, now, patience) for item in items)
+    return tuple(verdict for verdict in verdicts if isinstance(verdict, Step))
+
+
+# --- by what an invocation may wait for -------------------------------------------------------------------------------
+
+
+def _unless_queued(item: Item, now: Instant, patience: Patience) -> Publish | Queued | InHand:
+    """It waits for whoever picks it up; a message that has just been taken out is not missed at once."""
+    if item.message is Message.THERE:
+        return Queued()
+    due = item.changed + patience.queued_max
+    return InHand(due) if now - due < 0 else Publish(item.key, item.record)
+
+
+def _unless_owned(item: Item, membership: Membership, now: Instant, patience: Patience) -> Move | InHand:
+    """It is in the hands of its owner, who may be dead, or have forgotten it while it was pending."""
+    owned_until = _gone_at(item, membership, now)
+    if now - owned_until >= 0:
+        return _move(item, Trouble.OWNER_GONE)
+    if item.record.status != PENDING:
+        return InHand(owned_until)
+    due = item.changed + patience.pending_max
+    if now - due >= 0:
+        return _move(item, Trouble.PENDING_TOO_LONG)
+    return InHand(due if owned_until - due > 0 else owned_until)
+
+
+def _gone_at(item: Item, membership: Membership, now: Instant) -> Instant:
+    """From when on its owner is presumed dead, if it is not heard of; now, if it is gone already."""
+    if item.record.owner is None:
+        return now
+    match liveness(membership, item.record.owner, now):
+        case Alive(until):
+            return until
+        case Unseen():
+            return item.changed + membership.dead_after
+        case _:
+            return now
+
+
+def _move(item: Item, trouble: Trouble) -> Move:
+    return Move(item.key, item.record, WAY_ON[item.record.status], trouble)

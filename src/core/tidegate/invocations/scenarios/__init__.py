@@ -1,0 +1,16 @@
+"""What ships of `tidegate.invocations`."""
+
+from typing import Final
+
+from tidegate.invocations.scenarios import admission, array_push_lock, recovery, registration, transition
+from tidegate.sim.shipping import Shipped
+
+__all__ = ["SCENARIOS"]
+
+SCENARIOS: Final[tuple[Shipped, ...]] = (
+    *admission.SCENARIOS,
+    *array_push_lock.SCENARIOS,
+    *recovery.SCENARIOS,
+    *registration.SCENARIOS,
+    *transition.SCENARIOS,
+)

@@ -1,0 +1,264 @@
+"""An invocation, two workers, and a process that recovers what is stuck.
+
+A worker waits for a message that leads to the invocation, claims it, runs it and says how it went. The first one may crash
+anywhere, and stall until it is presumed dead; the second one is there for what is recovered. Whoever waits is woken when
+there is something to do, so that looking in vain costs no states.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tidegate import laws
+from tidegate.invocations import invocation as status
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.recoverer import Recoverer, item_of, message_id
+from tidegate.invocations.recovery import Finished, InHand, Patience, Queued, decide_recovery
+from tidegate.invocations.scenarios.transition import KEY, RECORDS, history, seen
+from tidegate.invocations.transition import CHANGED_AT, STATUS, Granted, Transition, viewed
+from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied
+from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.operations import delete_one
+from tidegate.services.members import beat, membership_of
+from tidegate.services.membership import Alive, Membership, liveness
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.behaviour import Birth, Returned
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import (
+    CLOCK,
+    Meaning,
+    Outcomes,
+    World,
+    contents,
+    document,
+    journal,
+    journaled,
+    perform,
+    seeded,
+)
+
+MESSAGES: Final = "messages"
+MEMBERS: Final = "members"
+WORKERS: Final = ("a", "b")
+STUCK: Final = "something is stuck"
+READY: Final = "a message is there"
+
+SPARED: Final = "nothing is taken from the living"
+HISTORY: Final = "each version is made once, and legally"
+DONE: Final = "at rest it is done, or not stuck yet"
+
+DEAD_AFTER: Final[Duration] = SECOND
+PATIENCE: Final = Patience(pending_max=2 * SECOND, passing_max=SECOND, queued_max=SECOND)
+CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
+NETWORK: Final = Faults.of(
+    Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, on=lambda effect: not isinstance(effect, Call)
+)
+
+
+async def work(name: str, times: int) -> None:
+    """Run the invocation whenever a message leads to it, so many times."""
+    for run in range(times):
+        found = await Call(READY)
+        try:
+            await beat(MEMBERS, name)
+        except (Ambiguous, NotApplied):
+            continue
+        wish = f"{name}:{name}.{run}"
+        claimed = await Transition(RECORDS, INVOCATION, KEY, status.PENDING, name, f"{wish}.pending").run()
+        try:
+            await delete_one(MESSAGES, Eq(ID, str(found)))
+        except (Ambiguous, NotApplied):
+            continue  # nobody knows that it was taken
+        if not isinstance(claimed, Granted):
+            continue
+        running = await Transition(RECORDS, INVOCATION, KEY, status.RUNNING, name, f"{wish}.running").run()
+        if not isinstance(running, Granted):
+            continue
+        await Transition(RECORDS, INVOCATION, KEY, status.SUCCESS, name, f"{wish}.success").run()
+
+
+async def recover(recoverer: Recoverer) -> None:
+    """A pass whenever something is stuck."""
+    while True:
+        await Call(STUCK)
+        await recoverer.run()
+
+
+def record(state: World | State) -> Document:
+    found = state.read(document(RECORDS, KEY))
+    assert found is not None
+    return found
+
+
+def leading(world: World | State) -> str | None:
+    """The id of the message that leads to the invocation as it is, if one does."""
+    known = viewed(record(world))
+    assert known is not None
+    wanted = message_id(KEY, known.version)
+    is_there = world.read(document(MESSAGES, wanted)) is not None
+    return wanted if is_there and INVOCATION[known.status].available else None
+
+
+def membership(world: World | State) -> Membership:
+    return membership_of(contents(world, MEMBERS), DEAD_AFTER)
+
+
+def is_done_or_in_hand(state: State) -> bool:
+    """Nobody waits for anything: then the invocation is finished, or time has to pass before anybody can tell.
+
+    Or a message leads to it, and the last worker has gone home.
+    """
+    published = {each[ID] for each in contents(state, MESSAGES)}
+    verdict = decide_recovery(item_of(record(state), published), membership(state), state.read(CLOCK), PATIENCE)
+    has_gone = isinstance(state.standing(WORKERS[-1]), Returned)
+    return isinstance(verdict, (Finished, InHand)) or (has_gone and isinstance(verdict, Queued))
+
+
+def woken(recoverer: Recoverer, otherwise: Meaning) -> Meaning:
+    """Whoever waits is woken when there is something to do, as far as it can tell."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if effect == Call(READY):
+            found = leading(world)
+            if found is not None:
+                yield world, found
+        elif effect == Call(STUCK):
+            records, messages, members = (contents(world, each) for each in (RECORDS, MESSAGES, MEMBERS))
+            if recoverer.decided(records, messages, members, world.read(CLOCK)):
+                yield world, None
+        else:
+            yield from otherwise(effect, world, who)
+
+    return meaning
+
+
+def spares_the_living(before: State, after: State) -> bool:
+    """Law RC2, over what is done instead of what is decided."""
+    was, now = record(before), record(after)
+    known = viewed(was)
+    if known is None or known.owner is None or now[STATUS] not in (status.PENDING_RECOVERY, status.RUNNING_RECOVERY):
+        return True
+    if known.status == now[STATUS]:
+        return True
+    at = before.read(CLOCK)
+    if known.status == status.PENDING and at - was[CHANGED_AT] >= PATIENCE.pending_max:
+        return True
+    return not isinstance(liveness(membership(before), known.owner, at), Alive)
+
+
+def is_history_right(state: State) -> bool:
+    versions = history(state)
+    return (
+        laws.transition.versions_are_consecutive(versions)
+        and laws.transition.changes_are_legal(INVOCATION, versions)
+        and laws.transition.requests_count_once(versions)
+    )
+
+
+def worker(name: str, times: int) -> Birth:
+    return lambda _: work(name, times)
+
+
+def recovering(recoverer: Recoverer) -> Birth:
+    return lambda _: recover(recoverer)
+
+
+def living(name: str) -> Document:
+    zero = Instant(0)
+    return Document.of({"_id": name, "departed": False, "created": zero, "joined": zero, "seen": zero})
+
+
+def recovery(
+    recoverer: type[Recoverer] = Recoverer,
+    *,
+    summary: str = "a worker crashes or stalls at work: what it had is recovered, run again, and never taken from the living",
+    times: int = 3,
+    moves: int = 1,
+    budget: int = 1,
+    attempts: int = 1,
+    workers: int = 2,
+    recoverers: int = 1,
+    is_sent: bool = True,
+    network: Faults = NETWORK,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        recoverer: The program, or a faulty variant of it.
+        summary: One line for people.
+        times: How often the second worker is there.
+        moves: How often the clock may move, by a second.
+        budget: How many faults may strike.
+        attempts: How often the recovering process asks for each step.
+        workers: How many there are; the last one does not crash.
+        recoverers: How many look after it.
+        is_sent: A message leads to it from the beginning.
+        network: Which faults may strike its requests.
+    """
+    made = {"version": 1, "request": "made", "status": status.REGISTERED}
+    first = Document.of(
+        {
+            "_id": KEY,
+            "status": status.REGISTERED,
+            "owner": None,
+            "version": 1,
+            "changed_at": Instant(0),
+            "history": (made,),
+        }
+    )
+    names = ("recovery", "another")[:recoverers]
+    programs = [recoverer(me=me, dead_after=DEAD_AFTER, patience=PATIENCE, attempts=attempts) for me in names]
+    means = woken(programs[0], journaled(RECORDS, KEY, seen, perform))
+    sent = (Document.of({"_id": message_id(KEY, 1), "key": KEY, "version": 1}),) if is_sent else ()
+    world = seeded({RECORDS: (first,), MESSAGES: sent, MEMBERS: tuple(map(living, (*WORKERS, *names)))})
+    return Scenario(
+        name="recovery",
+        summary=summary,
+        world=world.write(journal(RECORDS, KEY), (seen(first),)),
+        actors=(
+            *(Process(name, worker(name, 1), CRASHES, means) for name in WORKERS[: workers - 1]),
+            Process(WORKERS[-1], worker(WORKERS[-1], times), meaning=means),
+            *(Process(each.me, recovering(each), network, means) for each in programs),
+            Network(means),
+        ),
+        budget=budget,
+        clock=Clock(quantum=SECOND, moves=moves),
+        always={HISTORY: is_history_right},
+        step={SPARED: spares_the_living},
+        eventually={DONE: is_done_or_in_hand},
+        sometimes={
+            "it is recovered and done": lambda state: (
+                record(state)[STATUS] == status.SUCCESS and len(history(state)) > (4 if is_sent else 3)
+            )
+        },
+    )
+
+
+together = partial(
+    recovery, summary="two recover what a worker that stalls has", workers=1, times=2, recoverers=2, budget=0
+)
+
+SCENARIOS: Final = (
+    Shipped(
+        "recovery",
+        recovery,
+        thorough=partial(recovery, moves=2),
+        large=partial(recovery, budget=4, moves=6, times=5, attempts=2, recoverers=2),
+    ),
+    Shipped(
+        "recovery.no_message",
+        partial(recovery, summary="the first message was lost: it is published again", is_sent=False),
+        thorough=partial(recovery, is_sent=False, moves=2, budget=2),
+        large=partial(recovery, is_sent=False, budget=4, moves=6, times=5, attempts=2, recoverers=2),
+    ),
+    Shipped(
+        "recovery.together",
+        together,
+        thorough=partial(together, moves=2, budget=1),
+        large=partial(together, budget=4, moves=6, times=5, attempts=2),
+    ),
+)

@@ -1,0 +1,132 @@
+"""Two calls of one task that may be registered once at a time, and a runner that starts what is registered.
+
+Callers crash, and all of their requests may meet the faults of the network.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tidegate import laws
+from tidegate.invocations import invocation as status
+from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.registration import Answered, Registered, Registrar
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.transition import Transition, viewed
+from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.operations import find_one
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.behaviour import Birth, Returned
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Law, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import document, seeded
+
+RECORDS: Final = "invocations"
+PLACES: Final = "places"
+KEYS: Final = ("x", "y", "z")
+TASK: Final = "report"
+RULE: Final = Rule(Control.TASK)
+
+AT_MOST: Final = "no more are registered than may be"
+REGISTERED: Final = "who says so has registered it"
+ANSWERED: Final = "who says so is answered by one that is there"
+
+FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
+
+
+async def start() -> bool:
+    """The first invocation is picked up, if it is registered by now."""
+    found = await find_one(RECORDS, Eq(ID, KEYS[0]))
+    if found is None:
+        return False
+    await Transition(RECORDS, INVOCATION, KEYS[0], status.PENDING, "runner", "start").run()
+    return True
+
+
+def known(state: State, key: str) -> StatusRecord | None:
+    return viewed(state.read(document(RECORDS, key)))
+
+
+def has_told_the_truth(key: str, kind: type[Registered | Answered]) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(f"caller {key}"):
+            case Returned(Registered() | Answered() as told) if isinstance(told, kind):
+                return known(state, told.invocation) is not None
+            case _:
+                return True
+
+    return holds
+
+
+def no_more_are_registered(state: State) -> bool:
+    records = (known(state, key) for key in KEYS)
+    return laws.admission.no_more_are_registered([each for each in records if each is not None])
+
+
+def born_as(registrar: Registrar) -> Birth:
+    return lambda _: registrar.run()
+
+
+def registration(
+    registrar: type[Registrar] = Registrar,
+    *,
+    summary: str = "two calls of a task that may be registered once: one is, and answers the other, or both do in turn",
+    callers: int = 2,
+    is_used: bool = False,
+    budget: int = 1,
+    faults: Faults = FAULTS,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        registrar: The program, or a faulty variant of it.
+        summary: One line for people.
+        callers: How many call.
+        is_used: The document of places is there from the beginning.
+        budget: How many faults may strike.
+        faults: Which.
+    """
+    keys, call = KEYS[:callers], Call(TASK, ())
+    places = reservation_id(Purpose.REGISTRATION, RULE, call)
+    used = (Document.of({"_id": places, "version": 1, "places": ()}),) if is_used else ()
+    registrars = {key: registrar(key=key, call=call, rule=RULE, request=f"call {key}") for key in keys}
+    return Scenario(
+        name="registration",
+        summary=summary,
+        world=seeded({PLACES: used}),
+        actors=(
+            *(Process(f"caller {key}", born_as(each), faults) for key, each in registrars.items()),
+            Process("runner", lambda _: start()),
+            Network(),
+        ),
+        budget=budget,
+        always={
+            AT_MOST: no_more_are_registered,
+            REGISTERED: tuple(has_told_the_truth(key, Registered) for key in keys),
+            ANSWERED: tuple(has_told_the_truth(key, Answered) for key in keys),
+        },
+        sometimes={
+            "one answers for the other": lambda state: any(
+                state.standing(f"caller {key}") == Returned(Answered(other))
+                for key in keys
+                for other in keys
+                if key != other
+            ),
+            "both are registered, one after the other": lambda state: all(
+                known(state, key) is not None for key in keys
+            ),
+        },
+    )
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "registration",
+        registration,
+        thorough=partial(registration, budget=2, is_used=True),
+        large=partial(registration, callers=3, budget=4),
+    ),
+)

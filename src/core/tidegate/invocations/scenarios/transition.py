@@ -1,0 +1,213 @@
+"""Three runners on one record: two of them under one runner id, while the third recovers it.
+
+The runners claim it, run it, and succeed or retry, as user code decides. The recovering one takes it from whoever has it
+and routes it again. Every request may meet every fault of the network; processes crash and start again with new ids.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Final
+
+from tidegate import laws
+from tidegate.invocations import invocation as status
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.laws.transition import Answered, Version
+from tidegate.invocations.transition import HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, Transition, viewed
+from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.effects import Ambiguous, Call, NotApplied
+from tidegate.model.operations import find_one
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.behaviour import Birth, Returned
+from tidegate.sim.failover import recalling
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Law, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import calling, journal, journaled, seeded
+
+RECORDS: Final = "invocations"
+KEY: Final = "x"
+RECOVERY: Final = {status.PENDING: status.PENDING_RECOVERY, status.RUNNING: status.RUNNING_RECOVERY}
+FAULTS: Final = Faults.of(
+    Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE
+)
+RESTARTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
+STALE: Final = Faults.of(Fault.STALE_READ, Fault.LOST_REPLY, Fault.DUPLICATE)
+
+
+async def work(program: type[Transition], runner: str, life: str) -> tuple[Answered, ...]:
+    """Claim the record, run it, and say how it went; stop at the first answer that is no grant."""
+    answered: tuple[Answered, ...] = ()
+    for step in (status.PENDING, status.RUNNING, ""):
+        target = step or str(await Call("user code"))
+        request = f"{life}.{target}"
+        answer = await program(RECORDS, INVOCATION, KEY, target, runner, request).run()
+        answered = (*answered, Answered(request, answer))
+        if not isinstance(answer, Granted):
+            break
+    return answered
+
+
+async def recover(program: type[Transition], life: str) -> tuple[Answered, ...]:
+    """Take the record from whoever has it, and route it again."""
+    stuck = await look()
+    if stuck not in RECOVERY:
+        return ()
+    answered: tuple[Answered, ...] = ()
+    for target in (RECOVERY[stuck], status.REROUTED):
+        request = f"{life}.{target}"
+        answer = await program(RECORDS, INVOCATION, KEY, target, None, request).run()
+        answered = (*answered, Answered(request, answer))
+        if not isinstance(answer, Granted):
+            break
+    return answered
+
+
+async def look() -> str:
+    while True:
+        try:
+            record = await find_one(RECORDS, Eq(ID, KEY))
+        except (Ambiguous, NotApplied):
+            continue
+        return record[STATUS] if record else ""
+
+
+def seen(record: Document) -> Document:
+    """What the journal keeps of a version."""
+    newest = record[HISTORY][-1]
+    made_by = newest[REQUEST] if newest[VERSION] == record[VERSION] else ""
+    return Document.of(
+        {"version": record[VERSION], "status": record[STATUS], "owner": record[OWNER], "request": made_by}
+    )
+
+
+def history(state: State) -> tuple[Version, ...]:
+    """The full history of the record, as the journal has it."""
+    return versions(state.read(journal(RECORDS, KEY)))
+
+
+@cache
+def versions(entries: tuple[Document, ...]) -> tuple[Version, ...]:
+    records = ((viewed(entry), entry[REQUEST]) for entry in entries)
+    return tuple(Version(record, request, runner_of(request)) for record, request in records if record is not None)
+
+
+def runner_of(request: str) -> str | None:
+    """Whose request it is: `<process>:<runner>.<life>.<target>`."""
+    return request.partition(".")[0].partition(":")[2] or None
+
+
+def answers(state: State, process: str) -> tuple[Answered, ...]:
+    """What the process was told, once it has finished."""
+    match state.standing(process):
+        case Returned(tuple() as told):
+            return told
+        case _:
+            return ()
+
+
+def is_told_the_truth(process: str) -> Law:
+    return lambda state: (
+        not answers(state, process) or laws.transition.answers_are_true(history(state), answers(state, process))
+    )
+
+
+def is_told_something(process: str) -> Law:
+    return lambda state: laws.transition.nothing_is_unknown(answers(state, process))
+
+
+def worker(program: type[Transition], name: str, runner: str) -> Birth:
+    return lambda life: work(program, runner, f"{name}:{runner}.{life}")
+
+
+def recoverer(program: type[Transition]) -> Birth:
+    return lambda life: recover(program, f"recovery.{life}")
+
+
+GOALS: Final[dict[str, Law]] = {
+    "it succeeds": lambda state: history(state)[-1].record.status == status.SUCCESS,
+    "it is recovered and run again": lambda state: (
+        [version.record.status for version in history(state)].count(status.RUNNING) > 1
+    ),
+}
+
+
+def transition(
+    program: type[Transition] = Transition,
+    *,
+    summary: str = "three runners on one record: at most once, and every answer is the truth",
+    budget: int = 1,
+    faults: Faults = FAULTS,
+    runners: tuple[str, str] = ("runner", "runner"),
+) -> Scenario:
+    """The scenario, for our program or a faulty variant of it.
+
+    Args:
+        program: The program, or a faulty variant of it.
+        summary: One line for people.
+        budget: How many faults may strike.
+        faults: Which.
+        runners: The runner ids of the two that work on the record.
+    """
+    means = journaled(RECORDS, KEY, seen, calling({"user code": (status.SUCCESS, status.RETRY)}))
+    if faults.allows(Fault.STALE_READ):
+        means = recalling(means)
+    made = {"version": 1, "request": "made", "status": status.REGISTERED}
+    first = Document.of({"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": (made,)})
+    names = ("r1", "r2", "recovery")
+    actors = (
+        Process("r1", worker(program, "r1", runners[0]), faults, means),
+        Process("r2", worker(program, "r2", runners[1]), faults, means),
+        Process("recovery", recoverer(program), faults, means),
+        Network(means),
+    )
+    world = seeded({RECORDS: (first,)}).write(journal(RECORDS, KEY), (seen(first),))
+    always: dict[str, Law | tuple[Law, ...]] = {
+        "every answer is the truth": tuple(map(is_told_the_truth, names)),
+        "versions are consecutive": lambda state: laws.transition.versions_are_consecutive(history(state)),
+        "versions are recorded": lambda state: laws.transition.versions_are_recorded(history(state)),
+        "changes are legal": lambda state: laws.transition.changes_are_legal(INVOCATION, history(state)),
+        "requests count once": lambda state: laws.transition.requests_count_once(history(state)),
+        "nothing is unknown": tuple(map(is_told_something, names)),
+    }
+    return Scenario(
+        name="transition",
+        summary=summary,
+        world=world,
+        actors=actors,
+        budget=budget,
+        always=always,
+        sometimes=GOALS,
+        symmetric=(names[:2],) if len({*runners}) == 1 else (),
+    )
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "transition",
+        transition,
+        thorough=partial(transition, budget=2),
+        large=partial(transition, budget=6),
+    ),
+    Shipped(
+        "transition.restarts",
+        partial(
+            transition,
+            summary="the same where a runner that crashed comes back under new request ids",
+            budget=2,
+            faults=RESTARTS,
+        ),
+        thorough=partial(transition, budget=4, faults=RESTARTS),
+        large=partial(transition, budget=9, faults=RESTARTS),
+    ),
+    Shipped(
+        "transition.stale",
+        partial(
+            transition,
+            summary="the same where a look may show what was there before, and a request may be delivered twice",
+            faults=STALE,
+        ),
+        thorough=partial(transition, budget=2, faults=STALE),
+        large=partial(transition, budget=6, faults=STALE),
+    ),
+)

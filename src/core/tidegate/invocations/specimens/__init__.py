@@ -1,0 +1,16 @@
+"""What ships of `tidegate.invocations`."""
+
+from typing import Final
+
+from tidegate.invocations.specimens import admission, array_push_lock, recovery, registration, transition
+from tidegate.sim.shipping import Specimen
+
+__all__ = ["SPECIMENS"]
+
+SPECIMENS: Final[tuple[Specimen, ...]] = (
+    *admission.SPECIMENS,
+    *array_push_lock.SPECIMENS,
+    *recovery.SPECIMENS,
+    *registration.SPECIMENS,
+    *transition.SPECIMENS,
+)

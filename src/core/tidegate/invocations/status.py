@@ -1,0 +1,443 @@
+"""A record moves from status to status along a table, and in some statuses it has an owner.
+
+The table is data: for each status the statuses that may follow, and what entering and leaving it means for the owner.
+A decision takes the record as it was read and a wish (this runner, that status), and answers what the record would
+become, or why not. It is carried out by one compare-and-set on (status, owner, version), so of all decisions made on
+one version at most one comes true: optimistic concurrency control after Kung and Robinson 1981.
+
+The reply to that compare-and-set may be lost, and sent again it finds no match although it won. So each write leaves
+its request id in the record, under the version that it made (RIFL: Lee et al. 2015, "Implementing linearizability at
+large scale and low latency", section 3). A request is named by its id and the version that it was decided on; `became_of`
+tells its fate. The record remembers its last HISTORY_MAX versions, and beyond them nobody can tell: that is `Forgotten`,
+which means unknown, never lost.
+
+    own id at the version after the one decided on         Won
+    another's id there                                     Lost: versions only grow, so it can never apply any more
+    the record is still at the version decided on          NotYet: it may still arrive; ask again with the same id
+    further back than remembered, or the history has gaps  Forgotten
+
+Laws
+    S1  Nothing leaves a final status.
+    S2  A record has an owner where its status acquires or requires one, and none where its status releases it.
+    S3  Only the owner leaves a status that requires it, unless the status entered overrides ownership.
+    S4  Every accepted transition makes exactly one version; the first is 1.
+    S5  `became_of` never says Won of a request that has not won, nor Lost of one that has, nor NotYet once another
+        version is made.
+    S6  A request that was to make one of the last HISTORY_MAX versions, or the next, is never Forgotten.
+    S7  Only edges of the table are taken.
+
+Rules and flags are pynenc's, in its order: edge, owner, runner, new owner. We differ:
+    - A status that acquires needs a runner, also on a new record and where it overrides; there pynenc would let a status
+      that acquires an owner have none.
+    - None is never an owner, so it does not leave a status that requires one, not even a record that lost its owner.
+    - A table is also refused when a status cannot be reached, follows itself, or requires an owner that it may not have
+      (nobody could leave it).
+    - pynenc's record has a time instead of a version, and no request id: its retry after a lost reply is told that its
+      own success was illegal. Times belong to the store (`PutServerTime`).
+    - An edge that the described system lacks is marked in the table as `Added`, with its reason.
+
+Known not to work
+    - A record that is deleted and made anew begins again at version 1: fates of requests to the former one are wrong.
+    - A read that is older than the decision proves nothing: `became_of` needs a read that sees majority writes. Where it
+      can notice (the record is older than the decision) it answers Forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from types import NoneType
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.model.errors import Misuse, named, numbered, shown
+from tidegate.model.values import all_of_kind, of_kind
+
+HISTORY_MAX: Final = 16
+"""How many of its last versions a record remembers."""
+
+
+def _frozen(statuses: Iterable[str]) -> frozenset[str]:
+    """The statuses as a set; Misuse where they are none: a string, too, is made of strings."""
+    all_of_kind(statuses, str, "a status")
+    for status in statuses:
+        _plain(status)
+    return frozenset(statuses)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Added:
+    """A mark on an edge that the system which the table was taken from does not have. Invariant: it has a reason.
+
+    Attributes:
+        target: The status that may follow.
+        why: Who needs this way on.
+    """
+
+    target: str
+    why: str
+
+    def __attrs_post_init__(self) -> None:
+        _plain(self.target)
+        named(self.why, "the reason of an edge")
+
+
+@final
+@attrs.frozen
+class StatusDefinition:
+    """What it means to be in a status.
+
+    Invariants: not (acquires_owner and releases_owner); not (requires_owner and overrides_owner); final implies no
+    targets; status not in targets; what is marked as added is among the targets, and marked once.
+
+    Attributes:
+        status: Its name.
+        targets: The statuses that may follow.
+        final: Nothing follows.
+        available: A runner may pick the record up.
+        requires_owner: Only the owner leaves.
+        acquires_owner: On entry, the runner becomes the owner.
+        releases_owner: On entry, there is no owner any more.
+        overrides_owner: Entered by anybody, whoever owns the record.
+        added: Which of the edges are not of the system that the table was taken from, each with its reason.
+    """
+
+    status: str
+    targets: frozenset[str] = attrs.field(default=frozenset[str](), converter=_frozen)
+    final: bool = attrs.field(default=False, kw_only=True)
+    available: bool = attrs.field(default=False, kw_only=True)
+    requires_owner: bool = attrs.field(default=False, kw_only=True)
+    acquires_owner: bool = attrs.field(default=False, kw_only=True)
+    releases_owner: bool = attrs.field(default=False, kw_only=True)
+    overrides_owner: bool = attrs.field(default=False, kw_only=True)
+    added: tuple[Added, ...] = attrs.field(default=(), kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        _plain(self.status)
+        for flag in _FLAGS:
+            of_kind(getattr(self, flag), bool, f"what {flag} of a status is")
+        of_kind(self.added, tuple, "a tuple of edges")
+        all_of_kind(self.added, Added, "an added edge")
+        marked = [edge.target for edge in self.added]
+        if len(set(marked)) != len(marked) or not self.targets.issuperset(marked):
+            raise Misuse(
+                f"{_listed(marked)} cannot be the edges added to {self.status!r}",
+                why=f"each is marked once, and {_listed(self.targets)} may follow",
+            )
+        if self.acquires_owner and self.releases_owner:
+            raise Misuse(f"{self.status!r} acquires and releases its owner", todo="choose one, or neither to keep it")
+        if self.requires_owner and self.overrides_owner:
+            raise Misuse(f"{self.status!r} requires its owner and overrides ownership", todo="choose one")
+        if self.final and self.targets:
+            raise Misuse(
+                f"{self.status!r} is final, yet {_listed(self.targets)} may follow", todo="drop one of the two"
+            )
+        if self.status in self.targets:
+            raise Misuse(f"{self.status!r} may follow itself", why="a transition is a change of status")
+
+
+_FLAGS: Final = ("final", "available", "requires_owner", "acquires_owner", "releases_owner", "overrides_owner")
+
+
+@final
+@attrs.frozen
+class StatusTable:
+    """All statuses of one kind of record.
+
+    Invariants: each status is defined once; initial statuses and targets are defined; every status can be reached; a
+    status that requires an owner cannot be entered without one.
+
+    Attributes:
+        initial: The statuses in which a new record may begin.
+        definitions: In the order in which people read them.
+    """
+
+    initial: frozenset[str] = attrs.field(converter=_frozen)
+    definitions: tuple[StatusDefinition, ...]
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.definitions, tuple, "a tuple of definitions")
+        all_of_kind(self.definitions, StatusDefinition, "the definition of a status")
+        edges = {definition.status: definition.targets for definition in self.definitions}
+        if len(edges) != len(self.definitions):
+            raise Misuse(f"a status is defined twice: {_listed(each.status for each in self.definitions)}")
+        if unknown := self.initial.union(*edges.values()) - edges.keys():
+            raise Misuse(f"no definition of {_listed(unknown)}", todo="define it, or drop the edges to it")
+        if unreachable := edges.keys() - _reachable(edges, self.initial):
+            raise Misuse(f"nothing leads to {_listed(unreachable)}", todo="add an edge to it, or drop it")
+        acquiring = {each.status for each in self.definitions if each.acquires_owner}
+        releasing = {each.status for each in self.definitions if each.releases_owner}
+        ownerless = _reachable(
+            {status: targets - acquiring for status, targets in edges.items()}, (self.initial | releasing) - acquiring
+        )
+        if stuck := frozenset(status for status in ownerless if self[status].requires_owner):
+            raise Misuse(
+                f"{_listed(stuck)} requires an owner and may be entered without one",
+                why="nobody could leave it",
+                todo="acquire the owner on entry, or on every way to it",
+            )
+
+    def __getitem__(self, status: str) -> StatusDefinition:
+        """What the table says of a status.
+
+        Raises:
+            Misuse: the table does not know it.
+        """
+        for definition in self.definitions:
+            if definition.status == status:
+                return definition
+        raise Misuse(
+            f"no status {shown(status)} here", why=f"there are {_listed(each.status for each in self.definitions)}"
+        )
+
+    def following(self, status: str | None) -> frozenset[str]:
+        """The statuses that may follow; those of a new record for None, and none for a status that is not known."""
+        if status is None:
+            return self.initial
+        return next((each.targets for each in self.definitions if each.status == status), frozenset[str]())
+
+
+# --- the decision -----------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class StatusRecord:
+    """What a decision needs to know of a record. Invariants: 1 <= version; the owner is a runner's id or None."""
+
+    status: str
+    owner: str | None
+    version: int
+
+    def __attrs_post_init__(self) -> None:
+        named(self.status, "a status")
+        if self.owner is not None:
+            named(self.owner, "a runner")
+        numbered(self.version, "the version of a record", 1)
+
+    def __str__(self) -> str:
+        return f"{self.status!r}{'' if self.owner is None else f' of {self.owner!r}'} at version {self.version}"
+
+
+@final
+@attrs.frozen
+class Accepted:
+    """What the record becomes, once it is written."""
+
+    status: str
+    owner: str | None
+    version: int
+
+    @property
+    def record(self) -> StatusRecord:
+        """The record that others read then, and decide on."""
+        return StatusRecord(self.status, self.owner, self.version)
+
+    def __str__(self) -> str:
+        return f"accepted: {self.record}"
+
+
+@final
+@attrs.frozen
+class NotAllowed:
+    """The table has no such edge."""
+
+    current: str | None
+    target: str
+    allowed: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"not allowed: {_known(self.current)} may become {_listed(self.allowed)}, not {self.target!r}"
+
+
+@final
+@attrs.frozen
+class NotOwner:
+    """The current status requires its owner, and another (or nobody) attempted to leave it."""
+
+    current: str
+    target: str
+    owner: str | None
+    attempted: str | None
+
+    def __str__(self) -> str:
+        return f"not the owner: {self.current!r} of {self.owner!r} may not become {self.target!r} by {self.attempted!r}"
+
+
+@final
+@attrs.frozen
+class NoRunner:
+    """The target acquires an owner, and no runner was given."""
+
+    current: str | None
+    target: str
+
+    def __str__(self) -> str:
+        return f"no runner: {_known(self.current)} may become {self.target!r} only by a runner"
+
+
+Denied: TypeAlias = NotAllowed | NotOwner | NoRunner
+Transition: TypeAlias = Accepted | Denied
+
+
+def decide_transition(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+    """What becomes of a record when `runner` wants to move it to `target`.
+
+    Args:
+        table: The rules.
+        record: The record as it was read; None where there is none.
+        target: The status to enter.
+        runner: Who asks; None where nobody in particular does.
+
+    Returns:
+        `Accepted` with the record to be written if it is still as it was read, or the reason why not. A status that
+        the table does not know has no edges: that is `NotAllowed` too.
+
+    Raises:
+        Misuse: The target or the runner is empty or no string, or the table or the record is none.
+    """
+    of_kind(table, StatusTable, "a table of statuses")
+    of_kind(record, (StatusRecord, NoneType), "a record or None")
+    named(target, "a status")
+    if runner is not None:
+        named(runner, "a runner")
+    current = None if record is None else record.status
+    allowed = table.following(current)
+    if target not in allowed:
+        return NotAllowed(current, target, allowed)
+    entered = table[target]
+    owner = None if record is None else record.owner
+    if (
+        current is not None
+        and table[current].requires_owner
+        and not entered.overrides_owner
+        and (runner is None or runner != owner)
+    ):
+        return NotOwner(current, target, owner, runner)
+    if entered.acquires_owner:
+        if runner is None:
+            return NoRunner(current, target)
+        owner = runner
+    elif entered.releases_owner:
+        owner = None
+    return Accepted(entered.status, owner, 1 if record is None else record.version + 1)
+
+
+# --- what became of a request -----------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Change:
+    """One version in a record's history: which request made it, and the status that it brought.
+
+    Invariants: 1 <= version; the request id is not empty.
+    """
+
+    version: int
+    request_id: str
+    status: str
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.version, "the version of a change", 1)
+        named(self.request_id, "a request")
+        named(self.status, "a status")
+
+    def __str__(self) -> str:
+        return f"version {self.version}: {self.status!r} by request {self.request_id!r}"
+
+
+@final
+@attrs.frozen
+class Won:
+    """The request was applied, and made this version."""
+
+    version: int
+
+
+@final
+@attrs.frozen
+class Lost:
+    """Another request made the version that this one was to make, so it can never be applied."""
+
+    to: Change
+
+
+@final
+@attrs.frozen
+class NotYet:
+    """The record is still as it was when the request was decided. It may arrive yet, or be sent again unchanged."""
+
+
+@final
+@attrs.frozen
+class Forgotten:
+    """The record does not remember; nobody knows whether the request was applied."""
+
+
+Fate: TypeAlias = Won | Lost | NotYet | Forgotten
+
+
+def became_of(record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str) -> Fate:
+    """What became of the request `request_id` that was decided on version `decided_version`.
+
+    Args:
+        record_version: The version of the record as it is read now, by a read that sees all majority writes; 0 where
+            there is no record.
+        history: The changes that the record remembers, newest last.
+        decided_version: The version that the decision was made on; 0 where there was no record.
+        request_id: The id that the write carried.
+
+    Returns:
+        Its fate. A history that is not one unbroken run up to the record's version remembers nothing.
+
+    Raises:
+        Misuse: A version is negative or no integer, the request id is empty or no string, or the history is none.
+    """
+    of_kind(history, tuple, "a tuple of changes")
+    all_of_kind(history, Change, "a change")
+    numbered(record_version, "the version of a record", 0)
+    numbered(decided_version, "the version decided on", 0)
+    named(request_id, "a request")
+    oldest = record_version - len(history) + 1
+    if any(change.version != version for version, change in enumerate(history, oldest)):
+        return Forgotten()
+    if record_version == decided_version:
+        return NotYet()
+    if not oldest <= decided_version + 1 <= record_version:
+        return Forgotten()
+    made = history[decided_version + 1 - oldest]
+    return Won(made.version) if made.request_id == request_id else Lost(made)
+
+
+# --- helpers ----------------------------------------------------------------------------------------------------------
+
+
+def _plain(status: object) -> None:
+    """Raise Misuse unless `status` is what a store gives back for it."""
+    if type(status) is not str or not status:
+        raise Misuse(
+            f"{shown(status)} cannot name a status",
+            why="a stored status is a plain string that is not empty",
+            todo="of an enum, pass the value",
+        )
+
+
+def _reachable(edges: Mapping[str, AbstractSet[str]], start: AbstractSet[str]) -> AbstractSet[str]:
+    reached = frozenset(start)
+    while more := reached.union(*(edges[status] for status in reached)) - reached:
+        reached |= more
+    return reached
+
+
+def _listed(statuses: Iterable[str]) -> str:
+    return ", ".join(repr(status) for status in sorted(statuses)) or "nothing"
+
+
+def _known(status: str | None) -> str:
+    return "a new record" if status is None else repr(status)

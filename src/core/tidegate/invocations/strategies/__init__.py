@@ -1,0 +1,1 @@
+"""Hypothesis strategies for the values of `tidegate.invocations`, one module a subject."""

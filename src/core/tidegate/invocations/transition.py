@@ -1,0 +1,323 @@
+"""Move a record from one status to another: read, decide, one compare-and-set.
+
+The decision is `tidegate.invocations.status`; this is the way to carry it out so that it happens at most once and the caller is told
+the truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status, owner,
+version). It raises the version and leaves the request id in the record's history, so every write can be recognised:
+
+    the reply is lost        read back: the history tells whether this request made the version that it was to make
+    no match                 somebody else was faster, or an earlier copy of this very request: read back
+    a conflict               decide anew on what is there now, a bounded number of times
+
+Four round trips of the array-push lock become two, and there is nothing to clean up after a crash.
+
+The record is a document:
+
+    {_id, status, owner, version, changed_at, history: [{version, request, status}, ...]}     the last 16 versions
+
+Laws, over the full history of a record as a perfect observer has seen it:
+    TR1  each version is the one before plus one; none is skipped, none made twice.
+    TR2  each change is an edge of the table, by its owner where one is required.
+    TR3  a request makes at most one version.
+    TR4  every answer is the truth: Granted(version) if and only if that version was made by this request; Lost and the
+         denials only if no version ever will be.
+    TR5  Unknown is an answer only beyond the versions that the record remembers, after the last attempt, or where the
+         store refuses to go on after a request that may have been done.
+    TR6  each version stands in the record's history, under the request that made it, as soon as it is there.
+
+Things that do not work (each is a specimen, and breaks one of the laws): leaving the version out of the filter, not
+raising it, forgetting the request id on a retry, remembering only the last version's, writing again without reading
+again, leaving out the owner, taking ambiguous for refused, pushing the history in a second write.
+"""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.invocations.status import (
+    HISTORY_MAX,
+    Accepted,
+    Change,
+    Denied,
+    Forgotten,
+    NotYet,
+    StatusRecord,
+    StatusTable,
+    Won,
+    became_of,
+    decide_transition,
+)
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.model.errors import named, numbered
+from tidegate.model.instants import Instant
+from tidegate.model.operations import check_collection, find_one, find_one_and_update, insert_one
+from tidegate.model.reading import needed
+from tidegate.model.values import all_of_kind, of_kind
+
+ATTEMPTS: Final = 8
+
+STATUS: Final = Field[str]("status")
+OWNER: Final = Field[str | None]("owner")
+VERSION: Final = Field[int]("version")
+CHANGED_AT: Final = Field[Instant]("changed_at")
+HISTORY: Final = Field[tuple[Document, ...]]("history")
+REQUEST: Final = Field[str]("request")
+
+
+@final
+@attrs.frozen
+class Granted:
+    """The request made that version."""
+
+    version: int
+
+    def __str__(self) -> str:
+        return f"granted: version {self.version}"
+
+
+@final
+@attrs.frozen
+class Lost:
+    """Others were faster at every attempt, or the store was never reached. This request is not, and never will be, done.
+
+    Attributes:
+        attempts: How many there were.
+        expected: The record that the last decision was made on, if one was.
+        actual: The record as it was last read, if it was.
+    """
+
+    attempts: int
+    expected: StatusRecord | None
+    actual: StatusRecord | None
+
+    def __str__(self) -> str:
+        return f"lost after attempt {self.attempts}: expected {_told(self.expected)}, actual {_told(self.actual)}"
+
+
+@final
+@attrs.frozen
+class Unknown:
+    """The request may have been done, and nobody can tell any more."""
+
+    attempts: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"unknown after attempt {self.attempts}: {self.reason}"
+
+
+@final
+@attrs.frozen
+class Outdated:
+    """The record is no longer the one that the wish was for. This request is not, and never will be, done."""
+
+    expected: StatusRecord
+    actual: StatusRecord | None
+
+    def __str__(self) -> str:
+        return f"outdated: expected {self.expected}, actual {_told(self.actual)}"
+
+
+Answer: TypeAlias = Granted | Denied | Lost | Unknown | Outdated
+
+
+@attrs.frozen
+class Transition:
+    """One wish: `runner` wants the record `key` to be in the status `target`.
+
+    Invariants: the request id is used for this wish only; 1 <= attempts.
+
+    Attributes:
+        collection: Where the records are.
+        table: The rules.
+        key: The record's id.
+        target: The status to enter.
+        runner: Who asks; None where nobody in particular does.
+        request: The id that tells this wish from all others.
+        attempts: How often to ask before giving up.
+        expected: The one record to move, where the wish was decided on it; None for whatever is there.
+    """
+
+    collection: str
+    table: StatusTable
+    key: str
+    target: str
+    runner: str | None
+    request: str
+    attempts: int = ATTEMPTS
+    expected: StatusRecord | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        named(self.key, "a record")
+        named(self.request, "a request")
+        numbered(self.attempts, "a number of attempts", 1)
+        of_kind(self.expected, (StatusRecord, NoneType), "a record or None")
+        _ = decide_transition(self.table, None, self.target, self.runner)  # refuses a runner or a target that is none
+
+    async def run(self) -> Answer:
+        """The program."""
+        sent: int | None = None  # the version decided on by a request of ours that may have been applied
+        expected: StatusRecord | None = None
+        record: Document | None = None
+        attempt = 0
+        while attempt <= self.attempts:  # after the last attempt comes one more look at what became of it
+            attempt += 1
+            made = min(attempt, self.attempts)
+            try:
+                record = await find_one(self.collection, Eq(ID, self.key))
+            except (Ambiguous, NotApplied):
+                continue  # a read is free to repeat
+            except Refused as refused:
+                if sent is None:
+                    raise
+                return Unknown(made, refused.reason)
+            if sent is not None:
+                match self._fate(record, sent):
+                    case Won(version):
+                        return Granted(version)
+                    case Forgotten():
+                        return Unknown(made, "the record does not remember that far back")
+                    case NotYet():
+                        pass  # it may still arrive: the same again cannot count twice
+                    case _:
+                        sent = None
+            if attempt > self.attempts:
+                break
+            verdict = self._decided(record)
+            if not isinstance(verdict, Accepted):
+                return verdict
+            expected = viewed(record)
+            try:
+                applied = await self._write(expected, verdict)
+            except (Ambiguous, NotDurable):
+                sent = verdict.version - 1
+                continue
+            except NotApplied:
+                continue
+            except Refused as refused:
+                if sent is None:
+                    raise
+                return Unknown(made, refused.reason)  # a refusal says nothing of the request before it
+            if applied:
+                return Granted(verdict.version)
+        if sent is not None:
+            return Unknown(self.attempts, "no reply to the last attempt")
+        return Lost(self.attempts, expected, viewed(record))
+
+    def _decided(self, record: Document | None) -> Accepted | Denied | Outdated:
+        """What the rules say."""
+        actual = viewed(record)
+        if self.expected is not None and actual != self.expected:
+            return Outdated(self.expected, actual)
+        return decide_transition(self.table, actual, self.target, self.runner)
+
+    def _fate(self, record: Document | None, sent: int) -> object:
+        """What became of our request that was decided on the version `sent`."""
+        if record is None:
+            return became_of(0, (), sent, self.request)
+        return became_of(needed(record, VERSION), history(record), sent, self.request)
+
+    async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
+        """Carry the decision out; False if the record is no longer as it was read."""
+        if expected is None:
+            try:
+                await insert_one(self.collection, self._new(verdict))
+            except Refused as refused:
+                if refused.reason != DUPLICATE_KEY:
+                    raise
+                return False
+            return True
+        written = await find_one_and_update(self.collection, self._unchanged(expected), *self._changes(verdict))
+        return written is not None
+
+    def _new(self, verdict: Accepted) -> Document:
+        record = Document.of(
+            {"_id": self.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version}
+        )
+        return record.put(HISTORY, (self._entry(verdict),))
+
+    def _unchanged(self, expected: StatusRecord) -> Filter:
+        """The record is still as it was read."""
+        return AllOf(
+            (
+                Eq(ID, self.key),
+                Eq(STATUS, expected.status),
+                Eq(OWNER, expected.owner),
+                Eq(VERSION, expected.version),
+            )
+        )
+
+    def _changes(self, verdict: Accepted) -> tuple[Update, ...]:
+        return (
+            Put(STATUS, verdict.status),
+            Put(OWNER, verdict.owner),
+            Put(VERSION, verdict.version),
+            PutServerTime(CHANGED_AT),
+            Push(HISTORY, self._entry(verdict), last=HISTORY_MAX),
+        )
+
+    def _entry(self, verdict: Accepted) -> Document:
+        return Document.of({"version": verdict.version, "request": self.request, "status": verdict.status})
+
+
+async def transition(
+    collection: str,
+    table: StatusTable,
+    key: str,
+    target: str,
+    *,
+    runner: str | None,
+    request: str,
+    attempts: int = ATTEMPTS,
+) -> Answer:
+    """Move a record to another status, at most once, and tell the truth about it.
+
+    Args:
+        collection: Where the records are.
+        table: The rules.
+        key: The record's id.
+        target: The status to enter.
+        runner: Who asks; None where nobody in particular does.
+        request: An id used for this wish only.
+        attempts: How often to ask before giving up.
+
+    Returns:
+        `Granted`, a denial with its reason, `Lost` or `Unknown`.
+
+    Raises:
+        Misuse: an argument is empty or of the wrong type.
+        Refused: the store said no, definitely (not authorised, validation), and nothing was asked of it before.
+    """
+    return await Transition(collection, table, key, target, runner, request, attempts).run()
+
+
+def viewed(record: Document | None) -> StatusRecord | None:
+    """What a decision needs to know of the record.
+
+    Raises:
+        Misuse: The document is no record: a field is missing or of the wrong type.
+    """
+    of_kind(record, (Document, NoneType), "a document or None")
+    if record is None:
+        return None
+    return StatusRecord(needed(record, STATUS), record.get(OWNER), needed(record, VERSION))
+
+
+def history(record: Document) -> tuple[Change, ...]:
+    """What the record remembers of its versions, newest last.
+
+    Raises:
+        Misuse: The document is no record: what its history holds is no version.
+    """
+    of_kind(record, Document, "a document")
+    entries = record.get(HISTORY) or ()
+    all_of_kind(entries, Document, "a version in the history of a record")
+    return tuple(Change(needed(entry, VERSION), needed(entry, REQUEST), needed(entry, STATUS)) for entry in entries)
+
+
+def _told(record: StatusRecord | None) -> str:
+    return "nothing" if record is None else str(record)

@@ -1,0 +1,68 @@
+"""Every law as a named predicate over a state, a step or a history; one module a subject.
+
+Use them in tests of your own: the properties of this project, its simulator and its tests on real servers use the very
+same predicates.
+"""
+
+from tidegate.consumer.laws import backpressure, commit_metadata, drain, fanout, group, partition, shutdown, watermark
+from tidegate.counters import laws as counter
+from tidegate.invocations.laws import admission, array_push_lock, recovery, status, transition
+from tidegate.leases.laws import election, lease
+from tidegate.payloads import laws as chunking
+from tidegate.reactive.laws import (
+    change_stream,
+    debounce,
+    evolution,
+    orphans,
+    reactive,
+    reactive_task,
+    reconciliation,
+    snapshot,
+)
+from tidegate.retries.laws import polling, retry, schedule
+from tidegate.services.laws import atomic_service, executions, membership, retention
+from tidegate.sinks.laws import circuit_breaker, dead_letters, delivery, outbox
+from tidegate.triggers.laws import conditions, evaluator, firing, trigger
+
+__all__ = [
+    "admission",
+    "array_push_lock",
+    "atomic_service",
+    "backpressure",
+    "change_stream",
+    "chunking",
+    "circuit_breaker",
+    "commit_metadata",
+    "conditions",
+    "counter",
+    "dead_letters",
+    "debounce",
+    "delivery",
+    "drain",
+    "election",
+    "evaluator",
+    "evolution",
+    "executions",
+    "fanout",
+    "firing",
+    "group",
+    "lease",
+    "membership",
+    "orphans",
+    "outbox",
+    "partition",
+    "polling",
+    "reactive",
+    "reactive_task",
+    "reconciliation",
+    "recovery",
+    "retention",
+    "retry",
+    "schedule",
+    "shutdown",
+    "snapshot",
+    "status",
+    "transition",
+    "trigger",
+    "watermark",
+]

@@ -1,0 +1,612 @@
+"""Which of several candidates leads, under which epoch, and how does leadership pass on?
+
+Leadership is a lease (`tidegate.leases.lease`) with work under it: whoever holds the lease leads, the token is the epoch, and what
+is written under an epoch is fenced by it (Burrows 2006, "The Chubby lock service"; Ongaro and Ousterhout 2014 call it a
+term). This is the candidate as a reducer: `step(state, event)` answers the next state, what is wished for, and when to be
+woken. What becomes of a wish comes back as an event, any time later; `heard` says which. Every event tells the time, by the
+candidate's own monotonic clock, so whatever is heard first after a stall shows whether the tenure is over.
+
+    Following -- a take was applied --> Leading -- its work has ended --> Following
+        |                                  |
+        +---------- asked to stop ---------+--> ... --> Stopped
+
+A follower looks once in a heartbeat, and takes what it may take: by the store's clock, which judges in the write itself, or
+where it stamps nothing, by its own observation. A leader renews once in a heartbeat. It is not the work that renews, so long
+work does not cost the lease. It ends when the leader is asked to stop, when its tenure lapses, when another holds the lease,
+or by itself.
+
+    End    the work is to end; asked to stop, the candidate renews until it has, and only then releases the lease
+    Ended  the work has ended: the lease is looked at, and released if it is still one's own
+
+A request without an answer is looked after: a take that won unnoticed begins a tenure from when it was first sent, or if
+that is over or the candidate is to stop, is released.
+
+Laws
+    EL1  At no instant do two candidates lead, by the store's clock or by observers'.
+    EL2  Epochs strictly grow from one leadership to the next.
+    EL3  Of each candidate, work begins when none runs, and is asked to end at most once.
+    EL4  Who is asked to stop begins nothing and takes nothing any more. It releases a lease only when no work runs, and
+         stops when it knows of none that it holds, or gets no answer.
+    EL5  A candidate that has not stopped awaits an answer, the end of its work, or to be woken.
+    EL6  It has at most one request under way.
+    EL7  Once faults are over, and work ends when it is to, one of those who are not to stop leads within a TTL, the grace, a
+         heartbeat, and what its requests take.
+    EL8  An answer to what is not under way changes nothing.
+
+Where we differ from mongodash:
+    Its planner renews between its pieces of work, and reconciling held that up for 27 s with a TTL of 1 s. Two planned.
+    Its stop releases the lock while an attempt to take it may be under way, which then takes it for nobody.
+    Its instances are known by their configured ids; of two equal ones, both lead. Here it is the life that counts.
+    Its lock has no epoch, and its writes are not fenced.
+    After an error of the change stream it forgets that it leads, and finds its own lock ten seconds later. Here work that
+    has ended hands over at once.
+
+Known not to work
+    - Counting a tenure from the last look that did not find the take: a read that sees majority writes may be older than a
+      write that is applied and not confirmed yet, and the store counts from when it was applied.
+    - Work that does not end keeps its candidate from stopping, and from leading anew.
+    - A take that arrives after its candidate has stopped, or crashed, holds the lease for one TTL, and nobody leads.
+    - Work that does not ask `leads` before it acts, or stalls after it has, acts late. The epoch is for fencing that.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.leases.lease import (
+    LONGEST,
+    Held,
+    Lapsed,
+    Lease,
+    Lingering,
+    Lost,
+    Sighting,
+    Tenure,
+    Terms,
+    Vacant,
+    decide_release,
+    duty,
+    judged,
+    must_stand,
+    read_back,
+    renewed,
+    sighted,
+    taken,
+)
+from tidegate.model.effects import Effect, Failure
+from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.instants import Duration, Instant, seconds
+from tidegate.model.values import of_kind
+
+NOTHING: Final = type(None)
+
+# --- wishes -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Look(Effect["Lease | None"]):
+    """Read the record, with all majority writes; it replies the record, or None where there is none."""
+
+    def __str__(self) -> str:
+        return "look at the lease"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Swap(Effect["Lease | None"]):
+    """Write the record, if it is at this version and has stood there for so long, by the store's clock.
+
+    It replies the record as it was written, stamped by a store that has a clock, or None if it was not written.
+
+    Attributes:
+        version: That of the record before; 0 where there is none.
+        lease: The record to write.
+        stood: In microseconds; 0 for no condition.
+    """
+
+    version: int
+    lease: Lease
+    stood: Duration
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.version, "the version of a lease", 0, INT64_MAX)
+        of_kind(self.lease, Lease, "a lease")
+        numbered(self.stood, "a duration in microseconds", 0, 2 * LONGEST)
+
+    def __str__(self) -> str:
+        since = f" for {seconds(self.stood)}" if self.stood else ""
+        return f"write the lease at version {self.version}{since}: {self.lease}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Begin(Effect[None]):
+    """Begin to lead under this epoch."""
+
+    epoch: int
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.epoch, "an epoch", 1, INT64_MAX)
+
+    def __str__(self) -> str:
+        return f"begin epoch {self.epoch}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class End(Effect[None]):
+    """End the work of this epoch. It replies once that has ended."""
+
+    epoch: int
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.epoch, "an epoch", 1, INT64_MAX)
+
+    def __str__(self) -> str:
+        return f"end epoch {self.epoch}"
+
+
+Request: TypeAlias = Look | Swap
+Wish: TypeAlias = Request | Begin | End
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Woke:
+    """It is so late by now; the first event of a candidate."""
+
+    at: Instant
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.at, Instant, "the time")
+
+
+@final
+@attrs.frozen
+class Told:
+    """What a request was answered."""
+
+    at: Instant
+    request: Request
+    lease: Lease | None
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.at, Instant, "the time")
+        of_kind(self.request, (Look, Swap), "a request")
+        of_kind(self.lease, (Lease, NOTHING), "a lease")
+
+
+@final
+@attrs.frozen
+class Unanswered:
+    """A request that was refused, or that may or may not have been done."""
+
+    at: Instant
+    request: Request
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.at, Instant, "the time")
+        of_kind(self.request, (Look, Swap), "a request")
+
+
+@final
+@attrs.frozen
+class Ended:
+    """The work of an epoch has ended: asked to or by itself, well or not."""
+
+    at: Instant
+    epoch: int
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.at, Instant, "the time")
+        numbered(self.epoch, "an epoch", 1, INT64_MAX)
+
+
+@final
+@attrs.frozen
+class StopAsked:
+    """The candidate is to stop."""
+
+    at: Instant
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.at, Instant, "the time")
+
+
+Event: TypeAlias = Woke | Told | Unanswered | Ended | StopAsked
+EVENTS: Final = (Woke, Told, Unanswered, Ended, StopAsked)
+
+
+def heard(wish: Effect[object], reply: object, at: Instant) -> Event | None:
+    """The event that tells what became of a wish; None where there is nothing to tell.
+
+    Args:
+        wish: What was wished for.
+        reply: What the world answered, a Failure included.
+        at: The candidate's own monotonic clock, read AFTER the answer.
+
+    Raises:
+        Misuse: It is no wish of a candidate, or no answer to it.
+    """
+    match wish:
+        case Look() | Swap():
+            if isinstance(reply, Failure):
+                return Unanswered(at, wish)
+            if reply is None or isinstance(reply, Lease):
+                return Told(at, wish, reply)
+            raise Misuse(f"{wish} was answered a {type(reply).__name__}", todo="answer a Lease, None or a Failure")
+        case End(epoch):
+            return Ended(at, epoch)
+        case Begin():
+            return None
+        case _:
+            raise Misuse(f"a {type(wish).__name__} is no wish of a candidate")
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Flight:
+    """A request under way, and the candidate's own clock BEFORE it was sent."""
+
+    request: Request
+    sent: Instant
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.request, (Look, Swap), "a request")
+        of_kind(self.sent, Instant, "the time")
+
+
+@final
+@attrs.frozen
+class Claim:
+    """A take of one's own that may hold the lease.
+
+    Attributes:
+        request: Its id.
+        since: Since when its tenure counts: one's own clock BEFORE the first of its copies was sent that may be applied.
+        is_over: Its tenure is; what is left is to release it.
+    """
+
+    request: str
+    since: Instant
+    is_over: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        named(self.request, "a request")
+        of_kind(self.since, Instant, "the time")
+        of_kind(self.is_over, bool, "a flag")
+
+
+@final
+@attrs.frozen
+class Following:
+    """It does not lead. A new candidate is `Following()`.
+
+    Attributes:
+        flight: The request under way.
+        sighting: What it has seen of the record.
+        claim: What it may hold without knowing.
+        look_at: When to look next; None for at once.
+        is_stopping: It was asked to stop.
+    """
+
+    flight: Flight | None = None
+    sighting: Sighting | None = None
+    claim: Claim | None = None
+    look_at: Instant | None = None
+    is_stopping: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.flight, (Flight, NOTHING), "a request under way")
+        of_kind(self.sighting, (Sighting, NOTHING), "a sighting")
+        of_kind(self.claim, (Claim, NOTHING), "a claim")
+        of_kind(self.look_at, (Instant, NOTHING), "the time")
+        of_kind(self.is_stopping, bool, "a flag")
+
+    def __str__(self) -> str:
+        return f"following{', to stop' if self.is_stopping else ''}"
+
+
+@final
+@attrs.frozen
+class Leading:
+    """Its work runs.
+
+    Attributes:
+        tenure: What it knows of its own time.
+        next_at: When to send the next request.
+        flight: The request under way.
+        unsure: When the first renewal was sent of which it is not known whether it was done.
+        is_blind: It has not looked since.
+        is_stopping: It was asked to stop, and renews until its work has ended.
+        is_over: The tenure lapsed, or another holds the lease: nothing is renewed.
+    """
+
+    tenure: Tenure
+    next_at: Instant
+    flight: Flight | None = None
+    unsure: Instant | None = None
+    is_blind: bool = False
+    is_stopping: bool = False
+    is_over: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.tenure, Tenure, "a tenure")
+        of_kind(self.next_at, Instant, "the time")
+        of_kind(self.flight, (Flight, NOTHING), "a request under way")
+        of_kind(self.unsure, (Instant, NOTHING), "the time")
+        for flag in (self.is_blind, self.is_stopping, self.is_over):
+            of_kind(flag, bool, "a flag")
+
+    @property
+    def epoch(self) -> int:
+        return self.tenure.lease.token
+
+    @property
+    def is_ending(self) -> bool:
+        """Tell whether its work was asked to end."""
+        return self.is_stopping or self.is_over
+
+    def __str__(self) -> str:
+        why = ", over" if self.is_over else ", to stop" if self.is_stopping else ""
+        return f"leading in epoch {self.epoch}{why}"
+
+
+@final
+@attrs.frozen
+class Stopped:
+    """It does nothing any more."""
+
+    def __str__(self) -> str:
+        return "stopped"
+
+
+State: TypeAlias = Following | Leading | Stopped
+
+
+@final
+@attrs.frozen
+class Step:
+    """What follows.
+
+    Attributes:
+        state: The next state.
+        wishes: What is wished for, in this order.
+        wake_in: In how many microseconds to wake it at the latest, whatever was said before; None for not at all.
+    """
+
+    state: State
+    wishes: tuple[Wish, ...] = ()
+    wake_in: Duration | None = None
+
+
+@final
+@attrs.frozen
+class Leads:
+    """It leads, under this epoch, for another `left` microseconds if it is not renewed."""
+
+    epoch: int
+    left: Duration
+
+    def __str__(self) -> str:
+        return f"leads in epoch {self.epoch} for another {seconds(self.left)}"
+
+
+@final
+@attrs.frozen
+class DoesNotLead:
+    """It follows, or has stopped, or its tenure is over."""
+
+    def __str__(self) -> str:
+        return "does not lead"
+
+
+# --- the candidate ----------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Candidate:
+    """One who wants to lead.
+
+    Invariants: name and life are not empty.
+
+    Attributes:
+        name: Its name, for people.
+        life: An id that no other candidate has or had; another one after a restart.
+        terms: Those of the lease. The heartbeat is also how often a follower looks.
+    """
+
+    name: str
+    life: str
+    terms: Terms = attrs.field(factory=Terms)
+
+    def __attrs_post_init__(self) -> None:
+        named(self.name, "a candidate")
+        named(self.life, "the life of a candidate")
+        of_kind(self.terms, Terms, "the terms of a lease")
+
+    @property
+    def pause(self) -> Duration:
+        """How long to wait after a request without an answer: a quarter of a heartbeat."""
+        return (self.terms.heartbeat + 3) // 4
+
+    def step(self, state: State, event: Event) -> Step:
+        """What happens to the candidate, and what is wished for then.
+
+        Args:
+            state: The state before.
+            event: What happened, in the order of its own clock.
+
+        Returns:
+            The state after, wishes in order, and when to send `Woke` at the latest; a sooner one does no harm.
+
+        Raises:
+            Misuse: It is no state or no event, or was told by another clock than those before.
+        """
+        of_kind(event, EVENTS, "an event of a candidate")
+        match state:
+            case Following():
+                return self._following(state, event)
+            case Leading():
+                return self._leading(state, event)
+            case Stopped():
+                return Step(state)
+            case _:
+                raise Misuse(f"a {type(state).__name__} is no state of a candidate")
+
+    def leads(self, state: State, now: Instant) -> Leads | DoesNotLead:
+        """Whether the candidate leads. Its work asks BEFORE each thing that it does.
+
+        Args:
+            state: The newest state.
+            now: Its own monotonic clock.
+
+        Raises:
+            Misuse: It is no state, or now was read on another clock.
+        """
+        of_kind(state, (Following, Leading, Stopped), "a state of a candidate")
+        if not isinstance(state, Leading) or state.is_over:
+            return DoesNotLead()
+        verdict = duty(self.terms, state.tenure, now)
+        return DoesNotLead() if isinstance(verdict, Lapsed) else Leads(state.epoch, verdict.left)
+
+    # following: look, take, release
+
+    def _following(self, state: Following, event: Event) -> Step:
+        match event:
+            case Told(at, request, lease) if state.flight is not None and state.flight.request == request:
+                return self._told(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
+            case Unanswered(at, request) if state.flight is not None and state.flight.request == request:
+                return self._missed(attrs.evolve(state, flight=None), request, at)
+            case StopAsked(at):
+                return self._settled(attrs.evolve(state, look_at=None, is_stopping=True), at)
+            case _:  # the answer to what is not under way, the end of what does not run
+                return self._settled(state, event.at)
+
+    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
+        later = at + self.terms.heartbeat
+        if isinstance(request, Look):
+            return self._saw(state, lease, at)
+        if request.lease.holder is None:  # a release; others may be first to take it then
+            done = attrs.evolve(state, claim=None, look_at=later)
+            return self._settled(attrs.evolve(state, look_at=None) if lease is None else done, at)
+        if lease is None:  # too soon, or another was faster, or an earlier copy of it
+            is_only = state.claim is not None and state.claim.since == sent
+            look_at = None if state.is_stopping else later
+            return self._settled(attrs.evolve(state, claim=None if is_only else state.claim, look_at=look_at), at)
+        claim = state.claim if state.claim is not None and state.claim.is_over else Claim(lease.request, sent)
+        return self._saw(attrs.evolve(state, claim=claim), lease, at)
+
+    def _missed(self, state: Following, request: Request, at: Instant) -> Step:
+        """Look again soon. Who is to stop looks once more after a take, and else leaves the lease to its TTL."""
+        if not state.is_stopping:
+            return self._settled(attrs.evolve(state, look_at=at + self.pause), at)
+        is_take = isinstance(request, Swap) and request.lease.holder is not None
+        return self._sent(state, Look(), at) if is_take else Step(Stopped())
+
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        """Lead or release it if it is one's own, else take it if it may be taken."""
+        mark = None if lease is None else lease.version
+        state = attrs.evolve(state, sighting=sighted(state.sighting, mark, at), look_at=at + self.terms.heartbeat)
+        life = (
+            "" if lease is None else lease.request.rpartition("@")[0]
+        )  # the last @: a life may have others of its own
+        mine = decide_release(lease, lease.request) if lease is not None and life == self.life else Lost(lease)
+        if lease is None or isinstance(mine, Lost):
+            return Step(Stopped()) if state.is_stopping else self._tried(state, lease, at)
+        claim = state.claim
+        if not state.is_stopping and claim is not None and claim.request == lease.request and not claim.is_over:
+            tenure = Tenure(lease, claim.since)
+            if not isinstance(duty(self.terms, tenure, at), Lapsed):
+                return self._led(Leading(tenure, tenure.since + self.terms.heartbeat), at, Begin(lease.token))
+        return self._sent(state, Swap(lease.version, mine.lease, 0), at)
+
+    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        """Take it, if it may be taken: a store with a clock judges in the write."""
+        grace, is_stamped = self.terms.grace, lease is not None and lease.stamp is not None
+        version = 0 if lease is None else lease.version
+        request = f"{self.life}@{version}"  # the same one at the same version, so it cannot be granted twice
+        earlier = state.claim if state.claim is not None and state.claim.request == request else None
+        standing = Vacant() if is_stamped else judged(lease, state.sighting, at, grace)
+        if isinstance(standing, (Held, Lingering)):
+            look_at = at + min(standing.left, self.terms.heartbeat)
+            return self._settled(attrs.evolve(state, claim=earlier, look_at=look_at), at)
+        wanted = taken(lease, holder=self.name, request=request, ttl=self.terms.ttl)
+        swap = Swap(version, wanted, must_stand(lease, grace) if is_stamped else 0)
+        return self._sent(attrs.evolve(state, claim=earlier or Claim(request, at)), swap, at)
+
+    def _settled(self, state: Following, at: Instant) -> Step:
+        """Look if it is time to; stop if it is to, and holds nothing."""
+        if state.flight is not None:
+            return Step(state)
+        if state.is_stopping and state.claim is None:
+            return Step(Stopped())
+        left = 0 if state.look_at is None else state.look_at - at
+        return Step(state, (), left) if left > 0 else self._sent(state, Look(), at)
+
+    def _sent(self, state: Following, request: Request, at: Instant) -> Step:
+        return Step(attrs.evolve(state, flight=Flight(request, at)), (request,))
+
+    # leading: renew, look, end
+
+    def _leading(self, before: Leading, event: Event) -> Step:
+        lapsed = isinstance(duty(self.terms, before.tenure, event.at), Lapsed)
+        state = after = attrs.evolve(before, is_over=before.is_over or lapsed)
+        match event:
+            case Told(at, request, lease) if state.flight is not None and state.flight.request == request:
+                after = self._answered(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
+            case Unanswered(at, request) if state.flight is not None and state.flight.request == request:
+                after = self._doubted(state, request, state.flight.sent, at + self.pause)
+            case StopAsked():
+                after = attrs.evolve(state, is_stopping=True)
+            case Ended(at, epoch) if epoch == state.epoch:
+                return self._ended(state, at)
+            case _:
+                pass  # the answer to what is not under way, the end of other work
+        ending = (End(after.epoch),) if after.is_ending and not before.is_ending else ()
+        return self._led(after, event.at, *ending)
+
+    def _answered(self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Leading:
+        if isinstance(request, Swap):
+            if lease is None:
+                return self._doubted(state, request, sent, at)
+            since = state.tenure.since if state.is_over else sent  # there is no way back
+            due = sent + self.terms.heartbeat
+            return attrs.evolve(state, tenure=Tenure(lease, since), next_at=due, unsure=None, is_blind=False)
+        known = read_back(state.tenure, lease, state.unsure or sent)
+        if isinstance(known, Lost):
+            return attrs.evolve(state, is_over=True)
+        unsure = (
+            state.unsure if known.tenure == state.tenure else None
+        )  # not found: it may be done late, and is sent again
+        return attrs.evolve(state, tenure=known.tenure, next_at=at, unsure=unsure, is_blind=False)
+
+    def _doubted(self, state: Leading, request: Request, sent: Instant, next_at: Instant) -> Leading:
+        """Look next. If that has no answer either, look again."""
+        unsure = (state.unsure or sent) if isinstance(request, Swap) else state.unsure
+        return attrs.evolve(state, flight=None, unsure=unsure, is_blind=True, next_at=next_at)
+
+    def _ended(self, state: Leading, at: Instant) -> Step:
+        """Look whether there is something to release."""
+        claim = Claim(state.tenure.lease.request, state.tenure.since, is_over=True)
+        return self._settled(Following(flight=state.flight, claim=claim, is_stopping=state.is_stopping), at)
+
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+        """Renew or look if it is time to."""
+        if state.is_over:
+            return Step(state, wishes)
+        left = state.tenure.since + (state.tenure.lease.ttl - self.terms.margin) - at
+        due = state.next_at - at
+        if state.flight is not None or due > 0:
+            return Step(state, wishes, left if state.flight is not None else min(due, left))
+        request = Look() if state.is_blind else Swap(state.tenure.lease.version, renewed(state.tenure), 0)
+        return Step(attrs.evolve(state, flight=Flight(request, at)), (*wishes, request), left)

@@ -1,0 +1,124 @@
+"""The laws of `tidegate.leases.election` as predicates: over a step of one candidate, its history, or that of all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from tidegate.leases.election import (
+    Begin,
+    End,
+    Ended,
+    Following,
+    Leading,
+    Look,
+    State,
+    Step,
+    Stopped,
+    Swap,
+    Told,
+    Unanswered,
+)
+
+
+def is_release(wish: object) -> bool:
+    return isinstance(wish, Swap) and wish.lease.holder is None
+
+
+def is_stopping(state: State) -> bool:
+    return isinstance(state, Stopped) or state.is_stopping
+
+
+def one_leads(leaders: Collection[str]) -> bool:
+    """Law EL1: at no instant do two candidates lead."""
+    return len(leaders) <= 1
+
+
+def epochs_grow(epochs: Sequence[int]) -> bool:
+    """Law EL2: the epochs of all leaderships, in the order in which they began, strictly grow."""
+    return all(earlier < later for earlier, later in pairwise(epochs))
+
+
+def work_begins_and_ends_once(deeds: Sequence[Begin | End | Ended]) -> bool:
+    """Law EL3: of one candidate, work begins when none runs, and is asked to end at most once.
+
+    Args:
+        deeds: What one life of a candidate wished for, and which work it was told has ended, in order.
+    """
+    running: int | None = None
+    is_asked = False
+    for deed in deeds:
+        if isinstance(deed, Ended):
+            running = None if running == deed.epoch else running
+        elif isinstance(deed, Begin):
+            if running is not None:
+                return False
+            running, is_asked = deed.epoch, False
+        elif running != deed.epoch or is_asked:
+            return False
+        else:
+            is_asked = True
+    return True
+
+
+def takes_nothing_once_it_is_to_stop(step: Step) -> bool:
+    """Law EL4: who is to stop begins nothing and takes nothing; it renews only while its work runs."""
+    if not is_stopping(step.state):
+        return True
+    renews = isinstance(step.state, Leading)
+    return not any(
+        isinstance(wish, Begin) or (isinstance(wish, Swap) and not is_release(wish) and not renews)
+        for wish in step.wishes
+    )
+
+
+def releases_without_work(running: int | None, step: Step) -> bool:
+    """Law EL4: a lease is released only when no work runs, and no candidate stops before.
+
+    Args:
+        running: The epoch whose work runs, if there is one.
+        step: What the candidate does.
+    """
+    return running is None or not (isinstance(step.state, Stopped) or any(map(is_release, step.wishes)))
+
+
+def stops_with_nothing_left(before: State, event: object, step: Step) -> bool:
+    """Law EL4: it stops when it knows of no lease that it holds, or gets no answer."""
+    if not isinstance(step.state, Stopped) or isinstance(before, Stopped) or isinstance(event, Unanswered):
+        return True
+    if isinstance(event, Told):  # another's, or nobody's, or just released
+        return event.lease is None or event.lease.holder is None or not holds_it(before, event)
+    return isinstance(before, Following) and before.claim is None
+
+
+def holds_it(before: State, told: Told) -> bool:
+    claim = before.claim if isinstance(before, Following) else None
+    return claim is not None and told.lease is not None and told.lease.request == claim.request
+
+
+def awaits_something(step: Step) -> bool:
+    """Law EL5: a candidate that has not stopped awaits an answer, the end of its work, or to be woken."""
+    if isinstance(step.state, Following):
+        return step.state.flight is not None or step.wake_in is not None
+    return isinstance(step.state, Stopped) or step.state.is_over or step.wake_in is not None
+
+
+def one_request_is_under_way(before: State, event: object, step: Step) -> bool:
+    """Law EL6: a request is sent only when none is under way, or the one that was is answered; it is then known to be."""
+    sent = [wish for wish in step.wishes if isinstance(wish, (Look, Swap))]
+    flight = None if isinstance(before, Stopped) else before.flight
+    is_answered = flight is not None and isinstance(event, (Told, Unanswered)) and event.request == flight.request
+    after = None if isinstance(step.state, Stopped) else step.state.flight
+    if not sent:
+        return after is None or after == flight
+    return len(sent) == 1 and (flight is None or is_answered) and after is not None and after.request == sent[0]
+
+
+def somebody_leads(leaders: Collection[str], willing: Collection[str]) -> bool:
+    """Law EL7: when faults have been over for long enough, one of those who are not to stop leads."""
+    return not willing or any(leader in willing for leader in leaders)
+
+
+def changes_nothing(step: Step, woken: Step) -> bool:
+    """Law EL8: the step for an answer to what is not under way is the one for being woken at that time."""
+    return step == woken

@@ -1,0 +1,121 @@
+"""The laws of `tidegate.leases.lease` as predicates: over a change of the record, a verdict, or what several parties believe."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from tidegate.leases.lease import (
+    Busy,
+    Holding,
+    Lapsed,
+    Lease,
+    LockView,
+    Mark,
+    Mine,
+    Renew,
+    Rest,
+    Sighting,
+    Stale,
+    Take,
+    Tenure,
+    Terms,
+)
+from tidegate.model.instants import Duration, Instant
+
+
+def is_held(lease: Lease | None) -> bool:
+    return lease is not None and lease.holder is not None
+
+
+def is_take(before: Lease | None, after: Lease) -> bool:
+    return before is None or (after.token, after.request) != (before.token, before.request)
+
+
+def tokens_grow(before: Lease | None, after: Lease) -> bool:
+    """Law LE1: each take makes the next token, nothing else makes one, and each change makes one version."""
+    token, version = (0, 0) if before is None else (before.token, before.version)
+    return after == before or (
+        after.version == version + 1
+        and (after.token == token + 1 if is_take(before, after) else after.token == token)
+        and (is_held(after) or not is_take(before, after))
+    )
+
+
+def was_free(before: Lease | None, after: Lease, stood: Duration, grace: Duration) -> bool:
+    """Law LE2: what is held is taken only after one version of it has stood for its TTL and the grace.
+
+    Args:
+        before: The record.
+        after: What a change made of it.
+        stood: How long it had stood, by the clock of a perfect observer that runs as the judge's does.
+        grace: That of whoever took it.
+    """
+    return not is_take(before, after) or before is None or not is_held(before) or stood >= before.ttl + grace
+
+
+def what_is_free_can_be_taken(
+    lease: Lease | None, request: str, stood: Duration, grace: Duration, verdict: Take | Mine | Busy
+) -> bool:
+    """Law LE3: at once if it was never taken or was released, and from TTL and grace on if its holder vanished."""
+    if lease is not None and lease.holder is not None and (lease.request == request or stood < lease.ttl + grace):
+        return True
+    return isinstance(verdict, Take)
+
+
+def only_the_holder_changes_it(before: Lease | None, after: Lease, request: str) -> bool:
+    """Law LE4: what renews or releases a lease was sent under the request that holds it."""
+    if after == before or is_take(before, after):
+        return True
+    return is_held(before) and before is not None and before.request == request == after.request
+
+
+def there_is_no_way_back(terms: Terms, tenure: Tenure, now: Instant, verdict: Rest | Renew | Lapsed) -> bool:
+    """Law LE5: from the TTL less the margin on, there is nothing but to stop."""
+    return isinstance(verdict, Lapsed) or now - tenure.since < tenure.lease.ttl - terms.margin
+
+
+def one_believes(believers: Collection[str]) -> bool:
+    """Law LE6: at no instant do two believe to hold it."""
+    return len(believers) <= 1
+
+
+def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], sighting: Sighting | None) -> bool:
+    """Law LE7: of these looks, in order, the sighting began with the first that saw what the last saw, and all between.
+
+    It holds of a clock that does not go back.
+    """
+    mark, since = looks[-1]
+    for seen, at in reversed(looks):
+        if seen != mark:
+            break
+        since = at
+    return sighting == (None if mark is None else Sighting(mark, since))
+
+
+def admits_no_older(admitted: Sequence[int]) -> bool:
+    """Law LE8: the tokens that were admitted, in order, never fall."""
+    return all(earlier <= later for earlier, later in pairwise(admitted))
+
+
+def success_is_recognised(lease: Lease | None, request: str, verdict: Take | Mine | Busy) -> bool:
+    """Law LE9: a request is told Mine exactly if it holds the lease."""
+    mine = lease is not None and lease.holder is not None and lease.request == request
+    return isinstance(verdict, Mine) == mine
+
+
+def stale_is_the_first(claims: Sequence[str], stood: Duration, threshold: Duration, view: LockView) -> bool:
+    """Law LE10: only the first claim is called stale, and only if it was first for the whole threshold.
+
+    Args:
+        claims: The array, oldest first.
+        stood: How long the first claim had been first, as a perfect observer knows.
+        threshold: For how long a claim may be.
+        view: What was said.
+    """
+    return not isinstance(view, Stale) or (view.claim == claims[0] and stood >= threshold)
+
+
+def the_first_holds(claims: Sequence[str], mine: str, view: LockView) -> bool:
+    """Law LE11: the lock is held by whoever has the first claim, and by nobody else."""
+    return isinstance(view, Holding) == (mine in claims[:1])

@@ -1,0 +1,246 @@
+"""Who leads, does its work under an epoch, and hands over: a candidate on a document store.
+
+What is decided is in `tidegate.leases.election` and `tidegate.leases.lease`: the candidate is a reducer, and this is what carries its
+wishes out, one after the other, with one machine's clock and one document. The store judges in the filter of the write
+whether a version has stood for long enough, by its own clock. The work is done in pieces, and before each of them the
+candidate is asked whether it still leads; between them it renews. Each piece is one write under the epoch, and what it
+writes to refuses older ones, for whoever has asked may stall before it writes.
+
+    seeds     {_id: key, version: 0} is a lease that nobody ever took; `new_lease` inserts it
+    a piece   filter `fence < epoch + 1`, update `fence := epoch` beside what is to be done (`fenced`)
+
+Laws
+    LP1  At no instant do two believe to lead, by their own clocks, as long as none of these is set back.
+    LP2  Each take makes the next token, nothing else makes one, and each change makes one version.
+    LP3  What is written under an epoch is never written after a newer one, whoever stalls and whatever clocks show.
+    LP4  Whoever says that it has released the lease does not hold it.
+
+Where we differ from mongodash, see `tidegate.leases.election`.
+
+Known not to work
+    - A machine's clock that is set back lengthens what its leader believes in (LP1); a monotonic clock is not set. The
+      fence does not look at clocks (LP3).
+    - A piece that takes longer than the lease: it is done, or refused, and then the candidate has lapsed. Make it smaller.
+    - A take that arrives after its candidate has stopped holds the lease for one TTL (LP4).
+    - Work that must not be done twice at all: a crash after a piece is done leaves no trace but what the piece has written.
+"""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Final, final
+
+import attrs
+
+from tidegate.leases.election import (
+    Begin,
+    Candidate,
+    End,
+    Ended,
+    Event,
+    Following,
+    Leading,
+    Leads,
+    Look,
+    Request,
+    State,
+    StopAsked,
+    Stopped,
+    Swap,
+    Unanswered,
+    Woke,
+    heard,
+)
+from tidegate.leases.lease import Lease
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Lt, OlderThan, Put, PutServerTime, Update
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Note, Now, Sleep
+from tidegate.model.errors import named, numbered
+from tidegate.model.instants import Instant
+from tidegate.model.operations import UpdateOne, check_collection, find_one, find_one_and_update, update_one
+from tidegate.model.reading import needed
+from tidegate.model.values import of_kind
+
+TOKEN: Final = Field[int]("token")
+VERSION: Final = Field[int]("version")
+HOLDER: Final = Field[str | None]("holder")
+REQUEST: Final = Field[str]("request")
+TTL: Final = Field[int]("ttl")
+STAMP: Final = Field[Instant]("stamp")
+FENCE: Final = Field[int]("fence")
+
+BELIEVES: Final = "believes to lead until"
+"""The note of a leader: by its own clock, unless it renews; None once it does not."""
+
+
+def new_lease(key: str) -> Document:
+    """The record of a lease that nobody ever took, to insert: where the id is taken, another did.
+
+    Raises:
+        Misuse: The key is empty or no string.
+    """
+    named(key, "a lease")
+    return Document.of({"_id": key, "version": 0})
+
+
+def lease_of(record: Document | None) -> Lease | None:
+    """The lease that a record holds; None if it was never taken.
+
+    Raises:
+        Misuse: It is no record of a lease.
+    """
+    of_kind(record, (Document, NoneType), "a document or None")
+    if record is None or record.held(VERSION) == 0:
+        return None
+    return Lease(
+        needed(record, TOKEN),
+        needed(record, VERSION),
+        needed(record, HOLDER),
+        needed(record, REQUEST),
+        needed(record, TTL),
+        record.get(STAMP),
+    )
+
+
+def fenced(collection: str, key: str, epoch: int, *updates: Update) -> UpdateOne:
+    """An update under an epoch: it replies 0 if a newer epoch has written there, or if there is no such document.
+
+    Args:
+        collection: Where the document is.
+        key: Its id.
+        epoch: The token of the lease.
+        updates: What else is written; not the fence.
+
+    Raises:
+        Misuse: The epoch is no token, or an update touches the fence.
+    """
+    numbered(epoch, "an epoch", 1)
+    return update_one(collection, AllOf((Eq(ID, key), Lt(FENCE, epoch + 1))), Put(FENCE, epoch), *updates)
+
+
+@final
+@attrs.frozen
+class Served:
+    """The candidate has come to its end.
+
+    Attributes:
+        pieces: How many pieces of work it has done.
+        is_released: It holds nothing. Else its last request had no answer, and what it holds is left to its TTL.
+    """
+
+    pieces: int
+    is_released: bool
+
+    def __str__(self) -> str:
+        return f"served: {self.pieces} pieces{'' if self.is_released else ', perhaps not released'}"
+
+
+@attrs.frozen
+class Leader:
+    """A candidate that leads until so many pieces of work are done, and then hands over.
+
+    Invariants: the key is not empty; 1 <= pieces.
+
+    Attributes:
+        collection: Where the leases are.
+        key: The lease's id; its record is there (`new_lease`).
+        candidate: Who wants to lead, and on which terms.
+        resource: The collection of the document that the work writes to.
+        pieces: How many there are to do.
+    """
+
+    collection: str
+    key: str
+    candidate: Candidate
+    resource: str
+    pieces: int
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_collection(self.resource)
+        named(self.key, "a lease")
+        of_kind(self.candidate, Candidate, "a candidate")
+        numbered(self.pieces, "a number of pieces", 1)
+
+    async def run(self) -> Served:
+        """The program."""
+        state: State = Following()
+        done = 0
+        believed: Instant | None = None
+        events: tuple[Event, ...] = (Woke(await Now()),)
+        while True:
+            event = events[0]
+            step = self.candidate.step(state, event)
+            state, events = step.state, events[1:]
+            until = self._until(state)
+            if until != believed:
+                believed = until
+                await Note(BELIEVES, believed)
+            for wish in step.wishes:
+                if isinstance(wish, End):
+                    events = (*events, Ended(event.at, wish.epoch))  # no piece of it is under way here
+                elif not isinstance(wish, Begin):
+                    reply = await self._answered(wish)
+                    told = heard(wish, reply, await Now())
+                    assert told is not None
+                    events = (*events, told)
+            if isinstance(state, Stopped):
+                return Served(done, not isinstance(event, Unanswered))
+            if events:
+                continue
+            leads = self.candidate.leads(state, event.at)
+            if isinstance(leads, Leads) and isinstance(state, Leading) and not state.is_ending:
+                if done == self.pieces:
+                    events = (StopAsked(event.at),)
+                elif await self._done(leads.epoch):
+                    done += 1
+                    events = (Woke(await Now()),)
+                else:
+                    events = (Ended(await Now(), leads.epoch),)
+            else:
+                await Sleep(step.wake_in or 0)
+                events = (Woke(await Now()),)
+
+    def _until(self, state: State) -> Instant | None:
+        """Until when it believes to lead, by its own clock."""
+        if not isinstance(state, Leading) or state.is_over:
+            return None
+        return state.tenure.since + (state.tenure.lease.ttl - self.candidate.terms.margin)
+
+    async def _answered(self, request: Request) -> Lease | Failure | None:
+        """What the store says to a request: the lease, or None, or that nobody knows."""
+        try:
+            return await self._sent(request)
+        except (Ambiguous, NotApplied, NotDurable) as failure:
+            return failure.fresh()
+
+    async def _sent(self, request: Request) -> Lease | None:
+        if isinstance(request, Look):
+            return lease_of(await find_one(self.collection, Eq(ID, self.key)))
+        changes = self._changes(request.lease)
+        return lease_of(await find_one_and_update(self.collection, self._unchanged(request), *changes))
+
+    def _unchanged(self, swap: Swap) -> Filter:
+        """The record is still at the version that was read, and has stood there for long enough."""
+        parts: tuple[Filter, ...] = (Eq(ID, self.key), Eq(VERSION, swap.version))
+        return AllOf((*parts, OlderThan(STAMP, swap.stood)) if swap.stood else parts)
+
+    def _changes(self, lease: Lease) -> tuple[Update, ...]:
+        return (
+            Put(TOKEN, lease.token),
+            Put(VERSION, lease.version),
+            Put(HOLDER, lease.holder),
+            Put(REQUEST, lease.request),
+            Put(TTL, lease.ttl),
+            PutServerTime(STAMP),
+        )
+
+    async def _done(self, epoch: int) -> bool:
+        """One piece of work; False if a newer epoch has begun. One without an answer counts as done: it is not repeated."""
+        try:
+            matched = await self._piece(epoch)
+        except (Ambiguous, NotApplied, NotDurable):
+            return True
+        return matched > 0
+
+    def _piece(self, epoch: int) -> UpdateOne:
+        return fenced(self.resource, self.key, epoch)

@@ -1,0 +1,692 @@
+"""Who holds it, for how long, and under which token?
+
+A lease is a promise about time: its holder may act until it ends, unless it is renewed (Gray and Cheriton 1989, "Leases:
+an efficient fault-tolerant mechanism for distributed file cache consistency"). Clocks and pauses break such promises, so
+each grant has a fencing token that is higher than all before it, and what the lease protects refuses what comes under an
+older one (the sequencer of Burrows 2006, "The Chubby lock service"; Kleppmann 2016, "How to do distributed locking").
+
+The record is one document. It is changed by compare-and-set on its version alone, and never deleted:
+
+    {token, version, holder, request, ttl, stamp}
+
+    take       the token and the version grow by one, the request is that of the taker
+    renew      the version grows by one
+    release    the version grows by one, nobody holds it
+    expire     nothing is written: a version that stood for its TTL is void
+
+Whoever wants a lease that is held waits until one version of it has stood for the TTL that its holder took it for, and for
+the grace. Two clocks can judge that, and each only by itself: two machines' clocks are never compared.
+
+    the store's       it stamps what it writes, and judges in the filter of the write (`must_stand`) or tells the time
+    an observer's     it saw the same version for so long, on its own monotonic clock (`sighted`); for stores without one
+
+The grace is for resources that cannot check a token (Chubby's lock-delay): what a vanished holder has sent may still
+arrive. One that released has nothing under way, so then there is none.
+
+The holder keeps its own time (`Tenure`): from BEFORE it sent the write that was granted, for the TTL less a margin, by its
+own monotonic clock. The record is written after that and judged later still, so the holder stops first, whatever the clocks
+show; the margin is for clocks that run at different rates.
+
+    sent ---- applied, stamped ---- seen by others
+    |---- TTL - margin ----|  the holder stops
+              |---- TTL ----|---- grace ----|  the store lets others take it
+                                  |---- TTL ----|---- grace ----|  an observer takes it
+
+A lost reply needs nothing special. A take is decided again on what is read then, under the same request: it finds itself
+in the record, or finds the version unchanged and asks for the very same again, or another holds it. A renewal is read back.
+
+The lock of an array of claims (`tidegate.invocations.array_push_lock`) has no tokens. What can be said of it is `lock_view`:
+whose claim is first, and whether the first one stood there for so long, before the eyes of one observer, that it may be
+pulled. Only that claim, by its value: nothing else was judged, so nothing else is cleared.
+
+Laws
+    LE1  Tokens strictly grow: each take makes the next one, nothing else makes one, and each change makes one version.
+    LE2  What is held is taken only after one version of it has stood for its TTL and the grace, by one clock.
+    LE3  What is free can be taken: at once if it was never taken or was released, else as soon as LE2 lets it.
+    LE4  Only the request that holds it renews and releases it.
+    LE5  There is no way back: who lapsed by its own clock does not renew. It takes the lease anew, under a new token.
+    LE6  At no instant do two believe to hold it, whatever the clocks show, while their rates differ by no more than the
+         margin makes up for.
+    LE7  A sighting began when its version was first seen without another between, never before; so it is with claims.
+    LE8  What has admitted a token admits no older one.
+    LE9  A request that holds the lease is told so and asks for no second token, however often it is decided again.
+    LE10 Of a lock's claims none is called stale but the first, and only after it was first for the whole threshold.
+    LE11 A lock is held by whoever has the first claim, and by nobody else.
+
+Where we differ
+    mongodash compares its leader's expiry with the clock of whoever asks, so one who is 20 s ahead takes a healthy lease;
+    it knows a holder by its configured name, so two of one name both lead; it has no token; it removes the lock.
+    mongodash's `withLock` renews by id, so one holder may extend another's lease. ShedLock knows holders by host name.
+    pynenc compares the time in a claim with the clock of whoever asks, counts a claim's age from its push (who waited long
+    is stale the moment it is first), and clears the whole array, holders and waiters included.
+    A lapsed holder may not renew, even if nobody took the lease: else one token would stand for two spells of work.
+
+Known not to work
+    - A lease without its token: a holder that stalls after it looked at the clock acts late. That is what LE8 is for.
+    - A record that is deleted begins again with token 1 (LE1): release it instead.
+    - After an election the store's clock is another machine's. If that is ahead, a lease ends early (LE6); tokens still
+      fence.
+    - Reads that do not see majority writes: decisions on them fail at the version, but a sighting may be of the past.
+    - A lock's claim that was pushed by a late request, after its owner left, is first until somebody judges it. Who holds
+      a lock writes with `Contains(claims, mine)` in the filter, so that whoever lost the claim changes nothing; a second
+      copy of the push that arrives late defeats even that. `tidegate.invocations.transition` needs no lock.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, assert_never, final
+
+import attrs
+
+from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.instants import MINUTE, SECOND, Duration, Instant, seconds
+from tidegate.model.values import of_kind, tuple_of_kind
+
+LONGEST: Final[Duration] = 36_525 * 24 * 60 * MINUTE
+"""A century: no lease is longer."""
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Terms:
+    """How long a lease is held, and how it is kept.
+
+    Invariants: 0 < heartbeat; 0 <= margin; heartbeat + margin < ttl <= LONGEST; 0 <= grace <= LONGEST.
+
+    Attributes:
+        ttl: How long a version stands, in microseconds. More than the store takes to elect a primary, and some seconds.
+        heartbeat: How often the holder renews, in microseconds. A third of the TTL bears one renewal that fails.
+        margin: How much sooner than the TTL the holder stops, in microseconds. Two clocks whose rates are off by up to d
+            parts per million each need 2 * d parts per million of the TTL.
+        grace: How long it stays closed after a holder that vanished, in microseconds; 0 if what it protects is fenced.
+    """
+
+    ttl: Duration = 30 * SECOND
+    heartbeat: Duration = 10 * SECOND
+    margin: Duration = 1 * SECOND
+    grace: Duration = 0
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.ttl, "a TTL in microseconds", 1, LONGEST)
+        numbered(self.heartbeat, "a heartbeat in microseconds", 1, LONGEST)
+        numbered(self.margin, "a margin in microseconds", 0, LONGEST)
+        numbered(self.grace, "a grace in microseconds", 0, LONGEST)
+        if self.heartbeat + self.margin >= self.ttl:
+            raise Misuse(
+                f"a heartbeat of {seconds(self.heartbeat)} and a margin of {seconds(self.margin)} fill "
+                f"a TTL of {seconds(self.ttl)}",
+                why="the lease would end before it is renewed",
+                todo="renew three times in a TTL",
+            )
+
+
+@final
+@attrs.frozen
+class Lease:
+    """The record of a lease; where there is none, it was never taken.
+
+    Invariants: 1 <= token <= version <= INT64_MAX; 1 <= ttl <= LONGEST; holder and request are not empty.
+
+    Attributes:
+        token: The fencing token of the last grant.
+        version: How many changes there were.
+        holder: Who holds it, for people; None once it is released.
+        request: The id of the take that was granted. No two takes have one, so it is who holds it.
+        ttl: How long a version of it stands, in microseconds.
+        stamp: When this version was made, by the store's clock; None where the store has none.
+    """
+
+    token: int
+    version: int
+    holder: str | None
+    request: str
+    ttl: Duration
+    stamp: Instant | None = None
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.version, "the version of a lease", 1, INT64_MAX)
+        numbered(self.token, "the token of a lease", 1, self.version)
+        if self.holder is not None:
+            named(self.holder, "a holder")
+        named(self.request, "a request")
+        numbered(self.ttl, "a TTL in microseconds", 1, LONGEST)
+        if self.stamp is not None:
+            of_kind(self.stamp, Instant, "the stamp of a lease")
+
+    @property
+    def stamped(self) -> Sighting | None:
+        """What the store saw of it: this version, from when it was made."""
+        return None if self.stamp is None else Sighting(self.version, self.stamp)
+
+    def __str__(self) -> str:
+        held = "released" if self.holder is None else f"held by {self.holder!r}"
+        return f"token {self.token} {held}, version {self.version}"
+
+
+Mark: TypeAlias = int | str
+"""What may be seen to stand: the version of a lease, or the first claim of a lock."""
+
+
+@final
+@attrs.frozen
+class Sighting:
+    """One clock's witness that something has stood since then. Invariant: a version from 0 on, or a claim."""
+
+    mark: Mark
+    since: Instant
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.mark, str):
+            numbered(self.mark, "the version of a lease", 0, INT64_MAX)
+        of_kind(self.since, Instant, "the time of a sighting")
+
+
+@final
+@attrs.frozen
+class Tenure:
+    """What a holder knows of its own time.
+
+    Invariant: the lease is held.
+
+    Attributes:
+        lease: As it last knew it to be written.
+        since: The holder's own monotonic clock, read BEFORE that write was sent.
+    """
+
+    lease: Lease
+    since: Instant
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.lease, Lease, "the lease of a tenure")
+        of_kind(self.since, Instant, "the beginning of a tenure")
+        if self.lease.holder is None:
+            raise Misuse(f"no tenure of a lease that nobody holds: {self.lease}")
+
+
+# --- how it stands ----------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Vacant:
+    """It was never taken, or it was released."""
+
+    def __str__(self) -> str:
+        return "vacant"
+
+
+@final
+@attrs.frozen
+class Held:
+    """Its TTL is not over; `left` is how long it will not be, in microseconds, if it is not renewed."""
+
+    left: Duration
+
+    def __str__(self) -> str:
+        return f"held for another {seconds(self.left)}"
+
+
+@final
+@attrs.frozen
+class Lingering:
+    """Its TTL is over, and the grace is not for another `left` microseconds."""
+
+    left: Duration
+
+    def __str__(self) -> str:
+        return f"lingering for another {seconds(self.left)}"
+
+
+@final
+@attrs.frozen
+class Expired:
+    """Its holder vanished, and TTL and grace are over."""
+
+    def __str__(self) -> str:
+        return "expired"
+
+
+Standing: TypeAlias = Vacant | Held | Lingering | Expired
+
+
+def sighted(before: Sighting | None, mark: Mark | None, now: Instant) -> Sighting | None:
+    """What an observer has seen, now that it has looked again.
+
+    Args:
+        before: What it had seen when it looked last.
+        mark: What stands there now: the version of a lease, the first claim of a lock; None if there is nothing.
+        now: Its own monotonic clock, read AFTER the look.
+
+    Returns:
+        The sighting before if the same stands there still, else a new one; None if there is nothing. A clock that went
+        back has told nothing, so it begins anew.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or the clock is another one than before.
+    """
+    of_kind(before, (Sighting, type(None)), "a sighting")
+    of_kind(now, Instant, "the time")
+    if mark is None:
+        return None
+    seen = Sighting(mark, now)
+    return before if before is not None and before.mark == mark and now - before.since >= 0 else seen
+
+
+def judged(lease: Lease | None, sighting: Sighting | None, now: Instant, grace: Duration) -> Standing:
+    """How the lease stands, by the clock of the sighting.
+
+    Args:
+        lease: The record as it was read; None where there is none.
+        sighting: What the judge has seen of it: `lease.stamped` for the store, `sighted` for an observer. One of another
+            version, or none, says nothing, so the lease is judged as if it had been made just now.
+        now: The judge's clock.
+        grace: How long it stays closed after a holder that vanished, in microseconds.
+
+    Returns:
+        How it stands.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or now was read on another clock than the sighting's.
+    """
+    of_kind(sighting, (Sighting, type(None)), "a sighting")
+    of_kind(now, Instant, "the time")
+    closed = must_stand(lease, grace)
+    if lease is None or closed == 0:
+        return Vacant()
+    stood = now - sighting.since if sighting is not None and sighting.mark == lease.version else 0
+    left = closed - max(stood, 0)
+    if left > grace:
+        return Held(left - grace)
+    return Lingering(left) if left > 0 else Expired()
+
+
+def must_stand(lease: Lease | None, grace: Duration) -> Duration:
+    """How long the lease must have stood as it is before another may take it, in microseconds; 0 if nobody holds it.
+
+    A store with a clock judges this itself, in the filter of the take: the version is still the one that was read, and
+    `OlderThan(stamp, must_stand)`.
+
+    Raises:
+        Misuse: The lease is none, or the grace is no duration.
+    """
+    of_kind(lease, (Lease, type(None)), "a lease")
+    numbered(grace, "a grace in microseconds", 0, LONGEST)
+    return 0 if lease is None or lease.holder is None else lease.ttl + grace
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Take:
+    """Write this, if the record is still as it was read. Then the lease is the caller's."""
+
+    lease: Lease
+
+    def __str__(self) -> str:
+        return f"take it: {self.lease}"
+
+
+@final
+@attrs.frozen
+class Mine:
+    """The request holds it already: a take of it was applied.
+
+    Its tenure is from BEFORE the first take of this request was sent. Whoever lapsed asks under a new request.
+    """
+
+    lease: Lease
+
+    def __str__(self) -> str:
+        return f"mine: {self.lease}"
+
+
+@final
+@attrs.frozen
+class Busy:
+    """Another holds it, or did and vanished; not to be taken before `left` microseconds more of the judge's clock."""
+
+    lease: Lease
+    left: Duration
+
+    def __str__(self) -> str:
+        return f"busy for another {seconds(self.left)}: {self.lease}"
+
+
+@final
+@attrs.frozen
+class Release:
+    """Write this, if the record is still as it was read, AFTER the work under the lease has ended."""
+
+    lease: Lease
+
+    def __str__(self) -> str:
+        return f"release it: {self.lease}"
+
+
+@final
+@attrs.frozen
+class Lost:
+    """The request does not hold it, and under its token it never will again; `lease` is what is there instead."""
+
+    lease: Lease | None
+
+    def __str__(self) -> str:
+        return f"lost: {'no record' if self.lease is None else self.lease}"
+
+
+def decide_take(
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+) -> Take | Mine | Busy:
+    """Whether `request` may take the lease.
+
+    Args:
+        lease: The record as it was read; None where there is none.
+        holder: Who asks, for people.
+        request: The id of this take; unique, and the same when it is decided again after a lost reply.
+        terms: For how long it is taken, and with which grace.
+        sighting: What the judge has seen of the record; see `judged`.
+        now: The judge's clock.
+
+    Returns:
+        `Take` with the record to write by compare-and-set on the version (an insert where there is none), `Mine` if that
+        has happened, or `Busy`.
+
+    Raises:
+        Misuse: An argument is of the wrong type or empty, or two clocks would be compared.
+    """
+    of_kind(terms, Terms, "the terms of a lease")
+    named(request, "a request")
+    standing = judged(lease, sighting, now, terms.grace)
+    wanted = taken(lease, holder=holder, request=request, ttl=terms.ttl)
+    if lease is None:
+        return Take(wanted)
+    if _holds(lease, request):
+        return Mine(lease)
+    match standing:
+        case Vacant() | Expired():
+            return Take(wanted)
+        case Held(left):
+            return Busy(lease, left + terms.grace)
+        case Lingering(left):
+            return Busy(lease, left)
+        case _:
+            assert_never(standing)
+
+
+def decide_release(lease: Lease | None, request: str) -> Release | Lost:
+    """Whether `request` may release the lease.
+
+    Args:
+        lease: The record as it was read, or as the holder last knew it.
+        request: The id of the take that was granted.
+
+    Returns:
+        `Release` with the record to write by compare-and-set on the version, or `Lost` if there is nothing to release.
+
+    Raises:
+        Misuse: An argument is of the wrong type or empty.
+    """
+    of_kind(lease, (Lease, type(None)), "a lease")
+    named(request, "a request")
+    return Release(_changed(lease, holder=None)) if lease is not None and _holds(lease, request) else Lost(lease)
+
+
+def taken(lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> Lease:
+    """The record after a take. Its stamp is the store's to make.
+
+    Raises:
+        Misuse: An argument is of the wrong type or empty, or the numbers are used up.
+    """
+    of_kind(lease, (Lease, type(None)), "a lease")
+    named(holder, "a holder")
+    before = (0, 0) if lease is None else (lease.token, lease.version)
+    return Lease(before[0] + 1, before[1] + 1, holder, request, ttl)
+
+
+def renewed(tenure: Tenure) -> Lease:
+    """The record after a renewal. Its stamp is the store's to make.
+
+    Raises:
+        Misuse: It is no tenure.
+    """
+    of_kind(tenure, Tenure, "a tenure")
+    return _changed(tenure.lease, holder=tenure.lease.holder)
+
+
+# --- the holder's own time --------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Rest:
+    """Go on; nothing is due. Both in microseconds: until the next renewal, and until the tenure ends without one."""
+
+    renew_in: Duration
+    left: Duration
+
+    def __str__(self) -> str:
+        return f"rest: renew in {seconds(self.renew_in)}, {seconds(self.left)} left"
+
+
+@final
+@attrs.frozen
+class Renew:
+    """Go on, and write this, if the record is still as it was; `left` microseconds without it."""
+
+    lease: Lease
+    left: Duration
+
+    def __str__(self) -> str:
+        return f"renew it: {self.lease}, {seconds(self.left)} left"
+
+
+@final
+@attrs.frozen
+class Lapsed:
+    """Stop now: for `over` microseconds others may have held it."""
+
+    over: Duration
+
+    def __str__(self) -> str:
+        return f"lapsed {seconds(self.over)} ago"
+
+
+def duty(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
+    """What a holder has to do, and whether it still is one. Ask BEFORE each piece of work under the lease.
+
+    Args:
+        terms: The heartbeat and the margin.
+        tenure: What it knows of its own time.
+        now: Its own monotonic clock.
+
+    Returns:
+        `Rest`, `Renew` or `Lapsed`. A clock that went back counts as standing still.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or now was read on another clock than the tenure.
+    """
+    of_kind(terms, Terms, "the terms of a lease")
+    of_kind(tenure, Tenure, "a tenure")
+    of_kind(now, Instant, "the time")
+    gone = max(now - tenure.since, 0)
+    left = tenure.lease.ttl - terms.margin - gone
+    if left <= 0:
+        return Lapsed(-left)
+    if gone >= terms.heartbeat:
+        return Renew(renewed(tenure), left)
+    return Rest(terms.heartbeat - gone, left)
+
+
+@final
+@attrs.frozen
+class Kept:
+    """The holder holds it still, for the time of this tenure."""
+
+    tenure: Tenure
+
+
+def read_back(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | Lost:
+    """What a holder knows once it has read the record, after a renewal of which it had no answer.
+
+    Args:
+        tenure: What it knew before.
+        lease: The record as it was read.
+        sent: Its own clock, read BEFORE the first renewal without an answer was sent.
+
+    Returns:
+        `Kept`: with a tenure from then on if a renewal was applied, else as before, also if the read is an old one.
+        `Lost` if the record is under another token, released or gone.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+    """
+    of_kind(tenure, Tenure, "a tenure")
+    of_kind(lease, (Lease, type(None)), "a lease")
+    of_kind(sent, Instant, "the time")
+    if lease is None:
+        return Lost(None)
+    if lease.version <= tenure.lease.version:
+        return Kept(tenure)
+    if lease.holder is None or lease.token != tenure.lease.token:
+        return Lost(lease)
+    return Kept(Tenure(lease, sent))
+
+
+# --- the resource's side ----------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Admitted:
+    """It may be done; from now on this is the highest token seen."""
+
+    token: int
+
+
+@final
+@attrs.frozen
+class Fenced:
+    """It must not be done: a newer token was seen."""
+
+    token: int
+    newer: int
+
+    def __str__(self) -> str:
+        return f"fenced: token {self.token} is older than {self.newer}"
+
+
+def decide_fence(highest: int, token: int) -> Admitted | Fenced:
+    """Whether what the lease protects admits an access under `token`.
+
+    In MongoDB it is one atomic write: a filter `Lt(FENCE, token + 1)` and an update `Put(FENCE, token)` beside the others.
+
+    Args:
+        highest: The highest token that was admitted so far; 0 for none.
+        token: The token of the access.
+
+    Returns:
+        The verdict.
+
+    Raises:
+        Misuse: A token is no number of one.
+    """
+    numbered(highest, "a token", 0, INT64_MAX)
+    numbered(token, "a token", 1, INT64_MAX)
+    return Admitted(token) if token >= highest else Fenced(token, highest)
+
+
+# --- the lock of an array of claims -----------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Holding:
+    """One's own claim is the first. Write with `Contains(claims, mine)` in the filter, then pull it."""
+
+    def __str__(self) -> str:
+        return "holding"
+
+
+@final
+@attrs.frozen
+class Waiting:
+    """One's own claim stands behind this one, which is not stale for another `left` microseconds of one's own clock."""
+
+    behind: str
+    left: Duration
+
+    def __str__(self) -> str:
+        return f"waiting behind {self.behind!r}, not stale for another {seconds(self.left)}"
+
+
+@final
+@attrs.frozen
+class Stale:
+    """The first claim was so for the whole threshold: pull it, by its value, and nothing else."""
+
+    claim: str
+
+    def __str__(self) -> str:
+        return f"stale: pull {self.claim!r}"
+
+
+@final
+@attrs.frozen
+class Absent:
+    """One's own claim is not there: it has not arrived, or somebody pulled it. The lock is not held."""
+
+    def __str__(self) -> str:
+        return "absent"
+
+
+LockView: TypeAlias = Holding | Waiting | Stale | Absent
+
+
+def lock_view(
+    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+) -> LockView:
+    """How a lock of claims stands for whoever pushed `mine`.
+
+    Args:
+        claims: The array as it was read, oldest first.
+        mine: One's own claim.
+        sighting: What one has seen of its first claim, this look included: `sighted(before, claims[0], now)`.
+        now: One's own monotonic clock, read AFTER the look.
+        threshold: For how long a claim may be first, in microseconds.
+
+    Returns:
+        `Holding`, `Waiting`, `Stale` or `Absent`.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or now was read on another clock than the sighting.
+    """
+    tuple_of_kind(claims, str, "a claim")
+    named(mine, "a claim")
+    of_kind(sighting, (Sighting, type(None)), "a sighting")
+    of_kind(now, Instant, "the time")
+    numbered(threshold, "a threshold in microseconds", 1, LONGEST)
+    if mine not in claims:
+        return Absent()
+    first = claims[0]
+    if first == mine:
+        return Holding()
+    stood = now - sighting.since if sighting is not None and sighting.mark == first else 0
+    left = threshold - max(stood, 0)
+    return Waiting(first, left) if left > 0 else Stale(first)
+
+
+# --- helpers ----------------------------------------------------------------------------------------------------------
+
+
+def _holds(lease: Lease, request: str) -> bool:
+    return lease.holder is not None and lease.request == request
+
+
+def _changed(lease: Lease, *, holder: str | None) -> Lease:
+    """The record after a renewal or a release: the same token, the next version."""
+    return attrs.evolve(lease, version=lease.version + 1, holder=holder, stamp=None)

@@ -1,0 +1,209 @@
+"""Two candidates want to lead, each until its work is done: leases, elections, handovers, stalls, and what is fenced.
+
+Time passes at any point, also beyond a lease. Every request may meet every fault of the network, and leaders crash.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tidegate import laws
+from tidegate.leases.election import Candidate
+from tidegate.leases.leader import BELIEVES, FENCE, Leader, Served, lease_of, new_lease
+from tidegate.leases.lease import Lease, Terms
+from tidegate.model.documents import Document
+from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.behaviour import Birth, Crashed, Returned
+from tidegate.sim.clocks import HOST, Host, ahead
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Clock, Law, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import CLOCK, document, notes, seeded
+
+LEASES: Final = "leases"
+LEDGERS: Final = "ledgers"
+KEY: Final = "planner"
+
+ONE: Final = "at most one believes to lead"
+TOKENS: Final = "tokens grow"
+FENCED: Final = "nothing is written under an older epoch"
+RELEASED: Final = "who says so holds nothing"
+
+TERMS: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=0)
+"""Renewed once in a TTL, and no slower clock to make up for: as few moves of the clock as there can be."""
+FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
+
+
+def lease(state: State) -> Lease | None:
+    return lease_of(state.read(document(LEASES, KEY)))
+
+
+def believes(state: State, name: str, host: Host) -> bool:
+    said = state.read(notes(name))
+    until = dict(said).get(BELIEVES)
+    own = host.shows(state.read(CLOCK).at, state.read(ahead(name)) or 0)
+    return isinstance(until, Instant) and until - own > 0
+
+
+def one_leads(names: tuple[str, ...], host: Host = HOST) -> Law:
+    return lambda state: laws.election.one_leads([name for name in names if believes(state, name, host)])
+
+
+def tokens_grow(before: State, after: State) -> bool:
+    changed = lease(after)
+    if changed is None:  # it is never deleted
+        return lease(before) is None
+    return laws.lease.tokens_grow(lease(before), changed)
+
+
+def fence(state: State) -> int:
+    ledger = state.read(document(LEDGERS, KEY))
+    assert ledger is not None
+    return ledger[FENCE]
+
+
+def admits_no_older(before: State, after: State) -> bool:
+    return laws.lease.admits_no_older((fence(before), fence(after)))
+
+
+def is_released(name: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Returned(Served(_, True)):
+                held = lease(state)
+                return held is None or held.holder != name
+            case _:
+                return True
+
+    return holds
+
+
+def candidate(leader: type[Leader], who: type[Candidate], name: str, terms: Terms, pieces: int) -> Birth:
+    return lambda life: leader(LEASES, KEY, who(name, f"{name}.{life}", terms), LEDGERS, pieces).run()
+
+
+def election(
+    leader: type[Leader] = Leader,
+    who: type[Candidate] = Candidate,
+    *,
+    summary: str = "two candidates lead in turn, stall, crash and hand over: one leads, and what is older is fenced",
+    candidates: int = 2,
+    pieces: int = 1,
+    quantum: Duration = 2 * SECOND,
+    moves: int = 1,
+    budget: int = 1,
+    terms: Terms = TERMS,
+    faults: Faults = FAULTS,
+    host: Host = HOST,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        leader: The program, or a faulty variant of it.
+        who: The candidate, or a faulty variant of it.
+        summary: One line for people.
+        candidates: How many there are.
+        pieces: How much work each has.
+        quantum: By how much the clock moves.
+        moves: How often it may.
+        budget: How many faults may strike.
+        terms: Those of the lease.
+        faults: Which faults may strike.
+        host: By how much the clocks of their machines may be wrong. One that is set back may let two believe to lead, so
+            that is not judged where it may happen; what is fenced is.
+    """
+    names = ("a", "b", "c")[:candidates]
+    return Scenario(
+        name="leader",
+        summary=summary,
+        world=seeded({LEASES: (new_lease(KEY),), LEDGERS: (Document.of({"_id": KEY, "fence": 0}),)}),
+        actors=(
+            *(Process(name, candidate(leader, who, name, terms, pieces), faults, host=host) for name in names),
+            Network(),
+        ),
+        budget=budget,
+        clock=Clock(quantum=quantum, moves=moves),
+        always={
+            **({} if faults.allows(Fault.CLOCK_BACK) else {ONE: one_leads(names, host)}),
+            RELEASED: tuple(map(is_released, names)),
+        },
+        step={TOKENS: tokens_grow, FENCED: admits_no_older},
+        sometimes={
+            "it is handed over": lambda state: all(isinstance(state.standing(name), Returned) for name in names),
+            "it is taken from one that crashed": lambda state: (
+                isinstance(state.standing("a"), Crashed)
+                and isinstance(state.standing("b"), Returned)
+                and fence(state) == 2
+            ),
+        },
+    )
+
+
+CLOCKS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW, Fault.CLOCK_FORWARD)
+SET_BACK: Final = Faults.of(Fault.CRASH_BEFORE, Fault.CLOCK_BACK)
+STALLS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.STALL)
+STALLING: Final = Host(stall=2 * SECOND)
+"""A machine that may stand for a whole lease."""
+WRONG: Final = Host(skew=SECOND, jump=2 * SECOND)
+"""A machine whose clock is a second ahead or behind, or is set by a whole lease."""
+SLOW: Final = Host(drift=-100_000)
+"""A machine whose clock loses a tenth: it shows 1.8 s when a lease of 2 s is over."""
+WITH_MARGIN: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=SECOND // 4)
+"""More than clocks that lose a tenth lose in a lease."""
+
+SCENARIOS: Final = (
+    Shipped(
+        "leader",
+        election,
+        thorough=partial(election, quantum=SECOND, moves=2),
+        large=partial(election, candidates=3, quantum=SECOND, moves=8, budget=4),
+    ),
+    Shipped(
+        "leader.clocks",
+        partial(
+            election,
+            summary="the same where clocks of machines are ahead, behind, or set forward: one leads all the same",
+            faults=CLOCKS,
+            host=WRONG,
+        ),
+        thorough=partial(election, budget=2, faults=CLOCKS, host=WRONG),
+        large=partial(election, candidates=3, quantum=SECOND, moves=8, budget=4, faults=CLOCKS, host=WRONG),
+    ),
+    Shipped(
+        "leader.set_back",
+        partial(
+            election,
+            summary="the same where a machine's clock is set back: two may believe to lead, and the older one is fenced",
+            faults=SET_BACK,
+            host=WRONG,
+        ),
+        thorough=partial(election, quantum=SECOND, moves=2, budget=2, faults=SET_BACK, host=WRONG),
+        large=partial(election, candidates=3, quantum=SECOND, moves=8, budget=4, faults=SET_BACK, host=WRONG),
+    ),
+    Shipped(
+        "leader.drift",
+        partial(
+            election,
+            summary="the same where machines' clocks are slow: a margin makes up for it, and one leads",
+            terms=WITH_MARGIN,
+            host=SLOW,
+        ),
+        thorough=partial(election, terms=WITH_MARGIN, host=SLOW, quantum=SECOND, moves=2),
+        large=partial(election, candidates=3, terms=WITH_MARGIN, host=SLOW, quantum=SECOND, moves=8, budget=4),
+    ),
+    Shipped(
+        "leader.stalls",
+        partial(
+            election,
+            summary="the same where time passes only while a machine stalls, for a whole lease",
+            moves=0,
+            budget=2,
+            faults=STALLS,
+            host=STALLING,
+        ),
+        thorough=partial(election, moves=0, budget=3, faults=STALLS, host=STALLING),
+        large=partial(election, candidates=3, pieces=2, moves=0, budget=6, faults=STALLS, host=STALLING),
+    ),
+)

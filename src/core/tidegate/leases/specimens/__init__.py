@@ -1,0 +1,13 @@
+"""What ships of `tidegate.leases`."""
+
+from typing import Final
+
+from tidegate.leases.specimens import leader, small_lock
+from tidegate.sim.shipping import Specimen
+
+__all__ = ["SPECIMENS"]
+
+SPECIMENS: Final[tuple[Specimen, ...]] = (
+    *leader.SPECIMENS,
+    *small_lock.SPECIMENS,
+)

@@ -1,0 +1,70 @@
+"""Candidates, their states, and what they may be told."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tidegate.leases.election import (
+    Candidate,
+    Claim,
+    Ended,
+    Event,
+    Flight,
+    Following,
+    Leading,
+    Look,
+    Request,
+    State,
+    StopAsked,
+    Stopped,
+    Swap,
+    Told,
+    Unanswered,
+    Woke,
+)
+from tidegate.leases.strategies.lease import instants, leases, sightings, tenures, terms
+from tidegate.model.instants import ClockName
+
+
+def candidates() -> SearchStrategy[Candidate]:
+    """Candidates on terms of a few ticks."""
+    return st.builds(Candidate, st.sampled_from(("ann", "bob")), st.sampled_from(("life 1", "life 2")), terms())
+
+
+def requests() -> SearchStrategy[Request]:
+    """What a candidate may have asked of the store."""
+    return st.just(Look()) | st.builds(Swap, st.integers(0, 9), leases(), st.integers(0, 9))
+
+
+def states(clock: ClockName) -> SearchStrategy[State]:
+    """States of a candidate, also such as it never comes to.
+
+    Args:
+        clock: The name of its clock.
+    """
+    at = instants(clock)
+    flights = st.none() | st.builds(Flight, requests(), at)
+    claims = st.none() | st.builds(Claim, st.sampled_from(("r1", "r2", "life 1@2")), at, st.booleans())
+    sighted = st.none() | sightings(clock)
+    following = st.builds(Following, flights, sighted, claims, st.none() | at, st.booleans())
+    leading = st.builds(
+        Leading, tenures(clock), at, flights, st.none() | at, st.booleans(), st.booleans(), st.booleans()
+    )
+    return st.one_of(following, leading, st.just(Stopped()))
+
+
+def events(clock: ClockName) -> SearchStrategy[Event]:
+    """What a candidate may be told, in any order.
+
+    Args:
+        clock: The name of its clock.
+    """
+    at = instants(clock)
+    return st.one_of(
+        st.builds(Woke, at),
+        st.builds(Told, at, requests(), st.none() | leases()),
+        st.builds(Unanswered, at, requests()),
+        st.builds(Ended, at, st.integers(1, 9)),
+        st.builds(StopAsked, at),
+    )

@@ -1,0 +1,73 @@
+"""Leases, what is known of them, and the claims of a lock."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tidegate.leases.lease import Lease, Sighting, Tenure, Terms
+from tidegate.model.instants import STORE, ClockName, Instant
+
+
+@st.composite
+def terms(draw: DrawFn) -> Terms:
+    """Terms of a few ticks, so that instants meet their edges."""
+    heartbeat, margin = draw(st.integers(1, 5)), draw(st.integers(0, 3))
+    return Terms(
+        ttl=heartbeat + margin + draw(st.integers(1, 6)),
+        heartbeat=heartbeat,
+        margin=margin,
+        grace=draw(st.integers(0, 4)),
+    )
+
+
+@st.composite
+def leases(draw: DrawFn, *, held: bool | None = None) -> Lease:
+    """Records of leases: held and released, with a stamp and without.
+
+    Args:
+        draw: Hypothesis's.
+        held: Whether somebody holds it; both unless told.
+    """
+    somebody, nobody = st.sampled_from(("ann", "bob")), st.none()
+    token = draw(st.integers(1, 9))
+    return Lease(
+        token,
+        token + draw(st.integers(0, 9)),
+        holder=draw(somebody | nobody if held is None else somebody if held else nobody),
+        request=draw(st.sampled_from(("r1", "r2", "r3"))),
+        ttl=draw(st.integers(1, 12)),
+        stamp=draw(st.none() | instants(STORE)),
+    )
+
+
+def instants(clock: ClockName) -> SearchStrategy[Instant]:
+    """Instants of one clock, near each other, before and after its zero.
+
+    Args:
+        clock: Its name.
+    """
+    return st.builds(Instant, st.integers(-20, 20), st.just(clock))
+
+
+def sightings(clock: ClockName) -> SearchStrategy[Sighting]:
+    """What an observer has seen, of leases and of claims.
+
+    Args:
+        clock: The name of its clock.
+    """
+    return st.builds(Sighting, st.integers(0, 20) | st.sampled_from("abc"), instants(clock))
+
+
+def tenures(clock: ClockName) -> SearchStrategy[Tenure]:
+    """What a holder knows of its own time.
+
+    Args:
+        clock: The name of its clock.
+    """
+    return st.builds(Tenure, leases(held=True), instants(clock))
+
+
+def claims() -> SearchStrategy[tuple[str, ...]]:
+    """The claims of a lock: none, several, some of them twice."""
+    return st.lists(st.sampled_from("abc"), max_size=5).map(tuple)

@@ -1,0 +1,179 @@
+"""Effects: what a program may ask of the world, and what it hears back.
+
+A program is an `async def` that awaits effects and nothing else:
+
+    record = await find_one(RECORDS, Eq(ID, key))          # record: Document | None
+
+No event loop is involved. Awaiting runs `Effect.__await__`, which yields the effect itself once and returns the reply,
+typed by the class parameter. Whoever holds the program feeds it: the drivers, the simulator, a replay. A forgotten
+`await` is an error of the type checkers (`unused-awaitable`); with generators and `yield from` none of them would see it.
+
+Between two awaits a program holds immutable values only, so that it is itself a value (`tidegate.sim.fingerprint`).
+
+Failures are values too: equal by kind and content, raised into the program so that the straight path reads straight.
+There are four kinds, after what is known of the effect, because the kind alone says what to do next:
+
+    Refused      the world said no, definitely             never try again
+    NotApplied   definitely not done                       trying again is free
+    Ambiguous    it may have been done                     only what carries its own recognition may be tried again
+    NotDurable   done, but no majority has confirmed it    assert it again, do not redo it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from typing import Final, Generic, TypeAlias, TypeVar, cast, final
+
+import attrs
+
+from tidegate.model.errors import numbered
+from tidegate.model.instants import Duration, Instant, seconds
+from tidegate.model.values import of_kind
+
+Reply_co = TypeVar("Reply_co", covariant=True)
+T = TypeVar("T")
+
+
+class Effect(Generic[Reply_co]):
+    """One atomic operation of the world; subclasses are frozen attrs values."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Effect[object], object, Reply_co]:
+        reply = yield self  # on a line of its own: nothing else may lie on the value stack here
+        return cast("Reply_co", reply)
+
+
+Program: TypeAlias = Coroutine[Effect[object], object, T]
+"""A suspended run of an `async def` that awaits effects, and answers a T."""
+
+
+class Failure(Exception):  # noqa: N818  a reply, not an error: it is caught in the straight path of programs
+    """A reply that is raised into the program.
+
+    Args:
+        reason: What the world said, in one line, without secrets.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Failure) and type(self) is type(other) and self.reason == other.reason
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.reason))
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.reason})"
+
+    def fresh(self) -> Failure:
+        """A copy to throw: an exception that was thrown has collected a traceback and a context."""
+        return type(self)(self.reason)
+
+
+@final
+class Refused(Failure):
+    """The world said no, definitely: duplicate key, not authorised, validation."""
+
+
+DUPLICATE_KEY: Final = "duplicate key"
+"""Why an insert is refused where the id is taken."""
+
+
+def duplicate_key(*fields: str) -> Refused:
+    """The refusal of a write that would give two documents the same values in the fields of a unique index.
+
+    It names the index, for an id that is taken may be one's own earlier request, and another value hardly is.
+    """
+    return Refused(DUPLICATE_KEY if fields == ("_id",) else f"{DUPLICATE_KEY} of the index on {', '.join(fields)}")
+
+
+def is_duplicate(failure: Failure) -> bool:
+    """Tell whether a unique index, that of the ids included, refused the write."""
+    return isinstance(failure, Refused) and failure.reason.startswith(DUPLICATE_KEY)
+
+
+@final
+class NotApplied(Failure):
+    """Definitely not done; a retry is free."""
+
+
+@final
+class Ambiguous(Failure):
+    """It may have been done: reply lost, time-out, garbage."""
+
+
+@final
+class NotDurable(Failure):
+    """Done, but a majority has not confirmed it."""
+
+
+@final
+@attrs.frozen
+class Now(Effect[Instant]):
+    """Reads the clock of the machine that asks (`WALL`)."""
+
+    def __str__(self) -> str:
+        return "read the clock"
+
+
+@final
+@attrs.frozen
+class Sleep(Effect[None]):
+    """Waits. Invariant: 0 <= duration, in microseconds."""
+
+    duration: Duration
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.duration, "a time to sleep", 0)
+
+    def __str__(self) -> str:
+        return f"sleep {seconds(self.duration)}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Cancel(Effect[None]):
+    """Takes back a wish of one's own that has not come true yet: a timer, a call of user code."""
+
+    effect: Effect[object]
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.effect, Effect, "an effect")
+
+    def __str__(self) -> str:
+        return f"no longer {self.effect}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Call(Effect[object]):
+    """Calls the user's code that is registered under `name`, with values as arguments; it replies a value."""
+
+    name: str
+    arguments: tuple[object, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.name, str, "the name of user code")
+        of_kind(self.arguments, tuple, "the arguments of user code")
+
+    def __str__(self) -> str:
+        return f"call {self.name}({', '.join(map(str, self.arguments))})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Note(Effect[None]):
+    """A mark that laws can see and adapters ignore: under `name`, the process now says `value`."""
+
+    name: str
+    value: object
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.name, str, "the name of a mark")
+
+    def __str__(self) -> str:
+        value = str(self.value).lower() if isinstance(self.value, bool) else self.value
+        return f"note {self.name}: {value}"

@@ -1,0 +1,91 @@
+"""What tidegate raises when it is used wrongly: what, where, why, and what to do next.
+
+Expected outcomes are values and never come as exceptions. What the world answers (refused, not applied, ambiguous,
+not durable) is raised into programs and lives in `tidegate.model.effects`. What is left is misuse: the caller broke a
+contract, and nothing was done.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+SHOWN_MAX: Final = 120
+"""How many characters of a value a message shows."""
+
+INT64_MAX: Final = 2**63 - 1
+"""The largest integer that a document holds."""
+
+NUMBER_MAX: Final = 10**60
+"""More than there is of anything, and still to be printed: Python prints no int of more than 4,300 digits."""
+
+
+class TidegateError(Exception):
+    """The root of all errors that tidegate raises of its own.
+
+    Args:
+        what: What is wrong, with the offending value, in one line.
+        where: Which object, file or field it was found in.
+        why: Which rule it breaks.
+        todo: What the reader can do next.
+    """
+
+    def __init__(self, what: str, *, where: str = "", why: str = "", todo: str = "") -> None:
+        super().__init__(what)
+        self.what, self.where, self.why, self.todo = what, where, why, todo
+
+    def __str__(self) -> str:
+        more = (("where", self.where), ("why", self.why), ("help", self.todo))
+        return "\n".join([self.what, *(f"  {name}: {text}" for name, text in more if text)])
+
+
+class Misuse(TidegateError, ValueError):  # noqa: N818  the field's word: what the caller did
+    """The caller broke a contract; nothing was done."""
+
+
+@final
+class MissingExtra(TidegateError, ImportError):  # noqa: N818  it says what is missing
+    """A module needs a package that an extra of tidegate brings.
+
+    Args:
+        module: What was imported.
+        extra: Which extra brings what it needs.
+        why: What was not found.
+    """
+
+    def __init__(self, module: str, extra: str, why: ImportError) -> None:
+        super().__init__(f"{module} needs an extra", why=str(why), todo=f"pip install 'tidegate[{extra}]'")
+
+
+@final
+class UnknownEffect(Misuse):
+    """A program awaited something that is no effect, or an effect that its handlers do not know."""
+
+
+@final
+class Nondeterministic(Misuse):
+    """A program asked for something else when it was run again with the same replies."""
+
+
+def shown(value: object) -> str:
+    """A value in a message: as it prints, cut short; its type where it does not print.
+
+    An int of five thousand digits, a tuple of a thousand tuples, and user code may fail to.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  the message is to tell what is wrong, and not to be wrong itself
+        return f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
+def named(name: object, what: str) -> None:
+    """Raise Misuse unless `name` is a string that is not empty."""
+    if not isinstance(name, str) or not name:
+        raise Misuse(f"{shown(name)} cannot name {what}", why="a name is a string that is not empty")
+
+
+def numbered(number: object, what: str, least: int, most: int = NUMBER_MAX) -> None:
+    """Raise Misuse unless `number` is an integer, no bool, and from `least` to `most`."""
+    if type(number) is not int or not least <= number <= most:
+        to = "on" if most == NUMBER_MAX else f"to {most}"
+        raise Misuse(f"{shown(number)} cannot be {what}", why=f"it is an integer from {least} {to}")

@@ -1,0 +1,132 @@
+"""A point in time, on a clock that has a name.
+
+Instants and durations are integers in microseconds: floats break slot edges (with 13 runners, a cycle of 300 s and no
+margin, two float windows overlap). An instant is a type of its own. Instant minus instant is a duration, instant plus
+duration is an instant, and there is nothing else. So whatever uses only these two cannot tell when time began, and the
+simulator may keep instants relative to now.
+
+Laws
+    T1  (a + d) - a == d
+    T2  (a - b) is an error when `a` and `b` were read on different clocks: two machines' clocks are never compared.
+
+Durations are plain integers; `MILLISECOND`, `SECOND` and `MINUTE` are for writing them down. So are fractions, for the
+same reason: in parts per million, of which `PPM` is the whole.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, NewType, TypeAlias, final
+
+import attrs
+
+from tidegate.model.errors import NUMBER_MAX, Misuse, numbered, shown
+from tidegate.model.values import of_kind
+
+Duration: TypeAlias = int
+"""A length of time in microseconds."""
+
+ClockName = NewType("ClockName", str)
+
+STORE: Final = ClockName("store")
+"""The store's own clock (`$$NOW` of MongoDB): the one that judges every expiry."""
+
+WALL: Final = ClockName("wall")
+"""The clock of the machine that asks. It only ever decides when to ask, never what has expired."""
+
+MICROSECOND: Final[Duration] = 1
+MILLISECOND: Final[Duration] = 1_000
+SECOND: Final[Duration] = 1_000_000
+MINUTE: Final[Duration] = 60 * SECOND
+
+PPM: Final = 1_000_000
+"""One, in parts per million."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@final
+@attrs.frozen
+class Instant:
+    """`at` microseconds after 1970-01-01T00:00:00Z, as `clock` shows it. Invariant: -NUMBER_MAX <= at <= NUMBER_MAX."""
+
+    at: int
+    clock: ClockName = STORE
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.at) is not int or not -NUMBER_MAX <= self.at <= NUMBER_MAX:
+            raise Misuse(f"{shown(self.at)} is no instant", why="instants are whole microseconds", todo="use instant()")
+        if type(self.clock) is not str:
+            raise Misuse(f"{shown(self.clock)} cannot name a clock")
+
+    def __sub__(self, earlier: Instant) -> Duration:
+        if type(earlier) is not Instant:
+            raise Misuse(f"{shown(earlier)} is no instant")
+        if self.clock != earlier.clock:
+            raise Misuse(
+                f"cannot compare {self} with {earlier}",
+                why="two clocks are never compared",
+                todo="let one clock judge: the store's in a filter, or one machine's own",
+            )
+        return self.at - earlier.at
+
+    def __add__(self, later: Duration) -> Instant:
+        if type(later) is not int:
+            raise Misuse(f"{shown(later)} is no duration", why="durations are whole microseconds")
+        return Instant(self.at + later, self.clock)
+
+    def __str__(self) -> str:
+        return f"{seconds(self.at)}@{self.clock}"
+
+
+def instant(moment: datetime, clock: ClockName = STORE) -> Instant:
+    """The instant that `moment` names.
+
+    Args:
+        moment: A date and time with a time zone.
+        clock: The clock it was read on.
+
+    Returns:
+        The instant, exact to the microsecond.
+
+    Raises:
+        Misuse: `moment` has no time zone, or is no datetime.
+    """
+    of_kind(moment, datetime, "a datetime")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise Misuse(f"{moment.isoformat()} has no time zone", todo="pass datetime.now(UTC), or attach its tzinfo")
+    return Instant((moment - _EPOCH) // timedelta(microseconds=1), clock)
+
+
+def moment(at: Instant) -> datetime:
+    """`at` as a datetime in UTC; the inverse of `instant`.
+
+    Raises:
+        Misuse: it lies outside of the years 1 to 9999, or is no instant.
+    """
+    of_kind(at, Instant, "an instant")
+    try:
+        return _EPOCH + timedelta(microseconds=at.at)
+    except OverflowError:
+        raise Misuse(f"{at} is no datetime", why="datetimes end with the year 9999") from None
+
+
+def duration(length: timedelta) -> Duration:
+    """`length` in microseconds."""
+    of_kind(length, timedelta, "a timedelta")
+    return length // timedelta(microseconds=1)
+
+
+def seconds(length: Duration) -> str:
+    """A duration for people: `1.5 s`, `250 ms`, `40 us`.
+
+    Raises:
+        Misuse: It is no whole number, or one that cannot be printed.
+    """
+    numbered(length, "a duration in microseconds", -NUMBER_MAX)
+    for unit, name in ((SECOND, "s"), (MILLISECOND, "ms")):
+        if length % unit == 0 or abs(length) >= unit:
+            whole, rest = divmod(abs(length), unit)
+            digits = f"{rest:0{len(str(unit)) - 1}d}".rstrip("0")
+            return f"{'-' if length < 0 else ''}{whole}{'.' if digits else ''}{digits} {name}"
+    return f"{length} us"

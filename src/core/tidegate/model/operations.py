@@ -1,0 +1,254 @@
+"""What a program may ask of a document store: each is one atomic command, on one document if it writes.
+
+    FindOne            a document that matches, or None
+    FindAll            the documents that match, in the order of their ids, as they were at one time
+    FindOneAndUpdate   the document as it is after the updates, or None if none matched
+    UpdateOne          how many documents matched: 0 or 1
+    InsertOne          nothing; Refused where the id is taken
+    DeleteOne          how many documents were deleted: 0 or 1
+    StoreTime          the store's time
+
+A write is Refused where a unique index (`Unique`) would have the same values twice, as MongoDB has it: a missing field
+counts as null, an array as each of its elements, and numbers are compared by value.
+
+Where several documents match, the first one in natural order is meant; programs that care name an id.
+Their meaning is in `tidegate.sim.world`, their translation in the MongoDB adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.model.documents import FILTERS, ID, UPDATES, AllOf, Document, Exists, Field, Fields, Filter, Update
+from tidegate.model.effects import Effect
+from tidegate.model.errors import Misuse, numbered, shown
+from tidegate.model.instants import Instant
+from tidegate.model.values import of_kind, tuple_of_kind
+
+COLLECTION_LENGTH_MAX: Final = 200
+FOUND_MAX: Final = 1_000
+"""How many documents one find answers at most; whoever wants more asks again from the last id on."""
+
+Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
+"""The unique indexes of each collection; that of the ids goes without saying."""
+
+
+def check_collection(name: object) -> None:
+    """Raise Misuse unless `name` may name a collection."""
+    if not isinstance(name, str):
+        raise Misuse(f"{shown(name)} is no name of a collection", why="it is no string")
+    check_collection_name(name)
+
+
+@cache
+def check_collection_name(name: str) -> None:
+    """The same for strings; remembered, for every effect is checked and names are few."""
+    if not name or len(name) > COLLECTION_LENGTH_MAX:
+        raise Misuse(
+            f"{shown(name)} is no name of a collection", why=f"it takes 1 to {COLLECTION_LENGTH_MAX} characters"
+        )
+    if "$" in name or "\0" in name or name.startswith((".", "system.")) or name.endswith(".") or ".." in name:
+        raise Misuse(f"{name!r} is no name of a collection", why="MongoDB gives it a meaning of its own")
+
+
+def check_updates(updates: tuple[Update, ...]) -> None:
+    """Raise Misuse unless the updates touch different fields, and not the id."""
+    tuple_of_kind(updates, UPDATES, "an update")
+    names = [update.field.name for update in updates]
+    if not names:
+        raise Misuse("an update that changes nothing", todo="use find_one, or name the fields that change")
+    if len(set(names)) != len(names):
+        raise Misuse(f"two updates of one field: {', '.join(names)}", why="MongoDB refuses conflicting updates")
+    if ID.name in names:
+        raise Misuse("an update of _id", why="the id of a document never changes")
+
+
+def check_inserted(doc: Document) -> None:
+    """Raise Misuse unless the document can be inserted: a scalar id, and names that updates can address."""
+    of_kind(doc, Document, "a document")
+    if not isinstance(doc.held(ID), (str, int)) or isinstance(doc.held(ID), bool):
+        raise Misuse(
+            "a document needs an _id that is a string or an integer",
+            where=f"insert_one of {doc}",
+            why="an id that is a document or an array can be read as a query",
+        )
+    for key, _ in doc.items:
+        Field[object](key)
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class FindOne(Effect["Document | None"]):
+    """Replies a document that matches, or None."""
+
+    collection: str
+    where: Filter
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        of_kind(self.where, FILTERS, "a filter")
+
+    def __str__(self) -> str:
+        return f"find {self.collection} where {self.where}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class FindAll(Effect["tuple[Document, ...]"]):
+    """Replies the documents that match, in the order of their ids: numbers, then strings by their UTF-8 form.
+
+    Invariant: 1 <= limit <= FOUND_MAX.
+
+    Attributes:
+        collection: Where they are.
+        where: What they match.
+        limit: How many at most, the first ones.
+    """
+
+    collection: str
+    where: Filter
+    limit: int
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        of_kind(self.where, FILTERS, "a filter")
+        numbered(self.limit, "a limit", 1, FOUND_MAX)
+
+    def __str__(self) -> str:
+        return f"find up to {self.limit} of {self.collection} where {self.where}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class FindOneAndUpdate(Effect["Document | None"]):
+    """Replies the document as it is after the updates, or None if none matched."""
+
+    collection: str
+    where: Filter
+    updates: tuple[Update, ...]
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        of_kind(self.where, FILTERS, "a filter")
+        check_updates(self.updates)
+
+    def __str__(self) -> str:
+        return f"find and update {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class UpdateOne(Effect[int]):
+    """Replies how many documents matched: 0 or 1."""
+
+    collection: str
+    where: Filter
+    updates: tuple[Update, ...]
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        of_kind(self.where, FILTERS, "a filter")
+        check_updates(self.updates)
+
+    def __str__(self) -> str:
+        return f"update {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class InsertOne(Effect[None]):
+    """Inserts the document; Refused where its id is taken."""
+
+    collection: str
+    doc: Document
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_inserted(self.doc)
+
+    def __str__(self) -> str:
+        return f"insert into {self.collection}: {self.doc}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class DeleteOne(Effect[int]):
+    """Replies how many documents were deleted: 0 or 1."""
+
+    collection: str
+    where: Filter
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        of_kind(self.where, FILTERS, "a filter")
+
+    def __str__(self) -> str:
+        return f"delete {self.collection} where {self.where}"
+
+
+@final
+@attrs.frozen
+class StoreTime(Effect[Instant]):
+    """Replies the store's time (`STORE`), in whole milliseconds: for decisions that write down when something is due."""
+
+    def __str__(self) -> str:
+        return "ask for the store's time"
+
+
+def check_unique(unique: Unique) -> None:
+    """Raise Misuse unless these are unique indexes: each has a field, and none twice."""
+    of_kind(unique, Mapping, "unique indexes by collection")
+    for collection, indexes in unique.items():
+        check_collection(collection)
+        of_kind(indexes, tuple, "the unique indexes of a collection")
+        for index in indexes:
+            tuple_of_kind(index, Field, "a field of a unique index")
+            if not index or len(set(index)) != len(index):
+                raise Misuse(f"a unique index on {shown(index)}", todo="name each of its fields, once")
+
+
+Operation: TypeAlias = FindOne | FindAll | FindOneAndUpdate | UpdateOne | InsertOne | DeleteOne
+
+
+def find_one(collection: str, *where: Filter) -> FindOne:
+    """Ask for a document that all of the filters match."""
+    return FindOne(collection, _together(where))
+
+
+def find_all(collection: str, *where: Filter, limit: int) -> FindAll:
+    """Ask for the documents that all of the filters match, in the order of their ids; for all without any.
+
+    Args:
+        collection: Where they are.
+        where: What they match.
+        limit: How many at most; what is beyond is not told.
+    """
+    return FindAll(collection, _together(where or (Exists(ID),)), limit)
+
+
+def find_one_and_update(collection: str, where: Filter, *updates: Update) -> FindOneAndUpdate:
+    """Ask to update the document that matches, and for what it is afterwards."""
+    return FindOneAndUpdate(collection, where, updates)
+
+
+def update_one(collection: str, where: Filter, *updates: Update) -> UpdateOne:
+    """Ask to update the document that matches."""
+    return UpdateOne(collection, where, updates)
+
+
+def insert_one(collection: str, doc: Document) -> InsertOne:
+    """Ask to insert the document."""
+    return InsertOne(collection, doc)
+
+
+def delete_one(collection: str, *where: Filter) -> DeleteOne:
+    """Ask to delete the document that all of the filters match."""
+    return DeleteOne(collection, _together(where))
+
+
+def _together(where: tuple[Filter, ...]) -> Filter:
+    return where[0] if len(where) == 1 else AllOf(where)

@@ -1,0 +1,74 @@
+"""A record of a topic as a value, whoever delivers it: what user code gets, and what is delivered or dead-lettered.
+
+What a record carries is the user's, and may be secret. So neither the text nor the `repr` of a record shows it.
+"""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Final, final
+
+import attrs
+
+from tidegate.consumer.commands import TopicPartition
+from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.instants import ClockName, Instant
+from tidegate.model.values import of_kind
+
+PRODUCER: Final = ClockName("producer")
+"""The clock of whoever produced the record (Kafka's CreateTime)."""
+
+BROKER: Final = ClockName("broker")
+"""The clock of the broker that appended the record (Kafka's LogAppendTime)."""
+
+
+@final
+@attrs.frozen
+class Record:
+    """A record of a topic.
+
+    Attributes:
+        topic: Its topic.
+        partition: The number of its partition.
+        offset: Its place there.
+        key: What it was partitioned by, if anything.
+        value: What it carries; None is a tombstone.
+        headers: Names with values, in order; a name may come twice.
+        timestamp: When it was produced or appended, on the clock that says so; None if nobody said.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None = attrs.field(default=None, repr=False)
+    value: bytes | None = attrs.field(default=None, repr=False)
+    headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), repr=False)
+    timestamp: Instant | None = None
+
+    def __attrs_post_init__(self) -> None:
+        named(self.topic, "a topic")
+        numbered(self.partition, "a partition", 0)
+        numbered(self.offset, "an offset", 0)
+        of_kind(self.key, (bytes, NoneType), "a key: bytes, or None")
+        of_kind(self.value, (bytes, NoneType), "a value: bytes, or None")
+        of_kind(self.headers, tuple, "the headers of a record")
+        for header in self.headers:
+            _check_header(header)
+        of_kind(self.timestamp, (Instant, NoneType), "a time or None")
+
+    @property
+    def of(self) -> TopicPartition:
+        """The partition that it is of."""
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.of} @{self.offset}"
+
+
+def _check_header(header: tuple[str, bytes | None]) -> None:
+    """Raise Misuse unless it is a name, which may be empty, with a value."""
+    of_kind(header, tuple, "a header")
+    if len(header) != 2:
+        raise Misuse(f"a header of {len(header)} parts", why="it is a name with a value")
+    of_kind(header[0], str, "the name of a header")
+    of_kind(header[1], (bytes, NoneType), "the value of a header: bytes, or None")

@@ -1,0 +1,1 @@
+"""Hypothesis strategies for the values of `tidegate.model`, one module a subject."""

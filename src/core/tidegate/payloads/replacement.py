@@ -1,0 +1,304 @@
+"""A large payload is replaced while others read it, and what is left over is collected.
+
+What is decided is in `tidegate.payloads.chunking`; this is what is asked of the store, and in which order.
+
+    replace   read the record; mark; put each chunk; swap. What had no answer is read back, and the whole is tried again
+    read      read the record, then its chunks, one by one; a chunk that is missing sends back to the record
+    collect   read the chunks, THEN the records; remove what no record refers to, if it was not put since
+    undo      make a version without marks, where a writer is guessed to be dead
+
+Laws
+    KP1  A reader answers a payload that was swapped in, whole.
+    KP2  No manifest refers to a chunk that is not there.
+    KP3  A record changes by a swap or an undo that was decided on the version before, and else keeps its manifest.
+    KP4  Whoever says that it has swapped has, at that version.
+    KP5  At rest, after an undo and a collection, only what a manifest refers to is left.
+
+Where we differ from pynenc and GridFS, see `tidegate.payloads.chunking`.
+
+Known not to work
+    - A writer that gives up does not know whether its swap will be done, if that had no answer.
+    - A reader that is overtaken by one replacement after the other gives up.
+    - More records or chunks than `limit`: a collection needs to see all records, so then it removes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.invocations.status import Won, became_of
+from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.operations import check_collection, find_all, find_one
+from tidegate.model.reading import needed
+from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.payloads.chunking import (
+    DATA,
+    PUT,
+    Chunk,
+    Corrupt,
+    Done,
+    Insert,
+    Joined,
+    Manifest,
+    Mark,
+    Missing,
+    Plan,
+    Record,
+    Seen,
+    TooLong,
+    attempt_of,
+    collectable,
+    decide_put,
+    join,
+    mark,
+    put,
+    record_of,
+    remove,
+    swap,
+    touch,
+    undo,
+)
+
+ATTEMPTS: Final = 8
+LIMIT: Final = 1_000
+
+
+@final
+@attrs.frozen
+class Swapped:
+    """The payload is in, at that version."""
+
+    version: int
+
+    def __str__(self) -> str:
+        return f"swapped in at version {self.version}"
+
+
+@final
+@attrs.frozen
+class Unsettled:
+    """Others were faster, or nobody answered, often enough. If a swap was sent without an answer, it may be in."""
+
+    attempts: int
+
+    def __str__(self) -> str:
+        return f"unsettled after {self.attempts} attempts"
+
+
+Outcome: TypeAlias = Swapped | Corrupt | Unsettled
+
+
+@attrs.frozen
+class Replacer:
+    """One wish: this payload under this key.
+
+    Attributes:
+        records: The collection of the records.
+        chunks: That of the chunks.
+        key: The record's id; it is there (`new_record`).
+        plan: What to store.
+        request: An id used for this wish only.
+        attempts: How often to try before giving up.
+    """
+
+    records: str
+    chunks: str
+    key: str
+    plan: Plan
+    request: str
+    attempts: int = ATTEMPTS
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.records)
+        check_collection(self.chunks)
+        named(self.key, "a payload")
+        of_kind(self.plan, Plan, "a plan")
+        named(self.request, "a request")
+        numbered(self.attempts, "a number of attempts", 1)
+
+    async def run(self) -> Outcome:
+        """The program."""
+        sent: int | None = None  # the version at which a swap was sent that may have been done
+        attempt = 0
+        while attempt < self.attempts:
+            attempt += 1
+            try:
+                found = await find_one(self.records, Eq(ID, self.key))
+                if found is None:
+                    raise Misuse(f"there is no record {self.key!r}", todo="insert new_record(key)")
+                record = record_of(found)
+                if isinstance(record, Corrupt):
+                    return record
+                if sent is not None:
+                    fate = became_of(record.version, record.history, sent, attempt_of(self.request, sent))
+                    if isinstance(fate, Won):
+                        return Swapped(fate.version)
+                    sent = sent if record.version == sent else None
+                version = record.version
+                announced = Mark(attempt_of(self.request, version), self.plan.manifest.chunks)
+                if not await self._prepared(version, announced):
+                    continue
+                sent = version
+                if await self._swapped(version, announced):
+                    return Swapped(version + 1)
+                sent = None
+            except (Ambiguous, NotApplied, NotDurable):
+                continue
+        return Unsettled(attempt)
+
+    async def _prepared(self, version: int, announced: Mark) -> bool:
+        """The attempt is marked, THEN all chunks are put; False if the record has moved on, or others put them too."""
+        if not self.plan.chunks:
+            return True
+        if not await mark(self.records, self.key, version, announced):
+            return False
+        for chunk in self.plan.chunks:
+            if not await self._put(chunk, announced.attempt):
+                return False
+        return True
+
+    async def _put(self, chunk: Chunk, attempt: str) -> bool:
+        tries = 0
+        while tries < self.attempts:
+            tries += 1
+            found = await find_one(self.chunks, Eq(ID, chunk.digest))
+            verdict = decide_put(None if found is None else Seen(needed(found, ID), needed(found, PUT)), attempt)
+            if isinstance(verdict, Done):
+                return True
+            if isinstance(verdict, Insert):
+                try:
+                    await put(self.chunks, chunk, attempt)
+                except Refused as refused:
+                    if refused.reason != DUPLICATE_KEY:
+                        raise
+                    continue
+                return True
+            if await touch(self.chunks, verdict.seen, attempt):
+                return True
+        return False
+
+    async def _swapped(self, version: int, announced: Mark) -> bool:
+        return await swap(self.records, self.key, version, announced, self.plan.manifest) > 0
+
+
+@attrs.frozen
+class Reader:
+    """Reads a payload, whole.
+
+    Attributes:
+        records: The collection of the records.
+        chunks: That of the chunks.
+        key: The record's id.
+        attempts: How often to try before giving up.
+    """
+
+    records: str
+    chunks: str
+    key: str
+    attempts: int = ATTEMPTS
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.records)
+        check_collection(self.chunks)
+        named(self.key, "a payload")
+        numbered(self.attempts, "a number of attempts", 1)
+
+    async def run(self) -> Joined | Corrupt | TooLong | Missing | None:
+        """The program. None if there is no such record; `Missing` or None after the last attempt."""
+        answer: Missing | None = None
+        attempt = 0
+        while attempt < self.attempts:
+            attempt += 1
+            try:
+                found = await find_one(self.records, Eq(ID, self.key))
+                if found is None:
+                    return None
+                record = record_of(found)
+                if isinstance(record, Corrupt):
+                    return record
+                joined = await self._joined(record.manifest)
+            except (Ambiguous, NotApplied):
+                continue
+            if not isinstance(joined, Missing):
+                return joined
+            answer = joined  # it was replaced meanwhile
+        return answer
+
+    async def _joined(self, manifest: Manifest) -> Joined | Missing | Corrupt | TooLong:
+        held: tuple[tuple[str, object], ...] = ()
+        for digest in manifest.chunks:
+            chunk = await find_one(self.chunks, Eq(ID, digest))
+            if chunk is not None:
+                held = (*held, (digest, chunk.held(DATA)))
+        return join(manifest, dict(held))
+
+
+@attrs.frozen
+class Collector:
+    """Removes chunks that nothing refers to.
+
+    Attributes:
+        records: The collection of the records, all that may refer to these chunks.
+        chunks: That of the chunks.
+        limit: How many of either are read at most.
+    """
+
+    records: str
+    chunks: str
+    limit: int = LIMIT
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.records)
+        check_collection(self.chunks)
+        numbered(self.limit, "a limit", 1)
+
+    async def run(self) -> bool:
+        """The program: one collection. False if something had no answer, or cannot be read: then nothing may be removed."""
+        try:
+            seen, records = await self._read()
+            if records is None:
+                return False
+            for each in collectable(seen, records):
+                await self._removed(each)
+        except (Ambiguous, NotApplied, NotDurable):
+            return False
+        return True
+
+    async def undo(self, request: str) -> bool:
+        """Make a version without marks of each record that has some: their writers are guessed to be dead."""
+        try:
+            for found in await find_all(self.records, limit=self.limit):
+                record = record_of(found)
+                if isinstance(record, Record) and record.pending:
+                    await undo(self.records, found[ID], record.version, attempt_of(request, record.version))
+        except (Ambiguous, NotApplied, NotDurable):
+            return False
+        return True
+
+    async def _read(self) -> tuple[tuple[Seen, ...], tuple[Record, ...] | None]:
+        """The chunks, THEN the records; None for records that are too many, or that cannot be read."""
+        chunks = await find_all(self.chunks, limit=self.limit)
+        found = await find_all(self.records, limit=self.limit)
+        return seen_of(chunks), self._known(found)
+
+    def _known(self, found: tuple[Document, ...]) -> tuple[Record, ...] | None:
+        known = tuple(map(record_of, found))
+        records = tuple(record for record in known if isinstance(record, Record))
+        return records if len(records) == len(known) < self.limit else None
+
+    async def _removed(self, seen: Seen) -> None:
+        await remove(self.chunks, seen)
+
+
+def seen_of(chunks: tuple[Document, ...]) -> tuple[Seen, ...]:
+    """Who put each chunk last.
+
+    Raises:
+        Misuse: A document is no chunk.
+    """
+    tuple_of_kind(chunks, Document, "a chunk")
+    return tuple(Seen(needed(chunk, ID), needed(chunk, PUT)) for chunk in chunks)

@@ -1,0 +1,202 @@
+"""A payload in two chunks is replaced while somebody reads it and somebody collects what is left over.
+
+The new payload has one chunk in common with the old one. Writers crash, and all of their requests may meet the faults of
+the network. When all is quiet, marks of dead writers are undone, and the rest is collected.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from hashlib import sha256
+from typing import Final
+
+from tidegate import laws
+from tidegate.counters.scenarios.counter import QUIET, when_quiet
+from tidegate.model.documents import ID
+from tidegate.model.effects import Call
+from tidegate.payloads.chunking import (
+    MANIFEST,
+    Chunk,
+    Codec,
+    Joined,
+    Kind,
+    Manifest,
+    Plan,
+    Record,
+    Reference,
+    new_record,
+    record_of,
+)
+from tidegate.payloads.replacement import Collector, Reader, Replacer, Swapped
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.behaviour import Returned
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Law, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import contents, document, perform, seeded
+
+RECORDS: Final = "records"
+CHUNKS: Final = "chunks"
+KEY: Final = "report"
+
+WHOLE: Final = "a reader answers a payload that was swapped in"
+THERE: Final = "a manifest refers to what is there"
+SWAPS: Final = "a record changes by swaps and undos"
+TRUTH: Final = "who says so has swapped"
+REACHABLE: Final = "at rest only what is referred to is left"
+
+FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
+
+
+def planned(*parts: bytes) -> Plan:
+    """A text in chunks, each as small as it is given: how a payload is cut is tested elsewhere."""
+    chunks, raw = tuple(map(Chunk, parts)), b"".join(parts)
+    digests = tuple(chunk.digest for chunk in chunks)
+    text = Reference(Kind.TEXT, Codec.NONE, len(raw), sha256(raw).hexdigest(), digests)
+    return Plan(Manifest((("text", text),)), chunks)
+
+
+OLD: Final = planned(b"one ", b"two")
+NEW: Final = (planned(b"one ", b"three"), planned(b"two", b"three"), planned(b"four"))
+TEXTS: Final = ("one two", "one three", "twothree", "four")
+
+
+def record(state: State) -> Record:
+    found = state.read(document(RECORDS, KEY))
+    assert found is not None
+    known = record_of(found)
+    assert isinstance(known, Record)
+    return known
+
+
+def there(state: State) -> tuple[str, ...]:
+    return tuple(chunk[ID] for chunk in contents(state, CHUNKS))
+
+
+def answers_whole(reader: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(reader):
+            case Returned(Joined(payload)):
+                return dict(payload.items).get("text") in TEXTS
+            case Returned():
+                return False
+            case _:
+                return True
+
+    return holds
+
+
+def swapped(name: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.standing(name):
+            case Returned(Swapped(version)):
+                made = {change.version: change.request_id for change in record(state).history}
+                return made.get(version, "").startswith(f"{name}@")
+            case _:
+                return True
+
+    return holds
+
+
+def changes_right(before: State, after: State) -> bool:
+    """Law CH6, without knowing which write it was."""
+    was, now = record(before), record(after)
+    made = now.manifest if now.manifest in [plan.manifest for plan in NEW] else None
+    return laws.chunking.changes_by_swaps_and_undos(was, now, made, was.version)
+
+
+async def collect(collector: Collector, early: int) -> None:
+    """Collect at any time, and when all is quiet, undo what is marked and collect again."""
+    for _ in range(early):
+        await collector.run()
+    await Call(QUIET)
+    await collector.undo("collector")
+    await collector.run()
+
+
+def payloads(
+    replacer: type[Replacer] = Replacer,
+    reader: type[Reader] = Reader,
+    collector: type[Collector] = Collector,
+    *,
+    summary: str = "a payload is replaced while others read and collect: the old one or the new one, whole",
+    writers: int = 1,
+    readers: int = 1,
+    early: int = 1,
+    budget: int = 2,
+    faults: Faults = FAULTS,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        replacer: The program of a writer, or a faulty variant of it.
+        reader: That of a reader.
+        collector: That of a collector.
+        summary: One line for people.
+        writers: How many replace the payload.
+        readers: How many read it.
+        early: How many collections there are while they do.
+        budget: How many faults may strike.
+        faults: Which may strike writers.
+    """
+    first = new_record(KEY).put(MANIFEST, OLD.manifest.document())
+    writing = tuple(
+        Process(name, born(replacer(RECORDS, CHUNKS, KEY, plan, name).run), faults)
+        for name, plan in zip(("w", "v", "u")[:writers], NEW, strict=False)
+    )
+    reading = tuple(Process(f"r{number}", born(reader(RECORDS, CHUNKS, KEY).run)) for number in range(1, readers + 1))
+    names = [process.name for process in writing]
+    return Scenario(
+        name="payloads",
+        summary=summary,
+        world=seeded({RECORDS: (first,), CHUNKS: tuple(chunk.document("old") for chunk in OLD.chunks)}),
+        actors=(
+            *writing,
+            *reading,
+            Process(
+                "collector",
+                born(collect, collector(RECORDS, CHUNKS), early),
+                meaning=when_quiet((*writing, *reading), perform),
+            ),
+            Network(),
+        ),
+        budget=budget,
+        always={
+            WHOLE: tuple(answers_whole(process.name) for process in reading),
+            THERE: lambda state: laws.chunking.refers_to_what_is_there((record(state),), there(state)),
+            TRUTH: tuple(map(swapped, names)),
+        },
+        step={SWAPS: changes_right},
+        eventually={REACHABLE: lambda state: laws.chunking.only_the_reachable_is_left((record(state),), there(state))},
+        sometimes={
+            "the old payload is read after the new one is in": lambda state: any(
+                record(state).version > 0 and read_text(state, process.name) == TEXTS[0] for process in reading
+            ),
+            "the new payload is read": lambda state: any(
+                read_text(state, process.name) in TEXTS[1:] for process in reading
+            ),
+            **({"the marks of the dead are undone": is_undone} if budget >= writers else {}),
+        },
+    )
+
+
+def is_undone(state: State) -> bool:
+    return record(state).version > 0 and record(state).manifest == OLD.manifest
+
+
+def read_text(state: State, reader: str) -> object:
+    match state.standing(reader):
+        case Returned(Joined(payload)):
+            return dict(payload.items).get("text")
+        case _:
+            return None
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "payloads",
+        payloads,
+        thorough=partial(payloads, writers=2, budget=1),
+        large=partial(payloads, writers=3, readers=2, early=2, budget=4),
+    ),
+)

@@ -1,1 +1,0 @@
-"""The algorithms themselves: sequences of calls around the decisions, one file each."""

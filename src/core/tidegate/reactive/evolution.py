@@ -1,0 +1,174 @@
+"""A task was deployed with another definition: what has to be done over?
+
+A definition has two parts. What triggers it (the filter, and what is watched) decides which documents have records; if
+that has changed, every document has to be looked at again, for no event will tell of those that stood still. What it does
+(the handler, whose version its author raises) decides what becomes of a record; if that has changed, records that are
+over may have to run again. After mongodash, which compares both with what it has stored whenever its planner starts.
+
+    trigger differs, or there is none     forget that the documents were reconciled, unless told to leave them
+    version is higher                     reset what failed, or all that is over, or nothing, as told
+    version is lower                      nothing: this is a rollback, and the higher version is still remembered
+
+The answer is a list of actions. What is remembered comes last: who crashes before that begins again, and each action may
+be carried out again.
+
+Laws
+    RE31 Once all of it is carried out, there is nothing left to do.
+    RE32 After a crash anywhere, all that was not carried out is asked for again.
+    RE33 What is remembered never goes back: its version is the highest there ever was.
+    RE34 Records run again only for a higher version, and only as the policy says; documents are looked at again only for
+         another trigger, or for none.
+
+Where we differ
+    mongodash stores the new trigger before it forgets that documents were reconciled: a crash in between, and they never
+    are (RE32). It also stores what differs where the change is to be left alone; so do we, for the next change counts from
+    there.
+    A task that is new is reconciled in every case there, for nothing says that it was; here as well, and it says so.
+
+Known not to work: a function that is watched (`snapshot.Computed`), or a handler, can change without anybody raising its
+version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import NoneType
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.model.documents import Value, checked, exactly, show
+from tidegate.model.errors import numbered
+from tidegate.model.values import all_of_kind, of_kind
+from tidegate.reactive.task_records import Status
+
+UNKNOWN_VERSION: Final = 1
+"""The version of the handler of a task that was never stored."""
+
+
+class OnNewVersion(Enum):
+    """What a new version of a handler means for records that are over."""
+
+    NOTHING = "nothing"
+    REPROCESS_FAILED = "reprocess_failed"
+    REPROCESS_ALL = "reprocess_all"
+
+
+STATUSES: Final[Mapping[OnNewVersion, frozenset[Status]]] = {
+    OnNewVersion.NOTHING: frozenset(),
+    OnNewVersion.REPROCESS_FAILED: frozenset({Status.FAILED}),
+    OnNewVersion.REPROCESS_ALL: frozenset({Status.FAILED, Status.COMPLETED}),
+}
+"""The records that run again."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Policy:
+    """What a change of a definition means.
+
+    Attributes:
+        on_new_version: Which records run again under a higher version of the handler.
+        reconciles: Documents are looked at again when the trigger has changed.
+    """
+
+    on_new_version: OnNewVersion = OnNewVersion.NOTHING
+    reconciles: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.on_new_version, OnNewVersion, "what a new version means")
+        of_kind(self.reconciles, bool, "whether documents are looked at again")
+
+
+@final
+@attrs.frozen
+class Definition:
+    """What a task is, as far as that is stored. Invariant: 0 <= version, and 0 only where none was ever stored.
+
+    Attributes:
+        trigger: The filter and what is watched (`snapshot.described`), as data; compared exactly.
+        version: Of the handler.
+    """
+
+    trigger: Value = attrs.field(eq=exactly)
+    version: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        checked(self.trigger, "trigger")
+        numbered(self.version, "the version of a handler", 0)
+
+    def __str__(self) -> str:
+        return f"version {self.version} on {show(self.trigger)}"
+
+
+@final
+@attrs.frozen
+class Reprocess:
+    """Reset each record of the task that has one of these statuses (`reactive.reset`)."""
+
+    statuses: frozenset[Status]
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.statuses, frozenset, "a set of statuses")
+        all_of_kind(self.statuses, Status, "a status")
+
+    def __str__(self) -> str:
+        return f"reset what is {' or '.join(sorted(status.value for status in self.statuses))}"
+
+
+@final
+@attrs.frozen
+class Reconcile:
+    """Forget that the documents of this task were looked at, and from where a look at them would go on."""
+
+    def __str__(self) -> str:
+        return "look at every document again"
+
+
+@final
+@attrs.frozen
+class Remember:
+    """Store this definition."""
+
+    definition: Definition
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.definition, Definition, "a definition")
+
+    def __str__(self) -> str:
+        return f"remember {self.definition}"
+
+
+Action: TypeAlias = Reprocess | Reconcile | Remember
+
+
+def evolve(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+    """What has to be done now that a task is defined so.
+
+    Args:
+        stored: What was remembered; None for a task that was never stored.
+        current: What is deployed.
+        policy: What a change means.
+
+    Returns:
+        The actions, to be carried out in this order, each BEFORE the next; none where nothing has changed.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    of_kind(stored, (Definition, NoneType), "a definition")
+    of_kind(current, Definition, "a definition")
+    of_kind(policy, Policy, "a policy")
+    version = UNKNOWN_VERSION if stored is None else stored.version
+    is_another = stored is None or exactly(stored.trigger) != exactly(current.trigger)
+    statuses = STATUSES[policy.on_new_version] if current.version > version else frozenset[Status]()
+    remembered = Definition(current.trigger, max(version, current.version))
+    actions: list[Action] = []
+    if statuses:
+        actions.append(Reprocess(statuses))
+    if is_another and (stored is None or policy.reconciles):
+        actions.append(Reconcile())
+    if remembered != stored:
+        actions.append(Remember(remembered))
+    return tuple(actions)

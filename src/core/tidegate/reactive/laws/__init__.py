@@ -1,0 +1,23 @@
+"""The laws of `tidegate.reactive` as predicates, one module a subject."""
+
+from tidegate.reactive.laws import (
+    change_stream,
+    debounce,
+    evolution,
+    orphans,
+    reactive,
+    reactive_task,
+    reconciliation,
+    snapshot,
+)
+
+__all__ = [
+    "change_stream",
+    "debounce",
+    "evolution",
+    "orphans",
+    "reactive",
+    "reactive_task",
+    "reconciliation",
+    "snapshot",
+]

@@ -1,0 +1,45 @@
+"""The laws of `tidegate.reactive.orphans`."""
+
+from __future__ import annotations
+
+from tidegate.model.instants import Instant
+from tidegate.reactive.orphans import ORPHANED, CleanUp, Remove, Source, Verdict
+from tidegate.reactive.task_records import PROCESSED, TaskRecord
+
+
+def removes_orphans_only(record: TaskRecord, source: Source, policy: CleanUp, now: Instant, verdict: Verdict) -> bool:
+    """Law RE41: what goes has no document that the policy wants it for, and nothing has happened to it for so long."""
+    is_orphan = source in ORPHANED[policy.delete_when]
+    return not isinstance(verdict, Remove) or (is_orphan and is_untouched(record, policy, now))
+
+
+def leaves_what_is_held(record: TaskRecord, now: Instant, verdict: Verdict) -> bool:
+    """Law RE42: what is held by a lease that lasts does not go."""
+    return not isinstance(verdict, Remove) or not is_held(record, now)
+
+
+def leaves_what_is_unknown(source: Source, verdict: Verdict) -> bool:
+    """Law RE43: where nobody knows of its document, it does not go."""
+    return not isinstance(verdict, Remove) or source is not Source.UNKNOWN
+
+
+def removes_every_orphan(record: TaskRecord, source: Source, policy: CleanUp, now: Instant, verdict: Verdict) -> bool:
+    """Law RE44: without a reason to stay it goes, guarded by what that was decided on."""
+    if source not in ORPHANED[policy.delete_when] or is_held(record, now) or not is_untouched(record, policy, now):
+        return True
+    known = (record.id, record.version, record.owner, record.token)
+    return isinstance(verdict, Remove) and known == (
+        verdict.on.id,
+        verdict.on.version,
+        verdict.on.owner,
+        verdict.on.token,
+    )
+
+
+def is_untouched(record: TaskRecord, policy: CleanUp, now: Instant) -> bool:
+    times = (record.created_at, record.changed_at, record.finalised_at)
+    return all(at is None or now - at > policy.keep_for for at in times)
+
+
+def is_held(record: TaskRecord, now: Instant) -> bool:
+    return record.status in PROCESSED and record.next_run_at is not None and record.next_run_at - now > 0

@@ -1,0 +1,145 @@
+"""Look at every document of a collection once, and remember how far that is: the program of `tidegate.reactive.reconciliation`.
+
+The record of the stream holds what is known, {_id, epoch, history, reconciled, checkpoint, ...}, beside its position
+(`tidegate.reactive.change_stream`). Each write asks for the epoch and the history of the run, so that one that is over writes
+nothing; a batch that was looked at and not written down is looked at again.
+
+Laws
+    RJ1  What is reconciled was looked at: each document since it says what it says, unless a change tells of that.
+
+Known not to work: a run reads the ids of a batch anew for each, and at most FOUND_MAX documents of a collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+import attrs
+
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, Remove, Update
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Sleep
+from tidegate.model.errors import named, numbered
+from tidegate.model.instants import SECOND, Duration
+from tidegate.model.operations import FOUND_MAX, check_collection, find_all, find_one, update_one
+from tidegate.model.reading import needed
+from tidegate.model.values import callable_one, of_kind, tuple_of_kind
+from tidegate.reactive import reconciliation
+from tidegate.reactive.reconciliation import (
+    Again,
+    Checkpoint,
+    CleanedUp,
+    Failed,
+    Outcome,
+    Planned,
+    Progress,
+    Run,
+    Scan,
+    Superseded,
+    Trigger,
+    scans,
+)
+
+EPOCH: Final = Field[int]("epoch")
+HISTORY: Final = Field[int]("history")
+RECONCILED: Final = Field[bool]("reconciled")
+CHECKPOINT: Final = Field[str]("checkpoint")
+
+FORGOTTEN: Final[tuple[Update, ...]] = (Put(RECONCILED, value=False), Remove(CHECKPOINT))
+"""What the next history begins with, in the write that removes the position."""
+
+
+@final
+@attrs.frozen
+class Reconciler:
+    """Whoever reconciles one task over one collection.
+
+    Invariants: the id is not empty; 1 <= batch <= FOUND_MAX; 0 <= pause.
+
+    Attributes:
+        stream: The id of the record.
+        streams: The collection of the record.
+        collection: Of the documents.
+        task: The task and what triggers it.
+        look: Looks at these documents, and answers those whose look is not known to be written.
+        sweep: Looks at what is left of documents that are gone, and answers likewise.
+        batch: How many documents are looked at before that is written down.
+        pause: How long what failed waits before it is tried again, in microseconds.
+    """
+
+    stream: str
+    streams: str
+    collection: str
+    task: Trigger
+    look: Callable[[tuple[str, ...]], Program[tuple[str, ...]]] = attrs.field(eq=id)
+    sweep: Callable[[], Program[tuple[str, ...]]] = attrs.field(eq=id)
+    batch: int = 100
+    pause: Duration = SECOND
+
+    def __attrs_post_init__(self) -> None:
+        named(self.stream, "a stream")
+        check_collection(self.streams)
+        check_collection(self.collection)
+        of_kind(self.task, Trigger, "a task and its trigger")
+        callable_one(self.look, "what looks at documents")
+        callable_one(self.sweep, "what looks at what is left")
+        numbered(self.batch, "a number of documents", 1, FOUND_MAX)
+        numbered(self.pause, "a duration in microseconds", 0)
+
+    async def run(self, run: Run) -> None:
+        """Reconcile until everything is, or the epoch or the history of the run is over; what fails is tried again."""
+        while True:
+            try:
+                is_over = await self._batch(run)
+            except (Ambiguous, NotApplied, NotDurable):
+                is_over = None
+            if is_over:
+                return
+            if is_over is None:
+                await Sleep(self.pause)
+
+    async def _batch(self, run: Run) -> bool | None:
+        """The next batch: whether the run is over; None where it is to be tried again."""
+        record = await find_one(self.streams, Eq(ID, self.stream))
+        if record is None or needed(record, EPOCH) != run.epoch:
+            return True
+        progress = self._progress(record)
+        left = scans(progress, {self.collection: frozenset({self.task})})
+        if not left:
+            return True
+        outcome = await self._scanned(left[0])
+        verdict = reconciliation.reconcile(run, progress, left[0], outcome)
+        if isinstance(verdict, Again):
+            return None
+        if isinstance(verdict, Superseded):
+            return True
+        return await update_one(self.streams, self._of(run), *self._stored(verdict.progress)) == 0
+
+    async def _scanned(self, scan: Scan) -> Outcome:
+        """Look at the next batch, or, where there is none, at what is left of documents that are gone."""
+        found = await find_all(self.collection, limit=FOUND_MAX)
+        ids = self._next(found, scan)
+        left = await (self.look(ids) if ids else self.sweep())
+        if left:
+            return Failed()
+        return Planned(ids) if ids else CleanedUp()
+
+    def _next(self, found: tuple[Document, ...], scan: Scan) -> tuple[str, ...]:
+        after = "" if scan.after is None else str(scan.after.last_id)
+        ids = tuple(needed(doc, ID) for doc in found)
+        tuple_of_kind(ids, str, "the id of a document that is reconciled: a string")
+        return tuple(each for each in ids if each > after)[: self.batch]
+
+    def _progress(self, record: Document) -> Progress:
+        done = frozenset({self.task.task}) if record.get(RECONCILED) else frozenset[str]()
+        last = record.get(CHECKPOINT)
+        here = () if last is None else (Checkpoint(self.collection, frozenset({self.task}), last),)
+        return Progress(needed(record, HISTORY), done, here)
+
+    def _of(self, run: Run) -> AllOf:
+        return AllOf((Eq(ID, self.stream), Eq(EPOCH, run.epoch), Eq(HISTORY, run.history)))
+
+    def _stored(self, progress: Progress) -> tuple[Update, ...]:
+        here = progress.checkpoint(self.collection)
+        done = Put(RECONCILED, self.task.task in progress.reconciled)
+        return (done, Remove(CHECKPOINT) if here is None else Put(CHECKPOINT, str(here.last_id)))

@@ -1,0 +1,481 @@
+"""Which documents have to be looked at although no change tells of them?
+
+A change stream tells what changes from a position on. Of what stood there before, or changed while nobody listened, it
+tells nothing. So for a task that is new, that is triggered by something else now (`tidegate.reactive.evolution`), or whose changes
+were lost, every document of its collection is looked at once: a scan, by ascending id, batch after batch. What changes
+behind the scan, the stream tells (`tidegate.reactive.change_stream`); so one goes on over the other without a gap, if the position
+was stored BEFORE the scan began.
+
+All that is known stands in one stored value, `Progress`, so a crash loses nothing but the batch that was under way:
+
+    scans      for which tasks, and from where on, is each collection still to be scanned?
+    reconcile  a batch had its pass, or failed, or none was left and the orphans are removed: what is written then?
+
+    every batch that had its pass     a checkpoint: so far, for these tasks with these triggers
+    no batch left, orphans removed    the checkpoint goes, and the tasks are flagged, in one write
+    something failed                  nothing; the same is tried again
+
+A scan is for the tasks without a flag. A checkpoint counts for exactly the tasks it was made for: with one more, or with
+another trigger, what is before it has not been looked at for them.
+
+When a run begins: when somebody begins to lead, which is also when a trigger may have changed, and when the history of the
+stream was lost. It goes on until there is nothing to scan, its epoch is over, or its history is. It is not periodic. What
+is periodic is the look from the other side, whether a record still has a document (`tidegate.reactive.orphans`): the sweep.
+
+    decide_sweep   whether it is time, by the store's clock and the last time that is stored
+    swept          what is written at its end
+
+Caller's duties
+    - A batch is planned for its scan's tasks by passes that read what is there after the run began.
+    - What is to be written is written under the epoch and history of the run, in the write itself; a sweep's cell under
+      its epoch, and by compare-and-set.
+    - The scan of a collection reads ids above its checkpoint's, in ascending order, and none out of it.
+
+Laws
+    RL1  A scan goes on from a checkpoint of the very same tasks and triggers, and otherwise from the start.
+    RL2  A task is flagged only when, for it, each document that its collection had when the scan began had a pass in this
+         history, or is gone.
+    RL3  A checkpoint passes no document whose pass has not succeeded, and a failure writes nothing.
+    RL4  Flags are set and the checkpoint is removed in one write, and only where all of the scan has succeeded.
+    RL5  A run writes nothing once its history is over; the scans of others are left as they are.
+    RL6  Whenever it is interrupted, what is left is done then, and what is before a checkpoint is not done again.
+    RL7  What was forgotten, of one task or of all, is scanned again, and from the start.
+    RL8  A sweep begins an interval after the last one ended, and at once where none has or it ended in the future.
+    RL9  One sweep runs under an epoch, and no epoch's writes undo those of a later one; a sweep that failed is due again.
+
+Where we differ from mongodash
+    It compares the names of the tasks only, so a checkpoint of another trigger counts (RL1).
+    It forgets flags and keeps checkpoints when the history is lost, so what is before them is not looked at (RL7).
+    It says that reconciliation has finished also where a collection has failed, and tries that again at the next start of
+    its planner. Here it is tried again until it is done, and "finished" is that there is nothing to scan.
+    It scans inside a pass of its election, so a long scan costs the lease, and the old leader goes on unfenced.
+    Its sweep begins an interval after the last one that is stored, or after now: without a first there never is one (RL8).
+    It has a lock for it that ends by its own clock; here the epoch is the lock. It takes a cron as well as an interval; for
+    that there is `tidegate.retries.schedule`.
+
+Things that do not work
+    Flagging a task before orphans are removed: what was deleted while nobody listened keeps its record until the next sweep.
+    Counting the last sweep from its beginning: one that takes longer than the interval never ends.
+
+Known not to work
+    - The sweep of a leader who stalls may run beside that of the next one. Removals are guarded, so they do no harm.
+    - Where a document cannot be read, the scan stands; what it stands before is not reconciled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import NoneType
+from typing import Final, TypeAlias, assert_never, final
+
+import attrs
+
+from tidegate.model.documents import Value, checked, exactly, show
+from tidegate.model.errors import INT64_MAX, Misuse, named, numbered, shown
+from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.model.values import all_of_kind, of_kind, tuple_of_kind
+
+DAY: Final[Duration] = 24 * 60 * MINUTE
+
+
+def _history(history: object) -> None:
+    numbered(history, "the number of a history", 0, INT64_MAX)
+
+
+# --- what is stored ---------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Trigger:
+    """A task, and what triggers it.
+
+    Attributes:
+        task: Its name, which no other task has.
+        trigger: The filter and what is watched, as in `evolution.Definition`; compared exactly.
+    """
+
+    task: str
+    trigger: Value = attrs.field(eq=exactly)
+
+    def __attrs_post_init__(self) -> None:
+        named(self.task, "a task")
+        checked(self.trigger, "trigger")
+
+
+@final
+@attrs.frozen
+class Checkpoint:
+    """The documents of a collection up to this id had their pass for exactly these tasks."""
+
+    collection: str
+    triggers: frozenset[Trigger]
+    last_id: Value = attrs.field(eq=exactly)
+
+    def __attrs_post_init__(self) -> None:
+        named(self.collection, "a collection")
+        _check_triggers(self.triggers)
+        checked(self.last_id, "the id of a document")
+
+    def __str__(self) -> str:
+        return f"{self.collection} up to {show(self.last_id)}"
+
+
+@final
+@attrs.frozen
+class Progress:
+    """What is reconciled. Invariant: one checkpoint of a collection at most.
+
+    Attributes:
+        history: The number of the history that all of it is of, and the stored position of the stream as well.
+        reconciled: The names of the tasks that are.
+        checkpoints: Of the collections whose scan was begun.
+    """
+
+    history: int = 0
+    reconciled: frozenset[str] = frozenset()
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        _history(self.history)
+        of_kind(self.reconciled, frozenset, "a set of names")
+        for name in self.reconciled:
+            named(name, "a task")
+        tuple_of_kind(self.checkpoints, Checkpoint, "a checkpoint")
+        if len({each.collection for each in self.checkpoints}) != len(self.checkpoints):
+            raise Misuse("a collection has two checkpoints", why="it is scanned once at a time")
+
+    def checkpoint(self, collection: str) -> Checkpoint | None:
+        """That of this collection; None where there is none."""
+        return next((each for each in self.checkpoints if each.collection == collection), None)
+
+
+def _check_triggers(triggers: frozenset[Trigger]) -> None:
+    of_kind(triggers, frozenset, "a set of triggers")
+    all_of_kind(triggers, Trigger, "a trigger")
+    if len({each.task for each in triggers}) != len(triggers):
+        raise Misuse("a task has two triggers", why="no two tasks have the same name")
+
+
+# --- scans ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Scan:
+    """Plan, for these tasks, each document of the collection.
+
+    Attributes:
+        collection: The collection.
+        triggers: The tasks, which are not reconciled. Invariant: there is one.
+        after: The id above which documents are left; None where all are.
+    """
+
+    collection: str
+    triggers: frozenset[Trigger]
+    after: Checkpoint | None = None
+
+    def __attrs_post_init__(self) -> None:
+        named(self.collection, "a collection")
+        _check_triggers(self.triggers)
+        of_kind(self.after, (Checkpoint, NoneType), "a checkpoint")
+        if not self.triggers:
+            raise Misuse(f"nothing to scan {shown(self.collection)} for", why="a scan is for tasks")
+        if self.after is not None and (self.after.collection, self.after.triggers) != (self.collection, self.triggers):
+            raise Misuse(
+                f"a scan of {shown(self.collection)} cannot go on {self.after}",
+                why="a checkpoint counts for its collection and its tasks only",
+                todo="ask scans() for what is left",
+            )
+
+    def __str__(self) -> str:
+        tasks = ", ".join(sorted(each.task for each in self.triggers))
+        since = "from the start" if self.after is None else f"after {show(self.after.last_id)}"
+        return f"scan {self.collection} for {tasks} {since}"
+
+
+@final
+@attrs.frozen
+class Planned:
+    """The passes over these documents succeeded; they follow the scan's checkpoint, by ascending id. Invariant: one does."""
+
+    ids: tuple[Value, ...] = attrs.field(eq=exactly)
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.ids, tuple, "a tuple of ids")
+        for id_ in self.ids:
+            checked(id_, "the id of a document")
+        if not self.ids:
+            raise Misuse("no document was planned", todo="where none is left, remove orphans and say CleanedUp()")
+
+
+@final
+@attrs.frozen
+class CleanedUp:
+    """There was no document left, and THEN the orphans of the scan's tasks were removed."""
+
+
+@final
+@attrs.frozen
+class Failed:
+    """Reading, planning or removing failed, or some of it."""
+
+
+Outcome: TypeAlias = Planned | CleanedUp | Failed
+OUTCOMES: Final = (Planned, CleanedUp, Failed)
+
+
+@final
+@attrs.frozen
+class Write:
+    """Store this, if the record is of this epoch and of its history; then ask `scans` for what is left."""
+
+    epoch: int
+    progress: Progress
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.epoch, "an epoch", 1, INT64_MAX)
+        of_kind(self.progress, Progress, "progress")
+
+
+@final
+@attrs.frozen
+class Again:
+    """Write nothing, and try the same scan again after a while."""
+
+    scan: Scan
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.scan, Scan, "a scan")
+
+
+@final
+@attrs.frozen
+class Superseded:
+    """Write nothing: the run is over, for the record is of another history, or its scan is not what is left."""
+
+
+Verdict: TypeAlias = Write | Again | Superseded
+
+
+@final
+@attrs.frozen
+class Run:
+    """A reconciliation, as it was asked for (`change_stream.Reconcile`)."""
+
+    epoch: int
+    history: int
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.epoch, "an epoch", 1, INT64_MAX)
+        _history(self.history)
+
+
+def scans(progress: Progress, triggers: Mapping[str, frozenset[Trigger]]) -> tuple[Scan, ...]:
+    """What is still to be scanned.
+
+    Args:
+        progress: What is stored.
+        triggers: The tasks that are deployed, by collection.
+
+    Returns:
+        One scan for each collection of which a task is not reconciled, by name; none where everything is.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    of_kind(progress, Progress, "progress")
+    of_kind(triggers, Mapping, "tasks by collection")
+    left: list[Scan] = []
+    for collection, each in triggers.items():
+        named(collection, "a collection")
+        _check_triggers(each)
+        unflagged = frozenset(trigger for trigger in each if trigger.task not in progress.reconciled)
+        if unflagged:
+            known = progress.checkpoint(collection)
+            counts = known is not None and known.triggers == unflagged
+            left.append(Scan(collection, unflagged, known if counts else None))
+    return tuple(sorted(left, key=lambda scan: scan.collection))
+
+
+def reconcile(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+    """What is written after a part of a scan.
+
+    Args:
+        run: The run that scans.
+        progress: What is stored, as it was read BEFORE the scan was asked for.
+        scan: What was scanned, one of `scans`.
+        outcome: What came of its next batch, or of its end.
+
+    Returns:
+        A `Write`, `Again`, or that the run is `Superseded`.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    of_kind(run, Run, "a run")
+    of_kind(progress, Progress, "progress")
+    of_kind(scan, Scan, "a scan")
+    of_kind(outcome, OUTCOMES, "what came of a scan")
+    names = frozenset(each.task for each in scan.triggers)
+    if progress.history != run.history or names & progress.reconciled:
+        return Superseded()
+    others = _others(progress, scan.collection)
+    match outcome:
+        case Failed():
+            return Again(scan)
+        case Planned(ids):
+            here = Checkpoint(scan.collection, scan.triggers, ids[-1])
+            return Write(run.epoch, attrs.evolve(progress, checkpoints=(*others, here)))
+        case CleanedUp():
+            flags = progress.reconciled | names
+            return Write(run.epoch, attrs.evolve(progress, reconciled=flags, checkpoints=others))
+        case _:
+            assert_never(outcome)
+
+
+def forgotten(progress: Progress) -> Progress:
+    """The next history, in which nothing is reconciled; stored in the write that removes the position of the stream."""
+    of_kind(progress, Progress, "progress")
+    return Progress(progress.history + 1)
+
+
+def forgotten_task(progress: Progress, collection: str, task: str) -> Progress:
+    """The same without the flag of this task and the checkpoint of its collection (`evolution.Reconcile`).
+
+    Args:
+        progress: What is stored.
+        collection: Where the documents of the task are.
+        task: Its name.
+
+    Returns:
+        What is stored then, in one write.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    of_kind(progress, Progress, "progress")
+    named(collection, "a collection")
+    named(task, "a task")
+    return attrs.evolve(progress, reconciled=progress.reconciled - {task}, checkpoints=_others(progress, collection))
+
+
+def _others(progress: Progress, collection: str) -> tuple[Checkpoint, ...]:
+    return tuple(each for each in progress.checkpoints if each.collection != collection)
+
+
+# --- the sweep --------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Sweeps:
+    """What is stored of sweeps for orphans.
+
+    Attributes:
+        last: When the last one ended well, by the store's clock; None where none has.
+        epoch: Under which one runs, or has run and did not tell how it ended; None where none does.
+    """
+
+    last: Instant | None = None
+    epoch: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.last, (Instant, NoneType), "the time of a sweep")
+        if self.epoch is not None:
+            numbered(self.epoch, "an epoch", 1, INT64_MAX)
+
+
+@final
+@attrs.frozen
+class Begin:
+    """Store this if nothing else was stored meanwhile, and if it was stored, sweep."""
+
+    sweeps: Sweeps
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.sweeps, Sweeps, "what is stored of sweeps")
+
+
+@final
+@attrs.frozen
+class Wait:
+    """It is not time before this."""
+
+    until: Instant
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.until, Instant, "the time of a sweep")
+
+
+class WhyNot(Enum):
+    """Why nothing is done."""
+
+    RUNNING = "a sweep of this epoch runs"
+    FENCED = "a later epoch has swept, or sweeps"
+    ENDED = "no sweep of this epoch runs"
+
+
+@final
+@attrs.frozen
+class Leave:
+    """Do nothing, and write nothing."""
+
+    why: WhyNot
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.why, WhyNot, "a reason to do nothing")
+
+    def __str__(self) -> str:
+        return f"leave: {self.why.value}"
+
+
+def decide_sweep(sweeps: Sweeps, epoch: int, now: Instant, interval: Duration = DAY) -> Begin | Wait | Leave:
+    """Whether the leader sweeps.
+
+    Args:
+        sweeps: What is stored.
+        epoch: The leader's.
+        now: The time, by the store's clock.
+        interval: From the end of one sweep to the next, in microseconds.
+
+    Returns:
+        `Begin` with what is stored BEFORE it begins, or why not.
+
+    Raises:
+        Misuse: An argument is of another type, or the clocks differ.
+    """
+    of_kind(sweeps, Sweeps, "what is stored of sweeps")
+    numbered(epoch, "an epoch", 1, INT64_MAX)
+    of_kind(now, Instant, "the time")
+    numbered(interval, "an interval in microseconds", 0)
+    if sweeps.epoch is not None and sweeps.epoch >= epoch:
+        return Leave(WhyNot.RUNNING if sweeps.epoch == epoch else WhyNot.FENCED)
+    if sweeps.last is not None and 0 <= now - sweeps.last < interval:
+        return Wait(sweeps.last + interval)
+    return Begin(attrs.evolve(sweeps, epoch=epoch))
+
+
+def swept(sweeps: Sweeps, epoch: int, now: Instant, *, is_done: bool) -> Sweeps | Leave:
+    """What is stored at the end of a sweep, by compare-and-set.
+
+    Args:
+        sweeps: What is stored.
+        epoch: The epoch of the sweep.
+        now: The time, by the store's clock.
+        is_done: All of it succeeded. Otherwise it is due again.
+
+    Returns:
+        What to store, or why nothing.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    of_kind(sweeps, Sweeps, "what is stored of sweeps")
+    numbered(epoch, "an epoch", 1, INT64_MAX)
+    of_kind(now, Instant, "the time")
+    of_kind(is_done, bool, "whether all of it succeeded")
+    if sweeps.epoch != epoch:
+        return Leave(WhyNot.FENCED if sweeps.epoch is not None and sweeps.epoch > epoch else WhyNot.ENDED)
+    return Sweeps(now if is_done else sweeps.last)

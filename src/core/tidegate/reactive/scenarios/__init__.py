@@ -1,0 +1,14 @@
+"""What ships of `tidegate.reactive`."""
+
+from typing import Final
+
+from tidegate.reactive.scenarios import change_stream, planners, reactive_task
+from tidegate.sim.shipping import Shipped
+
+__all__ = ["SCENARIOS"]
+
+SCENARIOS: Final[tuple[Shipped, ...]] = (
+    *change_stream.SCENARIOS,
+    *planners.SCENARIOS,
+    *reactive_task.SCENARIOS,
+)

@@ -1,0 +1,466 @@
+"""A change stream and those who lead it, one after the other: nothing that changes is missed, whatever is lost.
+
+Somebody edits documents. A leader consumes the stream of their changes and looks at each; what it saw is kept beside. The
+one who leads may lose that to the other without knowing, may crash, and the store may forget what it has not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate import laws
+from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Put, Update
+from tidegate.model.effects import Effect, Program
+from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, find_one, update_one
+from tidegate.reactive.change_stream import (
+    Await,
+    CleanUp,
+    Consumer,
+    Consuming,
+    Event,
+    Following,
+    LeadershipLost,
+    Plan,
+    Read,
+    Reconcile,
+    heard,
+)
+from tidegate.reactive.change_stream import State as ConsumerState
+from tidegate.reactive.reconciler import FORGOTTEN, RECONCILED, Reconciler
+from tidegate.reactive.reconciliation import Run, Trigger
+from tidegate.sim.actors import Process
+from tidegate.sim.faults import Fault, Faults, Which
+from tidegate.sim.group import dead, tell
+from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.scenario import Actor, Label, Law, Scenario, State, Step
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.streams import AFTER, EPOCH, FROM, Forgetful, Stream
+from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, Plain, Reads, World, document, seeded
+
+ORDERS: Final = "orders"
+USERS: Final = "users"
+LOOKS: Final = "looks"
+STREAM: Final = "stream"
+TOTAL: Final = Field[int]("total")
+Totals: TypeAlias = tuple[int, ...]
+SEEN: Final = Field[Totals]("seen")
+CONSUMERS: Final = ("a", "b")
+
+LOOKED: Final = "at rest each change was looked at"
+PROMISE: Final = "a stored position is a promise"
+PASSED: Final = "what is reconciled was looked at"
+
+HANDOVERS: Final = Cell[int]((BUDGET, "handovers"), 0)
+LEADER: Final = Cell[str](("leader",), "")
+Changed: TypeAlias = tuple[tuple[str, int], ...]
+CHANGED: Final = Cell[Changed](("changed",), ())
+"""Each change of the stream: which document, and what it said then."""
+
+
+def place_of(collection: str, key: str) -> str:
+    return f"{collection}/{key}"
+
+
+def total(amount: int, key: str = "x", collection: str = ORDERS) -> Effect[object]:
+    return update_one(collection, Eq(ID, key), Put(TOTAL, amount))
+
+
+Docs: TypeAlias = tuple[tuple[str, str], ...]
+X: Final[Docs] = ((ORDERS, "x"),)
+BOTH: Final[Docs] = ((ORDERS, "x"), (ORDERS, "y"))
+SAME_ID: Final[Docs] = ((ORDERS, "x"), (USERS, "x"))
+DELETE: Final = delete_one(ORDERS, Eq(ID, "x"))
+AUDITS: Final = "audits"
+BETWEEN_OTHERS: Final = (total(2, collection=AUDITS), total(2), total(3, collection=AUDITS))
+ONE_CHANGE: Final = (total(2),)
+
+
+# --- what a pass does -----------------------------------------------------------------------------------------------------
+
+
+async def look(collection: str, ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Read each document, and keep what it says; 0 where there is none."""
+    for key in ids:
+        found = await find_one(collection, Eq(ID, key))
+        said = 0 if found is None else found[TOTAL]
+        await update_one(LOOKS, Eq(ID, place_of(collection, key)), AddToSet(SEEN, said))
+    return ()
+
+
+async def look_at_orders(ids: tuple[str, ...]) -> tuple[str, ...]:
+    return await look(ORDERS, ids)
+
+
+async def passed(wish: Plan | CleanUp) -> None:
+    await look(wish.collection, tuple(map(str, wish.ids)))
+
+
+# --- who leads ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(eq=False)
+class Election:
+    """Somebody leads, and another one when it is dead, or just so; the one before hears of it any time later."""
+
+    stream: Stream
+    name: str = "election"
+    place: None = None
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[Step]:
+        leader = world.read(LEADER)
+        for who in CONSUMERS:
+            if who == leader or world.read(dead(who)):
+                continue
+            if not leader or world.read(dead(leader)):
+                yield Step(Label(f"elects {who}"), self.elect(world, who))
+                return
+            if after := world.taken(HANDOVERS):
+                yield Step(Label(f"elects {who}, and {leader} does not know"), self.elect(after, who), must=False)
+
+    def elect(self, world: World, who: str) -> World:
+        epoch = self.stream.record(world)[EPOCH] + 1
+        after, told = self.stream.elected(world, epoch)
+        before = world.read(LEADER)
+        if before and not world.read(dead(before)):
+            after = tell(after, before, LeadershipLost(epoch - 1))
+        return tell(after.write(LEADER, who), who, told)
+
+
+# --- laws -----------------------------------------------------------------------------------------------------------------
+
+
+def seen_of(state: Reads, where: str) -> Totals:
+    found = state.read(document(LOOKS, where))
+    return () if found is None else found[SEEN]
+
+
+def said(state: Reads, collection: str, key: str) -> int:
+    found = state.read(document(collection, key))
+    return 0 if found is None else found[TOTAL]
+
+
+def stored(state: Reads, stream: Stream) -> tuple[int, bool]:
+    """The number of the first change after the stored position, and whether all is reconciled."""
+    record = state.read(document(stream.collection, stream.name))
+    assert record is not None
+    end = record[AFTER] + 1 if record.has(AFTER) else record[FROM] if record.has(FROM) else 0
+    return end, record.has(RECONCILED) and record[RECONCILED]
+
+
+def is_passed(stream: Stream, docs: Docs) -> Law:
+    def holds(state: State) -> bool:
+        end, is_reconciled = stored(state, stream)
+        told = {where for where, _ in state.read(CHANGED)[end:]}
+        return all(
+            laws.change_stream.what_is_reconciled_was_looked_at(
+                said(state, collection, key),
+                seen_of(state, place_of(collection, key)),
+                is_reconciled=is_reconciled,
+                is_told=place_of(collection, key) in told,
+            )
+            for collection, key in docs
+        )
+
+    return holds
+
+
+def is_promise(stream: Stream, docs: Docs) -> Law:
+    watched_places = {place_of(collection, key) for collection, key in docs}
+
+    def holds(state: State) -> bool:
+        end, is_reconciled = stored(state, stream)
+        order: dict[str, list[int]] = {}
+        before: list[tuple[int, Totals]] = []
+        changes = state.read(CHANGED)
+        for where, amount in changes:
+            order.setdefault(where, [1]).append(amount)
+        for number, (where, amount) in enumerate(changes):
+            if number < end and where in watched_places:
+                of = order[where]
+                ranks = tuple(of.index(each) for each in seen_of(state, where) if each in of)
+                before.append((of.index(amount), ranks))
+        return laws.change_stream.a_position_is_a_promise(before, is_reconciled=is_reconciled)
+
+    return holds
+
+
+def is_looked_at(places: Docs) -> Law:
+    def holds(state: State) -> bool:
+        leader = state.read(LEADER)
+        machine = state.standing(leader) if leader else None
+        if not isinstance(machine, Machine) or not isinstance(machine.state, Consuming):
+            return True
+        return all(
+            laws.change_stream.each_change_is_looked_at(
+                said(state, collection, key), seen_of(state, place_of(collection, key))
+            )
+            for collection, key in places
+        )
+
+    return holds
+
+
+# --- scenarios ------------------------------------------------------------------------------------------------------------
+
+
+def watched(stream: Stream) -> Meaning:
+    """The meaning of the stream, with all changes that there ever were."""
+    means = stream.meaning()
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        for after, reply in means(effect, world, who):
+            is_write = isinstance(effect, (UpdateOne, DeleteOne)) and effect.collection in (
+                *stream.watched,
+                *stream.others,
+            )
+            yield (changed(world, after, stream) if is_write else after), reply
+
+    return meaning
+
+
+def changed(before: World, after: World, stream: Stream) -> World:
+    for collection in (*stream.watched, *stream.others):
+        for key in ("x", "y"):
+            cell = document(collection, key)
+            if after.read(cell) != before.read(cell):
+                now = (*after.read(CHANGED), (place_of(collection, key), said(after, collection, key)))
+                after = after.write(CHANGED, now)
+    return after
+
+
+def is_pass(effect: Effect[object]) -> bool:
+    return isinstance(effect, UpdateOne) and effect.collection == LOOKS
+
+
+NO_FAULTS: Final[Mapping[Fault, Which]] = MappingProxyType({})
+PASSES_FAIL: Final[Mapping[Fault, Which]] = MappingProxyType({Fault.DROPPED: is_pass})
+
+
+def change_stream(
+    kind: type[Consumer] = Consumer,
+    *,
+    summary: str = "documents change while leaders come and go: each change is looked at, or will be",
+    edits: tuple[Effect[object], ...] = ONE_CHANGE,
+    docs: Docs = X,
+    handovers: int = 0,
+    budget: int = 1,
+    kinds: Mapping[Fault, Which] = NO_FAULTS,
+    forgetful: bool = False,
+    size: int = 1,
+    is_new: bool = True,
+    forgotten: tuple[Update, ...] = FORGOTTEN,
+    others: tuple[str, ...] = (),
+    only: str | None = None,
+) -> Scenario:
+    """Two consumers of one stream, one of whom leads.
+
+    Args:
+        kind: The reducer, or a faulty variant of it.
+        summary: One line for people.
+        edits: What is done to the documents.
+        docs: The documents: collection and id.
+        handovers: How often the leadership may be lost to the other one.
+        budget: How many faults may strike: crashes, and those of these kinds.
+        kinds: Which may strike passes, and which of their effects.
+        forgetful: Whether the store may forget its oldest changes.
+        is_new: Whether nobody has led before; otherwise all was looked at, and the position is stored.
+        size: From how many documents on a batch is full.
+        forgotten: What the next history begins with.
+        others: Collections that nobody watches, whose changes move the position all the same.
+        only: The only law that is judged; None for all.
+    """
+    stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others, forgotten=forgotten)
+    means = watched(stream)
+    consumer = kind(size=size)
+    orders = Reconciler(
+        STREAM, stream.collection, ORDERS, Trigger("looks", None), look_at_orders, swept, batch=1, pause=0
+    )
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, ConsumerState)
+        assert isinstance(event, Event)
+        done = consumer.step(state, event)
+        return done.state, done.wishes
+
+    def carried_out(wish: Effect[object]) -> Program[object] | None:
+        match wish:
+            case Plan() | CleanUp():
+                return passed(wish)
+            case Reconcile(epoch, history):
+                return orders.run(Run(epoch, history))
+            case _:
+                return None
+
+    reducers = tuple(
+        Reducer(
+            name,
+            Following(),
+            step,
+            heard,
+            Faults(kinds),
+            means,
+            split=lambda wish: not isinstance(wish, (Read, Await)),
+            carried_out=carried_out,
+        )
+        for name in CONSUMERS
+    )
+    actors: tuple[Actor, ...] = (
+        Process("editor", lambda _: edit(edits), meaning=means),
+        *reducers,
+        *(Crash(f"{each.name}'s host", (each,), dead(each.name)) for each in reducers),
+        Election(stream),
+        *((Forgetful(),) if forgetful else ()),
+    )
+    contents: dict[str, tuple[Document, ...]] = {LOOKS: ()}
+    contents |= {collection: (Document.of({"_id": "x", "total": 1}),) for collection in others}
+    for collection, key in docs:
+        contents[collection] = (*contents.get(collection, ()), Document.of({"_id": key, "total": 1}))
+        contents[LOOKS] += (Document.of({"_id": place_of(collection, key), "seen": () if is_new else (1,)}),)
+    world: Plain = stream.begun(seeded(contents)).write(HANDOVERS, handovers)
+    if not is_new:
+        record = stream.record(world).put(RECONCILED, value=True).put(FROM, 0)
+        world = world.write(document(stream.collection, stream.name), record)
+    always: dict[str, Law] = {PROMISE: is_promise(stream, docs), PASSED: is_passed(stream, docs)}
+    at_rest: dict[str, Law] = {LOOKED: is_looked_at(docs)}
+    return Scenario(
+        name="change_stream",
+        summary=summary,
+        world=world,
+        actors=actors,
+        budget=budget,
+        always={law: holds for law, holds in always.items() if only in (None, law)},
+        eventually={law: holds for law, holds in at_rest.items() if only in (None, law)},
+        sometimes={
+            "a change is looked at": lambda state: max(seen_of(state, place_of(*docs[0])), default=0) > 1,
+            **({"the position is behind all changes": is_behind_all(stream, len(edits))} if others else {}),
+        },
+    )
+
+
+def is_behind_all(stream: Stream, changes: int) -> Law:
+    """Is the position stored that lies behind so many changes?"""
+    return lambda state: stored(state, stream)[0] == changes
+
+
+async def edit(edits: tuple[Effect[object], ...]) -> None:
+    for each in edits:
+        await each
+
+
+async def swept() -> tuple[str, ...]:
+    """Look at what is left of a document that is gone."""
+    return () if await find_one(ORDERS, Eq(ID, "x")) else await look(ORDERS, ("x",))
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "change_stream",
+        partial(change_stream, handovers=1, budget=0),
+        thorough=partial(change_stream, handovers=1),
+        large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), DELETE), handovers=2, budget=2),
+    ),
+    Shipped(
+        "change_stream.crashes",
+        partial(
+            change_stream,
+            summary="a leader crashes, and another goes on from what is stored",
+            edits=(total(2), total(3)),
+            is_new=False,
+        ),
+        thorough=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y")), budget=2),
+        large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), handovers=1, budget=4),
+    ),
+    Shipped(
+        "change_stream.history_lost",
+        partial(
+            change_stream,
+            summary="the store forgets changes that nobody was told of: everything is looked at",
+            docs=BOTH,
+            forgetful=True,
+        ),
+        thorough=partial(change_stream, docs=BOTH, budget=2, forgetful=True),
+        large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), budget=4, forgetful=True),
+    ),
+    Shipped(
+        "change_stream.passes_fail",
+        partial(
+            change_stream,
+            summary="a look fails: the position waits for it",
+            edits=(total(2), total(3)),
+            kinds=PASSES_FAIL,
+            is_new=False,
+        ),
+        thorough=partial(change_stream, edits=(total(2), total(3)), kinds=PASSES_FAIL, budget=2),
+        large=partial(
+            change_stream,
+            docs=BOTH,
+            edits=(total(2), total(2, "y"), total(3)),
+            kinds=PASSES_FAIL,
+            handovers=1,
+            budget=4,
+        ),
+    ),
+    Shipped(
+        "change_stream.same_id",
+        partial(
+            change_stream,
+            summary="documents of two collections have one id, and one batch",
+            edits=(total(2), total(2, "x", USERS)),
+            docs=SAME_ID,
+            size=2,
+            budget=0,
+            is_new=False,
+        ),
+        thorough=partial(
+            change_stream, edits=(total(2), total(2, "x", USERS)), docs=SAME_ID, size=2, is_new=False, budget=2
+        ),
+        large=partial(
+            change_stream,
+            edits=(total(2), total(2, "x", USERS), total(3)),
+            docs=SAME_ID,
+            size=2,
+            is_new=False,
+            handovers=1,
+            budget=4,
+        ),
+    ),
+    Shipped(
+        "change_stream.deleted",
+        partial(
+            change_stream,
+            summary="a document changes and is deleted: the last that is told of it counts",
+            edits=(total(2), DELETE),
+            size=2,
+            is_new=False,
+        ),
+        thorough=partial(change_stream, edits=(total(2), DELETE), size=2, budget=1),
+        large=partial(
+            change_stream,
+            docs=BOTH,
+            edits=(total(2), DELETE, total(2, "y")),
+            size=2,
+            is_new=False,
+            handovers=1,
+            budget=4,
+        ),
+    ),
+    Shipped(
+        "change_stream.others",
+        partial(
+            change_stream,
+            summary="most changes are of what nobody watches: the position moves with them, and none of the rest is missed",
+            edits=BETWEEN_OTHERS,
+            others=(AUDITS,),
+            is_new=False,
+        ),
+        thorough=partial(change_stream, edits=BETWEEN_OTHERS, others=(AUDITS,), is_new=False, budget=2),
+        large=partial(change_stream, edits=BETWEEN_OTHERS, others=(AUDITS,), handovers=1, budget=4),
+    ),
+)

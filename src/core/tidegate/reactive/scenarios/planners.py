@@ -1,0 +1,151 @@
+"""Two planners see one document for the first time, and each inserts a record under an id of its own.
+
+That is how mongodash names records: nothing but a unique index on task and document keeps them to one. Ours are named after
+task and document (`tidegate.reactive.reactive_task`), so whoever shares a collection with mongodash needs the index, too.
+Whoever is refused looks again, for the document may have changed since the other one looked.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import attrs
+
+from tidegate.model.documents import ID, AllOf, Document, Eq, Filter
+from tidegate.model.effects import Call, Effect, Refused, duplicate_key, is_duplicate
+from tidegate.model.operations import Unique, find_one, insert_one
+from tidegate.reactive.orphans import Remove
+from tidegate.reactive.reactive import Insert, Update
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.scenarios.reactive_task import (
+    FAULTS,
+    KEPT,
+    KEY,
+    ONE_CHANGE,
+    RECORDS,
+    SOURCE,
+    TOTAL,
+    around,
+    bill,
+    edit,
+    said,
+)
+from tidegate.reactive.task_documents import DOCUMENT, RECORD, SNAPSHOT, TASK, guarded, loaded, stored
+from tidegate.reactive.task_records import TaskRecord
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.behaviour import Returned
+from tidegate.sim.faults import Faults
+from tidegate.sim.observing import seen
+from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import Meaning, Outcomes, World, contents, seeded
+
+INDEX: Final[Unique] = {RECORDS: ((DOCUMENT, TASK),)}
+PLANNERS: Final = ("planner 1", "planner 2")
+
+REFUSED: Final = duplicate_key(DOCUMENT.name, TASK.name)
+HAS_REFUSED: Final = seen("refused", empty=False)
+
+ALONE: Final = "a document has one record of a task"
+
+
+@attrs.frozen(kw_only=True)
+class Indexed(ReactiveTask):
+    """Records are named after the pass that has made them, and found by task and document."""
+
+    async def _record(self, key: str) -> TaskRecord | None:
+        found = await find_one(self.records, AllOf((Eq(TASK, self.name), Eq(DOCUMENT, key))))
+        return None if found is None else loaded(found)
+
+    async def _written(self, key: str, before: TaskRecord | None, write: Insert | Update) -> bool:
+        if isinstance(write, Update):
+            return await super()._written(key, before, write)
+        doc = stored(write.record, self.name, key)
+        try:
+            await insert_one(self.records, Document(((ID.name, doc[RECORD]), *doc.without(ID).items)))
+        except Refused as refused:
+            if not is_duplicate(refused):
+                raise
+            return False
+        return True
+
+    def _unchanged(self, key: str, write: Update | Remove) -> Filter:  # noqa: ARG002  its own id says which
+        return guarded(write.on.id, write.on)
+
+
+async def plan_first(task: ReactiveTask, life: int) -> tuple[str, ...]:
+    """Look at the document as it is found, changed or not."""
+    return await task.plan_pass((KEY,), f"1.{life}")
+
+
+async def plan_change(task: ReactiveTask, life: int) -> tuple[str, ...]:
+    """Look at it when it has changed."""
+    await Call("changes")
+    return await task.plan_pass((KEY,), f"2.{life}")
+
+
+def watched(means: Meaning) -> Meaning:
+    """Keeps in mind that the index has refused somebody."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        for after, reply in means(effect, world, who):
+            is_refused = isinstance(reply, Refused) and reply == REFUSED
+            yield (after.write(HAS_REFUSED, value=True) if is_refused else after), reply
+
+    return meaning
+
+
+def records(state: State) -> tuple[Document, ...]:
+    return tuple(each for each in contents(state, RECORDS) if each[DOCUMENT] == KEY)
+
+
+def is_alone(state: State) -> bool:
+    return len(records(state)) <= 1
+
+
+def is_kept(state: State) -> bool:
+    """Whoever looks at the change, and says that it has written what it means, has."""
+    has_looked = state.standing(PLANNERS[1]) == Returned(())
+    return not has_looked or any(each[SNAPSHOT][TOTAL] == said(state) for each in records(state))
+
+
+def planners(
+    kind: type[ReactiveTask] = Indexed,
+    *,
+    summary: str = "two planners see one document for the first time: a unique index lets one in, and the other looks again",
+    unique: Unique = INDEX,
+    budget: int = 1,
+    faults: Faults = FAULTS,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        kind: The programs, or a faulty variant of them.
+        summary: One line for people.
+        unique: The indexes.
+        budget: How many faults may strike the planners.
+        faults: Which.
+    """
+    task = bill(kind)
+    means = watched(around(task))
+    return Scenario(
+        name="reactive_task",
+        summary=summary,
+        world=seeded({SOURCE: (Document.of({"_id": KEY, "total": 1}),)}, unique),
+        actors=(
+            Process("editor", lambda _: edit(ONE_CHANGE), meaning=means),
+            Process(PLANNERS[0], lambda life: plan_first(task, life), faults, means),
+            Process(PLANNERS[1], lambda life: plan_change(task, life), faults, means),
+            Network(means),
+        ),
+        budget=budget,
+        always={ALONE: is_alone},
+        eventually={KEPT: is_kept},
+        sometimes={"the index refuses somebody": lambda state: state.read(HAS_REFUSED)},
+    )
+
+
+SCENARIOS: Final = (
+    Shipped("reactive_task.indexed", planners, thorough=partial(planners, budget=2), large=partial(planners, budget=6)),
+)

@@ -1,0 +1,466 @@
+"""A reactive task: documents change and go, planners look, workers run, and none of them is certain to live.
+
+Somebody edits a document. Its changes stand in a queue until a planner has looked at them (what a change stream and its
+leader do, see `tidegate.reactive.scenarios.change_stream`). Workers wait until something is due, by the store's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Final, TypeAlias
+
+import attrs
+
+from tidegate import laws
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.effects import Call, Effect, Program
+from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
+from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.orphans import CleanUp, last_touched
+from tidegate.reactive.reactive import Claim, Insert, Matching, Task, plan
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.snapshot import Projection
+from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
+from tidegate.reactive.task_records import FINISHED, Status, TaskRecord
+from tidegate.retries.retry import Fixed, Policy
+from tidegate.sim.actors import Network, Process, stuck
+from tidegate.sim.behaviour import Asking
+from tidegate.sim.clocks import HOST, Host
+from tidegate.sim.faults import Fault, Faults, anything
+from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, seeded
+
+SOURCE: Final = "orders"
+RECORDS: Final = "orders_tasks"
+NAME: Final = "bill"
+KEY: Final = "x"
+TOTAL: Final = Field[int]("total")
+LEASE: Final = 10 * SECOND
+ATTEMPTS_MAX: Final = 2
+
+KEPT: Final = "no change is lost"
+ONE: Final = "one runs under a claim"
+HELD: Final = "an outdated run changes nothing"
+GONE: Final = "nothing is left of what is gone"
+BOUNDED: Final = "attempts are bounded"
+DUE: Final = "what is finished is not due"
+TAKEN: Final = "a lease that lasts is not taken"
+ASTRAY: Final = "a lease ends while its handler runs"
+
+QUEUE: Final = Cell["tuple[str, ...]"](("queue",), ())
+"""The ids of documents whose changes no planner has looked at."""
+Handled: TypeAlias = tuple[tuple[int, int], ...]
+HANDLED: Final = Cell[Handled](("handled",), ())
+"""With which totals the handler was called, and how often."""
+SWEPT: Final = Cell["tuple[str, int] | None"](("swept",), None)
+"""The version of an orphan's record that was looked at."""
+
+Edits: TypeAlias = tuple[Effect[object], ...]
+
+
+def total(amount: int) -> Effect[object]:
+    return update_one(SOURCE, Eq(ID, KEY), Put(TOTAL, amount))
+
+
+ONE_CHANGE: Final = (total(2),)
+DELETE: Final = delete_one(SOURCE, Eq(ID, KEY))
+INSERT: Final = insert_one(SOURCE, Document.of({"_id": KEY, "total": 3}))
+
+
+# --- the world ----------------------------------------------------------------------------------------------------------
+
+
+def record(state: World | State) -> TaskRecord | None:
+    return read(state.read(document(RECORDS, record_id(NAME, KEY))))
+
+
+@lru_cache(1_000)
+def read(found: Document | None) -> TaskRecord | None:
+    """What laws look at again and again."""
+    return None if found is None else loaded(found)
+
+
+def is_due(world: World | State) -> bool:
+    """Looks at the document alone: a specimen may leave a record there that is none."""
+    found = world.read(document(RECORDS, record_id(NAME, KEY)))
+    due = None if found is None else found.get(NEXT_RUN_AT)
+    return due is not None and world.read(CLOCK) - due >= 0
+
+
+def is_over(state: State) -> bool:
+    """Has the lease of the last claim ended?"""
+    found = record(state)
+    return found is not None and found.claimed_at is not None and state.read(CLOCK) - found.claimed_at >= LEASE
+
+
+def is_orphan(world: World | State, keep_for: Duration) -> bool:
+    """Is there a record to sweep, that nobody holds?"""
+    found = record(world)
+    if found is None or found.status not in FINISHED or world.read(document(SOURCE, KEY)) is not None:
+        return False
+    return world.read(CLOCK) - last_touched(found) > keep_for
+
+
+def version(world: World) -> tuple[str, int] | None:
+    found = record(world)
+    return None if found is None else (found.id, found.version)
+
+
+def handled(world: World, claim: Claim) -> World:
+    """The world after the handler was called."""
+    assert isinstance(claim.snapshot, Document)
+    before, amount = world.read(HANDLED), claim.snapshot[TOTAL]
+    times = {**dict(before), amount: dict(before).get(amount, 0) + 1}
+    return world.write(HANDLED, tuple(sorted(times.items())))
+
+
+def around(task: ReactiveTask) -> Meaning:
+    """Documents, a queue of their changes, a handler that ends at once, and the time when somebody is needed."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case Call("changes"):
+                if queue := world.read(QUEUE):
+                    yield world, queue
+            case Call("looked at", (int() as count,)):
+                yield world.write(QUEUE, world.read(QUEUE)[count:]), None
+            case Call("something is due"):
+                if is_due(world):
+                    yield world, None
+            case Call("an orphan"):
+                if is_orphan(world, task.cleaning.keep_for) and version(world) != world.read(SWEPT):
+                    yield world, (KEY,)
+            case Call("swept"):
+                yield world.write(SWEPT, version(world)), None
+            case Call(_, (_, Claim() as claim)):
+                yield handled(world, claim), None
+            case UpdateOne(collection) | InsertOne(collection) | DeleteOne(collection) if collection == SOURCE:
+                for after, reply in perform(effect, world, who):
+                    yield after.write(QUEUE, (*after.read(QUEUE), KEY)), reply
+            case _:
+                yield from perform(effect, world, who)
+
+    return meaning
+
+
+def planned(task: ReactiveTask, doc: Document) -> Document:
+    """The record of a document that was seen for the first time."""
+    seen = Matching(Document((("total", doc[TOTAL]),)))
+    verdict = plan(None, seen, task=task.rules, now=Instant(0), new_id="first")
+    assert isinstance(verdict, Insert)
+    return stored(verdict.record, NAME, KEY)
+
+
+def finished(doc: Document) -> Document:
+    """The record of a document that is gone."""
+    over = attrs.evolve(loaded(doc), status=Status.COMPLETED, next_run_at=None, snapshot=None, waiting_since=None)
+    return stored(over, NAME, KEY)
+
+
+# --- who is there -------------------------------------------------------------------------------------------------------
+
+
+async def edit(edits: Edits) -> None:
+    for each in edits:
+        await each
+
+
+async def planner(task: ReactiveTask, life: int) -> None:
+    """Looks at each change at least once: what is not known to be written stays in the queue."""
+    looks = 0
+    while True:
+        keys = await Call("changes")
+        assert isinstance(keys, tuple)
+        looks += 1
+        if not await task.plan_pass(tuple(dict.fromkeys(keys)), f"{life}.{looks}"):
+            await Call("looked at", (len(keys),))
+
+
+async def worker(task: ReactiveTask, name: str) -> None:
+    while True:
+        await Call("something is due")
+        await task.work_one(name)
+
+
+async def sweeper(task: ReactiveTask) -> None:
+    """Looks at each version of an orphan's record at least once."""
+    while True:
+        keys = await Call("an orphan")
+        assert isinstance(keys, tuple)
+        if not await task.clean_up(keys):
+            await Call("swept")
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------------
+
+
+def running(state: State, workers: tuple[str, ...]) -> Iterator[Claim]:
+    """Under which claims handlers are called now."""
+    for name in workers:
+        match state.standing(name):
+            case Asking(Call(_, (_, Claim() as claim))):
+                yield claim
+            case _:
+                pass
+
+
+def said(state: State) -> int | None:
+    found = state.read(document(SOURCE, KEY))
+    return None if found is None else found[TOTAL]
+
+
+def is_alive(state: State, names: tuple[str, ...]) -> bool:
+    """Is there one who goes on, and is not in user code that never returns?"""
+    return any(isinstance(state.standing(name), Asking) and not state.read(stuck(name)) for name in names)
+
+
+def is_kept(workers: tuple[str, ...]) -> Law:
+    def holds(state: State) -> bool:
+        amount, found = said(state), record(state)
+        if amount is None or state.read(QUEUE) or not is_alive(state, workers):
+            return True  # nothing to handle, or nobody to do it
+        is_later = found is not None and found.next_run_at is not None and not is_due(state)
+        return is_later or laws.reactive_task.no_change_is_lost(
+            found, amount, [each for each, _ in state.read(HANDLED)]
+        )
+
+    return holds
+
+
+def is_cleaned(workers: tuple[str, ...], keep_for: Duration) -> Law:
+    def holds(state: State) -> bool:
+        found = record(state)
+        if state.read(QUEUE) or not is_alive(state, workers) or not is_alive(state, ("sweeper",)):
+            return True
+        is_later = found is not None and not is_due(state) and not is_orphan(state, keep_for)
+        there = said(state) is not None
+        return is_later or laws.reactive_task.nothing_is_left_of_what_is_gone(found, is_there=there)
+
+    return holds
+
+
+def finished_is_not_due(state: State) -> bool:
+    found = state.read(document(RECORDS, record_id(NAME, KEY)))
+    return found is None or laws.reactive_task.finished_is_not_due(Status(found[STATUS]), found.get(NEXT_RUN_AT))
+
+
+def is_not_taken(before: State, after: State) -> bool:
+    return laws.reactive_task.a_lease_is_not_taken(record(before), record(after), before.read(CLOCK))
+
+
+# --- scenarios ----------------------------------------------------------------------------------------------------------
+
+
+def is_write(effect: Effect[object]) -> bool:
+    return isinstance(effect, (UpdateOne, InsertOne, DeleteOne))
+
+
+def is_handler(effect: Effect[object]) -> bool:
+    return isinstance(effect, Call) and effect.name == NAME
+
+
+FAULTS: Final = Faults(
+    {
+        **dict.fromkeys((Fault.CRASH_BEFORE, Fault.RESTART), anything),
+        **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE), is_write),
+    }
+)
+HANDLERS_FAIL: Final = Faults(
+    {
+        **FAULTS.kinds,
+        **dict.fromkeys((Fault.FAILED, Fault.NEVER_RETURNS), is_handler),
+        Fault.CANCELLED: anything,
+        Fault.DUPLICATE: is_write,
+    }
+)
+
+
+STALLS: Final = Faults.of(Fault.STALL)
+
+
+@attrs.frozen(kw_only=True)
+class Renewing(ReactiveTask):
+    """A handler of two parts, with a renewal in between."""
+
+    async def _handled(self, key: str, claim: Claim) -> object:
+        await self.renew(key, claim)
+        return await super()._handled(key, claim)
+
+
+def bill(kind: type[ReactiveTask]) -> ReactiveTask:
+    """The task, run by these programs."""
+    return kind(
+        name=NAME,
+        source=SOURCE,
+        records=RECORDS,
+        watched=Projection(("total",)),
+        rules=Task(debounce=Debounce(0, 0), lease=LEASE, history_max=0),
+        policy=Policy(schedule=Fixed(0), attempts_max=ATTEMPTS_MAX),
+        cleaning=CleanUp(keep_for=0),
+        attempts=3,
+    )
+
+
+def reactive_task(
+    kind: type[ReactiveTask] = ReactiveTask,
+    *,
+    summary: str = "a document changes while it is handled; workers crash, stall, and do not hear: nothing is lost",
+    edits: Edits = ONE_CHANGE,
+    workers: int = 2,
+    budget: int = 0,
+    moves: int = 1,
+    faults: Faults = FAULTS,
+    host: Host = HOST,
+    is_gone: bool = False,
+    sweeps: bool = False,
+) -> Scenario:
+    """One document, somebody who edits it, a planner and workers.
+
+    Args:
+        kind: The programs, or a faulty variant of them.
+        summary: One line for people.
+        edits: What is done to the document.
+        workers: How many there are.
+        budget: How many faults may strike.
+        moves: How often a lease's time may pass.
+        faults: Which may strike planner and workers.
+        host: What may become of the clock of a worker's machine, and how long a worker may stand.
+        is_gone: Whether the document was deleted before, and its record finished.
+        sweeps: Whether somebody removes orphans, too.
+    """
+    task = bill(kind)
+    means = around(task)
+    names = tuple(f"worker {number}" for number in range(1, workers + 1))
+
+    def work(name: str) -> Callable[[int], Program[object]]:
+        return lambda life: worker(task, f"{name}.{life}")
+
+    actors: tuple[Actor, ...] = (
+        Process("editor", lambda _: edit(edits), meaning=means),
+        Process("planner", lambda life: planner(task, life), faults, means),
+        *(Process(name, work(name), faults, means, host) for name in names),
+        *((Process("sweeper", lambda _: sweeper(task), faults, means),) if sweeps else ()),
+        Network(means),
+    )
+    first = Document.of({"_id": KEY, "total": 1})
+    record_of_it = planned(task, first)
+    world = seeded({RECORDS: (finished(record_of_it),)} if is_gone else {SOURCE: (first,), RECORDS: (record_of_it,)})
+    return Scenario(
+        name="reactive_task",
+        summary=summary,
+        world=world,
+        actors=actors,
+        budget=budget,
+        clock=Clock(LEASE, moves=moves),
+        always={
+            DUE: finished_is_not_due,
+            ONE: lambda state: laws.reactive_task.one_runs_under_a_claim(running(state, names)),
+            HELD: lambda state: laws.reactive_task.an_outdated_run_changes_nothing(
+                record(state), [*running(state, names)], is_over=is_over(state)
+            ),
+            BOUNDED: lambda state: all(
+                laws.reactive_task.attempts_are_bounded(times, ATTEMPTS_MAX) for _, times in state.read(HANDLED)
+            ),
+        },
+        step={TAKEN: is_not_taken},
+        eventually={KEPT: is_kept(names), **({GONE: is_cleaned(names, task.cleaning.keep_for)} if sweeps else {})},
+        sometimes={
+            "it is handled": lambda state: bool(state.read(HANDLED)),
+            **({ASTRAY: lambda state: len([*running(state, names)]) > 1} if workers > 1 and moves else {}),
+        },
+    )
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "reactive_task",
+        reactive_task,
+        thorough=partial(reactive_task, budget=1),
+        large=partial(reactive_task, edits=(total(2), total(3)), workers=3, budget=2, moves=2),
+    ),
+    Shipped(
+        "reactive_task.crashes",
+        partial(
+            reactive_task,
+            summary="workers crash, do not hear, fail, or never come to an end: attempts are counted all the same",
+            edits=(),
+            budget=1,
+            moves=2,
+            faults=HANDLERS_FAIL,
+        ),
+        thorough=partial(reactive_task, edits=(), budget=2, moves=2, faults=HANDLERS_FAIL),
+        large=partial(reactive_task, edits=(), workers=3, budget=3, moves=4, faults=HANDLERS_FAIL),
+    ),
+    Shipped(
+        "reactive_task.stalls",
+        partial(
+            reactive_task,
+            summary="a worker stands beyond its lease, anywhere: what it writes afterwards changes nothing",
+            edits=(),
+            budget=2,
+            moves=0,
+            faults=STALLS,
+            host=Host(stall=LEASE),
+        ),
+        thorough=partial(reactive_task, budget=1, moves=0, faults=STALLS, host=Host(stall=LEASE)),
+        large=partial(
+            reactive_task,
+            edits=(total(2), total(3)),
+            workers=3,
+            budget=4,
+            moves=0,
+            faults=STALLS,
+            host=Host(stall=LEASE),
+        ),
+    ),
+    Shipped(
+        "reactive_task.deleted",
+        partial(reactive_task, summary="a document is deleted: its record goes", edits=(DELETE,), sweeps=True),
+        thorough=partial(reactive_task, edits=(DELETE,), sweeps=True, workers=1, budget=1),
+        large=partial(reactive_task, edits=(DELETE,), sweeps=True, budget=2, moves=2),
+    ),
+    Shipped(
+        "reactive_task.comes_back",
+        partial(
+            reactive_task,
+            summary="a document was deleted, and another comes under its id while its record is swept",
+            edits=(INSERT,),
+            is_gone=True,
+            budget=1,
+            workers=1,
+            sweeps=True,
+        ),
+        thorough=partial(reactive_task, edits=(DELETE, INSERT), workers=1, sweeps=True),
+        large=partial(reactive_task, edits=(DELETE, INSERT), sweeps=True, budget=2, moves=2),
+    ),
+    Shipped(
+        "reactive_task.to_and_fro",
+        partial(
+            reactive_task,
+            summary="a document changes, and changes back, while a run begins",
+            edits=(total(2), total(1)),
+            workers=1,
+            moves=0,
+        ),
+        thorough=partial(reactive_task, edits=(total(2), total(1)), workers=1, budget=1),
+        # One worker: with two, the runs of a total that comes back are those of two changes, and the law counts by total.
+        large=partial(reactive_task, edits=(total(2), total(1), total(2)), workers=1, budget=1, moves=4),
+    ),
+    Shipped(
+        "reactive_task.renewed",
+        partial(
+            reactive_task,
+            Renewing,
+            summary="a handler renews its lease, and the renewal may arrive when all is over",
+            edits=(),
+            workers=1,
+            budget=2,
+            faults=Faults.of(Fault.LATE, on=is_write),
+        ),
+        thorough=partial(reactive_task, Renewing, edits=(), budget=1, moves=2),
+        large=partial(reactive_task, Renewing, edits=(total(2),), budget=3, moves=4),
+    ),
+)

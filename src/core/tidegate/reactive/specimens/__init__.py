@@ -1,0 +1,14 @@
+"""What ships of `tidegate.reactive`."""
+
+from typing import Final
+
+from tidegate.reactive.specimens import change_stream, planners, reactive_task
+from tidegate.sim.shipping import Specimen
+
+__all__ = ["SPECIMENS"]
+
+SPECIMENS: Final[tuple[Specimen, ...]] = (
+    *change_stream.SPECIMENS,
+    *planners.SPECIMENS,
+    *reactive_task.SPECIMENS,
+)

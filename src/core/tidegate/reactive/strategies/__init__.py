@@ -1,0 +1,1 @@
+"""Hypothesis strategies for the values of `tidegate.reactive`, one module a subject."""

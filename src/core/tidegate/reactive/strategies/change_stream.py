@@ -1,0 +1,113 @@
+"""What change streams tell, what a consumer of them wishes for, and what it hears."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tidegate.model.instants import MILLISECOND
+from tidegate.reactive.change_stream import (
+    After,
+    Await,
+    Broke,
+    Change,
+    CleanUp,
+    Consumer,
+    Done,
+    Due,
+    Elected,
+    Event,
+    Failed,
+    Fenced,
+    Flush,
+    Forget,
+    From,
+    Keep,
+    LeadershipLost,
+    Locate,
+    Located,
+    Page,
+    Pass,
+    Plan,
+    Position,
+    Read,
+    Received,
+    Reconcile,
+    Save,
+    StopAsked,
+    Wish,
+)
+
+_IDS = st.sampled_from((1, 2, 1.0, "1", None))
+_COLLECTIONS = st.sampled_from(("orders", "users"))
+_EPOCHS = st.integers(1, 3)
+_SMALL = st.integers(0, 2)
+
+
+def consumers() -> SearchStrategy[Consumer]:
+    """Consumers with small batches and short times."""
+    times = st.integers(0, 100).map(lambda n: n * MILLISECOND)
+    return st.builds(Consumer, size=st.integers(1, 4), wait=times, idle=times, pause=st.integers(1, 100))
+
+
+def positions() -> SearchStrategy[Position]:
+    """Some tokens and times."""
+    return st.one_of(_SMALL.map(After), _SMALL.map(From))
+
+
+def changes() -> SearchStrategy[Change]:
+    """Changes of few documents, some of which have the same id in another collection, or in another type."""
+    return st.builds(Change, _COLLECTIONS, _IDS, st.booleans())
+
+
+def pages() -> SearchStrategy[Page]:
+    """Pages of some changes, or of none."""
+    return st.builds(Page, st.lists(changes(), max_size=4).map(tuple), positions())
+
+
+def passes() -> SearchStrategy[Pass]:
+    """Passes over some documents."""
+    ids = st.lists(_IDS, min_size=1, max_size=3).map(tuple)
+    return st.one_of(
+        st.builds(CleanUp, _EPOCHS, _SMALL, _COLLECTIONS, ids), st.builds(Plan, _EPOCHS, _SMALL, _COLLECTIONS, ids)
+    )
+
+
+def stores() -> SearchStrategy[Save | Forget]:
+    """What is written under an epoch."""
+    return st.one_of(st.builds(Save, _EPOCHS, _SMALL, positions()), st.builds(Forget, _EPOCHS, st.integers(1, 3)))
+
+
+def reads() -> SearchStrategy[Read]:
+    """Requests to read."""
+    return st.builds(Read, _EPOCHS, positions())
+
+
+def waits() -> SearchStrategy[Await]:
+    """Waits for everything that there is to wait for."""
+    timers = st.one_of(st.builds(Flush, _EPOCHS, _SMALL), _EPOCHS.map(Keep))
+    then = st.one_of(timers, _EPOCHS.map(Locate), reads(), passes(), stores())
+    return st.builds(Await, then, st.integers(0, 99))
+
+
+def wishes() -> SearchStrategy[Wish]:
+    """Every kind of wish."""
+    asked = st.builds(Reconcile, _EPOCHS, _SMALL)
+    return st.one_of(_EPOCHS.map(Locate), reads(), passes(), stores(), asked, waits())
+
+
+def events() -> SearchStrategy[Event]:
+    """Every kind of event, mostly of what is not awaited."""
+    positions_or_none = st.one_of(st.none(), positions())
+    return st.one_of(
+        st.builds(Elected, _EPOCHS, _SMALL, positions_or_none),
+        _EPOCHS.map(LeadershipLost),
+        st.just(StopAsked()),
+        st.builds(Located, _EPOCHS.map(Locate), positions()),
+        st.builds(Received, reads(), pages()),
+        st.builds(Broke, reads(), st.sampled_from((None, 43, 280, 286))),
+        st.one_of(passes(), stores()).map(Done),
+        st.one_of(_EPOCHS.map(Locate), passes(), stores()).map(Failed),
+        stores().map(Fenced),
+        waits().map(Due),
+    )

@@ -1,0 +1,30 @@
+"""Definitions of tasks, and what their changes mean."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tidegate.reactive.evolution import Action, Definition, OnNewVersion, Policy, Reconcile, Remember, Reprocess
+from tidegate.reactive.task_records import Status
+
+_TRIGGERS = ("status = 'new'", 1, 1.0, True, None)
+
+
+def definitions() -> SearchStrategy[Definition]:
+    """Definitions of a few triggers and versions, some of which differ by a type alone."""
+    return st.builds(Definition, st.sampled_from(_TRIGGERS), st.integers(0, 3))
+
+
+def evolution_policies() -> SearchStrategy[Policy]:
+    """Every policy."""
+    return st.builds(Policy, on_new_version=st.sampled_from(OnNewVersion), reconciles=st.booleans())
+
+
+def actions() -> SearchStrategy[Action]:
+    """Every kind of action."""
+    return st.one_of(
+        st.builds(Reprocess, st.frozensets(st.sampled_from(Status))),
+        st.just(Reconcile()),
+        definitions().map(Remember),
+    )

@@ -1,0 +1,168 @@
+"""A task record as a document, and back: what the programs of a reactive task read and write (`tidegate.reactive.task_records`).
+
+    {_id: "<task>/<document>", task, document, record, version, status, snapshot | digest, next_run_at, ..., history: [...]}
+
+The id is made of the task and the document, so that there is one record of both, whoever inserts it; `record` is the id
+of this record's life, which no other one has. A field without a value is left out. A write puts the fields that differ from
+the record that it was decided on, and is guarded by it (`guarded`).
+
+Laws
+    TK1  What was stored is loaded the same, and so is what a write has made of it.
+    TK2  A guard finds the record that it was made of, and none that differs in id, version, owner or token.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, Remove, Update, Value, exactly
+from tidegate.model.errors import Misuse, named
+from tidegate.model.instants import Instant
+from tidegate.model.reading import needed, one_of
+from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.reactive.snapshot import Digest
+from tidegate.reactive.task_records import Ended, Guard, Run, Status, TaskRecord
+
+TASK: Final = Field[str]("task")
+DOCUMENT: Final = Field[str]("document")
+RECORD: Final = Field[str]("record")
+VERSION: Final = Field[int]("version")
+STATUS: Final = Field[str]("status")
+SNAPSHOT: Final = Field[Document]("snapshot")
+DIGEST: Final = Field[str]("digest")
+NEXT_RUN_AT: Final = Field[Instant]("next_run_at")
+DUE_AT: Final = Field[Instant]("due_at")
+CHANGED_AT: Final = Field[Instant]("changed_at")
+WAITING_SINCE: Final = Field[Instant]("waiting_since")
+CREATED_AT: Final = Field[Instant]("created_at")
+ATTEMPTS: Final = Field[int]("attempts")
+TOKEN: Final = Field[int]("token")
+OWNER: Final = Field[str]("owner")
+CLAIMED_AT: Final = Field[Instant]("claimed_at")
+FIRST_ERROR_AT: Final = Field[Instant]("first_error_at")
+LAST_ERROR: Final = Field[str]("last_error")
+FINALISED_AT: Final = Field[Instant]("finalised_at")
+LAST_SUCCESS: Final = Field[Document]("last_success")
+HISTORY: Final = Field[tuple[Document, ...]]("history")
+
+ENDED: Final = Field[str]("ended")
+AT: Final = Field[Instant]("at")
+DURATION: Final = Field[int]("duration")
+ERROR: Final = Field[str]("error")
+
+
+def record_id(task: str, document: str) -> str:
+    """The id of the document that holds the record of a task and a document."""
+    named(task, "a task")
+    named(document, "a document")
+    return f"{task}/{document}"
+
+
+def stored(record: TaskRecord, task: str, document: str) -> Document:
+    """The record as a document, to be inserted.
+
+    Args:
+        record: The record.
+        task: The task's name.
+        document: The id of the document that it follows.
+    """
+    of_kind(record, TaskRecord, "a record")
+    own = (("_id", record_id(task, document)), ("task", task), ("document", document), ("record", record.id))
+    return Document((*own, *_fields(record)))
+
+
+def changes(before: TaskRecord, after: TaskRecord) -> tuple[Update, ...]:
+    """What a write changes, where the record is still what it was decided on: nothing but the fields that differ.
+
+    Raises:
+        Misuse: None does, or an argument is of another type.
+    """
+    of_kind(before, TaskRecord, "a record")
+    of_kind(after, TaskRecord, "a record")
+    old, new = dict(_fields(before)), dict(_fields(after))
+    if old == new:
+        raise Misuse("a write of a task record that changes nothing", todo="write only what a decision says")
+    put = tuple(
+        Put(Field[object](name), value) for name, value in new.items() if exactly(value) != exactly(old.get(name))
+    )
+    return (*put, *(Remove(Field[object](name)) for name in old if name not in new))
+
+
+def _fields(record: TaskRecord) -> tuple[tuple[str, Value], ...]:
+    """The fields that a write may change; what is None, or empty, is left out."""
+    fields: tuple[tuple[str, Value], ...] = (
+        ("version", record.version),
+        ("status", record.status.value),
+        ("snapshot", record.snapshot if isinstance(record.snapshot, Document) else None),
+        ("digest", record.snapshot.sha256 if isinstance(record.snapshot, Digest) else None),
+        ("next_run_at", record.next_run_at),
+        ("due_at", record.due_at),
+        ("changed_at", record.changed_at),
+        ("waiting_since", record.waiting_since),
+        ("created_at", record.created_at),
+        ("attempts", record.attempts),
+        ("token", record.token),
+        ("owner", record.owner),
+        ("claimed_at", record.claimed_at),
+        ("first_error_at", record.first_error_at),
+        ("last_error", record.last_error),
+        ("finalised_at", record.finalised_at),
+        ("last_success", None if record.last_success is None else _written(record.last_success)),
+        ("history", tuple(map(_written, record.history)) or None),
+    )
+    return tuple((name, value) for name, value in fields if value is not None)
+
+
+def loaded(doc: Document) -> TaskRecord:
+    """The record that a document holds.
+
+    Raises:
+        Misuse: It holds none.
+    """
+    of_kind(doc, Document, "a document")
+    digest, last_success, ends = doc.get(DIGEST), doc.get(LAST_SUCCESS), doc.get(HISTORY) or ()
+    tuple_of_kind(ends, Document, "the end of a run")
+    return TaskRecord(
+        id=needed(doc, RECORD),
+        version=needed(doc, VERSION),
+        status=one_of(Status, needed(doc, STATUS)),
+        snapshot=doc.get(SNAPSHOT) if digest is None else Digest(digest),
+        next_run_at=doc.get(NEXT_RUN_AT),
+        due_at=needed(doc, DUE_AT),
+        changed_at=needed(doc, CHANGED_AT),
+        waiting_since=doc.get(WAITING_SINCE),
+        created_at=needed(doc, CREATED_AT),
+        attempts=needed(doc, ATTEMPTS),
+        token=needed(doc, TOKEN),
+        owner=doc.get(OWNER),
+        claimed_at=doc.get(CLAIMED_AT),
+        first_error_at=doc.get(FIRST_ERROR_AT),
+        last_error=doc.get(LAST_ERROR),
+        finalised_at=doc.get(FINALISED_AT),
+        last_success=None if last_success is None else _run(last_success),
+        history=tuple([_run(run) for run in ends]),
+    )
+
+
+def guarded(key: str, on: Guard) -> Filter:
+    """The record under this id, if it still is what was decided on."""
+    of_kind(on, Guard, "a guard")
+    return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(TOKEN, on.token)))
+
+
+def _written(run: Run) -> Document:
+    return Document(
+        (
+            ("token", run.token),
+            ("ended", run.ended.value),
+            ("at", run.at),
+            ("duration", run.duration),
+            *(() if run.error is None else (("error", run.error),)),
+        )
+    )
+
+
+def _run(doc: Document) -> Run:
+    return Run(
+        needed(doc, TOKEN), one_of(Ended, needed(doc, ENDED)), needed(doc, AT), needed(doc, DURATION), doc.get(ERROR)
+    )

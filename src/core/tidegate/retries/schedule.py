@@ -1,0 +1,272 @@
+"""When is a cron due, and which of the instants that were missed are made up for?
+
+A cron expression names instants, and a port says which is the next one after a given instant. The cell of a cron keeps
+how far it was looked at, `last`, and the instants that are due and not fired yet, `pending`. Both are one document, changed
+by one compare-and-set on its version: so of all who look at the same version one moves it on, an instant is never looked
+at twice, and a crash afterwards loses none, for what is due stands in the cell until it was fired.
+
+    look     what the port says of the time after `last`, and what becomes of the cell
+    closed   the cell without the instants that were fired
+
+Nothing asks whether now is "about" a scheduled minute. Every instant after the first sight is looked at, however seldom
+that happens: looked at late, it is made up for as the schedule says (every one, or one for all that were missed), or is
+skipped where it is older than the schedule allows, and then that is told.
+
+Laws
+    SC1  Every instant after the first sight is looked at once: the spans that looks cover follow each other.
+    SC2  What is due is an instant of the schedule after `last`, is not in the future, and none before it was missed out.
+    SC3  Nothing is due at first sight.
+    SC4  An instant is skipped only when it is older than the schedule allows, and then it is told.
+    SC5  A look moves a cell by one version or not at all; `last` never falls, and pending instants leave only when closed.
+    SC6  Where every instant is made up for, each is due exactly once.
+    SC7  Whatever the port does, a look has an answer; a port that fails or answers nonsense changes nothing.
+
+Where we differ
+    pynenc asks whether now is within 60 s of a scheduled instant, and only when an atomic service runs. So there are
+    minutes at which a cron never fires (`3-59/5` fired 0 times of 24), and an hourly one that is looked at 5 minutes late
+    is skipped. Here what was missed is made up for; `late_max` of 60 s gives its window back.
+    pynenc fires a cron at first sight (a yearly one ran in June), and registering it again makes that a first sight: each
+    start of a process fires every cron. Here the first sight is where the counting begins.
+    pynenc moves the cell first and records the firing then; a crash between loses it. Its memory and SQLite stores take
+    the compare-and-set of a cell that was never looked at as unconditional; a first cell is inserted, or is there.
+    pynenc's instants are the times at which somebody looked, so two who look fire twice; ours are the schedule's.
+    mongodash runs a fixed delay after the last end, and a changed interval counts from the next run on. Here a changed
+    expression is another schedule, with a cell and a first sight of its own. An interval that cannot be computed leaves
+    its record locked there; here nothing is written.
+
+Known not to work
+    A clock that runs ahead looks at instants before they are there for others; let the store's clock be the one.
+    An instant that the port names only afterwards (a changed time zone) lies before `last`, and is never looked at.
+    A cell that nobody looks at while its cron is not registered would make up for that time: drop it (`trigger`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from enum import Enum
+from itertools import pairwise
+from types import NoneType
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.model.errors import INT64_MAX, Misuse, numbered
+from tidegate.model.instants import MICROSECOND, Duration, Instant
+from tidegate.model.values import all_of_kind, callable_one, of_kind, tuple_of_kind
+
+PENDING_MAX: Final = 100
+"""How many instants may be pending before a cell waits; a document has to hold them."""
+
+FIELDS: Final = 5
+"""Minute, hour, day of month, month, day of week."""
+
+
+class Missed(Enum):
+    """What is done about several instants that have passed since the last look."""
+
+    ONCE = "once"
+    """One firing, for the first of them, makes up for all."""
+    EACH = "each"
+    """Each is fired."""
+
+
+@final
+@attrs.frozen
+class Schedule:
+    """When a cron is due.
+
+    Invariants: the expression has FIELDS fields; 0 <= late_max.
+
+    Attributes:
+        expression: The cron expression; spaces between the fields do not matter.
+        missed: What is done about several instants that were missed.
+        late_max: An instant that is looked at later than this, in microseconds, is skipped; None to skip none.
+    """
+
+    expression: str
+    missed: Missed = Missed.ONCE
+    late_max: Duration | None = None
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.expression, str, "a cron expression")
+        of_kind(self.missed, Missed, "what is done about missed instants")
+        fields = self.expression.split()
+        if len(fields) != FIELDS:
+            raise Misuse(
+                f"{self.expression!r} has {len(fields)} fields",
+                where="Schedule",
+                why=f"a cron expression has {FIELDS}: minute, hour, day of month, month, day of week",
+            )
+        if self.late_max is not None:
+            numbered(self.late_max, "a lateness in microseconds", 0, INT64_MAX)
+        object.__setattr__(self, "expression", " ".join(fields))
+
+    def __str__(self) -> str:
+        return f"{self.expression!r}"
+
+
+NextAfter: TypeAlias = Callable[[str, Instant], Instant | None]
+"""The port: the first instant of an expression after a given one, on its clock; None if there is none, ever again."""
+
+
+@final
+@attrs.frozen
+class Cell:
+    """How far a cron was looked at. Invariants: 1 <= version; pending instants are sorted, none twice or after `last`.
+
+    Attributes:
+        last: All instants up to this one, included, were looked at.
+        version: How often the cell was written.
+        pending: The instants that are due and not fired yet, oldest first.
+    """
+
+    last: Instant
+    version: int = 1
+    pending: tuple[Instant, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.last, Instant, "an instant")
+        numbered(self.version, "the version of a cell", 1, INT64_MAX)
+        tuple_of_kind(self.pending, Instant, "an instant")
+        in_order = all(later - earlier > 0 for earlier, later in pairwise(self.pending))
+        if not in_order or (self.pending and self.last - self.pending[-1] < 0):
+            raise Misuse(
+                "pending instants are not in order", where="Cell", why="each once, oldest first, none after last"
+            )
+
+
+# --- what a look finds --------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class FirstSeen:
+    """There is no cell: insert this one, unless another is there by now. Nothing is due."""
+
+    cell: Cell
+
+
+@final
+@attrs.frozen
+class Waiting:
+    """Nothing is due before this instant."""
+
+    until: Instant
+
+
+@final
+@attrs.frozen
+class Never:
+    """The expression names no instant any more."""
+
+
+@final
+@attrs.frozen
+class Due:
+    """An instant is due: write the cell if it is still at the version before; in it the instant is pending."""
+
+    at: Instant
+    cell: Cell
+
+
+@final
+@attrs.frozen
+class TooLate:
+    """The instants from here to the new `last` are older than allowed: write the cell, and look again."""
+
+    since: Instant
+    cell: Cell
+
+
+@final
+@attrs.frozen
+class Full:
+    """An instant is due, but PENDING_MAX others are still pending: it waits in the schedule, and nothing is written."""
+
+    at: Instant
+
+
+@final
+@attrs.frozen
+class Broken:
+    """The port failed, or answered no later instant; nothing is written."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"broken: {self.reason}"
+
+
+Look: TypeAlias = FirstSeen | Waiting | Never | Due | TooLate | Full | Broken
+
+
+def look(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+    """What is due of a cron, and what becomes of its cell.
+
+    After `Due` and `TooLate` there may be more: look again, at the cell as it was written.
+
+    Args:
+        schedule: The cron.
+        next_after: The port.
+        cell: The cell as it was read; None if there is none yet.
+        now: The time, on the clock that judges for all.
+
+    Returns:
+        What is due, or until when nothing is.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or `now` was read on another clock than the cell's.
+    """
+    of_kind(schedule, Schedule, "a schedule")
+    callable_one(next_after, "a port that tells the next instant")
+    of_kind(cell, (Cell, NoneType), "a cell or None")
+    of_kind(now, Instant, "an instant")
+    due = _next(next_after, schedule.expression, now if cell is None else cell.last)
+    if isinstance(due, Broken):
+        return due
+    if cell is None:
+        return FirstSeen(Cell(now))
+    if isinstance(due, Never):
+        return due
+    late = now - due
+    if late < 0:
+        return Waiting(due)
+    if schedule.late_max is not None and late > schedule.late_max:
+        oldest_allowed = now + -schedule.late_max
+        return TooLate(due, Cell(oldest_allowed + -MICROSECOND, cell.version + 1, cell.pending))
+    if len(cell.pending) >= PENDING_MAX:
+        return Full(due)
+    return Due(due, Cell(due if schedule.missed is Missed.EACH else now, cell.version + 1, (*cell.pending, due)))
+
+
+def closed(cell: Cell, fired: Collection[Instant]) -> Cell:
+    """The cell without instants that were fired, or given up with a reason.
+
+    Args:
+        cell: As it was read.
+        fired: Those instants; what is not pending does not matter.
+
+    Returns:
+        What to write if the cell is still at its version; the very same if nothing changes.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+    """
+    of_kind(cell, Cell, "a cell")
+    all_of_kind(fired, Instant, "an instant")
+    left = tuple(at for at in cell.pending if at not in fired)
+    return cell if left == cell.pending else Cell(cell.last, cell.version + 1, left)
+
+
+def _next(next_after: NextAfter, expression: str, after: Instant) -> Instant | Never | Broken:
+    try:
+        answer = next_after(expression, after)
+    except Exception as error:  # noqa: BLE001  one bad expression must not stop the other crons
+        return Broken(f"the port raised {type(error).__name__}")
+    return Never() if answer is None else _later(answer, after)
+
+
+def _later(answer: object, after: Instant) -> Instant | Broken:
+    if not isinstance(answer, Instant) or answer.clock != after.clock:
+        return Broken("the port answered no instant on the clock that it was asked on")
+    return answer if answer - after > 0 else Broken("the port answered no later instant")

@@ -1,0 +1,32 @@
+"""Bounds and paces: sources that are due, not yet due, due at one instant, and due later than they can be."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tidegate.model.instants import WALL, Instant
+from tidegate.retries.polling import Bounds, Pace
+from tidegate.retries.retry import LONGEST
+
+_LENGTHS: Final = st.one_of(st.integers(1, 9), st.integers(1, LONGEST))
+_BOUNDS: Final = st.tuples(_LENGTHS, _LENGTHS, st.one_of(st.just(0), _LENGTHS)).map(
+    lambda drawn: Bounds(least=min(drawn[:2]), most=max(drawn[:2]), jitter=drawn[2])
+)
+_PACES: Final = st.builds(
+    Pace,
+    st.one_of(st.integers(-20, 40), st.integers(-LONGEST, LONGEST)).map(lambda at: Instant(at, WALL)),
+    _LENGTHS,
+)
+
+
+def bounds() -> SearchStrategy[Bounds]:
+    """Bounds of an interval, with and without jitter."""
+    return _BOUNDS
+
+
+def paces() -> SearchStrategy[Pace]:
+    """Paces, most of them around the instant 0 of the clock that asks."""
+    return _PACES

@@ -1,0 +1,53 @@
+"""Schedules, the instants that they name, ports that know them, and cells."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tidegate.model.instants import Instant
+from tidegate.retries.schedule import Cell, Missed, NextAfter, Schedule
+
+_EXPRESSIONS: Final = st.sampled_from(("* * * * *", "*/5 * * * *", "0 12 * * *", "0 0 1 1 *"))
+
+
+def schedules() -> SearchStrategy[Schedule]:
+    """Schedules of four expressions that make up for missed instants in all ways; lateness fits `timelines`."""
+    return st.builds(
+        Schedule, _EXPRESSIONS, st.sampled_from(Missed), st.one_of(st.none(), st.just(0), st.integers(0, 12))
+    )
+
+
+def timelines(size_max: int = 12) -> SearchStrategy[tuple[Instant, ...]]:
+    """The instants that a schedule names: close together and far apart, in order; none at all included."""
+    gaps = st.lists(st.sampled_from((1, 1, 2, 5, 9)), max_size=size_max)
+    return gaps.map(lambda drawn: tuple(Instant(at) for at in accumulate(drawn)))
+
+
+def port(timeline: Sequence[Instant]) -> NextAfter:
+    """The port that knows these instants, whatever the expression.
+
+    Args:
+        timeline: The instants, in order.
+    """
+    numbers = [each.at for each in timeline]
+
+    def next_after(expression: str, after: Instant) -> Instant | None:
+        del expression
+        place = bisect_right(numbers, after.at)
+        return timeline[place] if place < len(timeline) else None
+
+    return next_after
+
+
+@st.composite
+def cells(draw: DrawFn) -> Cell:
+    """Cells that were looked at until some instant, with and without pending ones."""
+    pending = sorted(draw(st.sets(st.integers(0, 30), max_size=5)))
+    last = max((*pending, draw(st.integers(0, 30))))
+    return Cell(Instant(last), draw(st.integers(1, 9)), tuple(map(Instant, pending)))

@@ -1,0 +1,612 @@
+"""Whose turn is it? Runners share a cycle of time, one slot each, so that a service runs on one of them at a time.
+
+Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a word: the
+cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that begins
+with slot p and ends one margin before the next. This is time-division multiple access over a membership service (Kopetz
+and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time systems"); the margin is its guard time.
+
+    I = interval, M = spread, N = runners, t = now - cycle start (cycles are counted from the epoch)
+    edge(p)   = floor(p * I / N)
+    slot(p)   = [edge(p), edge(p + 1))                  the p that holds t is assigned
+    window(p) = [edge(p), edge(p + 1) - M)              [0, I) for a single runner, who needs no margin
+
+All in whole microseconds: with floating-point edges (13 runners, 300 s, no margin) two windows overlap, and with 17 there
+are instants between two windows. The assigned p is computed from the same edges: edge(p) <= t holds exactly if
+p * I / N < t + 1, so it is the largest such p, ((t + 1) * N - 1) // I. (t * N // I would be another one at an edge that
+was rounded down.)
+
+The checks and their order are pynenc's `decide_atomic_service_claim`:
+
+    1  no runners                                            NoStableRunners
+    2  the caller is none of them                            NotAssignedSlot
+    3  N > 1, and the shortest slot is not above the margin  SlotWindowInvalid
+    4  the assigned runner is younger than stabilisation     ScheduledRunnerInGrace, whoever asks
+    5  now is outside the caller's window                    NotAssignedSlot
+    6  more than start_fraction of the window is gone        LateStart
+    7  otherwise                                             Assigned
+
+What a configuration bears can be told beforehand (`tolerance`, `check_start_up`), from the shortest slot s = I // N:
+
+    windows     while s > M                                         that is for up to I // (M + 1) runners
+    clocks      s - 1 - the last instant of its window that clears  may lie between two clocks: M without a late guard
+    polls       the instants of its window that clear it, with time left to work, reach from one poll to the next
+
+Laws
+    A1  Of one view, at most one runner is cleared at an instant, also when clocks differ by no more than the margin.
+    A2  Windows of one view follow each other with a gap of exactly the margin, from cycle to cycle too.
+    A3  Without grace, every runner is cleared at some instant of each cycle, if the shortest slot is above the margin.
+    A4  Moving now and all creations by whole cycles moves the claim and changes nothing else.
+    A5  Who is cleared is the assigned runner.
+    A6  Nobody is cleared in the slot of a runner that is younger than the stabilisation.
+    A7  Nobody is cleared after more than the start fraction of the window, compared exactly.
+    A8  A view is refused for its windows exactly if it has more runners than the tolerance names.
+    A9  Nor are two cleared while clocks differ by no more than the tolerance names; a microsecond more, and two can be.
+    A10 Asked at least once a period, each of up to `polled_max` runners is cleared in each cycle with its margin left;
+        of one more, one can be missed.
+
+Where we differ
+    - Integers: see above. The shortest slot is I // N, so slots that exceed the margin by less than a microsecond are
+      invalid for all, where some windows would be empty.
+    - Fractions are parts per million. A late fraction is rounded up, for a whole number is exceeded by x exactly if it
+      is exceeded by x rounded up: the number told is above the limit exactly when the start is late.
+    - Settings that mean nothing (interval <= 0, spread < 0, spread >= interval, a negative stabilisation, a fraction
+      outside 0 to 1) are refused at construction; 0 and 1 turn the late guard off, 0 turns grace off.
+    - At start-up pynenc looks at two runners and warns by the length of their windows. With its defaults five stop all
+      services, and the windows of four (15 s, of which 7.5 s clear) lie between the polls (every 30 s). Here the number
+      of runners is an argument, the answer tells how many would do, and only instants that lead to a run count.
+
+Known not to work
+    - Runners with different views may be cleared together: the decision knows one view. A write that only one of them
+      can make is still needed, and a fencing token where work may outlive its window (both in `executions`).
+    - Nothing is said about how long the work takes, nor that it happens once a cycle: alone, a runner is cleared at each
+      poll in its part of the cycle.
+    - Runners that are gone count until they are found dead, so a restart can stop all services for that long.
+    - Two runners of one id are taken for the first of them.
+    - Cycles are counted from the epoch, so a scenario with this decision needs absolute instants.
+"""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Final, TypeAlias, final, get_args
+
+import attrs
+
+from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration, Instant, seconds
+from tidegate.model.values import all_of_kind, of_kind
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AtomicService:
+    """How runners share the time.
+
+    Invariants: 0 < interval; 0 <= spread < interval; 0 <= stabilisation; 0 <= start_fraction_ppm <= PPM.
+
+    Attributes:
+        interval: One cycle, in microseconds.
+        spread: The margin at the end of each slot, in microseconds.
+        stabilisation: How long the slot of a new runner stays empty, in microseconds; 0 for not at all.
+        start_fraction_ppm: How much of its window may be gone when a run starts; 0 or PPM for any.
+    """
+
+    interval: Duration = 5 * MINUTE
+    spread: Duration = MINUTE
+    stabilisation: Duration = 0
+    start_fraction_ppm: int = PPM // 2
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.interval, "an interval in microseconds", 1)
+        numbered(self.spread, "a spread in microseconds", 0)
+        numbered(self.stabilisation, "a stabilisation in microseconds", 0)
+        numbered(self.start_fraction_ppm, "a fraction in parts per million", 0, PPM)
+        if self.spread >= self.interval:
+            raise Misuse(
+                f"the spread, {seconds(self.spread)}, is not below the interval, {seconds(self.interval)}",
+                why="no window would be left in any slot",
+            )
+
+
+@final
+@attrs.frozen
+class Runner:
+    """A runner that may be cleared, and when it was first seen. Invariant: the id is not empty."""
+
+    id: str
+    created: Instant
+
+    def __attrs_post_init__(self) -> None:
+        named(self.id, "a runner")
+        of_kind(self.created, Instant, "an instant")
+
+
+@final
+@attrs.frozen
+class Window:
+    """From start, included, to end, excluded. Invariant: start < end, on one clock."""
+
+    start: Instant
+    end: Instant
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.start, Instant, "an instant")
+        of_kind(self.end, Instant, "an instant")
+        if self.length <= 0:
+            raise Misuse(f"no time from {self.start} to {self.end}", why="a window ends after it starts")
+
+    @property
+    def length(self) -> Duration:
+        return self.end - self.start
+
+    def holds(self, now: Instant) -> bool:
+        of_kind(now, Instant, "an instant")
+        return 0 <= now - self.start < self.length
+
+    def gone_ppm(self, now: Instant) -> int:
+        """The part of the window before `now`, in parts per million, rounded up."""
+        return -((self.start - now) * PPM // self.length)
+
+    def __str__(self) -> str:
+        return f"{self.start} to {self.end}"
+
+
+@final
+@attrs.frozen
+class AtomicServiceRun:
+    """One run of the service, named by runner and run id, and the window it was cleared for."""
+
+    runner_id: str
+    run_id: str
+    cycle_start: Instant
+    window: Window
+    started: Instant
+
+    def __attrs_post_init__(self) -> None:
+        named(self.runner_id, "a runner")
+        named(self.run_id, "a run")
+        of_kind(self.cycle_start, Instant, "an instant")
+        of_kind(self.window, Window, "a window")
+        of_kind(self.started, Instant, "an instant")
+
+
+@final
+@attrs.frozen
+class Assigned:
+    """The caller may start this run now."""
+
+    run: AtomicServiceRun
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.run, AtomicServiceRun, "a run")
+
+    def __str__(self) -> str:
+        return f"assigned: run {self.run.run_id!r}"
+
+
+@final
+@attrs.frozen
+class NoStableRunners:
+    """There are no runners."""
+
+    def __str__(self) -> str:
+        return "no_stable_runners: there are none"
+
+
+@final
+@attrs.frozen
+class NotAssignedSlot:
+    """It is not the caller's turn, or the margin after it, or the caller is none of the runners."""
+
+    def __str__(self) -> str:
+        return "not_assigned_slot: it is not its turn"
+
+
+@final
+@attrs.frozen
+class SlotWindowInvalid:
+    """The margin takes up the shortest slot, so nobody has a window."""
+
+    slot: Duration
+    margin: Duration
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.slot, "the length of a slot in microseconds", 0)
+        numbered(self.margin, "a margin in microseconds", 0)
+
+    def __str__(self) -> str:
+        return f"slot_window_invalid: a slot of {seconds(self.slot)} has no room for a margin of {seconds(self.margin)}"
+
+
+@final
+@attrs.frozen
+class ScheduledRunnerInGrace:
+    """The assigned runner is new; its slot stays empty until then."""
+
+    until: Instant
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.until, Instant, "an instant")
+
+    def __str__(self) -> str:
+        return f"scheduled_runner_in_grace: the slot stays empty until {self.until}"
+
+
+@final
+@attrs.frozen
+class LateStart:
+    """Too much of the window is gone. Both in parts per million; `gone_ppm` is rounded up, so above the limit."""
+
+    gone_ppm: int
+    limit_ppm: int
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.gone_ppm, "a fraction in parts per million", 0, PPM)
+        numbered(self.limit_ppm, "a fraction in parts per million", 0, PPM)
+
+    def __str__(self) -> str:
+        return f"late_start: {_percent(self.gone_ppm)} of the window is gone, and {_percent(self.limit_ppm)} may be"
+
+
+Verdict: TypeAlias = (
+    Assigned | NoStableRunners | NotAssignedSlot | SlotWindowInvalid | ScheduledRunnerInGrace | LateStart
+)
+
+
+@final
+@attrs.frozen
+class Alone:
+    """One runner, or none: whatever clocks show, there are no two to be cleared. So many would still have windows."""
+
+    runners_max: int
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.runners_max, "a number of runners", 0)
+
+    def __str__(self) -> str:
+        return f"at most {self.runners_max} runners"
+
+
+@final
+@attrs.frozen
+class Shared:
+    """Several runners: no two are cleared while clocks differ by no more than this; so many would still have windows."""
+
+    clock_difference: Duration
+    runners_max: int
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.clock_difference, "a difference of clocks in microseconds", 0)
+        numbered(self.runners_max, "a number of runners", 0)
+
+    def __str__(self) -> str:
+        return f"at most {self.runners_max} runners, clocks within {seconds(self.clock_difference)}"
+
+
+@final
+@attrs.frozen
+class Crowded:
+    """More runners than have windows, so nobody is ever cleared; so many would have."""
+
+    runners_max: int
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.runners_max, "a number of runners", 0)
+
+    def __str__(self) -> str:
+        return f"at most {self.runners_max} runners would have windows"
+
+
+Tolerance: TypeAlias = Alone | Shared | Crowded
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AtomicServiceClaim:
+    """What was decided for one runner, and where it stands in the cycle; its text is the message.
+
+    Invariant: position < runners.
+
+    Attributes:
+        runner_id: Who asked.
+        verdict: Whether it may start, or why not.
+        cycle_start: When the current cycle began.
+        runners: How many share it.
+        assigned: Whose slot it is, margin included; None where there are no runners.
+        position: The caller's place among the runners, from 0; None if it is none of them.
+        window: When the caller may start in this cycle; None if it never may.
+        owner_now: The slot is the caller's, and it has a window. True in the margin after the window too.
+        tolerance: How many runners, and which difference of clocks, the configuration bears.
+    """
+
+    runner_id: str
+    verdict: Verdict
+    cycle_start: Instant
+    runners: int
+    assigned: str | None
+    position: int | None
+    window: Window | None
+    owner_now: bool
+    tolerance: Tolerance
+
+    def __attrs_post_init__(self) -> None:
+        named(self.runner_id, "a runner")
+        of_kind(self.verdict, get_args(Verdict), "what is decided for a runner")
+        of_kind(self.cycle_start, Instant, "an instant")
+        numbered(self.runners, "a number of runners", 0)
+        if self.assigned is not None:
+            named(self.assigned, "a runner")
+        if self.position is not None:
+            numbered(self.position, "the place of a runner", 0, self.runners - 1)
+        of_kind(self.window, (Window, NoneType), "a window or None")
+        of_kind(self.owner_now, bool, "whether a slot is the caller's")
+        of_kind(self.tolerance, get_args(Tolerance), "what a configuration bears")
+
+    def __str__(self) -> str:
+        place = "not one" if self.position is None else f"position {self.position}"
+        window = "" if self.window is None else f", window {self.window}"
+        turn = "" if self.assigned is None else f", turn of {self.assigned!r}"
+        return f"{self.runner_id!r} {self.verdict} ({place} of {self.runners} runners{window}{turn}; {self.tolerance})"
+
+
+# --- the decision -----------------------------------------------------------------------------------------------------
+
+
+def decide_atomic_service_claim(
+    *, service: AtomicService, runner_id: str, runners: tuple[Runner, ...], now: Instant, run_id: str
+) -> AtomicServiceClaim:
+    """Whether `runner_id` may run the service now.
+
+    Args:
+        service: How runners share the time; the same for all.
+        runner_id: Who asks.
+        runners: Who is alive and may run it, in the order that all agree on (by creation, then id). Neither sorted nor
+            filtered here.
+        now: The time, on the clock that judges for all; ideally the store's.
+        run_id: The identity of the run, should it be cleared; unique, made by the caller.
+
+    Returns:
+        The claim; `claim.verdict` is `Assigned(run)` if it may.
+
+    Raises:
+        Misuse: An id is empty or no string, an argument is of the wrong type, or there is a stabilisation, and the
+            assigned runner was created on another clock than `now` was read on.
+    """
+    of_kind(service, AtomicService, "an atomic service")
+    named(runner_id, "a runner")
+    named(run_id, "a run")
+    of_kind(runners, tuple, "a tuple of runners")
+    all_of_kind(runners, Runner, "a runner")
+    of_kind(now, Instant, "an instant")
+    interval, count = service.interval, len(runners)
+    cycle_start = now + -(now.at % interval)
+    position = next((place for place, runner in enumerate(runners) if runner.id == runner_id), None)
+    scheduled = runners[_assigned_slot(now - cycle_start, interval, count)] if runners else None
+    window = None if position is None else _window_of(position, count, service, cycle_start)
+
+    verdict: Verdict
+    if scheduled is None:
+        verdict = NoStableRunners()
+    elif position is None:
+        verdict = NotAssignedSlot()
+    elif window is None:
+        verdict = SlotWindowInvalid(interval // count, service.spread)
+    elif service.stabilisation and now - scheduled.created < service.stabilisation:
+        verdict = ScheduledRunnerInGrace(scheduled.created + service.stabilisation)
+    elif not window.holds(now):
+        verdict = NotAssignedSlot()
+    elif 0 < service.start_fraction_ppm < window.gone_ppm(now):
+        verdict = LateStart(window.gone_ppm(now), service.start_fraction_ppm)
+    else:
+        verdict = Assigned(AtomicServiceRun(runner_id, run_id, cycle_start, window, now))
+
+    assigned = None if scheduled is None else scheduled.id
+    return AtomicServiceClaim(
+        runner_id=runner_id,
+        verdict=verdict,
+        cycle_start=cycle_start,
+        runners=count,
+        assigned=assigned,
+        position=position,
+        window=window,
+        owner_now=window is not None and assigned == runner_id,
+        tolerance=tolerance(service, count),
+    )
+
+
+# --- what a configuration bears ---------------------------------------------------------------------------------------
+
+
+def tolerance(service: AtomicService, runners: int) -> Tolerance:
+    """How many runners a configuration bears, and by how much their clocks may differ.
+
+    Args:
+        service: How runners share the time.
+        runners: How many there are.
+
+    Returns:
+        The largest number of runners that have windows, and for several runners the largest difference of clocks, in
+        microseconds, at which no two of them are cleared.
+
+    Raises:
+        Misuse: The number is negative or no integer, or an argument is of the wrong type.
+    """
+    of_kind(service, AtomicService, "an atomic service")
+    numbered(runners, "a number of runners", 0)
+    runners_max = _most_runners(service, 1)
+    if runners <= 1:
+        return Alone(runners_max)
+    if runners > runners_max:
+        return Crowded(runners_max)
+    slot = service.interval // runners
+    return Shared(slot - 1 - _last_start(service, slot - service.spread), runners_max)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Claiming:
+    """How often a runner asks, and how much time a run needs.
+
+    Invariants: 0 < check_interval; 0 <= loop_sleep; 0 <= run_margin_min.
+
+    Attributes:
+        check_interval: The least time between two claims of a runner, in microseconds.
+        loop_sleep: How long its loop sleeps, in microseconds, so that a claim may be that much late.
+        run_margin_min: The least time of its window that has to be left when a run has begun, in microseconds.
+    """
+
+    check_interval: Duration = 30 * SECOND
+    loop_sleep: Duration = 100 * MILLISECOND
+    run_margin_min: Duration = 50 * MILLISECOND
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.check_interval, "a check interval in microseconds", 1)
+        numbered(self.loop_sleep, "a sleep in microseconds", 0)
+        numbered(self.run_margin_min, "a margin in microseconds", 0)
+
+    @property
+    def period(self) -> Duration:
+        """The longest time between two claims of a runner that does not stall."""
+        return self.check_interval + self.loop_sleep
+
+
+WINDOW_MIN: Final = 5 * SECOND
+"""Shorter windows are told at start-up: stalls and differences of clocks are of that size (pynenc's number)."""
+
+
+@final
+@attrs.frozen
+class NoWindows:
+    """More runners than have windows."""
+
+    runners: int
+    runners_max: int
+
+    def __str__(self) -> str:
+        return f"{self.runners} runners have no windows; {self.runners_max} would: make the interval longer"
+
+
+@final
+@attrs.frozen
+class ShortWindow:
+    """The shortest window is below WINDOW_MIN."""
+
+    window: Duration
+
+    def __str__(self) -> str:
+        return f"a window of {seconds(self.window)} is below {seconds(WINDOW_MIN)}"
+
+
+@final
+@attrs.frozen
+class MissedByPolls:
+    """A runner may ask before and after the instants of its window that lead to a run, and never between."""
+
+    useful: Duration
+    period: Duration
+
+    def __str__(self) -> str:
+        return f"{seconds(self.useful)} of a window lead to a run, and a runner asks every {seconds(self.period)}"
+
+
+Concern: TypeAlias = NoWindows | ShortWindow | MissedByPolls
+
+
+@final
+@attrs.frozen
+class StartUp:
+    """What a configuration is good for.
+
+    Attributes:
+        runners_max: So many runners have windows.
+        polled_max: So many are sure of a run in each cycle; 0 if not even a single one is.
+        concerns: What is wrong for the number of runners that was asked about; empty if nothing is.
+    """
+
+    runners_max: int
+    polled_max: int
+    concerns: tuple[Concern, ...]
+
+
+def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    """What to warn of before so many runners start.
+
+    What means nothing at all (an interval of 0, a spread as long as the interval) is refused when the settings are made.
+
+    Args:
+        service: How runners share the time.
+        claiming: How often each asks.
+        runners: How many there will be; count those that a restart leaves behind, until they are found dead.
+
+    Returns:
+        For how many runners the configuration works, and the concerns, if any.
+
+    Raises:
+        Misuse: The number is below 1 or no integer, or an argument is of the wrong type.
+    """
+    of_kind(service, AtomicService, "an atomic service")
+    of_kind(claiming, Claiming, "how a runner claims")
+    numbered(runners, "a number of runners", 1)
+    runners_max = _most_runners(service, 1)
+    concerns: tuple[Concern, ...] = ()
+    if runners > runners_max:
+        concerns = (NoWindows(runners, runners_max),)
+    else:
+        window = service.interval // runners - (service.spread if runners > 1 else 0)
+        useful = max(0, 1 + min(_last_start(service, window), window - max(1, claiming.run_margin_min)))
+        if window < WINDOW_MIN:
+            concerns += (ShortWindow(window),)
+        if useful < claiming.period:
+            concerns += (MissedByPolls(useful, claiming.period),)
+    return StartUp(runners_max, _most_runners(service, _window_needed(service, claiming)), concerns)
+
+
+def _most_runners(service: AtomicService, window: Duration) -> int:
+    """The largest number of runners whose shortest window has this length; 0 where a cycle is shorter."""
+    several = service.interval // (window + service.spread)
+    return several if several > 1 else int(service.interval >= window)
+
+
+def _window_needed(service: AtomicService, claiming: Claiming) -> Duration:
+    """The least length of a window in which the instants that lead to a run reach from one claim to the next."""
+    on_time = claiming.period - 1 + max(1, claiming.run_margin_min)
+    limit = service.start_fraction_ppm
+    return max(on_time, -((claiming.period - 1) * -PPM // limit)) if 0 < limit < PPM else on_time
+
+
+def _last_start(service: AtomicService, window: Duration) -> Duration:
+    """How far into a window of this length a runner is still cleared."""
+    limit = service.start_fraction_ppm
+    return limit * window // PPM if 0 < limit < PPM else window - 1
+
+
+# --- slots ------------------------------------------------------------------------------------------------------------
+
+
+def _edge(place: int, interval: Duration, count: int) -> Duration:
+    """Where slot `place` begins, in microseconds after the cycle's start."""
+    return place * interval // count
+
+
+def _assigned_slot(elapsed: Duration, interval: Duration, count: int) -> int:
+    """The slot that holds the instant: edge(p) <= elapsed < edge(p + 1), for 0 <= elapsed < interval."""
+    return ((elapsed + 1) * count - 1) // interval
+
+
+def _window_of(position: int, count: int, service: AtomicService, cycle_start: Instant) -> Window | None:
+    """When the runner at `position` may start in this cycle; None where the margin takes up the shortest slot."""
+    if count == 1:
+        return Window(cycle_start, cycle_start + service.interval)
+    if service.interval // count <= service.spread:
+        return None
+    return Window(
+        cycle_start + _edge(position, service.interval, count),
+        cycle_start + (_edge(position + 1, service.interval, count) - service.spread),
+    )
+
+
+def _percent(ppm: int) -> str:
+    """`75.00%`, or with four digits where two would round."""
+    return f"{ppm // 10_000}.{f'{ppm % 10_000:04d}'.removesuffix('00')}%"

@@ -1,0 +1,141 @@
+"""The laws of `tidegate.services.atomic_service` as predicates over claims; claims of one view are of one list of runners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import attrs
+
+from tidegate.model.instants import PPM, Duration, Instant
+from tidegate.services.atomic_service import (
+    Assigned,
+    AtomicService,
+    AtomicServiceClaim,
+    Claiming,
+    Runner,
+    ScheduledRunnerInGrace,
+    Shared,
+    SlotWindowInvalid,
+    Tolerance,
+    Verdict,
+    Window,
+)
+
+
+def cleared(claims: Iterable[AtomicServiceClaim]) -> frozenset[str]:
+    """The runners that may start."""
+    return frozenset(claim.runner_id for claim in claims if isinstance(claim.verdict, Assigned))
+
+
+def one_runner_is_cleared(claims: Iterable[AtomicServiceClaim]) -> bool:
+    """Law A1: of one view, at most one runner is cleared at an instant.
+
+    The instants at which the claims were asked may differ by no more than the margin, as clocks do.
+    """
+    return len(cleared(claims)) <= 1
+
+
+def gaps_are_the_margin(windows: Sequence[Window], service: AtomicService) -> bool:
+    """Law A2: windows of one view and cycle, in order of position, follow each other with a gap of the margin.
+
+    From the last one to the first of the next cycle too. A single window has no margin, and no gap to itself.
+    """
+    margin = service.spread if len(windows) > 1 else 0
+    starts = [*(window.start for window in windows[1:]), windows[0].start + service.interval]
+    return all(start - window.end == margin for window, start in zip(windows, starts, strict=True))
+
+
+def every_runner_is_cleared(claims: Iterable[AtomicServiceClaim], runners: Iterable[Runner]) -> bool:
+    """Law A3: of the claims of all runners at all instants of a cycle, each runner has one that clears it.
+
+    It holds without grace, if the shortest slot is above the margin or there is one runner.
+    """
+    return cleared(claims) == frozenset(runner.id for runner in runners)
+
+
+def moved_by_whole_cycles(claim: AtomicServiceClaim, later: AtomicServiceClaim, by: Duration) -> bool:
+    """Law A4: moving now and all creations `by` whole cycles moves the claim and changes nothing else."""
+    return later == moved(claim, by)
+
+
+def the_assigned_is_cleared(claim: AtomicServiceClaim) -> bool:
+    """Law A5: who is cleared is the assigned runner."""
+    return not cleared([claim]) or (claim.owner_now and claim.assigned == claim.runner_id)
+
+
+def newcomers_are_spared(
+    claim: AtomicServiceClaim, service: AtomicService, runners: Iterable[Runner], now: Instant
+) -> bool:
+    """Law A6: nobody is cleared in the slot of a runner that is younger than the stabilisation."""
+    young = {runner.id for runner in runners if service.stabilisation and now - runner.created < service.stabilisation}
+    return not cleared([claim]) or claim.assigned not in young
+
+
+def no_start_is_late(claim: AtomicServiceClaim, service: AtomicService, now: Instant) -> bool:
+    """Law A7: nobody is cleared after more than the start fraction of the window, compared exactly."""
+    limit = service.start_fraction_ppm
+    if not cleared([claim]) or claim.window is None or not 0 < limit < PPM:
+        return True
+    return (now - claim.window.start) * PPM <= limit * claim.window.length
+
+
+def refused_beyond_what_it_bears(claim: AtomicServiceClaim) -> bool:
+    """Law A8: a view is refused for its windows exactly if it has more runners than the tolerance names."""
+    beyond = claim.position is not None and claim.runners > claim.tolerance.runners_max
+    return isinstance(claim.verdict, SlotWindowInvalid) is beyond
+
+
+def tolerates_just_that(instants: Sequence[Iterable[AtomicServiceClaim]], tolerance: Tolerance) -> bool:
+    """Law A9: no two runners are cleared at instants no further apart than the tolerance names, and two are just beyond.
+
+    Args:
+        instants: The claims of all runners, without grace, at instants that follow each other by a microsecond, from the
+            start of a cycle to the end of the next one.
+        tolerance: What is named for so many runners.
+    """
+    starts = [(at, runner) for at, claims in enumerate(instants) for runner in cleared(claims)]
+    apart = [later - earlier for (earlier, one), (later, other) in pairwise(starts) if one != other]
+    if not isinstance(tolerance, Shared):
+        return not apart
+    return min(apart) == tolerance.clock_difference + 1
+
+
+def a_poll_leads_to_a_run(claims: Iterable[AtomicServiceClaim], claiming: Claiming) -> bool:
+    """Law A10: of the claims that a runner makes in a cycle, no further apart than a period, one leads to a run.
+
+    It is cleared, and the least margin is left of its window. It holds for up to `polled_max` runners.
+    """
+    runs = [claim.verdict.run for claim in claims if isinstance(claim.verdict, Assigned)]
+    return any(run.window.end - run.started >= claiming.run_margin_min for run in runs)
+
+
+def moved(claim: AtomicServiceClaim, by: Duration) -> AtomicServiceClaim:
+    """The same claim with all its instants later."""
+    return attrs.evolve(
+        claim,
+        verdict=moved_verdict(claim.verdict, by),
+        cycle_start=claim.cycle_start + by,
+        window=None if claim.window is None else moved_window(claim.window, by),
+    )
+
+
+def moved_verdict(verdict: Verdict, by: Duration) -> Verdict:
+    match verdict:
+        case Assigned(run):
+            return Assigned(
+                attrs.evolve(
+                    run,
+                    cycle_start=run.cycle_start + by,
+                    window=moved_window(run.window, by),
+                    started=run.started + by,
+                )
+            )
+        case ScheduledRunnerInGrace(until):
+            return ScheduledRunnerInGrace(until + by)
+        case _:
+            return verdict
+
+
+def moved_window(window: Window, by: Duration) -> Window:
+    return Window(window.start + by, window.end + by)

@@ -1,0 +1,92 @@
+"""The laws of `tidegate.services.membership` as predicates: over members and a judgement, or over what is seen before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from tidegate.model.instants import Instant
+from tidegate.services.atomic_service import Runner
+from tidegate.services.membership import Alive, Liveness, Member, Membership, Unseen
+
+
+def written(membership: Membership, member: Member) -> Membership:
+    """The members with this one inserted, or in the place of the one that has its id."""
+    kept = tuple(each for each in membership.members if each.id != member.id)
+    return attrs.evolve(membership, members=(*kept, member))
+
+
+def deleted(membership: Membership, who: str) -> Membership:
+    """The members without this one."""
+    return attrs.evolve(membership, members=tuple(each for each in membership.members if each.id != who))
+
+
+def who_beats_is_alive(membership: Membership, who: str, now: Instant, found: Liveness) -> bool:
+    """Law M1: who beat less than `dead_after` ago, did not depart and was not replaced (nor was its runner) is alive.
+
+    And nobody else is.
+    """
+    return isinstance(found, Alive) == any(
+        member.id == who and now - member.seen < membership.dead_after and not is_over(membership, member)
+        for member in membership.members
+    )
+
+
+def is_over(membership: Membership, member: Member) -> bool:
+    """Whether a life has ended, however recently it beat."""
+    runners = [each for each in membership.members if each.id == member.runner]
+    return any(
+        each.departed
+        or any(
+            other.name == each.name
+            and (other.runner is None) is (each.runner is None)
+            and (other.life, other.id) > (each.life, each.id)
+            for other in membership.members
+        )
+        for each in (member, *runners)
+    )
+
+
+def gone_is_gone(before: Liveness, after: Liveness) -> bool:
+    """Law M2: who is gone stays gone, whatever comes after; it may be forgotten."""
+    return isinstance(before, Alive | Unseen) or not isinstance(after, Alive)
+
+
+def runners_are_the_living(membership: Membership, found: Mapping[str, Liveness], runners: Sequence[Runner]) -> bool:
+    """Law M3: the runners are the living ones, each once, one a name, and no worker.
+
+    Each is told with the instant at which its life began.
+    """
+    by_id = {member.id: member for member in membership.members}
+    living = {who for who, liveness in found.items() if isinstance(liveness, Alive) and by_id[who].runner is None}
+    listed = [by_id[runner.id] for runner in runners]
+    return (
+        {member.id for member in listed} == living
+        and len({member.name for member in listed}) == len(listed)
+        and all(runner.created == member.joined for runner, member in zip(runners, listed, strict=True))
+    )
+
+
+def they_stand_by_creation(membership: Membership, runners: Sequence[Runner]) -> bool:
+    """Law M4: they stand by creation, then name."""
+    by_id = {member.id: member for member in membership.members}
+    places = [(by_id[runner.id].created.at, by_id[runner.id].name) for runner in runners]
+    return places == sorted(places)
+
+
+def nobody_overtakes(before: Sequence[Runner], after: Sequence[Runner]) -> bool:
+    """Law M4: of two that stay, none overtakes the other."""
+    was, stays = [runner.id for runner in before], {runner.id for runner in after}
+    return [who for who in was if who in stays] == [runner.id for runner in after if runner.id in {*was}]
+
+
+def a_restart_moves_nobody(before: Sequence[Runner], after: Sequence[Runner], old: str, new: Runner) -> bool:
+    """Law M5: a restart under a name that seems alive puts the new id in the place of the old one, and nothing else."""
+    return [new if runner.id == old else runner for runner in before] == list(after)
+
+
+def only_the_forgotten_go(before: Mapping[str, Liveness], after: Mapping[str, Liveness], forgotten: str) -> bool:
+    """Law M6: what may be forgotten is gone, and while it is forgotten, nobody else comes or goes."""
+    lived, lives = ({who for who, found in each.items() if isinstance(found, Alive)} for each in (before, after))
+    return not isinstance(before[forgotten], Alive) and lived == lives and {*before} - {forgotten} == {*after}

@@ -1,0 +1,96 @@
+"""How a process joins, beats and leaves, and how everybody reads who is there: `tidegate.services.membership` on a document store.
+
+A member is one document. The store writes every instant in it by its own clock, and each write of one's own record replies
+what the store's clock showed: so a process knows the time that judges for all without a clock of its own.
+
+    join    insert the record without instants, then let the store write them: done again, both change nothing
+    beat    the store writes `seen`; a member that has left does not beat
+    leave   `departed` becomes true
+
+Laws
+    MP1  A join that is done again, after a lost reply, changes nothing: a life begins once.
+    MP2  Who has left is not a member again.
+
+Known not to work: see `tidegate.services.membership`. A beat that is under way for as long as its sender is silent makes it alive
+again: there is no `younger than` in a filter.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, PutServerTime
+from tidegate.model.errors import named
+from tidegate.model.instants import Duration, Instant
+from tidegate.model.operations import FindAll, FindOneAndUpdate, InsertOne, find_all, find_one_and_update, insert_one
+from tidegate.model.reading import needed
+from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.services.membership import Member, Membership
+
+CREATED: Final = Field[Instant]("created")
+JOINED: Final = Field[Instant]("joined")
+SEEN: Final = Field[Instant]("seen")
+DEPARTED: Final = Field[bool]("departed")
+
+MEMBERS_MAX: Final = 1_000
+
+
+def member_of(record: Document) -> Member | None:
+    """The member that a record holds; None if the store has not written when it joined.
+
+    Raises:
+        Misuse: It is no record of a member.
+    """
+    of_kind(record, Document, "a record")
+    created = record.get(CREATED)
+    if created is None:
+        return None
+    who = needed(record, ID)
+    return Member(
+        id=who,
+        name=who,
+        life=1,
+        runner=None,
+        created=created,
+        joined=needed(record, JOINED),
+        seen=needed(record, SEEN),
+        departed=needed(record, DEPARTED),
+    )
+
+
+def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Membership:
+    """All members.
+
+    Raises:
+        Misuse: A record is none of a member.
+    """
+    tuple_of_kind(records, Document, "a record")
+    members = (member_of(record) for record in records)
+    return Membership(tuple(member for member in members if member is not None), dead_after)
+
+
+def announce(collection: str, who: str) -> InsertOne:
+    """The first step of a join: where the id is taken, it was done before."""
+    named(who, "a member")
+    return insert_one(collection, Document.of({"_id": who, "departed": False}))
+
+
+def begin(collection: str, who: str) -> FindOneAndUpdate:
+    """The second step of a join: the store writes when it was, once."""
+    where = AllOf((Eq(ID, who), Eq(Field[Instant | None](CREATED.name), None), Eq(DEPARTED, False)))
+    return find_one_and_update(collection, where, PutServerTime(CREATED), PutServerTime(JOINED), PutServerTime(SEEN))
+
+
+def beat(collection: str, who: str) -> FindOneAndUpdate:
+    """A beat; it replies the record, whose `seen` is what the store's clock shows, or None for who has left."""
+    return find_one_and_update(collection, AllOf((Eq(ID, who), Eq(DEPARTED, False))), PutServerTime(SEEN))
+
+
+def leave(collection: str, who: str) -> FindOneAndUpdate:
+    """To leave, AFTER the work has ended."""
+    return find_one_and_update(collection, Eq(ID, who), Put(DEPARTED, True))
+
+
+def everybody(collection: str) -> FindAll:
+    """All records of members."""
+    return find_all(collection, limit=MEMBERS_MAX)

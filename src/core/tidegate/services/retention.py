@@ -1,0 +1,107 @@
+"""Which rows of a history may go?
+
+A history grows with every run, so it is cut by age and by count. What is still under way is no history yet, and what
+others refer to is protected: neither goes, whatever the age and however many there are. Protected rows do not count
+either, so that many of them do not push out the rest.
+
+Laws
+    RN1  Nothing goes that is under way, protected, or neither too old nor in excess.
+    RN2  What stays, is over and is not protected is not too old, and there are at most `count` of them.
+    RN3  Of two rows that may go and are not too old, none that stays started before one that goes.
+    RN4  Asked again afterwards nothing goes, and the order of the rows does not matter.
+
+Where we differ
+    pynenc's backends count differently: in memory all that is unprotected counts, and a running row can go; in SQLite
+    protected rows count. Ours is what its MongoDB backend does.
+    Rows that started at the same instant go by id, so that two observers choose the same.
+
+Known not to work
+    A cut says nothing about what is added meanwhile: with several writers more than `count` rows may stand for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import NoneType
+from typing import final
+
+import attrs
+
+from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.model.values import all_of_kind, of_kind
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Retention:
+    """How long and how many. Invariants: 0 <= age; 0 <= count.
+
+    Attributes:
+        age: A row may go when it ended longer ago than this, in microseconds; 0 to keep it whatever its age.
+        count: How many rows stay, the newest; 0 for any number.
+    """
+
+    age: Duration = 60 * MINUTE
+    count: int = 1000
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.age, "an age in microseconds", 0)
+        numbered(self.count, "a number of rows", 0)
+
+
+@final
+@attrs.frozen
+class Row:
+    """What a cut needs to know of a row. Invariants: the id is not empty; start <= end, on one clock.
+
+    Attributes:
+        id: What it is called by.
+        start: When it began.
+        end: When it was over; None while it is under way.
+    """
+
+    id: str
+    start: Instant
+    end: Instant | None
+
+    def __attrs_post_init__(self) -> None:
+        named(self.id, "a row")
+        of_kind(self.start, Instant, "an instant")
+        of_kind(self.end, (Instant, NoneType), "an instant or None")
+        if self.end is not None and self.end - self.start < 0:
+            raise Misuse(f"{self.id!r} ends before it starts", why=f"from {self.start} to {self.end}")
+
+
+def surplus(
+    rows: Collection[Row], retention: Retention, *, protected: Collection[str] = frozenset(), now: Instant
+) -> tuple[str, ...]:
+    """The ids of the rows that may go.
+
+    Args:
+        rows: The history, in any order.
+        retention: How long and how many.
+        protected: The ids of rows that others refer to.
+        now: The time, on the clock of the rows.
+
+    Returns:
+        The ids, oldest start first.
+
+    Raises:
+        Misuse: A row was timed on another clock than `now` was read on, two rows have one id, or an argument is of the
+            wrong type.
+    """
+    all_of_kind(rows, Row, "a row")
+    if len({row.id for row in rows}) != len(rows):
+        raise Misuse("two rows have one id", why="an id says which row goes")
+    of_kind(retention, Retention, "a retention")
+    all_of_kind(protected, str, "the id of a row")
+    of_kind(now, Instant, "an instant")
+    spared = frozenset(protected)
+    oldest_first = sorted(
+        (row.start.at, row.id, now - row.end) for row in rows if row.end is not None and row.id not in spared
+    )
+    fresh = [row_id for _, row_id, age in oldest_first if not 0 < retention.age < age]
+    gone = {row_id for _, row_id, _ in oldest_first}.difference(fresh)
+    gone.update(fresh[: -retention.count] if retention.count else ())
+    return tuple(row_id for _, row_id, _ in oldest_first if row_id in gone)

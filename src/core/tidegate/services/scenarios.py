@@ -1,0 +1,252 @@
+"""Two runners join, share a service by slots and a gate, stall, crash and leave.
+
+Whoever is alone has the whole cycle, so a runner that joins while the other is at work is cleared as well: that is what
+the gate is for. Time passes at any point, also beyond the silence after which a runner is presumed dead.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tidegate.leases.leader import FENCE
+from tidegate.model.documents import Document
+from tidegate.model.effects import Now
+from tidegate.model.instants import SECOND, Duration
+from tidegate.services.atomic_service import AtomicService
+from tidegate.services.executions import Gate, Status
+from tidegate.services.members import membership_of
+from tidegate.services.membership import Alive, liveness
+from tidegate.services.service_runner import (
+    REASON,
+    STATUS,
+    Outcome,
+    Over,
+    Ran,
+    ServiceRunner,
+    Skipped,
+    gate_of,
+    new_gate,
+)
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.behaviour import Crashed, Returned
+from tidegate.sim.clocks import HOST, Host, ahead
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import CLOCK, contents, document, seeded
+
+KEY: Final = "trigger"
+MEMBERS: Final = "members"
+GATES: Final = "gates"
+HISTORY: Final = "executions"
+WORK: Final = "work"
+
+TOKENS: Final = "each run that is let in has the next token"
+REPLACED: Final = "only who is gone is put out of the gate"
+FENCED: Final = "nothing is written under an older token"
+LEAVES: Final = "who leaves the gate is told"
+LIVING: Final = "only the living block"
+OVER: Final = "who says so is over"
+TOLD: Final = "who was skipped is told so"
+
+SERVICE: Final = AtomicService(interval=4 * SECOND, spread=SECOND, start_fraction_ppm=500_000)
+DEAD_AFTER: Final[Duration] = 2 * SECOND
+CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
+ALL_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
+
+
+def gate(state: State) -> Gate:
+    record = state.read(document(GATES, KEY))
+    assert record is not None
+    return gate_of(record)
+
+
+def tokens_grow(before: State, after: State) -> bool:
+    was, now = gate(before), gate(after)
+    is_new = now.active is not None and (was.active is None or now.active.id != was.active.id)
+    return now.token == was.token + is_new
+
+
+def only_the_gone_are_replaced(before: State, after: State) -> bool:
+    was, now = gate(before).active, gate(after).active
+    if was is None or now is None or now.id == was.id:
+        return True
+    known = membership_of(contents(before, MEMBERS), DEAD_AFTER)
+    return not isinstance(liveness(known, was.runner_id, before.read(CLOCK)), Alive)
+
+
+def who_leaves_is_told(before: State, after: State) -> bool:
+    was, now = gate(before).active, gate(after).active
+    has_left = was is not None and (now is None or now.id != was.id)
+    return not has_left or was is None or row(after, was.id) is not None
+
+
+def row(state: State, run: str) -> Document | None:
+    return state.read(document(HISTORY, run))
+
+
+def blocked_by(state: State, run: str) -> str | None:
+    """The runner that the row names as the one that stood in the gate."""
+    found = row(state, run)
+    if found is None or found[STATUS] != Status.BLOCKED.value:
+        return None
+    _, _, runner = found[REASON].partition("runner:")
+    return runner or None
+
+
+def only_the_living_block(run: str) -> StepLaw:
+    """Judged as the one who was blocked has judged it: at the time of its own last beat."""
+
+    def holds(before: State, after: State) -> bool:
+        blocker = blocked_by(after, run)
+        if blocker is None or row(before, run) is not None:
+            return True
+        members = {each.id: each for each in membership_of(contents(before, MEMBERS), DEAD_AFTER).members}
+        return members[run.partition(".")[0]].seen - members[blocker].seen < DEAD_AFTER
+
+    return holds
+
+
+def fence(state: State) -> int:
+    record = state.read(document(WORK, KEY))
+    assert record is not None
+    return record[FENCE]
+
+
+def admits_no_older(before: State, after: State) -> bool:
+    return fence(before) <= fence(after)
+
+
+def outcomes(state: State, runner: str) -> tuple[Outcome, ...]:
+    match state.standing(runner):
+        case Returned(tuple() as found):
+            return found
+        case _:
+            return ()
+
+
+def is_over(runner: str) -> Law:
+    def holds(state: State) -> bool:
+        over = [each.run for each in outcomes(state, runner) if isinstance(each, (Ran, Over))]
+        if not over:
+            return True
+        active = gate(state).active
+        return all(row(state, run) is not None for run in over) and (active is None or active.id not in over)
+
+    return holds
+
+
+def is_told(runner: str) -> Law:
+    return lambda state: all(
+        row(state, each.run) is not None
+        for each in outcomes(state, runner)
+        if isinstance(each, Skipped) and each.is_told
+    )
+
+
+async def logged(program: ServiceRunner) -> tuple[Outcome, ...]:
+    """It reads its own clock, as any log does; nothing else asks for that clock."""
+    await Now()
+    return await program.run()
+
+
+def atomic_service(
+    program: type[ServiceRunner] = ServiceRunner,
+    *,
+    summary: str = "two runners share a service: one at a time, in slots, behind a gate, and whoever dies is reaped",
+    runners: int = 2,
+    polls: int = 1,
+    moves: int = 2,
+    budget: int = 1,
+    faults: Faults = CRASHES,
+    host: Host = HOST,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        program: The program of a runner, or a faulty variant of it.
+        summary: One line for people.
+        runners: How many there are.
+        polls: How often each asks.
+        moves: How often the clock may move, by a second.
+        budget: How many faults may strike.
+        faults: Which faults may strike.
+        host: By how much the clocks of their machines may be wrong.
+    """
+    names = ("a", "b", "c")[:runners]
+    programs = {
+        name: program(me=name, service=SERVICE, key=KEY, polls=polls, pause=SECOND, dead_after=DEAD_AFTER)
+        for name in names
+    }
+    return Scenario(
+        name="atomic_service",
+        summary=summary,
+        world=seeded({GATES: (new_gate(KEY),), WORK: (Document.of({"_id": KEY, "fence": 0}),)}),
+        actors=(
+            *(
+                Process(name, born(each.run) if host == HOST else born(logged, each), faults, host=host)
+                for name, each in programs.items()
+            ),
+            Network(),
+        ),
+        budget=budget,
+        clock=Clock(quantum=SECOND, moves=moves),
+        always={OVER: tuple(map(is_over, names)), TOLD: tuple(map(is_told, names))},
+        step={
+            TOKENS: tokens_grow,
+            REPLACED: only_the_gone_are_replaced,
+            LEAVES: who_leaves_is_told,
+            LIVING: lambda before, after: all(
+                only_the_living_block(f"{name}.{poll}")(before, after) for name in names for poll in range(polls)
+            ),
+            FENCED: admits_no_older,
+        },
+        sometimes={
+            "two run one after the other": lambda state: fence(state) == 2 and gate(state).active is None,
+            "a run that is late is skipped": lambda state: any(
+                isinstance(each, Skipped) and each.is_told for name in names for each in outcomes(state, name)
+            ),
+            "a dead runner is reaped": lambda state: (
+                any(isinstance(state.standing(name), Crashed) and row(state, f"{name}.0") is not None for name in names)
+                and gate(state).active is None
+                and fence(state) > 0
+            ),
+            **(
+                {"a runner's clock is wrong": lambda state: any(is_wrong(state, name) for name in names)}
+                if host.skew
+                else {}
+            ),
+        },
+    )
+
+
+def is_wrong(state: State, name: str) -> bool:
+    """Is a living runner's clock ahead or behind?"""
+    return bool(state.read(ahead(name))) and not isinstance(state.standing(name), Crashed)
+
+
+SKEW: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW)
+WRONG: Final = Host(skew=DEAD_AFTER)
+"""A machine whose clock is ahead or behind by the silence after which a runner is presumed dead."""
+
+SCENARIOS: Final = (
+    Shipped(
+        "atomic_service",
+        atomic_service,
+        thorough=partial(atomic_service, budget=2, faults=ALL_FAULTS),
+        large=partial(atomic_service, runners=3, polls=3, moves=8, budget=4, faults=ALL_FAULTS),
+    ),
+    Shipped(
+        "atomic_service.skew",
+        partial(
+            atomic_service,
+            summary="the same where the clocks of machines differ: all that is judged is judged by the store's",
+            moves=1,
+            faults=SKEW,
+            host=WRONG,
+        ),
+        thorough=partial(atomic_service, budget=2, faults=SKEW, host=WRONG),
+        large=partial(atomic_service, runners=3, polls=3, moves=8, budget=4, faults=SKEW, host=WRONG),
+    ),
+)

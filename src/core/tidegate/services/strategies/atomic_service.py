@@ -1,0 +1,98 @@
+"""How runners share the time, who they are, and when they ask; and the runs that they are cleared for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
+from tidegate.services.atomic_service import (
+    Assigned,
+    AtomicService,
+    AtomicServiceClaim,
+    AtomicServiceRun,
+    Claiming,
+    Runner,
+    StartUp,
+    Window,
+    check_start_up,
+    decide_atomic_service_claim,
+)
+
+_EPOCH: Final = Instant(0)
+_RUN_IDS: Final = st.sampled_from(("x", "y", "z"))
+_LENGTHS: Final = st.one_of(st.integers(1, 24), st.sampled_from((7 * SECOND, MINUTE, 5 * MINUTE)))
+
+
+@st.composite
+def atomic_services(draw: DrawFn, intervals: SearchStrategy[int] = _LENGTHS, *, grace: bool = False) -> AtomicService:
+    """Settings with and without a margin and a late guard, so that slots are of uneven lengths, or too short.
+
+    Args:
+        draw: Hypothesis's.
+        intervals: The lengths of the cycle, in microseconds.
+        grace: Whether new runners may have to wait.
+    """
+    interval = draw(intervals)
+    margins = st.sampled_from((0, 1, interval // 5, interval // 3)).filter(lambda spread: spread < interval)
+    return AtomicService(
+        interval=interval,
+        spread=draw(margins),
+        stabilisation=draw(st.integers(0, 2 * interval)) if grace else 0,
+        start_fraction_ppm=draw(st.sampled_from((0, 1, PPM // 3, PPM // 2, PPM - 1, PPM))),
+    )
+
+
+def runners(around: Instant = _EPOCH, count_max: int = 5) -> SearchStrategy[tuple[Runner, ...]]:
+    """Runners of different names that were created shortly before or after an instant, none included."""
+    ages = st.lists(st.integers(-5, 50), max_size=count_max)
+    return ages.map(lambda drawn: tuple(Runner(f"r{place}", around + -age) for place, age in enumerate(drawn)))
+
+
+def claimings() -> SearchStrategy[Claiming]:
+    """How often a runner asks: some microseconds, as fits the short cycles, and seconds."""
+    short = st.builds(
+        Claiming, check_interval=st.integers(1, 9), loop_sleep=st.integers(0, 3), run_margin_min=st.integers(0, 5)
+    )
+    return st.one_of(short, st.just(Claiming()))
+
+
+@st.composite
+def start_ups(draw: DrawFn) -> StartUp:
+    """What a configuration is good for, with each of the concerns and with none."""
+    return check_start_up(draw(atomic_services()), draw(claimings()), draw(st.integers(1, 6)))
+
+
+@st.composite
+def windows(draw: DrawFn) -> Window:
+    """From an instant to a later one."""
+    start = Instant(draw(st.integers(-60, 60)))
+    return Window(start, start + draw(st.integers(1, 60)))
+
+
+@st.composite
+def runs(draw: DrawFn, run_ids: SearchStrategy[str] = _RUN_IDS) -> AtomicServiceRun:
+    """Runs of three runners, each in some window of which it was told when it began.
+
+    Args:
+        draw: Hypothesis's.
+        run_ids: The ids of runs.
+    """
+    runner, window = draw(st.sampled_from(("r0", "r1", "r2"))), draw(windows())
+    return AtomicServiceRun(runner, draw(run_ids), window.start, window, window.start)
+
+
+@st.composite
+def claims(draw: DrawFn) -> AtomicServiceClaim:
+    """What was decided for one of some runners, or for a stranger; those that are cleared are about as frequent."""
+    service = draw(atomic_services(st.integers(1, 24), grace=True))
+    now = Instant(draw(st.integers(-60, 60)))
+    them = draw(runners(now))
+    asks = [
+        decide_atomic_service_claim(service=service, runner_id=each, runners=them, now=now, run_id="run")
+        for each in (*(runner.id for runner in them), "stranger")
+    ]
+    cleared = [ask for ask in asks if isinstance(ask.verdict, Assigned)]
+    return draw(st.sampled_from(cleared or asks) | st.sampled_from(asks))

@@ -1,0 +1,42 @@
+"""What a perfect observer of one document has seen, kept beside the world: laws are over what happened, too.
+
+A fold is cheaper than a journal: it keeps what a law needs, so that states which differ in nothing else are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from tidegate.model.documents import Document
+from tidegate.model.effects import Effect
+from tidegate.sim.world import Cell, Meaning, Outcomes, World, document, perform
+
+V = TypeVar("V")
+
+
+def seen(what: str, empty: V) -> Cell[V]:
+    """Where an observer keeps what it has seen."""
+    return Cell(("seen", what), empty)
+
+
+def observed(
+    collection: str,
+    key: str,
+    cell: Cell[V],
+    fold: Callable[[V, Document | None, Document | None], V],
+    otherwise: Meaning = perform,
+) -> Meaning:
+    """A meaning that folds each change of one document, from before to after, into a cell."""
+    watched = document(collection, key)
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if getattr(effect, "collection", collection) != collection:
+            yield from otherwise(effect, world, who)
+            return
+        before = world.read(watched)
+        for after, reply in otherwise(effect, world, who):
+            now = after.read(watched)
+            yield (after if now == before else after.write(cell, fold(after.read(cell), before, now))), reply
+
+    return meaning

@@ -1,0 +1,111 @@
+"""What ships: the scenario of a right program in three scopes, and specimens, each a faulty variant of a program.
+
+Scopes
+    default    complete in about two seconds: what tests and a plain `tidegate explore` see
+    thorough   complete in at most a minute: more processes, more faults, more time
+    large      too large to be seen whole, to draw runs from
+
+A scenario is asked for by its name, which is its default scope, or by `name@scope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum, unique
+from typing import TypeAlias, final
+
+import attrs
+
+from tidegate.model.errors import Misuse
+from tidegate.sim.scenario import Kind, Scenario
+
+Make: TypeAlias = Callable[[], Scenario]
+
+
+@final
+@unique
+class Scope(StrEnum):
+    """How large a scenario is, see the module."""
+
+    DEFAULT = "default"
+    THOROUGH = "thorough"
+    LARGE = "large"
+
+
+@final
+@attrs.frozen(eq=False)
+class Shipped:
+    """The scenario of a program that is meant to be right, or expected to be.
+
+    Attributes:
+        name: How it is asked for. What stands before the first dot is its family: those share their laws.
+        default: Makes it in its default scope.
+        thorough: In its thorough scope.
+        large: In its large scope.
+    """
+
+    name: str
+    default: Make
+    thorough: Make
+    large: Make
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """All of them."""
+        return tuple(Scope)
+
+    def scenario(self, scope: Scope = Scope.DEFAULT) -> Scenario:
+        """The scenario in that scope."""
+        make = {Scope.DEFAULT: self.default, Scope.THOROUGH: self.thorough, Scope.LARGE: self.large}[scope]
+        return attrs.evolve(make(), name=scoped(self.name, scope))
+
+
+@final
+@attrs.frozen(eq=False)
+class Specimen:
+    """A program that is wrong, in the scenario that shows it.
+
+    Attributes:
+        name: How it is asked for.
+        make: Makes the scenario: that of the right program, with the bug planted.
+        law: The law that it breaks.
+        source: Where the bug was seen, in a sentence.
+        of: The name of the right program's scenario.
+        alone: Judge that law alone, for the bug breaks another one sooner.
+    """
+
+    name: str
+    make: Make
+    law: str
+    source: str
+    of: str
+    alone: bool = False
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """One is enough to be caught in."""
+        return (Scope.DEFAULT,)
+
+    def scenario(self, scope: Scope = Scope.DEFAULT) -> Scenario:
+        """The scenario in which the bug is caught. It has no goals, for the search ends where the law is broken, and nobody
+        is interchangeable, for a bug may single somebody out.
+
+        Raises:
+            Misuse: It is asked for in another scope.
+        """
+        if scope is not Scope.DEFAULT:
+            raise Misuse(f"{self.name} has no {scope} scope", todo=f"it has: {', '.join(self.scopes)}")
+        made = self.make()
+        if self.alone:
+            made = attrs.evolve(
+                made,
+                always={name: law for name, law in made.always.items() if name == self.law},
+                step={name: law for name, law in made.step.items() if name == self.law},
+                eventually={name: law for name, law in made.eventually.items() if name == self.law},
+            )
+        return attrs.evolve(made, name=self.name, expect=self.law, kind=Kind.SPECIMEN, sometimes={}, symmetric=())
+
+
+def scoped(name: str, scope: Scope) -> str:
+    """How a scenario is asked for in that scope."""
+    return name if scope is Scope.DEFAULT else f"{name}@{scope}"

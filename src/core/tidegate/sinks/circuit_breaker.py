@@ -1,0 +1,223 @@
+"""Is a sink there? A circuit breaker keeps one that is away from being asked by everybody.
+
+It also keeps payloads from using up their attempts on it (`tidegate.sinks.delivery`): while a circuit is open they wait, and
+are not dead-lettered. One circuit a sink (Nygard 2007, "Release It!", ch. 5), asked before EACH attempt:
+
+    Closed -- `threshold` attempts in a row unanswered --> Open -- cooldown over, and somebody asks --> HalfOpen
+       ^                                                    ^------- the one probe is not answered -------- |
+       '------------------------------ the one probe is answered ------------------------------------------'
+
+A refusal is an answer: the sink is there. Each admission bears the era of the circuit, and each trip, probe and closing
+begins a new one, so what is heard of deliveries that were begun before is not taken for news.
+
+Laws
+    CB1  A circuit opens when `threshold` attempts of one era in a row are unanswered, and not before.
+    CB2  While it is not closed, one probe at most is under way in a cooldown, and nothing else is admitted.
+    CB3  No circuit stays shut: whatever it was told, something is admitted within a cooldown, whatever the clock does.
+    CB4  What is heard of deliveries from before, or of a probe that was replaced, changes nothing.
+
+Where we differ from Drakkar, whose figures are the defaults (5 in a row, 30 s)
+    - An open breaker diverts all payloads to the dead letters, so an outage of half a minute empties the topic into them.
+      Here they are held back.
+    - Its breaker is asked once for all attempts, and counts payloads that failed. Ours is asked for each, and counts
+      attempts that got no answer.
+    - Its half-open probe may be decided by a delivery from before the trip, and waits for ever for one that does not come
+      back. Here eras tell them apart, and a probe of which nothing is heard is replaced after a cooldown.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from types import NoneType
+from typing import Final, TypeAlias, assert_never, final
+
+import attrs
+
+from tidegate.model.effects import Failure, Refused
+from tidegate.model.errors import numbered
+from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.values import of_kind
+from tidegate.retries.retry import check_delay
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Breaker:
+    """When a circuit opens, and for how long. Invariants: 1 <= threshold; 0 < cooldown <= a century.
+
+    Attributes:
+        threshold: How many attempts in a row are unanswered when it opens.
+        cooldown: How long nothing is tried then, in microseconds.
+    """
+
+    threshold: int = 5
+    cooldown: Duration = 30 * SECOND
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.threshold, "a number of attempts", 1)
+        check_delay(self.cooldown, "a cooldown in microseconds", 1)
+
+
+@final
+@attrs.frozen
+class Closed:
+    """Everything is admitted. Invariants: 0 <= era, unanswered."""
+
+    era: int = 0
+    unanswered: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.era, "the era of a circuit", 0)
+        numbered(self.unanswered, "a number of attempts", 0)
+
+
+@final
+@attrs.frozen
+class Open:
+    """Nothing is admitted until then; the next one after that is a probe. Invariant: 0 <= era."""
+
+    era: int
+    until: Instant
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.era, "the era of a circuit", 0)
+        of_kind(self.until, Instant, "a time")
+
+
+@final
+@attrs.frozen
+class HalfOpen:
+    """A probe is under way. If nothing is heard of it until then, it is replaced by another. Invariant: 0 <= era."""
+
+    era: int
+    until: Instant
+
+    def __attrs_post_init__(self) -> None:
+        numbered(self.era, "the era of a circuit", 0)
+        of_kind(self.until, Instant, "a time")
+
+
+Circuit: TypeAlias = Closed | Open | HalfOpen
+CIRCUITS: Final = (Closed, Open, HalfOpen)
+
+
+@final
+@attrs.frozen
+class Admit:
+    """Try it, and tell what came of it, with this era. The circuit is to be kept BEFORE it is tried."""
+
+    circuit: Closed | HalfOpen
+
+    @property
+    def era(self) -> int:
+        return self.circuit.era
+
+
+@final
+@attrs.frozen
+class HoldBack:
+    """Do not try it until then: the circuit is open, or its probe is under way."""
+
+    until: Instant
+
+    def __str__(self) -> str:
+        return f"hold back until {self.until}"
+
+
+class Outcome(Enum):
+    """What came of an attempt, as far as the sink is concerned."""
+
+    ANSWERED = "the sink took or refused it"
+    UNANSWERED = "the sink did not answer"
+    NOT_TRIED = "it was not tried after all"
+
+
+def outcome_of(failure: Failure | None) -> Outcome:
+    """What a reply says of the sink; None for success."""
+    of_kind(failure, (Failure, NoneType), "a failure or None")
+    return Outcome.ANSWERED if failure is None or isinstance(failure, Refused) else Outcome.UNANSWERED
+
+
+def admit(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
+    """Whether a sink may be tried now.
+
+    Args:
+        breaker: When its circuit opens, and for how long.
+        circuit: Where it stands.
+        now: The time, on the clock that it was told before.
+
+    Returns:
+        `Admit` with the circuit as it is then, or `HoldBack` with the time until which to wait.
+
+    Raises:
+        Misuse: An argument is of another type, or the clocks differ.
+    """
+    of_kind(breaker, Breaker, "a breaker")
+    of_kind(circuit, CIRCUITS, "a circuit")
+    of_kind(now, Instant, "the time")
+    if isinstance(circuit, Closed):
+        return Admit(circuit)
+    # A wait that is longer than a cooldown cannot be: the clock was set back, and nobody shall wait for it (CB3).
+    if 0 < circuit.until - now <= breaker.cooldown:
+        return HoldBack(circuit.until)
+    return Admit(HalfOpen(circuit.era + 1, now + breaker.cooldown))
+
+
+def heard(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
+    """What becomes of a circuit when the outcome of an attempt is heard.
+
+    Args:
+        breaker: When its circuit opens, and for how long.
+        circuit: Where it stands.
+        era: The era under which the attempt was admitted.
+        outcome: What came of it.
+        now: The time.
+
+    Returns:
+        Where it stands then; the same for an attempt of another era (CB4).
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    of_kind(breaker, Breaker, "a breaker")
+    of_kind(circuit, CIRCUITS, "a circuit")
+    numbered(era, "the era of a circuit", 0)
+    of_kind(outcome, Outcome, "an outcome")
+    of_kind(now, Instant, "the time")
+    if era != circuit.era:
+        return circuit
+    match circuit:
+        case Closed():
+            return _closed(breaker, circuit, outcome, now)
+        case Open():
+            return circuit  # nothing is admitted under this era
+        case HalfOpen():
+            return _half_open(breaker, circuit, outcome, now)
+        case _:
+            assert_never(circuit)
+
+
+def _closed(breaker: Breaker, circuit: Closed, outcome: Outcome, now: Instant) -> Circuit:
+    match outcome:
+        case Outcome.ANSWERED:
+            return Closed(circuit.era)
+        case Outcome.UNANSWERED if circuit.unanswered + 1 >= breaker.threshold:
+            return Open(circuit.era + 1, now + breaker.cooldown)
+        case Outcome.UNANSWERED:
+            return Closed(circuit.era, circuit.unanswered + 1)
+        case Outcome.NOT_TRIED:
+            return circuit
+        case _:
+            assert_never(outcome)
+
+
+def _half_open(breaker: Breaker, circuit: HalfOpen, outcome: Outcome, now: Instant) -> Circuit:
+    match outcome:
+        case Outcome.ANSWERED:
+            return Closed(circuit.era + 1)
+        case Outcome.UNANSWERED:
+            return Open(circuit.era + 1, now + breaker.cooldown)
+        case Outcome.NOT_TRIED:
+            return Open(circuit.era + 1, now)  # the next one may be the probe, at once
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,339 @@
+"""What is kept of a payload that could not be delivered? All of it, so that it can be read, searched and sent again.
+
+A dead letter is the record and one payload, whole, with what went wrong: JSON in ASCII, so that it can be read and
+searched, with a digest, so that it is not taken for what it is not. Bytes that are UTF-8 stand there as text, others in
+base64; the payload is whatever the sink's adapter needs to send it again.
+
+Laws
+    DE1  Decoding an encoded dead letter gives the same dead letter, for every payload and every key.
+    DE2  Whatever bytes are decoded, the answer is a dead letter or the flaw that they have; what was changed is noticed.
+    DE3  No text or representation of a dead letter shows what the record or the payload carries.
+
+Where we differ from Drakkar, and in the last point from a rule for dead letters' ids
+    - It dead-letters the shell of a payload without its body, and without the topic, offset and key of its record.
+    - The rule names a dead letter by topic, partition, offset and attempt; the same payload would have another id each
+      time that its record is delivered again. Ours has the sink, the index and a digest, for user code may make another
+      payload then.
+
+Known not to work
+    - A dead letter that is delivered again and fails again is dead-lettered again, as a record of its own topic, and is
+      twice as long each time, for it is text in a text. Whoever consumes dead letters holds back instead: `Rules` without
+      `burying`.
+    - The error is shown: whoever reports it leaves out what is secret. Passwords in addresses are masked here as well.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from enum import Enum
+from hashlib import sha256
+from types import NoneType
+from typing import Final, TypeGuard, final
+
+import attrs
+
+from tidegate.model.documents import INT64, has_lone_surrogate
+from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.instants import ClockName, Instant
+from tidegate.model.records import Record
+from tidegate.model.values import of_kind
+from tidegate.sinks.delivery import Burying, shown
+
+FORMAT: Final = "tidegate dead letter"
+VERSION: Final = 1
+
+
+@final
+@attrs.frozen(kw_only=True)
+class DeadLetter:
+    """A payload that was not delivered, whole, with the record that it was made of and what went wrong.
+
+    Invariants: numbers fit into 64 bits; 1 <= attempts; 0 <= index; names have a UTF-8 form.
+
+    Attributes:
+        record: What it was made of: topic, partition, offset, key, value, headers, timestamp.
+        sink: Where it was to go.
+        index: Which of the payloads of the record it is.
+        payload: What was to be delivered; None for a tombstone.
+        error: What the last attempt said.
+        attempts: How many there were.
+        first_failed: When the first one failed.
+        last_failed: When the last one did.
+    """
+
+    record: Record
+    sink: str
+    index: int
+    payload: bytes | None = attrs.field(repr=False)
+    error: str = attrs.field(converter=shown)
+    attempts: int
+    first_failed: Instant
+    last_failed: Instant
+
+    def __attrs_post_init__(self) -> None:
+        _check_record(self.record)
+        named(self.sink, "a sink")
+        _check_text(self.sink, "a sink")
+        numbered(self.index, "the index of a payload", 0, INT64[-1])
+        of_kind(self.payload, (bytes, NoneType), "a payload: bytes, or None")
+        numbered(self.attempts, "a number of attempts", 1, INT64[-1])
+        _check_instant(self.first_failed)
+        _check_instant(self.last_failed)
+
+    @property
+    def id(self) -> str:
+        """The same for the same payload of the same record, and for no other: the key of the message that carries it."""
+        record = self.record
+        identity = (record.topic, record.partition, record.offset, self.sink, self.index, _blob(self.payload))
+        return f"{record.of}@{record.offset}:{_digest(identity)[:32]}"
+
+    def __str__(self) -> str:
+        return f"{self.record} to {self.sink!r}: {self.error!r}, attempts: {self.attempts}"
+
+
+def dead_letter(burying: Burying, record: Record, sink: str, index: int, payload: bytes | None) -> DeadLetter:
+    """The dead letter that is to be written for a payload.
+
+    Args:
+        burying: Where the payload stands.
+        record: What it was made of.
+        sink: Where it was to go.
+        index: Which of the payloads of the record it is.
+        payload: What was to be delivered, as the sink's adapter needs it to send it again.
+
+    Raises:
+        Misuse: An argument is of another type, a number does not fit, or a name has no UTF-8 form.
+    """
+    of_kind(burying, Burying, "a payload to be dead-lettered")
+    failures = burying.failures
+    return DeadLetter(
+        record=record,
+        sink=sink,
+        index=index,
+        payload=payload,
+        error=failures.error,
+        attempts=failures.count,
+        first_failed=failures.first,
+        last_failed=failures.last,
+    )
+
+
+class Flaw(Enum):
+    """Why bytes are no dead letter. It never quotes them."""
+
+    NOT_JSON = "it is no JSON, or JSON that means two things"
+    FOREIGN = "it is something else"
+    VERSION = "it is of a version that is not known"
+    FIELDS = "a field is missing, or of another kind"
+    CORRUPT = "it was changed: its digest is another"
+
+
+@final
+@attrs.frozen
+class Undecodable:
+    """The bytes are no dead letter."""
+
+    flaw: Flaw
+
+    def __str__(self) -> str:
+        return f"undecodable: {self.flaw.value}"
+
+
+def encode(letter: DeadLetter) -> bytes:
+    """A dead letter as bytes: one line of JSON in ASCII.
+
+    Raises:
+        Misuse: It is no dead letter.
+    """
+    of_kind(letter, DeadLetter, "a dead letter")
+    fields = _fields_of(letter)
+    return json.dumps({**fields, "sha256": _digest(fields)}).encode("ascii")
+
+
+def decode(data: bytes) -> DeadLetter | Undecodable:
+    """The dead letter that bytes are; the inverse of `encode`.
+
+    Args:
+        data: The value of a message, whoever wrote it.
+
+    Returns:
+        The dead letter, or what is wrong with the bytes. Spaces and the order of fields do not matter.
+
+    Raises:
+        Misuse: It is no bytes.
+    """
+    of_kind(data, bytes, "an encoded dead letter")
+    try:
+        fields: object = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+        if not _is_object(fields) or fields.get("format") != FORMAT:
+            return Undecodable(Flaw.FOREIGN)
+        told_digest = fields.pop("sha256", None)
+        actual_digest = _digest(fields)
+    except (ValueError, RecursionError):
+        return Undecodable(Flaw.NOT_JSON)
+    try:
+        if _number_of(fields["version"]) != VERSION:
+            return Undecodable(Flaw.VERSION)
+        if told_digest != actual_digest:
+            return Undecodable(Flaw.CORRUPT)
+        letter = _letter_of(fields)
+    except (ValueError, KeyError):  # a Misuse, another kind of field, base64 that is none, no UTF-8 form; no such field
+        return Undecodable(Flaw.FIELDS)
+    return letter if fields.keys() == _fields_of(letter).keys() else Undecodable(Flaw.FIELDS)
+
+
+def _fields_of(letter: DeadLetter) -> dict[str, object]:
+    """The fields of a dead letter in JSON, but for its digest."""
+    record = letter.record
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "key": _blob(record.key),
+        "value": _blob(record.value),
+        "headers": [[name, _blob(value)] for name, value in record.headers],
+        "timestamp": None if record.timestamp is None else _stamp(record.timestamp),
+        "sink": letter.sink,
+        "index": letter.index,
+        "payload": _blob(letter.payload),
+        "error": letter.error,
+        "attempts": letter.attempts,
+        "first_failed": _stamp(letter.first_failed),
+        "last_failed": _stamp(letter.last_failed),
+    }
+
+
+def _letter_of(fields: Mapping[str, object]) -> DeadLetter:
+    """The dead letter of these fields; ValueError where one is of another kind, KeyError where one is missing."""
+    return DeadLetter(
+        record=Record(
+            _text_of(fields["topic"]),
+            _number_of(fields["partition"]),
+            _number_of(fields["offset"]),
+            _bytes_of(fields["key"]),
+            _bytes_of(fields["value"]),
+            tuple(_header_of(header) for header in _list_of(fields["headers"])),
+            None if fields["timestamp"] is None else _instant_of(fields["timestamp"]),
+        ),
+        sink=_text_of(fields["sink"]),
+        index=_number_of(fields["index"]),
+        payload=_bytes_of(fields["payload"]),
+        error=_text_of(fields["error"]),
+        attempts=_number_of(fields["attempts"]),
+        first_failed=_instant_of(fields["first_failed"]),
+        last_failed=_instant_of(fields["last_failed"]),
+    )
+
+
+# --- helpers: fields ---------------------------------------------------------------------------------------------------
+
+
+def _blob(data: bytes | None) -> dict[str, str] | None:
+    """Bytes in JSON: as text where they are UTF-8, for people; in base64 where they are not."""
+    if data is None:
+        return None
+    try:
+        return {"text": data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode("ascii")}
+
+
+def _stamp(at: Instant) -> dict[str, int | str]:
+    return {"us": at.at, "clock": at.clock}
+
+
+def _digest(content: object) -> str:
+    """The SHA-256 of what is written, whatever the order of its fields and the spaces between them."""
+    return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON; ValueError where a name comes twice, for then readers differ in what it means."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def _no_number(_: str) -> object:
+    raise ValueError("NaN and Infinity are no JSON")
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+    """Whether it is an object of JSON: its names are always text."""
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
+
+
+def _text_of(value: object) -> str:
+    if not isinstance(value, str):
+        raise Misuse("no text")
+    return value
+
+
+def _number_of(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Misuse("no whole number")
+    return value
+
+
+def _list_of(value: object) -> list[object]:
+    if not _is_list(value):
+        raise Misuse("no list")
+    return value
+
+
+def _header_of(value: object) -> tuple[str, bytes | None]:
+    name, held = _list_of(value)
+    return _text_of(name), _bytes_of(held)
+
+
+def _bytes_of(value: object) -> bytes | None:
+    if value is None:
+        return None
+    if not _is_object(value) or len(value) != 1:
+        raise Misuse("no bytes")
+    if "text" in value:
+        return _text_of(value["text"]).encode("utf-8")
+    return b64decode(_text_of(value["base64"]), validate=True)
+
+
+def _instant_of(value: object) -> Instant:
+    if not _is_object(value) or len(value) != 2:
+        raise Misuse("no instant")
+    return Instant(_number_of(value["us"]), ClockName(_text_of(value["clock"])))
+
+
+# --- helpers: what can be written down --------------------------------------------------------------------------------
+
+
+def _check_text(text: str, what: str) -> None:
+    """Raise Misuse unless it has a UTF-8 form."""
+    if has_lone_surrogate(text):
+        raise Misuse(f"the name of {what} has no UTF-8 form")
+
+
+def _check_instant(at: Instant) -> None:
+    """Raise Misuse unless it is an instant that can be written down."""
+    of_kind(at, Instant, "a time")
+    _check_text(at.clock, "a clock")
+    numbered(at.at, "a time in microseconds", INT64[0], INT64[-1])
+
+
+def _check_record(record: Record) -> None:
+    """Raise Misuse unless it is a record that can be written down."""
+    of_kind(record, Record, "a record")
+    _check_text(record.topic, "a topic")
+    numbered(record.partition, "a partition", 0, INT64[-1])
+    numbered(record.offset, "an offset", 0, INT64[-1])
+    for name, _ in record.headers:
+        _check_text(name, "a header")
+    if record.timestamp is not None:
+        _check_instant(record.timestamp)

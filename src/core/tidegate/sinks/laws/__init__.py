@@ -1,0 +1,5 @@
+"""The laws of `tidegate.sinks` as predicates, one module a subject."""
+
+from tidegate.sinks.laws import circuit_breaker, dead_letters, delivery, outbox
+
+__all__ = ["circuit_breaker", "dead_letters", "delivery", "outbox"]

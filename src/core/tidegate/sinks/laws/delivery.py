@@ -1,0 +1,126 @@
+"""The laws of `tidegate.sinks.delivery` as predicates over payloads, offsets, and what was heard."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from tidegate.model.effects import Refused
+from tidegate.sinks.delivery import (
+    SETTLED,
+    Acknowledged,
+    Action,
+    Buried,
+    Burying,
+    Complete,
+    Delivered,
+    Dismissed,
+    Event,
+    Failed,
+    Held,
+    Incomplete,
+    Payload,
+    Released,
+    Rules,
+    Sending,
+    Skipped,
+    Unwritten,
+    Why,
+    Written,
+)
+
+
+def decided_to_skip(rules: Rules, heard: Iterable[Event], why: Why) -> bool:
+    """Tell whether what was heard of a payload contains the decision to skip it for that reason."""
+    events = tuple(heard)
+    failed = [event for event in events if isinstance(event, Failed)]
+    match why:
+        case Why.ANSWERED:
+            return any(event.answer is Action.SKIP for event in failed)
+        case Why.REFUSED:
+            return rules.refused is Action.SKIP and any(isinstance(event.failure, Refused) for event in failed)
+        case Why.LASTING:
+            return rules.lasting is Action.SKIP and bool(failed)
+        case Why.DISMISSED:
+            return any(isinstance(event, Dismissed) for event in events)
+        case _:
+            return False
+
+
+def completes_only_what_is_done(
+    payloads: int, done: Collection[int], verdict: Complete | Incomplete, *, sealed: bool
+) -> bool:
+    """Law DL1: complete only if user code is done with the offset, and each payload is.
+
+    Args:
+        payloads: How many there are.
+        done: Those of them that are in their sink or in the dead letters, or that were skipped by a decision.
+        verdict: What was judged of the offset.
+        sealed: Whether user code is done with it.
+    """
+    return isinstance(verdict, Incomplete) or (sealed and set(done).issuperset(range(payloads)))
+
+
+def is_true_of_the_past(rules: Rules, heard: Sequence[Event], payload: Payload) -> bool:
+    """Law DL1: delivered only if it was acknowledged, dead-lettered only if that was confirmed, skipped by a decision."""
+    match payload:
+        case Delivered():
+            return any(isinstance(event, Acknowledged) for event in heard)
+        case Buried():
+            return any(isinstance(event, Written) for event in heard)
+        case Skipped(why):
+            return decided_to_skip(rules, heard, why)
+        case _:
+            return True
+
+
+def stays_settled(before: Payload, after: Payload) -> bool:
+    """Law DL2: what is settled stays as it is."""
+    return not isinstance(before, SETTLED) or after == before
+
+
+def stays_complete(before: Complete | Incomplete, after: Complete | Incomplete) -> bool:
+    """Law DL2: an offset that is complete stays complete."""
+    return not isinstance(before, Complete) or after == before
+
+
+def is_sent_again_as_allowed(rules: Rules, before: Payload, event: Event, after: Payload) -> bool:
+    """Law DL3: after a failure sent again only below the maximum, later than now, not if refused; else only if released."""
+    if not isinstance(after, Sending) or after == before:
+        return True
+    if isinstance(before, Held):
+        return isinstance(event, Released) and after == before.then
+    if not isinstance(before, Sending) or not isinstance(event, Failed) or after.failures is None:
+        return False
+    allowed = rules.sending.attempts_max is None or after.failures.count < rules.sending.attempts_max
+    later = after.not_before is not None and after.not_before - event.now >= 0
+    one_more = after.failures.count == event.attempt == before.attempt
+    return allowed and later and one_more and not isinstance(event.failure, Refused) and event.answer is Action.RETRY
+
+
+def is_never_dropped(before: Payload, event: Event, after: Payload) -> bool:
+    """Law DL4: from being dead-lettered there is no way but to be written, held back, or acknowledged after all."""
+    if not isinstance(before, Burying):
+        return True
+    if isinstance(after, Skipped) or (isinstance(event, Unwritten) and isinstance(after, SETTLED)):
+        return False
+    return not isinstance(after, Held) or isinstance(after.then, Burying)
+
+
+def is_deaf_to_the_past(before: Payload, event: Event, after: Payload) -> bool:
+    """Law DL5: a failure with the number of another attempt than the one that is under way changes nothing."""
+    match event:
+        case Failed(attempt):
+            under_way = isinstance(before, Sending) and attempt == before.attempt
+        case Unwritten(attempt):
+            under_way = isinstance(before, Burying) and attempt == before.attempt
+        case _:
+            return True
+    return under_way or after == before
+
+
+def comes_to_rest(rules: Rules, failures: int, payload: Payload) -> bool:
+    """Law DL6: after as many failures as the policies allow, whatever was answered, it is settled or held."""
+    sending, burying = rules.sending.attempts_max, rules.burying.attempts_max if rules.burying else 0
+    if sending is None or burying is None or failures < sending + burying:
+        return True
+    return not isinstance(payload, (Sending, Burying))

@@ -1,0 +1,73 @@
+"""Laws of `tidegate.sinks.outbox`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from tidegate.model.instants import Instant
+from tidegate.sinks.circuit_breaker import Breaker, Closed, HalfOpen, Open
+from tidegate.sinks.outbox import Deliver, Post, Step, Wish
+
+
+def settled_was_answered(given: Iterable[int], post: Post, answered: Collection[int]) -> bool:
+    """Law CU1: what is neither waiting nor under way was answered for.
+
+    Args:
+        given: All payloads.
+        post: Where they are.
+        answered: Those that the sink has answered for.
+    """
+    left = {*post.waiting, *(number for number, _ in post.under_way)}
+    return all(number in left or number in answered for number in given)
+
+
+def is_woken(breaker: Breaker, post: Post, now: Instant) -> bool:
+    """Law CU2: where a payload waits, one of this era is under way, or an alarm is set, and not beyond a cooldown."""
+    if not post.waiting:
+        return True
+    if isinstance(post.circuit, Closed):
+        return any(era == post.circuit.era for _, era in post.under_way)
+    return post.is_alarmed and post.circuit.until - now <= breaker.cooldown
+
+
+def is_probed_by_one(post: Post, most: int) -> bool:
+    """Law CU3: at most `most` attempts of the newest era are under way; one while half open, none while open."""
+    newest = sum(era == post.circuit.era for _, era in post.under_way)
+    if isinstance(post.circuit, Closed):
+        return newest <= most
+    return newest <= (1 if isinstance(post.circuit, HalfOpen) else 0)
+
+
+def waits_while_open(before: Post, begun: Iterable[Wish], now: Instant) -> bool:
+    """Law CU3: while the circuit is open, and its cooldown is not over, nothing is tried."""
+    if not isinstance(before.circuit, Open) or before.circuit.until - now <= 0:
+        return True
+    return not any(isinstance(wish, Deliver) for wish in begun)
+
+
+def counts_in_a_row(breaker: Breaker, before: Post, after: Post) -> bool:
+    """Law CB1: a closed circuit counts what is unanswered in a row, and opens at the threshold, not before."""
+    if not isinstance(before.circuit, Closed):
+        return True
+    left = {*after.waiting, *(number for number, _ in after.under_way)}
+    newest = {number for number, era in before.under_way if era == before.circuit.era}
+    row = before.circuit.unanswered
+    if newest - left:  # one was answered
+        return after.circuit == Closed(before.circuit.era)
+    if row + 1 >= breaker.threshold:
+        return isinstance(after.circuit, Open) or after.circuit == before.circuit
+    return after.circuit in (before.circuit, Closed(before.circuit.era, row + 1))
+
+
+def is_deaf_to_other_eras(before: Post, after: Post, now: Instant) -> bool:
+    """Law CB4: what is heard of an attempt of another era says nothing of the circuit; a probe may be due."""
+    others = {each for each in before.under_way if each[1] != before.circuit.era}
+    if others <= {*after.under_way} or after.circuit == before.circuit:
+        return True
+    is_due = not isinstance(before.circuit, Closed) and before.circuit.until - now <= 0
+    return is_due and isinstance(after.circuit, HalfOpen)
+
+
+def is_deaf_to_what_nobody_asked(before: Post, step: Step) -> bool:
+    """Law CU4: the state stays, and nothing is wished for."""
+    return step.state == before and not step.wishes

@@ -1,0 +1,176 @@
+"""A worker delivers to a sink that does not answer now and then, through the circuit of `tidegate.sinks.outbox`.
+
+Time is relative, so that now is always 0: what is heard is heard now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from tidegate import laws
+from tidegate.model.effects import Effect
+from tidegate.model.instants import SECOND, WALL, Instant
+from tidegate.sim.faults import Fault, Faults, nothing
+from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import Cell, Outcomes, Plain, World, inbox
+from tidegate.sinks.circuit_breaker import Breaker, Closed, HalfOpen, Open, Outcome
+from tidegate.sinks.outbox import Courier, Deliver, Event, Given, Heard, Post, Wake, Woken
+
+WORKER: Final = "worker"
+TAKEN: Final = Cell[tuple[int, ...]](("sink", "has taken"), ())
+
+SETTLED: Final = "nothing is settled that the sink has not taken"
+WAKES: Final = "what waits is woken within a cooldown"
+ONE: Final = "one probe at most is under way"
+SHUT: Final = "nothing is tried while the circuit is open"
+IN_A_ROW: Final = "the circuit opens at the threshold, and not before"
+DEAF: Final = "an attempt from before says nothing of the circuit"
+ALL: Final = "at rest the sink has taken every payload"
+
+NOW: Final = Instant(0, WALL)
+RIGHT: Final = Courier(Breaker(threshold=2, cooldown=SECOND), most=2)
+
+
+def is_delivery(effect: Effect[object]) -> bool:
+    return isinstance(effect, Deliver)
+
+
+def means(effect: Effect[object], world: World, who: str) -> Outcomes:  # noqa: ARG001  there is one worker
+    if isinstance(effect, Deliver):
+        yield world.write(TAKEN, tuple(sorted({*world.read(TAKEN), effect.number}))), None
+    elif isinstance(effect, Wake) and effect.until - NOW <= 0:
+        yield world, None
+
+
+def heard_as(wish: Effect[object], reply: object) -> Event:
+    if isinstance(wish, Deliver):
+        return Heard(wish.number, wish.era, Outcome.ANSWERED if reply is None else Outcome.UNANSWERED, NOW)
+    return Woken(NOW)
+
+
+def courier(
+    right: Courier = RIGHT,
+    *,
+    summary: str = "a sink does not answer: its circuit opens, one probe at a time asks for it, and nothing is given up",
+    payloads: int = 3,
+    budget: int = 3,
+) -> Scenario:
+    """A worker with payloads for one sink.
+
+    Args:
+        right: How it delivers, or a faulty variant of it.
+        summary: One line for people.
+        payloads: How many.
+        budget: How many attempts are not answered; one of them may never end.
+    """
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, Post)
+        assert isinstance(event, Event)
+        done = right.step(state, event)
+        return done.state, done.wishes
+
+    given, breaker = tuple(range(payloads)), right.breaker
+    faults = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.NEVER_RETURNS, on=is_delivery)
+    worker = Reducer(WORKER, Post(), step, heard_as, faults, means, split=nothing)
+    world = Plain().write(inbox(WORKER), (Given(given, NOW),))
+    assert isinstance(world, Plain)
+    return Scenario(
+        name="courier",
+        summary=summary,
+        world=world,
+        actors=(worker,),
+        budget=budget,
+        budgets={Fault.NEVER_RETURNS: 1},
+        clock=Clock(breaker.cooldown, horizon=0),
+        always={
+            SETTLED: partial(of_post, lambda state, post: is_settled(state, post, given)),
+            WAKES: partial(of_post, lambda _, post: laws.outbox.is_woken(breaker, post, NOW)),
+            ONE: partial(of_post, lambda _, post: laws.outbox.is_probed_by_one(post, right.most)),
+        },
+        step={
+            SHUT: waits_while_open,
+            IN_A_ROW: lambda before, after: counts_in_a_row(breaker, before, after),
+            DEAF: is_deaf_to_other_eras,
+        },
+        eventually={ALL: partial(is_all_taken, payloads=payloads)},
+        sometimes={
+            "the circuit opens": partial(of_post, lambda _, post: isinstance(post.circuit, Open)),
+            "a probe fails": partial(of_post, lambda _, post: isinstance(post.circuit, Open) and post.circuit.era > 1),
+            "a probe is replaced": partial(of_post, lambda _, post: is_replaced(post)),
+            "it closes again, and all is delivered": partial(of_post, lambda _, post: is_closed_again(post)),
+        },
+    )
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------------
+
+
+def machine_of(state: State) -> Machine:
+    machine = state.standing(WORKER)
+    assert isinstance(machine, Machine), "nothing crashes here"
+    return machine
+
+
+def post_of(state: State) -> Post:
+    post = machine_of(state).state
+    assert isinstance(post, Post)
+    return post
+
+
+def of_post(law: Callable[[State, Post], bool], state: State) -> bool:
+    return law(state, post_of(state))
+
+
+def is_settled(state: State, post: Post, given: tuple[int, ...]) -> bool:
+    if state.read(inbox(WORKER)):
+        return True  # it has not heard of them
+    taken = state.read(TAKEN)
+    return laws.outbox.settled_was_answered(given, post, taken)
+
+
+def waits_while_open(before: State, after: State) -> bool:
+    known = machine_of(before).wishes
+    begun = [wish for wish in machine_of(after).wishes if wish not in known and isinstance(wish, Deliver)]
+    return laws.outbox.waits_while_open(post_of(before), begun, NOW)
+
+
+def counts_in_a_row(breaker: Breaker, before: State, after: State) -> bool:
+    return laws.outbox.counts_in_a_row(breaker, post_of(before), post_of(after))
+
+
+def is_deaf_to_other_eras(before: State, after: State) -> bool:
+    return laws.outbox.is_deaf_to_other_eras(post_of(before), post_of(after), NOW)
+
+
+def is_all_taken(state: State, *, payloads: int) -> bool:
+    """But for what is tried by an attempt that never ends."""
+    stuck = {wish.number for wish in machine_of(state).stuck if isinstance(wish, Deliver)}
+    return {*state.read(TAKEN), *stuck} == set(range(payloads))
+
+
+# --- goals --------------------------------------------------------------------------------------------------------------
+
+
+def is_replaced(post: Post) -> bool:
+    """Of a probe nothing was heard, and there is another."""
+    probes = sum(era > 1 for _, era in post.under_way)
+    return isinstance(post.circuit, HalfOpen) and probes > 1
+
+
+def is_closed_again(post: Post) -> bool:
+    return post.circuit.era > 0 and isinstance(post.circuit, Closed) and not (post.waiting or post.under_way)
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "courier",
+        courier,
+        thorough=partial(courier, payloads=4),
+        large=partial(courier, Courier(Breaker(threshold=3, cooldown=SECOND), most=4), payloads=8, budget=5),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Hypothesis strategies for the values of `tidegate.sinks`, one module a subject."""

@@ -1,0 +1,105 @@
+"""Hypothesis strategies for the values of the core, for tests here and in projects that use tidegate.
+
+They aim at what breaks comparisons and ledgers: numbers that are equal in one type and not in another, keys in another
+order, null beside missing, gaps in offsets, offsets that come again. `pairs` and `document_pairs` draw two values that
+are the same but for a step or two of that kind, for two independent draws are practically never nearly equal.
+
+Strategies for what whole projects share stand here; those for the values of one decision in the module of its name, as in
+`strategies.lease.terms()`.
+
+It needs `pip install 'tidegate[hypothesis]'`; nothing else of the core imports Hypothesis.
+"""
+
+from tidegate.model.errors import MissingExtra
+
+try:
+    import hypothesis  # noqa: F401  asked for here, so that what is missing is told once
+except ImportError as missing:
+    raise MissingExtra("tidegate.strategies", "hypothesis", missing) from missing
+
+from tidegate.consumer.strategies import backpressure, commit_metadata, drain, fanout, partition, watermark
+from tidegate.consumer.strategies.commands import events
+from tidegate.consumer.strategies.offsets import OFFSETS, batches, deliveries, offsets, records
+from tidegate.counters import strategies as counter
+from tidegate.invocations.strategies import admission, recovery, status
+from tidegate.leases.strategies import election, lease
+from tidegate.model.strategies.documents import (
+    document_pairs,
+    documents,
+    field_names,
+    instants,
+    keys,
+    pairs,
+    projections,
+    scalars,
+    values,
+)
+from tidegate.model.strategies.operations import filters, operations, updates
+from tidegate.payloads import strategies as chunking
+from tidegate.reactive.strategies import (
+    change_stream,
+    debounce,
+    evolution,
+    orphans,
+    reactive,
+    reconciliation,
+    snapshot,
+)
+from tidegate.retries.strategies import polling, retry, schedule
+from tidegate.services.strategies import atomic_service, executions, membership, retention
+from tidegate.sinks.strategies import circuit_breaker, dead_letters, delivery
+from tidegate.triggers.strategies import conditions, firing, trigger
+
+__all__ = [
+    "OFFSETS",
+    "admission",
+    "atomic_service",
+    "backpressure",
+    "batches",
+    "change_stream",
+    "chunking",
+    "circuit_breaker",
+    "commit_metadata",
+    "conditions",
+    "counter",
+    "dead_letters",
+    "debounce",
+    "deliveries",
+    "delivery",
+    "document_pairs",
+    "documents",
+    "drain",
+    "election",
+    "events",
+    "evolution",
+    "executions",
+    "fanout",
+    "field_names",
+    "filters",
+    "firing",
+    "instants",
+    "keys",
+    "lease",
+    "membership",
+    "offsets",
+    "operations",
+    "orphans",
+    "pairs",
+    "partition",
+    "polling",
+    "projections",
+    "reactive",
+    "reconciliation",
+    "records",
+    "recovery",
+    "retention",
+    "retry",
+    "scalars",
+    "schedule",
+    "snapshot",
+    "status",
+    "trigger",
+    "updates",
+    "values",
+    "watermark",
+]

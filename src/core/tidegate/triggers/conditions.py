@@ -1,0 +1,624 @@
+"""Does a condition hold of what happened?
+
+Contexts are what happened: an instant of a cron, a status, result or exception of an invocation, an event that somebody
+sent. Conditions say of which contexts something is to follow (`trigger`).
+
+    condition      holds of                                       what else it asks
+    OnCron         an instant of its schedule                     nothing (`schedule`)
+    OnStatus       an invocation of its task reached a status     one of these statuses; the arguments
+    OnResult       an invocation of its task succeeded            the arguments; the result
+    OnException    an invocation of its task failed               one of these types of errors, none for any; the arguments
+    OnEvent        an event of its code was sent                  the payload
+    Composite      whatever all, or any, of its conditions hold of
+
+Filters may be the user's code, which may raise, or answer nonsense. So an answer has three values, after Kleene (1938):
+it holds, it fails, or nobody can tell. What nobody can tell starts nothing, and is told.
+
+What has an id is named by all that makes it what it is, written down so that nothing can be mistaken for something else,
+and hashed (SHA-256). An invocation that reaches a status twice does so at two versions, so these are two contexts.
+
+Laws
+    CD1  Conditions have the same id exactly if they are equal, their functions going by name; contexts, if they tell of
+         the same happening.
+    CD2  A condition holds only of a context from one of its sources.
+    CD3  A composite answers as Kleene's logic does.
+    CD4  Whatever the user's code does there is an answer, and only a plain True of it holds.
+
+After pynenc. Where we differ
+    Its context of an exception is named by the type of the error alone, and that of a status by invocation and status: a
+    second one is taken for the first, and lost. Ours have the invocation and its version.
+    Its crons of equal text share how far they were looked at, whatever their windows. Here only equal schedules do.
+    A composite that can never hold (all of: a status and a result) is refused, and so is a cron in one: a trigger may
+    have several conditions, which hold of one context each.
+    A filter that raises passes through into whoever reports the change. Here nobody can tell whether it holds.
+
+Known not to work
+    A function is part of an id by its name. Two functions of one name are noticed where they meet in one registration,
+    and not between two versions of a program.
+    Values are compared by MongoDB's equality, in which the order of keys of an inner document counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from enum import Enum
+from hashlib import sha256
+from typing import Final, TypeAlias, assert_never, final
+
+import attrs
+
+from tidegate.model.documents import DEPTH_MAX, Document, Value, equal
+from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.instants import Instant
+from tidegate.model.patches import Json, to_json
+from tidegate.model.values import callable_one, of_kind, tuple_of_kind
+from tidegate.retries.schedule import Schedule
+
+# --- what happened ------------------------------------------------------------------------------------------------------
+
+
+class Kind(Enum):
+    """What a context tells of."""
+
+    CRON = "cron"
+    STATUS = "status"
+    RESULT = "result"
+    EXCEPTION = "exception"
+    EVENT = "event"
+
+
+Source: TypeAlias = tuple[Kind, str]
+"""Where contexts come from: a task, the code of an event, or the expression of a cron."""
+
+
+@final
+@attrs.frozen
+class CronContext:
+    """An instant of a schedule has come."""
+
+    schedule: Schedule
+    due: Instant
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.schedule, Schedule, "a schedule")
+        of_kind(self.due, Instant, "an instant")
+
+    @property
+    def source(self) -> Source:
+        return Kind.CRON, self.schedule.expression
+
+    def __str__(self) -> str:
+        return f"cron {self.schedule} at {self.due}"
+
+
+@final
+@attrs.frozen
+class StatusContext:
+    """An invocation reached a status.
+
+    Invariants: the names are not empty; 1 <= version.
+
+    Attributes:
+        task: Whose invocation it is.
+        invocation_id: Which one.
+        version: The version of its record that has this status.
+        status: The status.
+        arguments: What it was called with.
+    """
+
+    task: str
+    invocation_id: str
+    version: int
+    status: str
+    arguments: Document = attrs.field(default=Document(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
+        named(self.status, "a status")
+
+    @property
+    def source(self) -> Source:
+        return Kind.STATUS, self.task
+
+    def __str__(self) -> str:
+        return f"invocation {self.invocation_id!r} of {self.task!r} is {self.status!r} at version {self.version}"
+
+
+@final
+@attrs.frozen
+class ResultContext:
+    """An invocation succeeded. As `StatusContext`, with its result."""
+
+    task: str
+    invocation_id: str
+    version: int
+    result: Value = attrs.field(default=None, repr=False)
+    arguments: Document = attrs.field(default=Document(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
+        _ = Document((("result", self.result),))
+
+    @property
+    def source(self) -> Source:
+        return Kind.RESULT, self.task
+
+    def __str__(self) -> str:
+        return f"invocation {self.invocation_id!r} of {self.task!r} succeeded at version {self.version}"
+
+
+@final
+@attrs.frozen
+class ExceptionContext:
+    """An invocation failed. As `StatusContext`, with the name of the error's type."""
+
+    task: str
+    invocation_id: str
+    version: int
+    error: str
+    arguments: Document = attrs.field(default=Document(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
+        named(self.error, "a type of errors")
+
+    @property
+    def source(self) -> Source:
+        return Kind.EXCEPTION, self.task
+
+    def __str__(self) -> str:
+        return f"invocation {self.invocation_id!r} of {self.task!r} failed by {self.error} at version {self.version}"
+
+
+@final
+@attrs.frozen
+class EventContext:
+    """Somebody sent an event. Invariants: the names are not empty.
+
+    Attributes:
+        code: Which kind of event.
+        event_id: Which one; the sender's, so that an event that is sent again is the same.
+        payload: What it carries.
+    """
+
+    code: str
+    event_id: str
+    payload: Document = attrs.field(default=Document(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        named(self.code, "a code of events")
+        named(self.event_id, "an event")
+        of_kind(self.payload, Document, "a document")
+
+    @property
+    def source(self) -> Source:
+        return Kind.EVENT, self.code
+
+    def __str__(self) -> str:
+        return f"event {self.event_id!r} of {self.code!r}"
+
+
+Context: TypeAlias = CronContext | StatusContext | ResultContext | ExceptionContext | EventContext
+CONTEXTS: Final = (CronContext, StatusContext, ResultContext, ExceptionContext, EventContext)
+
+
+# --- filters ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Everything:
+    """Passes whatever comes."""
+
+
+@final
+@attrs.frozen
+class Equal:
+    """Passes a document that has each of these keys with an equal value (`documents.equal`).
+
+    Attributes:
+        expected: The keys and values; their order makes no difference.
+    """
+
+    expected: Document = attrs.field(repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.expected, Document, "a document")
+        object.__setattr__(self, "expected", Document(tuple(sorted(self.expected.items, key=lambda item: item[0]))))
+
+
+@final
+@attrs.frozen
+class Judge:
+    """Passes what a function of the user's says True to.
+
+    Attributes:
+        name: What the function is known by, in every process; the id has the name.
+        function: Takes the document of arguments or payload, or the result, and answers True or False.
+    """
+
+    name: str
+    function: Callable[[Value], object] = attrs.field(repr=False, eq=id)
+
+    def __attrs_post_init__(self) -> None:
+        named(self.name, "a filter")
+        callable_one(self.function, "a filter")
+
+
+Filter: TypeAlias = Everything | Equal | Judge
+FILTERS: Final = (Everything, Equal, Judge)
+
+
+# --- conditions ---------------------------------------------------------------------------------------------------------
+
+
+class Logic(Enum):
+    """How several conditions make one."""
+
+    ALL = "all"
+    ANY = "any"
+
+
+@final
+@attrs.frozen
+class OnCron:
+    """Holds of the instants of a schedule."""
+
+    schedule: Schedule
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.schedule, Schedule, "a schedule")
+
+
+@final
+@attrs.frozen
+class OnStatus:
+    """Holds of an invocation that reached one of these statuses. Invariants: the task is named; there is a status."""
+
+    task: str
+    statuses: frozenset[str]
+    arguments: Filter = Everything()
+
+    def __attrs_post_init__(self) -> None:
+        named(self.task, "a task")
+        _check_names(self.statuses, "a status")
+        of_kind(self.arguments, FILTERS, "a filter")
+        if not self.statuses:
+            raise Misuse("a condition of no status holds never", todo="name the statuses that it waits for")
+
+
+@final
+@attrs.frozen
+class OnResult:
+    """Holds of an invocation that succeeded. Invariant: the task is named."""
+
+    task: str
+    result: Filter = Everything()
+    arguments: Filter = Everything()
+
+    def __attrs_post_init__(self) -> None:
+        named(self.task, "a task")
+        of_kind(self.result, FILTERS, "a filter")
+        of_kind(self.arguments, FILTERS, "a filter")
+
+
+@final
+@attrs.frozen
+class OnException:
+    """Holds of an invocation that failed by one of these types of errors; none for any. Invariant: the task is named."""
+
+    task: str
+    errors: frozenset[str] = frozenset()
+    arguments: Filter = Everything()
+
+    def __attrs_post_init__(self) -> None:
+        named(self.task, "a task")
+        _check_names(self.errors, "a type of errors")
+        of_kind(self.arguments, FILTERS, "a filter")
+
+
+@final
+@attrs.frozen
+class OnEvent:
+    """Holds of an event of this code. Invariant: the code is not empty."""
+
+    code: str
+    payload: Filter = Everything()
+
+    def __attrs_post_init__(self) -> None:
+        named(self.code, "a code of events")
+        of_kind(self.payload, FILTERS, "a filter")
+
+
+@final
+@attrs.frozen
+class Composite:
+    """Holds of what all, or any, of its conditions hold of, one context each time.
+
+    Invariants: it has two conditions or more, each once, sorted by id; no cron; if all have to hold, there is a source
+    that all of them have; not nested deeper than DEPTH_MAX.
+
+    Attributes:
+        logic: All or any.
+        conditions: The conditions, sorted, in whichever order they were given.
+    """
+
+    logic: Logic
+    conditions: tuple[Condition, ...]
+    depth: int = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.logic, Logic, "a logic")
+        object.__setattr__(self, "conditions", in_order(self.conditions))
+        object.__setattr__(self, "depth", 1 + max(map(_depth, self.conditions), default=0))
+        if len(self.conditions) < 2:
+            raise Misuse("a composite of fewer than two conditions", todo="use the condition itself")
+        if any(isinstance(each, OnCron) for each in self.conditions):
+            raise Misuse("a cron in a composite", todo="give the trigger several conditions")
+        if self.depth > DEPTH_MAX:
+            raise Misuse(f"composites nested deeper than {DEPTH_MAX}")
+        if not sources(self):
+            raise Misuse(
+                "a composite that can never hold",
+                why="all of its conditions would have to hold of one context, and no context is of all their sources",
+                todo="give the trigger several conditions, which hold of one context each",
+            )
+
+
+Condition: TypeAlias = OnCron | OnStatus | OnResult | OnException | OnEvent | Composite
+CONDITIONS: Final = (OnCron, OnStatus, OnResult, OnException, OnEvent, Composite)
+
+
+def sources(condition: Condition) -> frozenset[Source]:
+    """Where the contexts come from that a condition may hold of: whom to ask when something happens.
+
+    Raises:
+        Misuse: The argument is of the wrong type.
+    """
+    of_kind(condition, CONDITIONS, "a condition")
+    match condition:
+        case OnCron(schedule):
+            return frozenset({(Kind.CRON, schedule.expression)})
+        case OnStatus(task):
+            return frozenset({(Kind.STATUS, task)})
+        case OnResult(task):
+            return frozenset({(Kind.RESULT, task)})
+        case OnException(task):
+            return frozenset({(Kind.EXCEPTION, task)})
+        case OnEvent(code):
+            return frozenset({(Kind.EVENT, code)})
+        case Composite(logic, conditions):
+            first, *others = map(sources, conditions)
+            return first.intersection(*others) if logic is Logic.ALL else first.union(*others)
+        case _:
+            assert_never(condition)
+
+
+# --- whether it holds ---------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Holds:
+    """The condition holds of the context."""
+
+    def __str__(self) -> str:
+        return "holds"
+
+
+@final
+@attrs.frozen
+class Fails:
+    """It does not."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"fails: {self.reason}"
+
+
+@final
+@attrs.frozen
+class CannotTell:
+    """Nobody can tell: the user's filter raised, or did not answer True or False."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"cannot tell: {self.reason}"
+
+
+Answer: TypeAlias = Holds | Fails | CannotTell
+
+
+def holds(condition: Condition, context: Context) -> Answer:
+    """Whether a condition holds of what happened.
+
+    Args:
+        condition: The condition.
+        context: What happened.
+
+    Returns:
+        The answer, with its reason. A context of another source fails.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+    """
+    of_kind(condition, CONDITIONS, "a condition")
+    of_kind(context, CONTEXTS, "a context")
+    match condition, context:
+        case OnCron(schedule), CronContext(other):
+            return Holds() if schedule == other else Fails("another cron")
+        case OnStatus(task, statuses, arguments), StatusContext():
+            if context.task != task:
+                return Fails("another task")
+            if context.status not in statuses:
+                return Fails(f"{context.status!r} is not waited for")
+            return _passes(arguments, context.arguments, "the arguments")
+        case OnResult(task, result, arguments), ResultContext():
+            if context.task != task:
+                return Fails("another task")
+            of_arguments = _passes(arguments, context.arguments, "the arguments")
+            return min(of_arguments, _passes(result, context.result, "the result"), key=_truth)
+        case OnException(task, errors, arguments), ExceptionContext():
+            if context.task != task:
+                return Fails("another task")
+            if errors and context.error not in errors:
+                return Fails(f"{context.error} is not waited for")
+            return _passes(arguments, context.arguments, "the arguments")
+        case OnEvent(code, payload), EventContext():
+            return Fails("another code") if context.code != code else _passes(payload, context.payload, "the payload")
+        case Composite(logic, conditions), _:
+            answers = tuple(holds(each, context) for each in conditions)
+            return min(answers, key=_truth) if logic is Logic.ALL else max(answers, key=_truth)
+        case _:
+            return Fails("it is of another kind")
+
+
+def _passes(by: Filter, value: Value, what: str) -> Answer:
+    match by:
+        case Everything():
+            return Holds()
+        case Equal(expected):
+            there = dict(value.items) if isinstance(value, Document) else {}
+            other = [key for key, wanted in expected.items if key not in there or not equal(there[key], wanted)]
+            return Fails(f"{what} differ in {other[0]!r}") if other else Holds()
+        case Judge(name, function):
+            try:
+                answer = function(value)
+            except Exception as error:  # noqa: BLE001  a filter must not stop whoever reports what happened
+                return CannotTell(f"{name!r} raised {type(error).__name__}")
+            if answer is True:
+                return Holds()
+            return Fails(f"{name!r} says no") if answer is False else CannotTell(f"{name!r} says neither yes nor no")
+        case _:
+            assert_never(by)
+
+
+_TRUTH: Final[Mapping[type[Answer], int]] = {Fails: 0, CannotTell: 1, Holds: 2}
+
+
+def _truth(answer: Answer) -> int:
+    return _TRUTH[type(answer)]
+
+
+# --- ids ----------------------------------------------------------------------------------------------------------------
+
+
+_WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def identity(*parts: Json) -> str:
+    """The name of something that is made of these parts: SHA-256 of their JSON, in hexadecimal digits.
+
+    JSON of lists says where a part begins and ends, so that ("a", "bc") and ("ab", "c") are two. Lone surrogates, which
+    JSON would take for the halves of one character, are kept apart.
+
+    Raises:
+        Misuse: A part is no JSON.
+    """
+    try:
+        written = _WRITER.encode(parts)
+    except (TypeError, ValueError, RecursionError):
+        raise Misuse("what an id is made of is no JSON", why="text, numbers that are finite, lists and dicts") from None
+    return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def condition_id(condition: Condition) -> str:
+    """The id of a condition: made of all that it asks.
+
+    Raises:
+        Misuse: The argument is of the wrong type.
+    """
+    of_kind(condition, CONDITIONS, "a condition")
+    return identity("condition", *_written_condition(condition))
+
+
+def context_id(context: Context) -> str:
+    """The id of what happened: made of what tells it from everything else that happens.
+
+    Raises:
+        Misuse: The argument is of the wrong type.
+    """
+    of_kind(context, CONTEXTS, "a context")
+    match context:
+        case CronContext(schedule, due):
+            return identity("cron", *_written_schedule(schedule), due.at, due.clock)
+        case StatusContext(task, invocation, version, status):
+            return identity("status", task, invocation, version, status)
+        case ResultContext(task, invocation, version):
+            return identity("result", task, invocation, version)
+        case ExceptionContext(task, invocation, version, error):
+            return identity("exception", task, invocation, version, error)
+        case EventContext(code, event):
+            return identity("event", code, event)
+        case _:
+            assert_never(context)
+
+
+def _written_schedule(schedule: Schedule) -> list[Json]:
+    return [schedule.expression, schedule.missed.value, schedule.late_max]
+
+
+def _written_condition(condition: Condition) -> list[Json]:
+    match condition:
+        case OnCron(schedule):
+            return ["cron", *_written_schedule(schedule)]
+        case OnStatus(task, statuses, arguments):
+            return ["status", task, [*sorted(statuses)], _written_filter(arguments)]
+        case OnResult(task, result, arguments):
+            return ["result", task, _written_filter(result), _written_filter(arguments)]
+        case OnException(task, errors, arguments):
+            return ["exception", task, [*sorted(errors)], _written_filter(arguments)]
+        case OnEvent(code, payload):
+            return ["event", code, _written_filter(payload)]
+        case Composite(logic, conditions):
+            return ["composite", logic.value, [condition_id(each) for each in conditions]]
+        case _:
+            assert_never(condition)
+
+
+def _written_filter(by: Filter) -> Json:
+    match by:
+        case Everything():
+            return ["everything"]
+        case Equal(expected):
+            return ["equal", to_json(expected)]
+        case Judge(name):
+            return ["judge", name]
+        case _:
+            assert_never(by)
+
+
+# --- helpers ------------------------------------------------------------------------------------------------------------
+
+
+def in_order(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """A tuple of conditions sorted by id.
+
+    Raises:
+        Misuse: It is no tuple of conditions, or one comes twice.
+    """
+    tuple_of_kind(conditions, CONDITIONS, "a condition")
+    by_id = {condition_id(each): each for each in conditions}
+    if len(by_id) != len(conditions):
+        raise Misuse("a condition comes twice", todo="drop one, or give functions of filters names of their own")
+    return tuple(by_id[each] for each in sorted(by_id))
+
+
+def _depth(condition: Condition) -> int:
+    return condition.depth if isinstance(condition, Composite) else 0
+
+
+def _check_invocation(task: object, invocation_id: object, version: object, arguments: object) -> None:
+    named(task, "a task")
+    named(invocation_id, "an invocation")
+    numbered(version, "the version of an invocation", 1, INT64_MAX)
+    of_kind(arguments, Document, "a document")
+
+
+def _check_names(names: frozenset[str], what: str) -> None:
+    of_kind(names, frozenset, "a frozenset of names")
+    for name in names:
+        named(name, what)

@@ -1,0 +1,336 @@
+"""The programs of triggers: keep what has happened, and let fire what is due, once, whoever looks.
+
+The decisions are `tidegate.triggers.trigger`, `tidegate.retries.schedule` and `tidegate.triggers.firing`. Several processes may evaluate at the same
+time, over views of different ages, and each may die anywhere.
+
+    notice      what happened is kept as an occurrence of each condition that holds of it
+    evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; claim each run, insert
+                its invocation under the run's id, and say so; drop what nobody waits for any more
+    purge       forget runs that are over
+
+Each write is of one document: an insert under an id that is made of what it is, or a compare-and-set on a version. So a
+write without an answer may be asked for again, and what it was to do is seen on the document: a claim shows whose it is.
+
+Laws, over what is stored:
+    TE1  No occurrence has two invocations of one trigger.
+    TE2  Each occurrence waits, or has fired, or was given up, for each trigger of its condition; at rest none waits.
+    TE3  While the claim of a run lasts, no other pass claims it.
+    TE4  An instant of a cron is noticed at most once, and at rest none before the last look was missed out.
+    TE5  The runs of a trigger of all conditions are numbered without a gap.
+    TE6  A run that says that it has fired has its invocation, of the same occurrences.
+
+Where we differ from pynenc: it claims a run, drops the occurrence and then makes the invocation, so that a crash in
+between loses it. Here the invocation comes first, under an id that says which run it is, and the occurrence goes last.
+
+Known not to work
+    - A pass reads at most FOUND_MAX occurrences and runs; what is beyond waits for a later pass.
+    - Whoever purges runs while another evaluator still holds a view from before lets it fire again: keep runs for longer
+      than a process may stand still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import attrs
+
+from tidegate.model.documents import ID, AllOf, AnyOf, Document, Eq, Field, Filter, In, Put, Remove, Update
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.model.errors import named, numbered
+from tidegate.model.instants import Instant
+from tidegate.model.operations import (
+    FOUND_MAX,
+    StoreTime,
+    check_collection,
+    delete_one,
+    find_all,
+    find_one,
+    insert_one,
+    update_one,
+)
+from tidegate.model.values import callable_one, of_kind, tuple_of_kind
+from tidegate.retries import schedule
+from tidegate.retries.schedule import Cell, Due, FirstSeen, NextAfter, TooLate
+from tidegate.services.retention import Retention
+from tidegate.triggers import firing
+from tidegate.triggers.conditions import Condition, Context, OnCron, condition_id
+from tidegate.triggers.firing import HISTORY, Busy, Claims, Exhausted, Firing, Ignored, Plan, Run, Settled, plan
+from tidegate.triggers.trigger import NotProvided, Occurrence, Trigger, noticed, provided, ticks
+from tidegate.triggers.trigger_documents import (
+    FAILED,
+    HELD,
+    OF,
+    STATE,
+    TRIGGER,
+    VERSION,
+    loaded_cell,
+    loaded_occurrence,
+    loaded_run,
+    stored_cell,
+    stored_occurrence,
+    stored_run,
+    told,
+)
+
+ATTEMPTS: Final = 8
+"""How often a write is tried before it is left to the next pass."""
+
+CHANGING: Final = ("by", "until", "reasons", "at")
+"""The fields of a run that not every state has."""
+
+
+@attrs.frozen(kw_only=True)
+class Evaluator:
+    """Whoever evaluates triggers.
+
+    Attributes:
+        triggers: All that are registered, as they were read.
+        next_after: Tells the next instant of a cron.
+        occurrences, cells, runs, invocations: The collections.
+        claims: How runs are claimed.
+        keep: How long and how many runs are kept.
+        attempts: How often each write is tried.
+    """
+
+    triggers: tuple[Trigger, ...]
+    next_after: NextAfter = attrs.field(eq=id)
+    occurrences: str = "occurrences"
+    cells: str = "crons"
+    runs: str = "runs"
+    invocations: str = "invocations"
+    claims: Claims = attrs.field(factory=Claims)
+    keep: Retention = HISTORY
+    attempts: int = ATTEMPTS
+
+    def __attrs_post_init__(self) -> None:
+        tuple_of_kind(self.triggers, Trigger, "a trigger")
+        callable_one(self.next_after, "a port that tells the next instant")
+        for name in (self.occurrences, self.cells, self.runs, self.invocations):
+            check_collection(name)
+        of_kind(self.claims, Claims, "how runs are claimed")
+        of_kind(self.keep, Retention, "how long runs are kept")
+        numbered(self.attempts, "a number of attempts", 1)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Each condition that a trigger waits for, once."""
+        return tuple({condition_id(each): each for trigger in self.triggers for each in trigger.conditions}.values())
+
+    @property
+    def crons(self) -> tuple[OnCron, ...]:
+        """Those of them that are crons."""
+        return tuple(each for each in self.conditions if isinstance(each, OnCron))
+
+    # --- notice ---
+
+    async def notice(self, context: Context) -> bool:
+        """Keep what has happened, for each condition that holds of it.
+
+        Returns:
+            Whether it is known to be kept. If not, notice it again: that changes nothing.
+        """
+        for _ in range(self.attempts):
+            try:
+                seen = await StoreTime()
+                for each in noticed(self.conditions, context, seen).occurrences:
+                    await self._inserted(self.occurrences, stored_occurrence(each))
+            except (Ambiguous, NotApplied, NotDurable):
+                continue
+            return True
+        return False
+
+    # --- evaluate ---
+
+    async def evaluate(self, by: str) -> None:
+        """One pass. What it does not come to, for nobody answers or others are faster, is left to the next one.
+
+        Args:
+            by: The id of this pass; no other has it.
+
+        Raises:
+            Refused: The store said no, definitely, for another reason than a taken id.
+        """
+        named(by, "a pass")
+        try:
+            for cron in self.crons:
+                await self._look(cron)
+            made = await self._planned()
+            for run in made.given_up:
+                await self._changed(run)
+            for each in made.firings:
+                await self._fire(each, by)
+            for dropped in made.dropped:
+                await self._drop(dropped)
+        except (Ambiguous, NotApplied, NotDurable):
+            return
+
+    async def _look(self, cron: OnCron) -> None:
+        """Move the cell of a cron on, as long as something is due."""
+        name = condition_id(cron)
+        while True:
+            now = await StoreTime()
+            found = await find_one(self.cells, Eq(ID, name))
+            cell = None if found is None else loaded_cell(found)
+            match self._looked(cron, cell, now):
+                case FirstSeen(first):
+                    await self._inserted(self.cells, stored_cell(name, first))
+                    return
+                case Due(_, after) | TooLate(_, after):
+                    written = await self._moved(name, after)
+                    if not written:
+                        return  # somebody else looks
+                case _:
+                    return
+
+    def _looked(self, cron: OnCron, cell: Cell | None, now: Instant) -> schedule.Look:
+        return schedule.look(cron.schedule, self.next_after, cell, now)
+
+    async def _moved(self, name: str, after: Cell) -> bool:
+        doc = stored_cell(name, after)
+        puts = tuple(Put(Field[object](key), value) for key, value in doc.without(ID).items)
+        return await update_one(self.cells, self._at_version(name, after.version - 1), *puts) > 0
+
+    async def _planned(self) -> Plan:
+        now = await StoreTime()
+        found = await find_all(self.occurrences, limit=FOUND_MAX)
+        occurrences = tuple([loaded_occurrence(each) for each in found])
+        for cron in self.crons:
+            cell = await find_one(self.cells, Eq(ID, condition_id(cron)))
+            if cell is not None:
+                occurrences += ticks(cron, loaded_cell(cell))
+        runs = await find_all(self.runs, self._wanted(occurrences), limit=FOUND_MAX)
+        return self._plans(occurrences, tuple([loaded_run(each) for each in runs]), now)
+
+    def _wanted(self, occurrences: Collection[Occurrence]) -> Filter:
+        """The runs that a plan is made from."""
+        joins = tuple(trigger.id for trigger in self.triggers if trigger.joins)
+        of = tuple(each.id for each in occurrences)
+        return AnyOf((In(STATE, (HELD, FAILED)), In(OF, of), In(TRIGGER, joins)))
+
+    def _plans(self, occurrences: tuple[Occurrence, ...], runs: tuple[Run, ...], now: Instant) -> Plan:
+        return plan(self.triggers, occurrences, runs, now)
+
+    # --- fire ---
+
+    async def _fire(self, wanted: Firing, by: str) -> None:
+        """Make one run happen: claim it, insert its invocation, say so."""
+        run = await self._claimed(wanted, by)
+        if run is None:
+            return
+        trigger = next(each for each in self.triggers if each.id == run.firing.trigger_id)
+        answer = provided(trigger.provider, tuple(each.context for each in run.firing.occurrences))
+        if isinstance(answer, NotProvided):
+            await self._told(run.id, run.attempt, answer.reasons)
+            return
+        await self._inserted(self.invocations, self._invocation(run, trigger, answer.arguments))
+        await self._told(run.id, run.attempt, ())
+
+    async def _claimed(self, wanted: Firing, by: str) -> Run | None:
+        for _ in range(self.attempts):
+            try:
+                found = await find_one(self.runs, Eq(ID, wanted.id))
+                now = await StoreTime()
+                run = None if found is None else loaded_run(found)
+                verdict = self._claims(wanted, run, by, now)
+                if isinstance(verdict, (Busy, Settled)):
+                    return None
+                if isinstance(verdict, Exhausted):
+                    await self._changed(verdict.run)
+                    return None
+                if verdict.run == run or await self._written(verdict.run, run):
+                    return verdict.run
+            except (Ambiguous, NotApplied, NotDurable):
+                continue  # a claim of ours is known by its pass
+        return None
+
+    def _claims(self, wanted: Firing, run: Run | None, by: str, now: Instant) -> firing.Claim:
+        return firing.claim(wanted, run, self.claims, by=by, now=now)
+
+    def _invocation(self, run: Run, trigger: Trigger, arguments: Document) -> Document:
+        parent = (("parent", run.firing.parent),) if run.firing.parent is not None else ()
+        of = tuple(each.id for each in run.firing.occurrences)
+        fields = (
+            ("_id", run.id),
+            ("task", trigger.task),
+            ("trigger", trigger.id),
+            ("of", of),
+            ("arguments", arguments),
+        )
+        return Document((*fields, *parent))
+
+    async def _told(self, run_id: str, attempt: int, reasons: tuple[str, ...]) -> None:
+        """Write what has become of a run: it has fired, or there are reasons why not."""
+        for _ in range(self.attempts):
+            found = await find_one(self.runs, Eq(ID, run_id))
+            if found is None:
+                return
+            now = await StoreTime()
+            run = loaded_run(found)
+            verdict = firing.failed(run, attempt, reasons, self.claims, now) if reasons else firing.fired(run, now)
+            if isinstance(verdict, Ignored) or await self._changed(verdict.run):
+                return
+
+    # --- drop, purge ---
+
+    async def _drop(self, occurrence_id: str) -> None:
+        """Forget an occurrence; if it is an instant of a cron, close it."""
+        if await delete_one(self.occurrences, Eq(ID, occurrence_id)):
+            return
+        for cron in self.crons:
+            name = condition_id(cron)
+            found = await find_one(self.cells, Eq(ID, name))
+            if found is None:
+                continue
+            cell = loaded_cell(found)
+            after = schedule.closed(cell, _instants(cron, cell, occurrence_id))
+            if after != cell:
+                await self._moved(name, after)
+
+    async def purge(self) -> None:
+        """Forget runs that are over, as `keep` says."""
+        try:
+            now = await StoreTime()
+            waiting = await find_all(self.occurrences, limit=FOUND_MAX)
+            found = await find_all(self.runs, limit=FOUND_MAX)
+            runs = tuple([loaded_run(each) for each in found])
+            what = firing.purge({}, runs, [loaded_occurrence(each) for each in waiting], now=now, keep_runs=self.keep)
+            for run in runs:
+                if run.id in what.runs:
+                    await delete_one(self.runs, self._at_version(run.id, run.version))
+        except (Ambiguous, NotApplied, NotDurable):
+            return
+
+    # --- writes ---
+
+    async def _changed(self, run: Run) -> bool:
+        """Write a run that was read one version before, if it still is at that version."""
+        return await update_one(self.runs, self._at_version(run.id, run.version - 1), *_changes(run)) > 0
+
+    async def _written(self, run: Run, before: Run | None) -> bool:
+        return await (self._inserted(self.runs, stored_run(run)) if before is None else self._changed(run))
+
+    def _at_version(self, key: str, version: int) -> Filter:
+        return AllOf((Eq(ID, key), Eq(VERSION, version)))
+
+    async def _inserted(self, collection: str, doc: Document) -> bool:
+        """Insert it; False if it is there already."""
+        try:
+            await insert_one(collection, doc)
+        except Refused as refused:
+            if refused.reason != DUPLICATE_KEY:
+                raise
+            return False
+        return True
+
+
+def _changes(run: Run) -> tuple[Update, ...]:
+    """What a write of a run changes: a field that its state does not have is removed."""
+    fields = dict(told(run))
+    puts = tuple(Put(Field[object](key), value) for key, value in fields.items())
+    return (*puts, *(Remove(Field[object](key)) for key in CHANGING if key not in fields))
+
+
+def _instants(cron: OnCron, cell: Cell, occurrence_id: str) -> tuple[Instant, ...]:
+    """The pending instant that has this id, if it is one of this cron."""
+    return tuple(each.seen for each in ticks(cron, cell) if each.id == occurrence_id)

@@ -1,0 +1,80 @@
+"""Laws of `tidegate.triggers.evaluator`, over what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from tidegate.model.instants import Instant
+from tidegate.triggers.firing import Fired, Firing, Held, Run
+
+
+def no_occurrence_is_invoked_twice(invocations: Iterable[tuple[str, Collection[str]]]) -> bool:
+    """Law TE1: no occurrence has two invocations of one trigger.
+
+    Args:
+        invocations: Of each, its trigger, and the occurrences that it is of.
+    """
+    fired = [(trigger, occurrence) for trigger, of in invocations for occurrence in of]
+    return len(set(fired)) == len(fired)
+
+
+def nothing_is_dropped_unfired(
+    noticed: Iterable[str], waiting: Collection[str], runs: Iterable[Run], invoked: Collection[str]
+) -> bool:
+    """Law TE2: each occurrence waits, or has fired, or was given up.
+
+    Args:
+        noticed: The ids of all occurrences that there ever were.
+        waiting: Of those that are stored.
+        runs: All that are stored.
+        invoked: The ids of occurrences that have an invocation.
+    """
+    settled = {each.id for run in runs if run.state.settled for each in run.firing.occurrences}
+    return all(each in waiting or each in settled or each in invoked for each in noticed)
+
+
+def nothing_waits(waiting: Collection[str]) -> bool:
+    """Law TE2: at rest no occurrence waits."""
+    return not waiting
+
+
+def a_claim_is_not_taken(before: Run, after: Run, now: Instant) -> bool:
+    """Law TE3: while the claim of a run lasts, no other pass claims it.
+
+    Args:
+        before: The run.
+        after: The run one step later.
+        now: The time, by the store's clock.
+    """
+    if not isinstance(before.state, Held) or not isinstance(after.state, Held) or before.state.until - now <= 0:
+        return True
+    return before.state.by == after.state.by
+
+
+def instants_are_invoked_once(invoked: Iterable[Instant], due: Collection[Instant]) -> bool:
+    """Law TE4: each instant of a cron that was due has one invocation, and nothing else has."""
+    return sorted(each.at for each in invoked) == sorted(each.at for each in due)
+
+
+def instants_are_due(invoked: Iterable[Instant], due: Collection[Instant]) -> bool:
+    """Law TE4: what is invoked of a cron is one of its instants, and none is invoked twice."""
+    times = [each.at for each in invoked]
+    return len(set(times)) == len(times) and set(times) <= {each.at for each in due}
+
+
+def runs_are_numbered(firings: Iterable[Firing]) -> bool:
+    """Law TE5: the runs of a trigger of all conditions are numbered without a gap."""
+    numbers = sorted(each.number for each in firings)
+    return numbers == list(range(1, len(numbers) + 1))
+
+
+def what_fired_is_invoked(run: Run, of: Collection[str] | None) -> bool:
+    """Law TE6: a run that says that it has fired has its invocation, of the same occurrences.
+
+    Args:
+        run: The run.
+        of: The occurrences that the invocation under its id is of; None where there is none.
+    """
+    if not isinstance(run.state, Fired):
+        return True
+    return of is not None and set(of) == {each.id for each in run.firing.occurrences}

@@ -1,0 +1,408 @@
+"""Triggers: several processes evaluate them, over what others report meanwhile, and each may die or stand still.
+
+An evaluator makes a pass when there is something to do, so that polling costs no states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Final, TypeAlias
+
+from tidegate import laws
+from tidegate.model.documents import ID, Document, Field
+from tidegate.model.effects import Call, Effect, Program
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne
+from tidegate.retries.schedule import Cell as CronCell
+from tidegate.retries.schedule import Missed, Schedule
+from tidegate.services.retention import Retention
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.behaviour import Crashed
+from tidegate.sim.faults import Fault, Faults, anything
+from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, Reads, World, contents, document, perform, seeded
+from tidegate.triggers.conditions import EventContext, Kind, OnCron, OnEvent, condition_id
+from tidegate.triggers.evaluator import Evaluator
+from tidegate.triggers.firing import HISTORY, Claims, GivenUp, Held, Run, plan
+from tidegate.triggers.trigger import FromContext, Occurrence, Static, Trigger, ticks
+from tidegate.triggers.trigger_documents import (
+    TRIGGER,
+    loaded_cell,
+    loaded_occurrence,
+    loaded_run,
+    stored_cell,
+    stored_occurrence,
+)
+
+Ids: TypeAlias = tuple[str, ...]
+
+MINUTE: Final = 60 * SECOND
+OF: Final = Field[Ids]("of")
+
+TWICE: Final = "no occurrence is invoked twice"
+DROPPED: Final = "nothing is dropped unfired"
+SETTLED: Final = "at rest nothing waits"
+CLAIMED: Final = "a claim that lasts is not taken"
+INSTANTS: Final = "what is invoked of a cron is an instant of it"
+EACH: Final = "at rest each instant is invoked once"
+NUMBERED: Final = "runs of all conditions are numbered"
+TOGETHER: Final = "what fires together was seen together"
+INVOKED: Final = "what has fired is invoked"
+
+A: Final = OnEvent("a")
+B: Final = OnEvent("b")
+MINUTELY: Final = OnCron(Schedule("* * * * *", Missed.EACH))
+ON_A: Final = Trigger(task="t", conditions=(A,))
+ON_BOTH: Final = Trigger(task="t", conditions=(A, B), within=MINUTE)
+ON_MINUTE: Final = Trigger(task="t", conditions=(MINUTELY,))
+
+NOTICED: Final = Cell[Ids](("noticed",), ())
+"""The ids of all occurrences that were ever stored."""
+
+
+INSTANTS_OF: Final = {
+    each.id: each.seen
+    for each in ticks(
+        MINUTELY, CronCell(Instant(9 * MINUTE), 1, tuple(Instant(number * MINUTE) for number in range(1, 10)))
+    )
+}
+"""The first instants of the cron, by the ids of their occurrences."""
+
+
+def next_minute(expression: str, after: Instant) -> Instant:  # noqa: ARG001  there is but one expression
+    return Instant((after.at // MINUTE + 1) * MINUTE, after.clock)
+
+
+def broken(context: object) -> object:
+    raise ValueError(context)
+
+
+ON_A_BROKEN: Final = Trigger(task="t", conditions=(A,), provider=FromContext("broken", Kind.EVENT, broken))
+
+
+def stored(name: str, seen: Instant = Instant(0)) -> Document:  # noqa: B008  an instant is a value
+    """The occurrence of an event, as it is stored."""
+    condition = A if name.startswith("a") else B
+    return stored_occurrence(Occurrence(condition_id(condition), EventContext(condition.code, name), seen))
+
+
+# --- the world ----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(10_000)
+def run_of(doc: Document) -> Run:
+    """What laws look at again and again."""
+    return loaded_run(doc)
+
+
+def runs(world: Reads) -> tuple[Run, ...]:
+    return tuple(map(run_of, contents(world, "runs")))
+
+
+def waiting(world: Reads) -> tuple[Occurrence, ...]:
+    """All that wait, instants of the cron included."""
+    found = tuple(map(loaded_occurrence, contents(world, "occurrences")))
+    cell = cron_cell(world)
+    return found if cell is None else (*found, *ticks(MINUTELY, cell))
+
+
+def cron_cell(world: Reads) -> CronCell | None:
+    found = world.read(document("crons", condition_id(MINUTELY)))
+    return None if found is None else loaded_cell(found)
+
+
+def is_needed(world: World, programs: Evaluator) -> bool:
+    """Is there anything for a pass to do: a cron to be looked at, a run to be claimed, something to be dropped?"""
+    now, cell = world.read(CLOCK), cron_cell(world)
+    if programs.crons and (cell is None or next_minute("", cell.last) - now <= 0):
+        return True
+    known = {run.id: run for run in runs(world)}
+    made = plan(programs.triggers, waiting(world), tuple(known.values()), now)
+    return bool(made.dropped) or not all(lasts(known.get(each.id), now) for each in made.firings)
+
+
+def lasts(run: Run | None, now: Instant) -> bool:
+    """Is somebody at it, as far as anybody knows?"""
+    return run is not None and isinstance(run.state, Held) and run.state.until - now > 0
+
+
+def around(programs: Evaluator) -> Meaning:
+    """Documents, a call that answers when a pass is needed, and all occurrences that there ever were."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case Call("a pass is needed"):
+                if is_needed(world, programs):
+                    yield world, None
+            case Call("a run is over"):
+                if any(run.state.settled for run in runs(world)):
+                    yield world, None
+            case InsertOne("occurrences", doc):
+                for after, reply in perform(effect, world, who):
+                    yield after.write(NOTICED, tuple(sorted({*after.read(NOTICED), doc[ID]}))), reply
+            case _:
+                yield from perform(effect, world, who)
+
+    return meaning
+
+
+# --- who is there -------------------------------------------------------------------------------------------------------
+
+
+async def evaluator(programs: Evaluator, name: str) -> None:
+    passes = 0
+    while True:
+        await Call("a pass is needed")
+        passes += 1
+        await programs.evaluate(f"{name}.{passes}")
+
+
+async def reporter(programs: Evaluator, events: tuple[str, ...]) -> None:
+    for name in events:
+        await programs.notice(EventContext(name[0], name))
+
+
+async def purger(programs: Evaluator) -> None:
+    await Call("a run is over")
+    await programs.purge()
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------------
+
+
+def invoked(state: Reads) -> tuple[str, ...]:
+    """The ids of the occurrences that have an invocation."""
+    return tuple(each for doc in contents(state, "invocations") for each in doc[OF])
+
+
+def is_fired_once(state: State) -> bool:
+    pairs = [(doc[TRIGGER], doc[OF]) for doc in contents(state, "invocations")]
+    return laws.evaluator.no_occurrence_is_invoked_twice(pairs)
+
+
+def is_fired_before_it_goes(state: State) -> bool:
+    stored_now = [doc[ID] for doc in contents(state, "occurrences")]
+    noticed = state.read(NOTICED)
+    return laws.evaluator.nothing_is_dropped_unfired(noticed, stored_now, runs(state), invoked(state))
+
+
+def is_settled(programs: Evaluator, names: Ids) -> Law:
+    def holds(state: State) -> bool:
+        if all(state.standing(name) == Crashed() for name in names):
+            return True
+        now = state.read(CLOCK)
+        is_later = any(lasts(run, now) for run in runs(state))
+        left = waiting(state)
+        if programs.triggers[0].joins and len({each.condition_id for each in left}) == 1:
+            return True  # it waits for one of the other condition
+        return is_later or laws.evaluator.nothing_waits([each.id for each in left])
+
+    return holds
+
+
+def is_not_taken(before: State, after: State) -> bool:
+    known = {run.id: run for run in runs(after)}
+    return all(
+        laws.evaluator.a_claim_is_not_taken(run, known.get(run.id, run), before.read(CLOCK)) for run in runs(before)
+    )
+
+
+def is_an_instant(state: State) -> bool:
+    times = [INSTANTS_OF.get(each, Instant(0)) for each in invoked(state)]
+    return laws.evaluator.instants_are_due(times, tuple(INSTANTS_OF.values()))
+
+
+def is_each_invoked(names: tuple[str, ...]) -> Law:
+    """Where the cron was first seen at the beginning."""
+
+    def holds(state: State) -> bool:
+        now = state.read(CLOCK)
+        if all(state.standing(name) == Crashed() for name in names) or any(lasts(run, now) for run in runs(state)):
+            return True
+        times = [INSTANTS_OF[each] for each in invoked(state)]
+        return laws.evaluator.instants_are_invoked_once(times, [at for at in INSTANTS_OF.values() if now - at >= 0])
+
+    return holds
+
+
+def is_together(programs: Evaluator) -> Law:
+    (trigger,) = programs.triggers
+    return lambda state: all(laws.firing.a_run_is_complete(trigger, run.firing) for run in runs(state))
+
+
+def is_invoked(state: State) -> bool:
+    of = {doc[ID]: doc[OF] for doc in contents(state, "invocations")}
+    return all(laws.evaluator.what_fired_is_invoked(run, of.get(run.id)) for run in runs(state))
+
+
+def is_numbered(state: State) -> bool:
+    return laws.evaluator.runs_are_numbered(run.firing for run in runs(state))
+
+
+# --- scenarios ----------------------------------------------------------------------------------------------------------
+
+
+def is_write(effect: Effect[object]) -> bool:
+    return isinstance(effect, (UpdateOne, InsertOne, DeleteOne))
+
+
+FAULTS: Final = Faults(
+    {
+        **dict.fromkeys((Fault.CRASH_BEFORE, Fault.RESTART), anything),
+        **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE), is_write),
+    }
+)
+
+
+def triggers(
+    kind: type[Evaluator] = Evaluator,
+    *,
+    summary: str = "two evaluators notice the same event, and crash, stall, or do not hear: it fires once",
+    trigger: Trigger = ON_A,
+    events: tuple[str, ...] = ("a1",),
+    reported: tuple[str, ...] = (),
+    evaluators: int = 2,
+    budget: int = 0,
+    moves: int = 1,
+    purges: bool = False,
+    keep: Retention = HISTORY,
+    is_seen: bool = True,
+    only: str | None = None,
+) -> Scenario:
+    """Evaluators of one trigger.
+
+    Args:
+        kind: The programs, or a faulty variant of them.
+        summary: One line for people.
+        trigger: The trigger.
+        events: What was noticed before.
+        reported: What somebody reports meanwhile, by one after the other.
+        evaluators: How many there are.
+        budget: How many faults may strike the evaluators.
+        moves: How often a minute may pass, in which a claim expires.
+        purges: Whether somebody purges runs, too.
+        keep: How long runs are kept then.
+        is_seen: Whether a cron was seen at the beginning of time.
+        only: The only law that is judged, for one break hides the next; None for all.
+    """
+    programs = kind(
+        triggers=(trigger,),
+        next_after=next_minute,
+        claims=Claims(expiry=MINUTE, attempts_max=2),
+        keep=keep,
+        attempts=2,
+    )
+    means = around(programs)
+    names = tuple(f"evaluator {number}" for number in range(1, evaluators + 1))
+
+    def evaluate(name: str) -> Callable[[int], Program[object]]:
+        return lambda life: evaluator(programs, f"{name}.{life}")
+
+    actors: tuple[Actor, ...] = (
+        *(Process(name, evaluate(name), FAULTS, means) for name in names),
+        *((Process("reporter", lambda _: reporter(programs, reported), meaning=means),) if reported else ()),
+        *((Process("purger", lambda _: purger(programs), meaning=means),) if purges else ()),
+        Network(means),
+    )
+    occurrences = tuple(map(stored, events))
+    world = seeded({"occurrences": occurrences}).write(NOTICED, tuple(sorted(doc[ID] for doc in occurrences)))
+    if programs.crons and is_seen:
+        world = seeded({"crons": (stored_cell(condition_id(MINUTELY), CronCell(Instant(0))),)})
+    always: dict[str, Law] = {
+        TWICE: is_fired_once,
+        DROPPED: is_fired_before_it_goes,
+        INVOKED: is_invoked,
+        **({INSTANTS: is_an_instant} if programs.crons else {TOGETHER: is_together(programs)}),
+        **({NUMBERED: is_numbered} if trigger.joins and not purges else {}),
+    }
+    steps = {CLAIMED: is_not_taken}
+    at_rest = {EACH: is_each_invoked(names)} if programs.crons and is_seen else {SETTLED: is_settled(programs, names)}
+    return Scenario(
+        name="triggers",
+        summary=summary,
+        world=world,
+        actors=actors,
+        budget=budget,
+        clock=Clock(MINUTE, moves=moves),
+        always={law: holds for law, holds in always.items() if only in (None, law)},
+        step={law: holds for law, holds in steps.items() if only in (None, law)},
+        eventually={law: holds for law, holds in at_rest.items() if only in (None, law)},
+        sometimes=(
+            {"it fires": lambda state: bool(invoked(state))}
+            if trigger.provider == Static()
+            else {"it is given up": lambda state: any(isinstance(run.state, GivenUp) for run in runs(state))}
+        ),
+    )
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "triggers",
+        partial(triggers, budget=1),
+        thorough=partial(triggers, budget=2),
+        large=partial(triggers, evaluators=3, budget=3, moves=3),
+    ),
+    Shipped(
+        "triggers.all_conditions",
+        partial(
+            triggers,
+            summary="events that have to meet come meanwhile: none fires twice, and runs are numbered",
+            trigger=ON_BOTH,
+            reported=("b1", "a2"),
+            moves=0,
+        ),
+        thorough=partial(triggers, trigger=ON_BOTH, reported=("b1", "a2", "b2"), moves=1),
+        large=partial(triggers, trigger=ON_BOTH, reported=("b1", "a2", "b2"), budget=2, moves=3),
+    ),
+    Shipped(
+        "triggers.cron",
+        partial(
+            triggers,
+            summary="two evaluators look at a cron, late or not: each minute fires once",
+            trigger=ON_MINUTE,
+            events=(),
+            moves=2,
+        ),
+        thorough=partial(triggers, trigger=ON_MINUTE, events=(), budget=1, moves=2),
+        large=partial(triggers, trigger=ON_MINUTE, events=(), evaluators=3, budget=2, moves=4),
+    ),
+    Shipped(
+        "triggers.first_sight",
+        partial(
+            triggers,
+            summary="a cron is seen for the first time, by two at once: nothing fires before its first minute",
+            trigger=ON_MINUTE,
+            events=(),
+            is_seen=False,
+        ),
+        thorough=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, budget=1, moves=1),
+        large=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, evaluators=3, budget=2, moves=4),
+    ),
+    Shipped(
+        "triggers.given_up",
+        partial(
+            triggers,
+            summary="there are never any arguments: it is tried as often as it may be, and given up",
+            trigger=ON_A_BROKEN,
+        ),
+        thorough=partial(triggers, trigger=ON_A_BROKEN, budget=1),
+        large=partial(triggers, trigger=ON_A_BROKEN, evaluators=3, budget=3, moves=3),
+    ),
+    Shipped(
+        "triggers.purged",
+        partial(
+            triggers,
+            summary="runs that are over are forgotten while others evaluate: what has fired does not fire again",
+            events=("a1", "a2"),
+            moves=0,
+            purges=True,
+            keep=Retention(age=0, count=1),
+        ),
+        thorough=partial(triggers, events=("a1", "a2"), purges=True, keep=Retention(age=0, count=1), moves=1),
+        large=partial(
+            triggers, events=("a1", "a2"), purges=True, keep=Retention(age=MINUTE, count=1), budget=1, moves=2
+        ),
+    ),
+)

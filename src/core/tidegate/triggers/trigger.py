@@ -1,0 +1,404 @@
+"""What starts a task by itself, with which arguments, and what is registered?
+
+A trigger starts a task when its conditions hold (`conditions`). That a condition held of something that happened is an
+occurrence; it is kept until every trigger that waits for it has fired, or has given it up (`firing`). The arguments are
+made by a provider, of what happened. Providers may be the user's code, which may raise, or answer nonsense; then there are
+no arguments, and the reasons are told.
+
+Laws
+    TG1  Triggers have the same id exactly if they are equal, and occurrences if they are of one condition and happening;
+         functions go by name.
+    TG2  What is noticed is one occurrence for each condition that holds, and all of which nobody can tell.
+    TG3  The first of several providers that has arguments decides; without any, all reasons are told.
+    TG4  Whatever the user's code does, a provider has an answer.
+    TG5  After a registration the task has the triggers that were wanted; those that were there already, and those of
+         other tasks, are not touched, and done again it changes nothing.
+    TG6  A condition is dropped with the last trigger that waits for it, and not before.
+
+After pynenc. Where we differ
+    Its triggers that differ only in what makes the arguments share an id, and the second is ignored. Here the provider is
+    part of the id.
+    Its registration deletes what is stored and writes it again, and then all crons are seen for the first time. Ours
+    touches only what differs.
+    Its providers may raise into the loop of all triggers, except for errors of one kind.
+
+Known not to work
+    A function is part of an id by its name, see `conditions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
+
+import attrs
+
+from tidegate.model.documents import Document
+from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.model.patches import Json, to_json
+from tidegate.model.values import all_of_kind, callable_one, of_kind, tuple_of_kind
+from tidegate.retries.schedule import Cell
+from tidegate.triggers.conditions import (
+    CONDITIONS,
+    CONTEXTS,
+    CannotTell,
+    Condition,
+    Context,
+    CronContext,
+    Holds,
+    Kind,
+    Logic,
+    OnCron,
+    condition_id,
+    context_id,
+    holds,
+    identity,
+    in_order,
+)
+
+WEEK: Final[Duration] = 7 * 24 * 60 * MINUTE
+
+Of = TypeVar("Of")
+
+
+# --- occurrences --------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Occurrence:
+    """A condition held of what happened. Invariant: the condition's id is not empty.
+
+    Attributes:
+        condition_id: Which condition.
+        context: What happened.
+        seen: When it was noticed, by the store's clock; the instant itself where it is one of a cron.
+        id: Made of the condition and the context, so that what is noticed twice is one.
+    """
+
+    condition_id: str
+    context: Context
+    seen: Instant
+    id: str = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        named(self.condition_id, "a condition")
+        of_kind(self.context, CONTEXTS, "a context")
+        of_kind(self.seen, Instant, "an instant")
+        object.__setattr__(self, "id", identity("occurrence", self.condition_id, context_id(self.context)))
+
+    def __str__(self) -> str:
+        return f"{self.context}, seen {self.seen}"
+
+
+@final
+@attrs.frozen
+class Noticed:
+    """What came of something that happened.
+
+    Attributes:
+        occurrences: To be kept; one for each condition that holds.
+        unknown: The ids of conditions of which nobody can tell, and why.
+    """
+
+    occurrences: tuple[Occurrence, ...]
+    unknown: tuple[tuple[str, str], ...]
+
+
+def noticed(conditions: Collection[Condition], context: Context, seen: Instant) -> Noticed:
+    """What is kept of something that happened.
+
+    Args:
+        conditions: Those to be asked; `sources` tells which need not be.
+        context: What happened.
+        seen: When it was noticed, by the store's clock.
+
+    Returns:
+        The occurrences, in the order of the conditions.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+    """
+    all_of_kind(conditions, CONDITIONS, "a condition")
+    of_kind(context, CONTEXTS, "a context")
+    of_kind(seen, Instant, "an instant")
+    answers = [(condition, holds(condition, context)) for condition in dict.fromkeys(conditions)]
+    return Noticed(
+        tuple(Occurrence(condition_id(each), context, seen) for each, answer in answers if isinstance(answer, Holds)),
+        tuple((condition_id(each), answer.reason) for each, answer in answers if isinstance(answer, CannotTell)),
+    )
+
+
+def ticks(condition: OnCron, cell: Cell) -> tuple[Occurrence, ...]:
+    """The pending instants of a cron as occurrences: they need no other place, for they stand in the cell.
+
+    Args:
+        condition: The cron.
+        cell: Its cell.
+
+    Returns:
+        One for each pending instant, oldest first.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+    """
+    of_kind(condition, OnCron, "a cron")
+    of_kind(cell, Cell, "a cell")
+    name = condition_id(condition)
+    return tuple(Occurrence(name, CronContext(condition.schedule, due), due) for due in cell.pending)
+
+
+# --- arguments ----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Static:
+    """The same arguments each time."""
+
+    arguments: Document = attrs.field(default=Document(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        of_kind(self.arguments, Document, "a document")
+
+
+@final
+@attrs.frozen
+class FromContext:
+    """A function of the user's makes them of the first context of a kind.
+
+    Attributes:
+        name: What the function is known by, in every process.
+        kind: Of which kind the context is.
+        function: Takes the context and answers a document, or a dict that can be one.
+    """
+
+    name: str
+    kind: Kind
+    function: Callable[[Context], object] = attrs.field(repr=False, eq=id)
+
+    def __attrs_post_init__(self) -> None:
+        named(self.name, "a provider")
+        of_kind(self.kind, Kind, "a kind of contexts")
+        callable_one(self.function, "a provider")
+
+
+@final
+@attrs.frozen
+class FromAll:
+    """A function of the user's makes them of all contexts; otherwise as `FromContext`."""
+
+    name: str
+    function: Callable[[tuple[Context, ...]], object] = attrs.field(repr=False, eq=id)
+
+    def __attrs_post_init__(self) -> None:
+        named(self.name, "a provider")
+        callable_one(self.function, "a provider")
+
+
+@final
+@attrs.frozen
+class FirstOf:
+    """The first of several providers that has arguments. Invariant: there is one."""
+
+    providers: tuple[Static | FromContext | FromAll, ...]
+
+    def __attrs_post_init__(self) -> None:
+        tuple_of_kind(self.providers, (Static, FromContext, FromAll), "a provider")
+        if not self.providers:
+            raise Misuse("none of no providers has arguments", todo="use Static()")
+
+
+Provider: TypeAlias = Static | FromContext | FromAll | FirstOf
+_PROVIDERS: Final = (Static, FromContext, FromAll, FirstOf)
+
+
+@final
+@attrs.frozen
+class Provided:
+    """The arguments."""
+
+    arguments: Document = attrs.field(repr=False)
+
+    def __str__(self) -> str:
+        return "provided"
+
+
+@final
+@attrs.frozen
+class NotProvided:
+    """There are none. Invariant: there is a reason."""
+
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"not provided: {'; '.join(self.reasons)}"
+
+
+def provided(provider: Provider, contexts: tuple[Context, ...]) -> Provided | NotProvided:
+    """The arguments that a task is started with.
+
+    Args:
+        provider: What makes them.
+        contexts: What happened, in order.
+
+    Returns:
+        The arguments, or the reasons why there are none: no context of the kind, or the user's function raised or
+        answered what no document can hold.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+    """
+    of_kind(provider, _PROVIDERS, "a provider")
+    tuple_of_kind(contexts, CONTEXTS, "a context")
+    match provider:
+        case Static(arguments):
+            return Provided(arguments)
+        case FromContext(name, kind, function):
+            context = next((each for each in contexts if each.source[0] is kind), None)
+            if context is None:
+                return NotProvided((f"{name!r} needs a context of kind {kind.value}",))
+            return _made(name, function, context)
+        case FromAll(name, function):
+            return _made(name, function, contexts)
+        case FirstOf(providers):
+            reasons: tuple[str, ...] = ()
+            for each in providers:
+                answer = provided(each, contexts)
+                if isinstance(answer, Provided):
+                    return answer
+                reasons += answer.reasons
+            return NotProvided(reasons)
+        case _:
+            assert_never(provider)
+
+
+def _made(name: str, function: Callable[[Of], object], of: Of) -> Provided | NotProvided:
+    try:
+        answer = function(of)
+        if isinstance(answer, Document):
+            return Provided(answer)
+        if isinstance(answer, Mapping):
+            return Provided(Document.of(cast("Mapping[str, object]", answer)))
+    except Exception as error:  # noqa: BLE001  one provider must not stop the triggers of others
+        return NotProvided((f"{name!r} raised {type(error).__name__}",))
+    return NotProvided((f"{name!r} answered a {type(answer).__name__}, which is no document",))
+
+
+# --- triggers -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True, cache_hash=True)
+class Trigger:
+    """Starts a task when its conditions hold, each of a context of its own.
+
+    Invariants: the task is named; there is a condition, none comes twice, sorted by id; 0 < within.
+
+    Attributes:
+        task: What it starts.
+        conditions: The conditions, sorted, in whichever order they were given.
+        logic: Whether all have to hold, or one suffices.
+        provider: What makes the arguments.
+        within: Where several conditions have to hold: within which time, in microseconds; what waits longer for the
+            others is given up.
+        id: Made of all of these.
+        condition_ids: The ids of the conditions, in their order.
+    """
+
+    task: str
+    conditions: tuple[Condition, ...]
+    logic: Logic = Logic.ALL
+    provider: Provider = Static()
+    within: Duration = WEEK
+    id: str = attrs.field(init=False, repr=False, eq=False)
+    condition_ids: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        named(self.task, "a task")
+        of_kind(self.logic, Logic, "a logic")
+        of_kind(self.provider, _PROVIDERS, "a provider")
+        numbered(self.within, "a time in microseconds", 1, INT64_MAX)
+        object.__setattr__(self, "conditions", in_order(self.conditions))
+        if not self.conditions:
+            raise Misuse("a trigger without conditions never fires", todo="give it one")
+        ids = tuple(map(condition_id, self.conditions))
+        object.__setattr__(self, "condition_ids", ids)
+        made_of: list[Json] = [self.task, [*ids], self.logic.value, _written_provider(self.provider), self.within]
+        object.__setattr__(self, "id", identity("trigger", *made_of))
+
+    @property
+    def joins(self) -> bool:
+        """Tell whether several conditions have to hold, so that occurrences wait for each other."""
+        return self.logic is Logic.ALL and len(self.conditions) > 1
+
+
+@final
+@attrs.frozen
+class Registration:
+    """What to write so that a task has the triggers that are wanted.
+
+    Attributes:
+        add: The triggers to insert.
+        remove: The triggers to delete.
+        conditions_dropped: The ids of conditions that no trigger waits for any more. Delete their cells, if they are
+            crons, or they would make up for all that is missed until somebody registers them again.
+    """
+
+    add: tuple[Trigger, ...]
+    remove: tuple[Trigger, ...]
+    conditions_dropped: tuple[str, ...]
+
+
+def registration(stored: Collection[Trigger], task: str, wanted: Collection[Trigger]) -> Registration:
+    """What to write so that `task` has exactly the triggers that are wanted.
+
+    Args:
+        stored: All triggers that are stored, of all tasks.
+        task: Whose triggers are registered.
+        wanted: The triggers that it shall have.
+
+    Returns:
+        What to add and to remove, and the conditions that nobody waits for then, all sorted by id.
+
+    Raises:
+        Misuse: A wanted trigger starts another task, two different triggers have one id since two functions have one
+            name, or an argument is of the wrong type.
+    """
+    all_of_kind(stored, Trigger, "a trigger")
+    named(task, "a task")
+    all_of_kind(wanted, Trigger, "a trigger")
+    if any(each.task != task for each in wanted):
+        raise Misuse(f"a trigger of another task is registered for {task!r}")
+    by_id: dict[str, Trigger] = {}
+    for each in (*stored, *wanted):
+        if by_id.setdefault(each.id, each) != each:
+            raise Misuse(
+                f"two different triggers of {each.task!r} have one id",
+                why="their functions differ, and have one name",
+                todo="give each filter and provider a name of its own",
+            )
+    wanted_ids, stored_ids = {each.id for each in wanted}, {each.id for each in stored}
+    kept = {each.id for each in by_id.values() if each.task != task or each.id in wanted_ids}
+    waited_for = {condition for each in kept for condition in by_id[each].condition_ids}
+    removed = sorted(stored_ids - kept)
+    return Registration(
+        tuple(by_id[each] for each in sorted(wanted_ids - stored_ids)),
+        tuple(by_id[each] for each in removed),
+        tuple(sorted({condition for each in removed for condition in by_id[each].condition_ids} - waited_for)),
+    )
+
+
+def _written_provider(provider: Provider) -> Json:
+    match provider:
+        case Static(arguments):
+            return ["static", to_json(arguments)]
+        case FromContext(name, kind):
+            return ["context", name, kind.value]
+        case FromAll(name):
+            return ["all", name]
+        case FirstOf(providers):
+            return ["first", [_written_provider(each) for each in providers]]
+        case _:
+            assert_never(provider)

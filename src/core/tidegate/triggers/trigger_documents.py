@@ -1,0 +1,215 @@
+"""What is kept of triggers as documents, and back: occurrences, cells of crons, and runs.
+
+    occurrence   {_id, condition, seen, context: {kind, ...}}
+    cell         {_id: the condition's id, last, version, pending: [...]}
+    run          {_id, trigger, number, of: [occurrence ids], occurrences: [...], attempt, version, state, ...}
+
+A field without a value is left out, so that indexes can be partial.
+
+Laws
+    TO1  What was stored is loaded the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from tidegate.model.documents import ID, Document, Field, V, Value
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.instants import Instant
+from tidegate.model.reading import needed, one_of
+from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.retries.schedule import Cell, Missed, Schedule
+from tidegate.triggers.conditions import (
+    Context,
+    CronContext,
+    EventContext,
+    ExceptionContext,
+    Kind,
+    ResultContext,
+    StatusContext,
+)
+from tidegate.triggers.firing import Failed, Fired, Firing, GivenUp, Held, Run, State
+from tidegate.triggers.trigger import Occurrence
+
+CONDITION: Final = Field[str]("condition")
+SEEN: Final = Field[Instant]("seen")
+CONTEXT: Final = Field[Document]("context")
+
+LAST: Final = Field[Instant]("last")
+VERSION: Final = Field[int]("version")
+PENDING: Final = Field[tuple[Instant, ...]]("pending")
+
+TRIGGER: Final = Field[str]("trigger")
+NUMBER: Final = Field[int]("number")
+OF: Final = Field[str]("of")  # an array of them; a filter asks whether one of them fits
+OCCURRENCES: Final = Field[tuple[Document, ...]]("occurrences")
+ATTEMPT: Final = Field[int]("attempt")
+STATE: Final = Field[str]("state")
+BY: Final = Field[str]("by")
+UNTIL: Final = Field[Instant]("until")
+REASONS: Final = Field[tuple[str, ...]]("reasons")
+AT: Final = Field[Instant]("at")
+
+HELD: Final = "held"
+FAILED: Final = "failed"
+GIVEN_UP: Final = "given up"
+FIRED: Final = "fired"
+
+
+# --- occurrences --------------------------------------------------------------------------------------------------------
+
+
+def stored_occurrence(occurrence: Occurrence) -> Document:
+    """The occurrence as a document, under its id."""
+    of_kind(occurrence, Occurrence, "an occurrence")
+    context = _context(occurrence.context)
+    fields = (("_id", occurrence.id), ("condition", occurrence.condition_id), ("seen", occurrence.seen))
+    return Document((*fields, ("context", context)))
+
+
+def loaded_occurrence(doc: Document) -> Occurrence:
+    """The occurrence that a document holds.
+
+    Raises:
+        Misuse: It holds none.
+    """
+    of_kind(doc, Document, "a document")
+    return Occurrence(needed(doc, CONDITION), _loaded_context(needed(doc, CONTEXT)), needed(doc, SEEN))
+
+
+def _context(context: Context) -> Document:
+    return Document((("kind", context.source[0].value), *_fields(context)))
+
+
+def _fields(context: Context) -> tuple[tuple[str, Value], ...]:
+    match context:
+        case CronContext(schedule, due):
+            late_max = (("late_max", schedule.late_max),) if schedule.late_max is not None else ()
+            return (("expression", schedule.expression), ("missed", schedule.missed.value), *late_max, ("due", due))
+        case EventContext(code, event_id, payload):
+            return (("code", code), ("event", event_id), ("payload", payload))
+        case StatusContext(status=status):
+            return (*_invocation(context), ("status", status))
+        case ResultContext(result=result):
+            return (*_invocation(context), ("result", result))
+        case ExceptionContext(error=error):
+            return (*_invocation(context), ("error", error))
+        case _:
+            assert_never(context)
+
+
+def _invocation(context: StatusContext | ResultContext | ExceptionContext) -> tuple[tuple[str, Value], ...]:
+    return (
+        ("task", context.task),
+        ("invocation", context.invocation_id),
+        ("of_version", context.version),
+        ("arguments", context.arguments),
+    )
+
+
+def _loaded_context(doc: Document) -> Context:
+    of_kind(doc, Document, "a context")
+    fields = dict(doc.items)
+
+    def field(name: str, kind: type[V]) -> V:
+        value: object = fields.get(name)
+        if not isinstance(value, kind):
+            raise Misuse(f"a context has no {name!r}", todo="let only the programs of triggers write it")
+        return value
+
+    match one_of(Kind, field("kind", str)):
+        case Kind.CRON:
+            late_max = field("late_max", int) if "late_max" in fields else None
+            schedule = Schedule(field("expression", str), one_of(Missed, field("missed", str)), late_max)
+            return CronContext(schedule, field("due", Instant))
+        case Kind.EVENT:
+            return EventContext(field("code", str), field("event", str), field("payload", Document))
+        case kind:
+            of = field("task", str), field("invocation", str), field("of_version", int)
+            arguments = field("arguments", Document)
+            if kind is Kind.STATUS:
+                return StatusContext(*of, field("status", str), arguments)
+            if kind is Kind.EXCEPTION:
+                return ExceptionContext(*of, field("error", str), arguments)
+            return ResultContext(*of, fields.get("result"), arguments)
+
+
+# --- cells --------------------------------------------------------------------------------------------------------------
+
+
+def stored_cell(condition_id: str, cell: Cell) -> Document:
+    """The cell of a cron as a document, under the id of its condition."""
+    of_kind(cell, Cell, "a cell")
+    return Document((("_id", condition_id), ("last", cell.last), ("version", cell.version), ("pending", cell.pending)))
+
+
+def loaded_cell(doc: Document) -> Cell:
+    """The cell that a document holds.
+
+    Raises:
+        Misuse: It holds none.
+    """
+    of_kind(doc, Document, "a document")
+    return Cell(needed(doc, LAST), needed(doc, VERSION), needed(doc, PENDING))
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------------
+
+
+def stored_run(run: Run) -> Document:
+    """The run as a document, under its id."""
+    of_kind(run, Run, "a run")
+    firing = run.firing
+    fields: tuple[tuple[str, Value], ...] = (
+        ("_id", run.id),
+        ("trigger", firing.trigger_id),
+        ("number", firing.number),
+        ("of", tuple(each.id for each in firing.occurrences)),
+        ("occurrences", tuple(map(stored_occurrence, firing.occurrences))),
+    )
+    return Document((*fields, *told(run)))
+
+
+def told(run: Run) -> tuple[tuple[str, Value], ...]:
+    """What changes of a run: how far it has come, and what became of it."""
+    of_kind(run, Run, "a run")
+    counted: tuple[tuple[str, Value], ...] = (("attempt", run.attempt), ("version", run.version))
+    match run.state:
+        case Held(by, until):
+            return (*counted, ("state", HELD), ("by", by), ("until", until))
+        case Failed(reasons):
+            return (*counted, ("state", FAILED), ("reasons", reasons))
+        case GivenUp(reasons, at):
+            return (*counted, ("state", GIVEN_UP), ("reasons", reasons), ("at", at))
+        case Fired(at):
+            return (*counted, ("state", FIRED), ("at", at))
+        case _:
+            assert_never(run.state)
+
+
+def loaded_run(doc: Document) -> Run:
+    """The run that a document holds.
+
+    Raises:
+        Misuse: It holds none.
+    """
+    of_kind(doc, Document, "a document")
+    stored = needed(doc, OCCURRENCES)
+    tuple_of_kind(stored, Document, "an occurrence")
+    firing = Firing(needed(doc, TRIGGER), tuple([loaded_occurrence(each) for each in stored]), needed(doc, NUMBER))
+    return Run(firing, _state(doc), needed(doc, ATTEMPT), needed(doc, VERSION))
+
+
+def _state(doc: Document) -> State:
+    match needed(doc, STATE):
+        case "held":
+            return Held(needed(doc, BY), needed(doc, UNTIL))
+        case "failed":
+            return Failed(needed(doc, REASONS))
+        case "given up":
+            return GivenUp(needed(doc, REASONS), needed(doc, AT))
+        case "fired":
+            return Fired(needed(doc, AT))
+        case other:
+            raise Misuse(f"{shown(other)} is no state of a run", where=f"the document {shown(doc.held(ID))}")

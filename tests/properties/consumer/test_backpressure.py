@@ -1,0 +1,789 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import cast
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.consumer import backpressure
+from tidegate.consumer.backpressure import (
+    NEXT,
+    Band,
+    Bounds,
+    Flow,
+    Free,
+    Gate,
+    Held,
+    Hold,
+    Load,
+    Plan,
+    Reason,
+    Signal,
+    Standing,
+    Strain,
+    Thresholds,
+    Verdict,
+    for_executors,
+)
+from tidegate.consumer.commit_metadata import Partial, encoded, surveyed, units
+from tidegate.consumer.laws import backpressure as laws
+from tidegate.consumer.strategies.backpressure import (
+    bounds,
+    gates,
+    loads,
+    near,
+    standings,
+    strains,
+    thresholds,
+    verdicts,
+)
+from tidegate.consumer.watermark import completed, delivered, resumed
+from tidegate.model.errors import Misuse
+
+Partition = tuple[str, int]
+
+
+@attrs.frozen
+class Valve:
+    """What a consumer asks: the real functions, but for one that is planted."""
+
+    decide: Callable[[Thresholds, Gate, int], Verdict] = backpressure.decide
+    decide_partition: Callable[[Bounds, Standing, Strain], Standing] = backpressure.decide_partition
+    plan: Callable[..., Plan[Partition]] = backpressure.plan
+    counted: Callable[[Load], Load] = lambda load: load
+
+
+@attrs.frozen
+class Case:
+    """What is known when a consumer asks."""
+
+    thresholds: Thresholds
+    gate: Gate
+    load: int
+    assigned: tuple[Partition, ...]
+    paused: tuple[Partition, ...]
+    held: tuple[Partition, ...] = ()
+    selective: bool = True
+
+    @property
+    def wanted(self) -> frozenset[Partition]:
+        """What may flow as far as the partitions themselves are concerned."""
+        return frozenset(self.assigned) - frozenset(self.held)
+
+
+PARTITIONS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 11)), max_size=6, unique=True).map(tuple)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    limits = draw(thresholds())
+    assigned = draw(PARTITIONS)
+    some = st.sets(st.sampled_from(assigned)).map(tuple) if assigned else st.just(())
+    held = draw(st.one_of(st.just(()), some, PARTITIONS))
+    return Case(
+        limits,
+        draw(gates()),
+        draw(near(limits)),
+        assigned,
+        draw(st.one_of(some, PARTITIONS)),
+        held,
+        draw(st.booleans()),
+    )
+
+
+def effort(valve: Valve) -> settings:
+    """A counterexample to a specimen need not be a small one."""
+    return (
+        settings()
+        if valve == Valve()
+        else settings(phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False)
+    )
+
+
+# --- the laws -----------------------------------------------------------------------------------------------------------
+
+
+def check_b1(valve: Valve) -> None:
+    @effort(valve)
+    @given(cases())
+    @example(Case(Thresholds(9, 2), Gate.CLOSED, 8, (), ()))
+    def the_gate_does_not_flap(case: Case) -> None:
+        verdict = valve.decide(case.thresholds, case.gate, case.load)
+        assert laws.does_not_flap(case.thresholds, case.gate, case.load, verdict)
+
+    the_gate_does_not_flap()
+
+
+def check_b1_over_time(valve: Valve) -> None:
+    @effort(valve)
+    @given(thresholds(), st.data())
+    def the_load_crosses_from_high_to_low(limits: Thresholds, data: st.DataObject) -> None:
+        gate, history = Gate.OPEN, list[tuple[int, Gate]]()
+        for load in data.draw(st.lists(near(limits), max_size=20)):
+            gate = valve.decide(limits, gate, load).gate
+            history.append((load, gate))
+
+        assert laws.crosses_from_high_to_low(limits, history)
+
+    the_load_crosses_from_high_to_low()
+
+
+def check_b2(valve: Valve) -> None:
+    @effort(valve)
+    @given(cases())
+    @example(Case(Thresholds(9, 2), Gate.CLOSED, 9, (("a", 0), ("b", 0)), (("a", 0),)))
+    @example(Case(Thresholds(9, 2), Gate.OPEN, 9, (("a", 0),), ()))
+    def all_is_held_above_high(case: Case) -> None:
+        _, todo, paused = turn(valve, case)
+        assert laws.bounds_the_load(case.thresholds, case.load, case.assigned, paused)
+        assert laws.polls_nothing_at_high(case.thresholds, case.load, todo)
+
+    all_is_held_above_high()
+
+
+def check_b2_by_pausing(valve: Valve) -> None:
+    @effort(valve)
+    @given(cases())
+    @example(Case(Thresholds(9, 2), Gate.OPEN, 2, (("a", 0), ("a", 1)), (), (("a", 0),)))
+    def what_is_not_polled_is_paused(case: Case) -> None:
+        _, todo, paused = turn(valve, attrs.evolve(case, selective=False))
+        assert laws.flows_exactly(todo, case.assigned, paused)
+
+    what_is_not_polled_is_paused()
+
+
+def check_b3(valve: Valve) -> None:
+    @effort(valve)
+    @given(cases())
+    @example(Case(Thresholds(9, 2), Gate.CLOSED, 2, (("a", 0),), (("a", 0),)))
+    def nothing_is_held_below_low(case: Case) -> None:
+        _, todo, paused = turn(valve, case)
+        assert laws.outlives_no_reason(case.thresholds, case.load, case.wanted, todo, paused)
+
+    nothing_is_held_below_low()
+
+
+def check_b4(valve: Valve) -> None:
+    @effort(valve)
+    @given(cases())
+    def planning_again_is_empty(case: Case) -> None:
+        verdict, _, paused = turn(valve, case)
+        again = valve.plan(verdict, case.assigned, paused, case.held, selective=case.selective)
+        assert laws.leaves_nothing_to_do(again)
+
+    planning_again_is_empty()
+
+
+def check_b5(valve: Valve) -> None:
+    @effort(valve)
+    @given(cases())
+    @example(Case(Thresholds(2, 1), Gate.OPEN, 2, (("b", 0), ("a", 10), ("a", 9)), ()))
+    def plans_speak_of_what_is_amiss(case: Case) -> None:
+        _, todo, _ = turn(valve, case)
+        assert laws.speaks_of_what_is_amiss(todo, case.assigned, case.paused)
+
+    plans_speak_of_what_is_amiss()
+
+
+def check_b6(valve: Valve) -> None:
+    @effort(valve)
+    @given(cases())
+    @example(Case(Thresholds(9, 2), Gate.CLOSED, 5, (), ()))
+    def verdicts_tell_of_changes(case: Case) -> None:
+        assert laws.tells_of_the_change(case.gate, valve.decide(case.thresholds, case.gate, case.load))
+
+    verdicts_tell_of_changes()
+
+
+def check_b7(valve: Valve) -> None:
+    @effort(valve)
+    @given(bounds(), standings(), st.data())
+    @example(Bounds(span=Thresholds(9, 2), age=Thresholds(9, 2)), Held((Signal.SPAN,)), None)
+    def a_partition_is_held_for_its_signals(limits: Bounds, before: Standing, data: st.DataObject | None) -> None:
+        strain = Strain(span=2, age=5) if data is None else data.draw(strains(limits))
+        after = valve.decide_partition(limits, before, strain)
+        assert laws.holds_for_its_signals(limits, before, strain, after)
+
+    a_partition_is_held_for_its_signals()
+
+
+def check_b8(valve: Valve) -> None:
+    @effort(valve)
+    @given(cases())
+    @example(Case(Thresholds(9, 2), Gate.OPEN, 2, (("a", 0), ("a", 1)), (("a", 0), ("a", 1)), (("a", 0),)))
+    def the_others_flow(case: Case) -> None:
+        _, todo, _ = turn(valve, case)
+        _, alone, _ = turn(valve, attrs.evolve(case, held=()))
+        assert laws.leaves_the_others_alone(todo, alone, case.assigned, case.held)
+
+    the_others_flow()
+
+
+def check_b9(valve: Valve) -> None:
+    @effort(valve)
+    @given(cases())
+    @example(Case(Thresholds(9, 2), Gate.OPEN, 2, (("a", 0), ("a", 1)), (), (("a", 0),)))
+    def nothing_is_thrown_away(case: Case) -> None:
+        _, todo, _ = turn(valve, attrs.evolve(case, selective=True))
+        assert laws.throws_nothing_away(todo)
+
+    nothing_is_thrown_away()
+
+
+PLACES = ("waiting", "arranging", "running", "in_hooks", "delivering")
+
+
+def check_b10(valve: Valve) -> None:
+    @effort(valve)
+    @given(st.lists(st.lists(st.integers(0, 5), max_size=9), max_size=3))
+    def each_record_counts_once(consumers: list[list[int]]) -> None:
+        records = dict.fromkeys(range(4), 0)  # each begins by waiting, and is settled behind the last place
+        for moves in consumers:
+            for move in moves:
+                records = {each: place + (each == move) for each, place in records.items()}
+            places = [PLACES[place] for place in records.values() if place < len(PLACES)]
+            load = Load(**{place: places.count(place) for place in PLACES})
+
+            assert laws.counts_each_record_once(valve.counted(load), len(places))
+            assert laws.counts_each_record_once(valve.counted(load) + valve.counted(load), 2 * len(places))
+
+    each_record_counts_once()
+
+
+@attrs.frozen
+class Polled:
+    """A poll, for which the broker has that many records of each partition that flows."""
+
+    records: int
+
+
+@attrs.frozen
+class Moved:
+    """That many records go from their place to the next one."""
+
+    records: int
+
+
+@attrs.frozen
+class Settled:
+    """That many records are done."""
+
+    records: int
+
+
+@attrs.frozen
+class Strained:
+    """A partition's strain, whatever the records; nothing that the broker is asked."""
+
+    partition: int
+    strain: Strain
+
+
+@attrs.frozen
+class Rebalanced:
+    """These partitions are assigned now, and the client has forgotten its pauses."""
+
+    assigned: tuple[Partition, ...]
+
+
+@attrs.frozen
+class PausedLate:
+    """A pause that was asked for earlier takes effect only now."""
+
+    paused: tuple[Partition, ...]
+
+
+Event = Polled | Moved | Settled | Strained | Rebalanced | PausedLate
+LIMITS = Bounds(span=Thresholds(4, 1), metadata=Thresholds(4, 1))
+FETCH_MAX = 4
+EVENTS = st.one_of(
+    st.builds(Polled, st.integers(0, FETCH_MAX)),
+    st.builds(Moved, st.integers(1, 20)),
+    st.builds(Settled, st.integers(1, 20)),
+    st.builds(Strained, st.integers(0, 5), strains(LIMITS)),
+    st.builds(Rebalanced, PARTITIONS),
+    st.builds(PausedLate, PARTITIONS),
+)
+
+
+class World:
+    """A consumer, and a client that pauses and resumes as it is told, and forgets that with each assignment."""
+
+    def __init__(self, valve: Valve, limits: Thresholds, *, selective: bool) -> None:
+        self.valve, self.limits, self.selective = valve, limits, selective
+        self.load = Load()
+        self.gate = Gate.OPEN
+        self.assigned: tuple[Partition, ...] = ()
+        self.paused: frozenset[Partition] = frozenset()
+        self.standings: dict[Partition, Standing] = {}
+        self.strains: dict[Partition, Strain] = {}
+
+    def happen(self, event: Event) -> None:
+        match event:
+            case Rebalanced(assigned):
+                self.assigned, self.paused = assigned, frozenset()
+                self.standings, self.strains = {}, {}
+            case PausedLate(paused):
+                self.paused |= frozenset(paused) & frozenset(self.assigned)
+            case Strained(at, strain):
+                self.strains |= dict.fromkeys(self.assigned[at : at + 1], strain)
+            case Moved(count):
+                moved = min(count, self.load.waiting)
+                self.load = attrs.evolve(
+                    self.load, waiting=self.load.waiting - moved, arranging=self.load.arranging + moved
+                )
+            case Settled(count):
+                self.load = attrs.evolve(self.load, arranging=max(0, self.load.arranging - count))
+            case Polled(records):
+                todo = self.turn()
+                flowing = frozenset(todo.poll if self.selective else self.assigned) - self.paused
+                self.load = attrs.evolve(self.load, waiting=self.load.waiting + (records if flowing else 0))
+
+    def turn(self) -> Plan[Partition]:
+        """Decide, plan, and carry out the plan."""
+        self.standings = {
+            each: self.valve.decide_partition(
+                LIMITS, self.standings.get(each, Free()), self.strains.get(each, Strain())
+            )
+            for each in self.assigned
+        }
+        verdict = self.valve.decide(self.limits, self.gate, self.valve.counted(self.load).records)
+        self.gate = verdict.gate
+        held = tuple(each for each, standing in self.standings.items() if standing.by)
+        todo = self.valve.plan(verdict, self.assigned, tuple(self.paused), held, selective=self.selective)
+        self.paused = laws.carried_out(todo, self.paused)
+        return todo
+
+
+HISTORIES = st.lists(EVENTS, max_size=30)
+ONE, TWO = Rebalanced((("a", 0),)), Rebalanced((("a", 0), ("a", 1)))
+
+
+def check_b2_over_time(valve: Valve) -> None:
+    @effort(valve)
+    @given(thresholds(), HISTORIES, st.booleans())
+    @example(Thresholds(2, 1), [ONE, Polled(2), Polled(0), TWO, Polled(4), Polled(4)], False)
+    @example(Thresholds(2, 1), [ONE, *[Polled(2), Moved(2)] * 4], True)
+    def the_load_is_bounded(limits: Thresholds, events: list[Event], selective: bool) -> None:
+        world = World(valve, limits, selective=selective)
+        for event in events:
+            world.happen(event)
+
+            assert laws.stays_below(limits, FETCH_MAX, world.load.records)
+
+    the_load_is_bounded()
+
+
+def check_b11(valve: Valve) -> None:
+    @effort(valve)
+    @given(thresholds(), HISTORIES, st.booleans())
+    @example(Thresholds(2, 1), [TWO, Polled(4), Polled(0), PausedLate((("a", 0),))], True)
+    @example(Thresholds(2, 1), [TWO, Strained(0, Strain(span=4)), Polled(0)], False)
+    @example(Thresholds(2, 1), [TWO, Polled(4), Polled(0), Settled(9), Polled(0), PausedLate((("a", 0),))], True)
+    def all_flows_again(limits: Thresholds, events: list[Event], selective: bool) -> None:
+        world = World(valve, limits, selective=selective)
+        for event in events:
+            world.happen(event)
+        world.load, world.strains = Load(), {}
+        todo = world.turn()
+
+        assert laws.flows_again(todo, world.assigned, world.paused)
+
+    all_flows_again()
+
+
+def turn(valve: Valve, case: Case) -> tuple[Verdict, Plan[Partition], frozenset[Partition]]:
+    """The verdict, the plan, and what is paused once it is carried out."""
+    verdict = valve.decide(case.thresholds, case.gate, case.load)
+    todo = valve.plan(verdict, case.assigned, case.paused, case.held, selective=case.selective)
+    return verdict, todo, laws.carried_out(todo, case.paused)
+
+
+LAWS: dict[str, Callable[[Valve], None]] = {
+    "B1": check_b1,
+    "B1 over time": check_b1_over_time,
+    "B2": check_b2,
+    "B2 by pausing": check_b2_by_pausing,
+    "B2 over time": check_b2_over_time,
+    "B3": check_b3,
+    "B4": check_b4,
+    "B5": check_b5,
+    "B6": check_b6,
+    "B7": check_b7,
+    "B8": check_b8,
+    "B9": check_b9,
+    "B10": check_b10,
+    "B11": check_b11,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_gate_keeps_the_law(law: str) -> None:
+    """Laws B1 to B11, as the header of `tidegate.consumer.backpressure` states them."""
+    LAWS[law](Valve())
+
+
+# --- specimens ----------------------------------------------------------------------------------------------------------
+
+
+def one_threshold(limits: Thresholds, gate: Gate, load: int) -> Verdict:
+    """High is compared both ways."""
+    return backpressure.decide(Thresholds(limits.high, limits.high - 1), gate, load)
+
+
+def above_high_only(limits: Thresholds, gate: Gate, load: int) -> Verdict:
+    return backpressure.decide(Thresholds(limits.high + 1, limits.low), gate, load)
+
+
+def below_low_only(limits: Thresholds, gate: Gate, load: int) -> Verdict:
+    held = gate is Gate.CLOSED and load == limits.low
+    return Hold(Reason.ABOVE_LOW) if held else backpressure.decide(limits, gate, load)
+
+
+def news_each_time(limits: Thresholds, gate: Gate, load: int) -> Verdict:
+    verdict = backpressure.decide(limits, gate, load)
+    return Hold(Reason.REACHED_HIGH) if isinstance(verdict, Hold) else verdict
+
+
+Names = Collection[Partition]
+
+
+def only_on_a_change(
+    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
+    """Drakkar's loop: what is assigned while the flag is up, or paused late, is never looked at."""
+    todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
+    return todo if verdict.changed else attrs.evolve(todo, hold=(), release=())
+
+
+def unless_some_are_paused(
+    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
+    """Newly assigned partitions are forgotten."""
+    todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
+    return attrs.evolve(todo, hold=()) if paused else todo
+
+
+def whatever_is_paused(verdict: Verdict, assigned: Names, _: Names, held: Names, *, selective: bool) -> Plan[Partition]:
+    """It asks for everything each time, without looking."""
+    return backpressure.plan(
+        verdict, assigned, () if isinstance(verdict, Hold) else assigned, held, selective=selective
+    )
+
+
+def revoked_ones_too(
+    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
+    every = {*assigned, *paused} if isinstance(verdict, Flow) else assigned
+    return backpressure.plan(verdict, every, paused, held, selective=selective)
+
+
+def as_they_come(verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool) -> Plan[Partition]:
+    todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
+    return attrs.evolve(todo, hold=tuple(each for each in assigned if each in todo.hold))
+
+
+def one_for_all(verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool) -> Plan[Partition]:
+    """Confluent's Parallel Consumer: one partition in trouble stops all."""
+    stopped = assigned if {*assigned} & {*held} else ()
+    return backpressure.plan(verdict, assigned, paused, stopped, selective=selective)
+
+
+def by_pausing(verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool) -> Plan[Partition]:
+    """The fall-back is the rule."""
+    del selective
+    return backpressure.plan(verdict, assigned, paused, held, selective=False)
+
+
+def by_not_polling(
+    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
+    """There is no fall-back."""
+    del selective
+    return backpressure.plan(verdict, assigned, paused, held, selective=True)
+
+
+def resumes_only_what_it_held(
+    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
+    """What is held on its own account is paused, and nobody resumes it once it is free, unless the gate has just opened."""
+    todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
+    return attrs.evolve(todo, release=todo.release if verdict.changed else ())
+
+
+def polls_what_flows(
+    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
+    """What is paused is not polled, though it is about to be resumed."""
+    todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
+    return attrs.evolve(todo, poll=tuple(each for each in todo.poll if each not in paused))
+
+
+def without_hysteresis(limits: Bounds, _: Standing, strain: Strain) -> Standing:
+    return backpressure.decide_partition(limits, Free(), strain)
+
+
+def one_gate_for_all_signals(limits: Bounds, before: Standing, strain: Strain) -> Standing:
+    """What one signal has closed another one keeps closed."""
+    every = Held(tuple(Signal)) if before.by else before
+    return backpressure.decide_partition(limits, every, strain)
+
+
+def for_ever(limits: Bounds, before: Standing, strain: Strain) -> Standing:
+    """What was held once stays held."""
+    after = backpressure.decide_partition(limits, before, strain)
+    by = tuple(signal for signal in Signal if signal in {*before.by, *after.by})
+    return Held(by) if by else after
+
+
+def blind(load: Load) -> Load:
+    """Drakkar's sum: what is inside `arrange`, in hooks or on its way to a sink is not seen."""
+    return Load(waiting=load.waiting, running=load.running)
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("B1", Valve(decide=one_threshold)),
+        ("B1 over time", Valve(decide=one_threshold)),
+        ("B2", Valve(decide=above_high_only)),
+        ("B2", Valve(plan=only_on_a_change)),
+        ("B2", Valve(plan=unless_some_are_paused)),
+        ("B2 by pausing", Valve(plan=by_not_polling)),
+        ("B2 over time", Valve(decide=above_high_only)),
+        ("B2 over time", Valve(plan=only_on_a_change)),
+        ("B2 over time", Valve(counted=blind)),
+        ("B3", Valve(decide=below_low_only)),
+        ("B3", Valve(plan=only_on_a_change)),
+        ("B3", Valve(plan=polls_what_flows)),
+        ("B3", Valve(plan=one_for_all)),
+        ("B4", Valve(plan=whatever_is_paused)),
+        ("B5", Valve(plan=whatever_is_paused)),
+        ("B5", Valve(plan=revoked_ones_too)),
+        ("B5", Valve(plan=as_they_come)),
+        ("B6", Valve(decide=news_each_time)),
+        ("B7", Valve(decide_partition=without_hysteresis)),
+        ("B7", Valve(decide_partition=one_gate_for_all_signals)),
+        ("B7", Valve(decide_partition=for_ever)),
+        ("B8", Valve(plan=one_for_all)),
+        ("B9", Valve(plan=by_pausing)),
+        ("B10", Valve(counted=blind)),
+        ("B11", Valve(plan=only_on_a_change)),
+        ("B11", Valve(plan=resumes_only_what_it_held)),
+        ("B11", Valve(decide_partition=for_ever)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Valve) -> None:
+    """Each law is broken by a small faulty variant of the function it speaks of."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+# --- facts --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_gate_has_an_answer_for_every_load() -> None:
+    """Totality: each gate has a verdict for each band, and each load lies in one; agreement with the rule in prose."""
+    limits = Thresholds(high=5, low=2)
+
+    assert all(set(NEXT[gate]) == set(Band) for gate in Gate)
+    for gate in Gate:
+        for load in range(8):
+            held = load >= 5 or (gate is Gate.CLOSED and load > 2)
+
+            assert held == isinstance(backpressure.decide(limits, gate, load), Hold)
+
+
+def test_the_gate_closes_at_128_and_opens_at_16() -> None:
+    """Drakkar's defaults for four executors, and a load that rises and falls."""
+    gate, seen = Gate.OPEN, list[str]()
+    for load in (0, 127, 128, 129, 17, 16, 17):
+        verdict = backpressure.decide(Thresholds(high=128, low=16), gate, load)
+        gate = verdict.gate
+        seen.append(f"{load} {verdict}")
+
+    assert seen == [
+        "0 flow: the load is below high",
+        "127 flow: the load is below high",
+        "128 hold: the load has reached high",
+        "129 hold: the load has not fallen to low yet",
+        "17 hold: the load has not fallen to low yet",
+        "16 flow: the load has fallen to low",
+        "17 flow: the load is below high",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "verdict", "assigned", "paused", "held"),
+    [
+        (Plan(hold=(5, 7)), Hold(Reason.ABOVE_LOW), (0, 7, 5), (0,), ()),
+        (Plan(poll=(0, 5, 7)), Flow(Reason.BELOW_HIGH), (0, 5, 7), (), ()),
+        (Plan(release=(0, 5), poll=(0, 5)), Flow(Reason.FELL_TO_LOW), (5, 0), (0, 3, 5), ()),
+        (Plan(), Hold(Reason.REACHED_HIGH), (), (3,), ()),
+        (Plan(poll=(0, 7)), Flow(Reason.BELOW_HIGH), (0, 5, 7), (), (5, 9)),
+        (Plan(release=(7,), poll=(7,)), Flow(Reason.BELOW_HIGH), (0, 7), (0, 7), (0,)),
+        (Plan(hold=(0, 7)), Flow(Reason.BELOW_HIGH), (0, 7), (), (7, 0)),
+    ],
+)
+def test_a_plan_is_made_from_what_is_observed(
+    expected: Plan[int], verdict: Verdict, assigned: Iterable[int], paused: Iterable[int], held: Iterable[int]
+) -> None:
+    """Drakkar's edge case: 0 paused, then 5 and 7 assigned; one that was revoked; one or all held on their own account."""
+    assert expected == backpressure.plan(verdict, tuple(assigned), tuple(paused), tuple(held))
+
+
+def test_a_client_that_cannot_poll_selectively_pauses_what_is_held() -> None:
+    """5 is held on its own account: it is paused, and resumed once it is free; 0 and 7 flow all the while."""
+    flow = Flow(Reason.BELOW_HIGH)
+    held = backpressure.plan(flow, (0, 5, 7), (), (5,), selective=False)
+    free = backpressure.plan(flow, (0, 5, 7), (5,), (), selective=False)
+
+    assert (held, free) == (Plan(hold=(5,), poll=(0, 7)), Plan(release=(5,), poll=(0, 5, 7)))
+
+
+@given(cases())
+def test_the_order_of_what_is_observed_does_not_matter(case: Case) -> None:
+    """Metamorphic: the same sets in another order give the same plan."""
+    _, todo, _ = turn(Valve(), case)
+    other = attrs.evolve(case, assigned=case.assigned[::-1], paused=case.paused[::-1], held=case.held[::-1])
+
+    assert todo == turn(Valve(), other)[1]
+
+
+def test_thresholds_follow_the_executors() -> None:
+    """Drakkar's defaults: 32 and 4 records for each executor, and the gate never waits for less than one."""
+    assert [for_executors(executors) for executors in (1, 4, 10_000)] == [
+        Thresholds(32, 4),
+        Thresholds(128, 16),
+        Thresholds(320_000, 40_000),
+    ]
+    assert for_executors(2, high_each=3, low_each=0) == Thresholds(high=6, low=1)
+    with pytest.raises(Misuse, match="cannot close at 1 and open at 1"):
+        for_executors(1, high_each=1, low_each=0)
+
+
+def test_what_is_inside_arrange_is_load() -> None:
+    """100 records go from the queue into `arrange`: Drakkar's load drops from 100 to 0, ours stays."""
+    before, inside = Load(waiting=100), Load(arranging=100)
+
+    assert (before.records, inside.records) == (100, 100)
+    assert (blind(before).records, blind(inside).records) == (100, 0)
+
+
+def test_a_partition_is_held_from_high_to_low() -> None:
+    """Two signals, each with two thresholds: it is held for those that have risen, until each of them has fallen."""
+    limits = Bounds(span=Thresholds(10, 5), metadata=None, age=Thresholds(60, 30))
+    standing: Standing = Free()
+    seen = list[str]()
+    for span, age in ((9, 59), (10, 0), (6, 45), (6, 60), (5, 45), (0, 31), (0, 30), (9, 59)):
+        standing = backpressure.decide_partition(limits, standing, Strain(span=span, age=age, metadata=9_999))
+        seen.append(str(standing))
+
+    assert seen == [
+        "free",
+        "held: undone span",
+        "held: undone span",
+        "held: undone span, age of the oldest",
+        "held: age of the oldest",
+        "held: age of the oldest",
+        "free",
+        "free",
+    ]
+
+
+def test_a_partition_whose_metadata_does_not_fit_is_held() -> None:
+    """Every second offset done behind a stuck head: beyond 61,353 offsets not all can be told; it is held long before."""
+    standing: Standing = Free()
+    held = dict[int, Standing]()
+    for reach in (40_000, 45_000, 47_000, 62_000):
+        ledger = delivered(resumed(0, [(offset, offset + 1) for offset in range(1, reach, 2)]), range(reach))
+        survey = surveyed(ledger)
+        standing = backpressure.decide_partition(Bounds(span=None), standing, Strain(metadata=units(survey)))
+        held[reach] = standing
+
+        assert isinstance(encoded(survey), Partial) == (reach > 61_353)
+
+        drained = surveyed(completed(ledger, range(reach)))
+
+        assert Free() == backpressure.decide_partition(Bounds(span=None), standing, Strain(metadata=units(drained)))
+
+    metadata = Held((Signal.METADATA,))
+    assert held == {40_000: Free(), 45_000: Free(), 47_000: metadata, 62_000: metadata}
+
+
+@given(loads(), loads())
+def test_loads_of_partitions_add_up(one: Load, other: Load) -> None:
+    """Place by place, and so in all."""
+    assert (one + other).records == one.records + other.records
+    assert (one + other).in_hooks == one.in_hooks + other.in_hooks
+
+
+@given(verdicts())
+def test_a_verdict_says_why(verdict: Verdict) -> None:
+    """In one line."""
+    assert str(verdict) == f"{'hold' if isinstance(verdict, Hold) else 'flow'}: {verdict.reason.value}"
+
+
+@pytest.mark.parametrize(("high", "low"), [(5, 5), (5, 6), (0, 0), (5, -1), (True, 0), (5.0, 1), (5, None), ("5", 1)])
+def test_thresholds_that_would_flap_are_refused(high: int, low: int) -> None:
+    """0 <= low < high, in whole records; Drakkar accepts a low above the high."""
+    with pytest.raises(Misuse, match="the gate cannot close at"):
+        Thresholds(high, low)
+
+
+@pytest.mark.parametrize("load", [-1, True, 1.5, None, "3"])
+def test_what_is_no_load_is_refused(load: int) -> None:
+    """A load is a whole number of records."""
+    with pytest.raises(Misuse, match="is no load"):
+        backpressure.decide(Thresholds(2, 1), Gate.OPEN, load)
+
+
+@pytest.mark.parametrize("bad", [-1, True, 1.5, None, "3"])
+def test_what_is_no_number_is_refused(bad: int) -> None:
+    """Records, bytes, microseconds, UTF-16 units and executors are whole numbers, and not negative."""
+    made: list[Callable[[], object]] = [
+        *(lambda place=place: Load(**{place: bad}) for place in PLACES),
+        *(lambda signal=signal: Strain(**{signal: bad}) for signal in ("span", "size", "age", "metadata")),
+        lambda: for_executors(bad),
+        lambda: for_executors(1, high_each=bad),
+        lambda: for_executors(1, low_each=bad),
+    ]
+    for make in made:
+        with pytest.raises(Misuse, match="cannot be a"):
+            make()
+
+
+@pytest.mark.parametrize("bad", [None, 5, "open", (), (1,), [Signal.AGE]])
+def test_what_is_of_another_type_is_refused(bad: object) -> None:
+    """By each function and constructor, before anything else is done with it."""
+    limits = Thresholds(2, 1)
+    made: list[Callable[[], object]] = [
+        lambda: backpressure.decide(limits, cast("Gate", bad), 1),
+        lambda: backpressure.decide(cast("Thresholds", bad), Gate.OPEN, 1),
+        lambda: backpressure.decide_partition(cast("Bounds", bad), Free(), Strain()),
+        lambda: backpressure.decide_partition(Bounds(), cast("Standing", bad), Strain()),
+        lambda: backpressure.decide_partition(Bounds(), Free(), cast("Strain", bad)),
+        lambda: Valve().plan(cast("Verdict", bad), (), ()),
+        lambda: Held(cast("tuple[Signal, ...]", bad)),
+        *([] if bad is None else [lambda: Bounds(age=cast("Thresholds", bad))]),
+    ]
+    for make in made:
+        with pytest.raises(Misuse):
+            make()
+
+
+@pytest.mark.parametrize("by", [(), (Signal.AGE, Signal.SPAN), (Signal.AGE, Signal.AGE)])
+def test_signals_are_some_and_in_order(by: tuple[Signal, ...]) -> None:
+    """So that two standings that say the same are equal, and read the same."""
+    with pytest.raises(Misuse, match="holds no partition"):
+        Held(by)
+
+
+@pytest.mark.parametrize("bad", [None, 5, (1, "a"), ([],)])
+def test_partitions_that_cannot_be_sorted_are_refused(bad: Collection[Partition]) -> None:
+    """Their names are of one kind, so that a plan has an order."""
+    with pytest.raises(Misuse, match=r"are no partitions|have no order"):
+        backpressure.plan(Flow(Reason.BELOW_HIGH), bad, ())

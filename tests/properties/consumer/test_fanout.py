@@ -1,0 +1,1556 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from typing import Final, Protocol
+
+import attrs
+import pytest
+from hypothesis import Phase as Stage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.consumer.backpressure import Load
+from tidegate.consumer.fanout import (
+    HEARD,
+    NEXT,
+    Arrange,
+    ArrangeFailed,
+    Bar,
+    DeliverMessages,
+    DeliverTasks,
+    DeliverWindow,
+    Event,
+    Fanout,
+    GaveUp,
+    Ignored,
+    Judge,
+    MessagesDelivered,
+    MessagesSettled,
+    Notice,
+    Phase,
+    Reason,
+    Report,
+    Rules,
+    Standing,
+    Start,
+    Step,
+    Tally,
+    TaskId,
+    TaskReplaced,
+    Tasks,
+    TasksReported,
+    Waits,
+    WindowArranged,
+    WindowDelivered,
+    WindowOpened,
+    WindowSettled,
+    in_flight,
+    load,
+    messages,
+    offsets_of,
+    outstanding,
+    standing,
+    step,
+)
+from tidegate.consumer.laws import fanout as laws
+from tidegate.consumer.laws.fanout import Course, Turn
+from tidegate.consumer.strategies import fanout as drawn
+from tidegate.consumer.strategies.fanout import Move, Player
+from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.model.errors import Misuse
+
+NOTHING: Final = Rules(task_delivery=False, message_delivery=False, window_delivery=False)
+"""Rules under which nothing is delivered, so that accounts are about tasks alone."""
+
+MESSAGES: Final = Rules(task_delivery=False, window_delivery=False)
+"""Drakkar's, but for the window."""
+
+
+class Machine(Protocol):
+    """Whatever keeps the accounts."""
+
+    def step(self, event: Event) -> tuple[Notice, ...]: ...
+
+    def look(self) -> object:
+        """All that it knows, as a value."""
+        ...
+
+    def fork(self) -> Machine:
+        """Another one that knows the same."""
+        ...
+
+
+@attrs.define
+class Real:
+    """The module itself."""
+
+    rules: Rules
+    state: Fanout = attrs.field(factory=Fanout)
+
+    def step(self, event: Event) -> tuple[Notice, ...]:
+        done = step(self.state, event, self.rules)
+        self.state = done.state
+        return done.notices
+
+    def look(self) -> Fanout:
+        return self.state
+
+    def fork(self) -> Real:
+        return Real(self.rules, self.state)
+
+
+# --- a dumb twin --------------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class Task:
+    """A task as one would write it at first. It is for messages, as (window, offset)."""
+
+    phase: Phase
+    generation: int
+    is_given: bool
+    messages: set[laws.Message]
+    attempt: int = 1
+
+    @property
+    def is_open(self) -> bool:
+        return self.phase in {Phase.RUNNING, Phase.FAILING, Phase.DELIVERING}
+
+
+@attrs.define
+class Window:
+    """A window as one would write it at first: a message is waiting, gathered or closed."""
+
+    number: int
+    messages: dict[int, str]
+    stage: str = "arranging"
+    is_failed: bool = False
+    news: list[int] = attrs.field(factory=list)
+
+
+class Twin:
+    """The machine in dictionaries and sets: after each event it looks at everything again."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.opened = 0
+        self.windows: dict[int, Window] = {}
+        self.tasks: dict[TaskId, Task] = {}
+
+    def look(self) -> object:
+        return self.opened, deepcopy(self.windows), deepcopy(self.tasks)
+
+    def fork(self) -> Twin:
+        return deepcopy(self)
+
+    def step(self, event: Event) -> tuple[Notice, ...]:
+        if isinstance(event, WindowOpened):
+            return tuple(self.open(event.offsets))
+        window = self.windows.get(event.window)
+        if window is None:
+            reason = Reason.WINDOW_SETTLED if event.window < self.opened else Reason.NO_WINDOW
+            return (Ignored(reason, event.window, named(event)),)
+        is_arrangement = isinstance(event, WindowArranged | ArrangeFailed)
+        if is_arrangement != (window.stage == "arranging"):
+            reason = Reason.ARRANGED if is_arrangement else Reason.NOT_ARRANGED
+            return (Ignored(reason, event.window, named(event)),)
+        notices, ignored = self.told(window, event)
+        for number in (window.number, *sorted(self.windows.keys() - {window.number})):
+            notices += self.due(self.windows[number])
+        return (*notices, *ignored)
+
+    def told(self, window: Window, event: Event) -> tuple[list[Notice], list[Notice]]:
+        match event:
+            case WindowArranged(number, tasks):
+                window.stage = "working"
+                everyone = {(number, offset) for offset in window.messages}
+                return self.asked(window, tasks, everyone, more=set())
+            case ArrangeFailed():
+                window.stage, window.is_failed = "working", True
+                return [], []
+            case TasksReported(_, numbers, attempt, report):
+                return self.reported(window, numbers, attempt, report)
+            case TaskReplaced(_, number, attempt, tasks):
+                return self.replaced(window, number, attempt, tasks)
+            case MessagesDelivered(_, offsets):
+                return self.messages_delivered(window, offsets)
+            case WindowDelivered(number):
+                return self.window_delivered(window)
+            case _:
+                raise AssertionError(event)
+
+    def open(self, offsets: Sequence[int]) -> list[Notice]:
+        new: set[int] = set()
+        refused: list[tuple[Reason, int]] = []
+        for offset in offsets:
+            if offset in new:
+                refused.append((Reason.TWICE, offset))
+            elif self.is_held(offset):
+                refused.append((Reason.IN_FLIGHT, offset))
+            else:
+                new.add(offset)
+        if not new:
+            return refused_all(None, offsets, refused)
+        window = Window(self.opened, dict.fromkeys(sorted(new), "waiting"))
+        self.windows[self.opened] = window
+        self.opened += 1
+        return [Arrange(window.number, tuple(window.messages)), *grouped(None, refused)]
+
+    def is_held(self, offset: int) -> bool:
+        return any(offset in window.messages for window in self.windows.values())
+
+    def asked(
+        self,
+        window: Window,
+        tasks: Tasks,
+        heirs: set[laws.Message],
+        *,
+        more: set[laws.Message],
+        generation: int = 0,
+        instead: int | None = None,
+    ) -> tuple[list[Notice], list[Notice]]:
+        run: list[int] = []
+        good: list[int] = []
+        bad: list[int] = []
+        refused: list[tuple[Reason, int]] = []
+        for at, offsets in enumerate(tasks.offsets):
+            number = self.next_number(window)
+            waiting, vain = self.targets(window, offsets)
+            refused += [(Reason.NOT_WAITING, offset) for offset in vain]
+            self.tasks[window.number, number] = task = Task(
+                Phase.RUNNING, generation, at in tasks.succeeded + tasks.failed, self.holders(waiting, heirs, more)
+            )
+            if at in tasks.succeeded:
+                task.phase = Phase.DELIVERING if self.rules.task_delivery else Phase.SUCCEEDED
+                good.append(number)
+            elif at in tasks.failed:
+                task.phase = Phase.FAILING
+                bad.append(number)
+            else:
+                run.append(number)
+        notices: list[Notice] = [Start(window.number, tuple(run), 1, instead)] if run else []
+        notices += [Judge(window.number, tuple(bad), 1)] if bad else []
+        notices += [DeliverTasks(window.number, tuple(good), 1)] if good and self.rules.task_delivery else []
+        return notices, grouped(window.number, dict.fromkeys(refused))
+
+    def next_number(self, window: Window) -> int:
+        return len(self.tasks_in(window))
+
+    def tasks_in(self, window: Window) -> list[Task]:
+        return [task for (number, _), task in self.tasks.items() if number == window.number]
+
+    def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Message], list[int]]:
+        """The messages that wait under these offsets, and the offsets under which none does."""
+        waiting = {
+            (other.number, offset)
+            for other in (self.windows | {window.number: window}).values()
+            for offset in offsets
+            if other.messages.get(offset) == "waiting"
+        }
+        found = {offset for _, offset in waiting}
+        return waiting, [offset for offset in offsets if offset not in found]
+
+    def holders(
+        self, waiting: set[laws.Message], heirs: set[laws.Message], more: set[laws.Message]
+    ) -> set[laws.Message]:
+        return waiting | more or heirs
+
+    def reported(
+        self, window: Window, numbers: Sequence[int], attempt: int, report: Report
+    ) -> tuple[list[Notice], list[Notice]]:
+        heard: list[int] = []
+        refused: list[tuple[Reason, int]] = []
+        for number in numbers:
+            reason = Reason.TWICE if number in heard else self.why(window, number, attempt, report)
+            if reason is None:
+                heard.append(number)
+            else:
+                refused.append((reason, number))
+        notices: list[Notice] = []
+        again: list[int] = []
+        barred: list[tuple[Bar, int]] = []
+        for number in sorted(heard):
+            task = self.tasks[window.number, number]
+            bar = self.bar(task) if report is Report.RETRIED else None
+            if bar is not None:
+                barred.append((bar, number))
+            elif report is Report.RETRIED:
+                again.append(number)
+                task.attempt += 1
+            task.phase = self.phase_after(report) if bar is None else Phase.FAILED
+        if again:
+            notices.append(Start(window.number, tuple(again), attempt + 1))
+        notices += [
+            GaveUp(window.number, tuple(number for why, number in barred if why is bar), bar)
+            for bar in (Bar.GIVEN, Bar.RETRIES)
+            if bar in dict(barred)
+        ]
+        if heard and self.phase_after(report) is Phase.DELIVERING:
+            notices.append(DeliverTasks(window.number, tuple(sorted(heard)), attempt))
+        if heard and self.phase_after(report) is Phase.FAILING:
+            notices.append(Judge(window.number, tuple(sorted(heard)), attempt))
+        return notices, refused_all(window.number, numbers, refused)
+
+    def phase_after(self, report: Report) -> Phase:
+        after = HEARD[report][1]
+        return Phase.SUCCEEDED if after is Phase.DELIVERING and not self.rules.task_delivery else after
+
+    def why(self, window: Window, number: int, attempt: int, report: Report) -> Reason | None:
+        task = self.tasks.get((window.number, number))
+        if task is None:
+            return Reason.NO_RUN
+        after = NEXT[task.phase][report]
+        if attempt != task.attempt and task.is_open:
+            return Reason.EARLIER_ATTEMPT if attempt < task.attempt else Reason.NO_RUN
+        return after if isinstance(after, Reason) else None
+
+    def bar(self, task: Task) -> Bar | None:
+        if task.is_given:
+            return Bar.GIVEN
+        return Bar.RETRIES if task.attempt > self.rules.retries_max else None
+
+    def replaced(self, window: Window, number: int, attempt: int, tasks: Tasks) -> tuple[list[Notice], list[Notice]]:
+        reason = self.why(window, number, attempt, Report.SKIPPED)
+        if reason is not None:
+            return [], [Ignored(reason, window.number, (number,))]
+        task = self.tasks[window.number, number]
+        bar = self.bar_to_replace(task, tasks)
+        if bar is not None:
+            task.phase = Phase.FAILED
+            return [GaveUp(window.number, (number,), bar)], []
+        listed = {offset for offsets in tasks.offsets for offset in offsets}
+        left = {(home, offset) for home, offset in task.messages if offset not in listed}
+        told = self.asked(window, tasks, task.messages, more=left, generation=task.generation + 1, instead=number)
+        task.phase = Phase.REPLACED
+        return told
+
+    def bar_to_replace(self, task: Task, tasks: Tasks) -> Bar | None:
+        if not tasks.offsets:
+            return Bar.NO_REPLACEMENT
+        return Bar.GENERATIONS if task.generation >= self.rules.generations_max else None
+
+    def messages_delivered(self, window: Window, offsets: Sequence[int]) -> tuple[list[Notice], list[Notice]]:
+        refused: list[tuple[Reason, int]] = []
+        for offset in offsets:
+            match window.messages.get(offset):
+                case "gathered":
+                    window.messages[offset] = "closed"
+                    window.news.append(offset)
+                case "closed" if offset in window.news:
+                    refused.append((Reason.TWICE, offset))
+                case "closed":
+                    refused.append((Reason.DELIVERED, offset))
+                case "waiting":
+                    refused.append((Reason.NOT_DUE, offset))
+                case _:
+                    refused.append((Reason.NO_MESSAGE, offset))
+        return [], refused_all(window.number, offsets, refused)
+
+    def window_delivered(self, window: Window) -> tuple[list[Notice], list[Notice]]:
+        if window.stage != "delivering":
+            return [], [Ignored(Reason.NOT_DUE, window.number)]
+        window.stage = "settled"
+        return [MessagesSettled(window.number, tuple(window.messages))], []
+
+    def due(self, window: Window) -> list[Notice]:
+        """What is due in a window, by a look at all that it has."""
+        if window.stage == "arranging":
+            return []
+        number, tally = window.number, self.tally(window)
+        if window.stage == "settled":
+            del self.windows[number]
+            return [WindowSettled(number, tally)]
+        if window.stage == "delivering":
+            return []
+        ready = [
+            offset
+            for offset, doing in window.messages.items()
+            if doing == "waiting" and self.is_gathered(self.tasks_of((number, offset)))
+        ]
+        failed = [offset for offset in ready if self.has_failed((number, offset))]
+        deliver = self.delivered(ready, failed)
+        notices: list[Notice] = []
+        if deliver:
+            notices.append(DeliverMessages(number, tuple(deliver), tuple(self.blamed(failed))))
+        window.messages |= dict.fromkeys(deliver, "gathered")
+        window.news += [offset for offset in ready if offset not in deliver]
+        window.messages |= dict.fromkeys(window.news, "closed")
+        if window.news and not self.holds_back(window):
+            notices.append(MessagesSettled(number, tuple(sorted(window.news))))
+        window.news.clear()
+        if self.is_done(window):
+            if self.holds(window):
+                window.stage = "delivering"
+                return [*notices, DeliverWindow(number, tally)]
+            del self.windows[number]
+            return [*notices, WindowSettled(number, tally)]
+        return notices
+
+    def is_gathered(self, tasks: Sequence[Task]) -> bool:
+        return not any(task.is_open for task in tasks)
+
+    def blamed(self, failed: list[int]) -> list[int]:
+        return failed
+
+    def is_done(self, window: Window) -> bool:
+        is_open = any(task.is_open for task in self.tasks_in(window))
+        return {*window.messages.values()} == {"closed"} and not is_open
+
+    def delivered(self, ready: list[int], failed: list[int]) -> list[int]:
+        return ready if self.rules.message_delivery else failed
+
+    def tasks_of(self, message: laws.Message) -> list[Task]:
+        return [task for task in self.tasks.values() if message in task.messages]
+
+    def has_failed(self, message: laws.Message) -> bool:
+        return self.windows[message[0]].is_failed or any(task.phase is Phase.FAILED for task in self.tasks_of(message))
+
+    def holds(self, window: Window) -> bool:
+        return self.rules.window_delivery and bool(self.tasks_in(window))
+
+    def holds_back(self, window: Window) -> bool:
+        return self.holds(window)
+
+    def tally(self, window: Window) -> Tally:
+        return tally_of(self.tasks_in(window))
+
+    def standing(self, offset: int) -> Standing | None:
+        for window in self.windows.values():
+            doing = window.messages.get(offset)
+            if doing is None or (doing == "closed" and not self.holds(window)):
+                continue
+            waits = {"waiting": Waits.TASKS, "gathered": Waits.DELIVERY, "closed": Waits.WINDOW}[doing]
+            waits = Waits.ARRANGE if window.stage == "arranging" else waits
+            return Standing(window.number, waits, tally_of(self.tasks_of((window.number, offset))))
+        return None
+
+    def in_flight(self) -> tuple[TaskId, ...]:
+        return tuple(sorted(name for name, task in self.tasks.items() if task.is_open))
+
+
+def named(event: Event) -> tuple[int, ...]:
+    match event:
+        case TasksReported():
+            return event.numbers
+        case TaskReplaced():
+            return (event.number,)
+        case MessagesDelivered():
+            return event.offsets
+        case _:
+            return ()
+
+
+def refused_all(window: int | None, named: Sequence[int], refused: Iterable[tuple[Reason, int]]) -> list[Notice]:
+    """What is ignored of an event; one that names nothing is ignored as a whole."""
+    return grouped(window, refused) if named else [Ignored(Reason.NOTHING, window)]
+
+
+def grouped(window: int | None, refused: Iterable[tuple[Reason, int]]) -> list[Notice]:
+    groups: dict[Reason, list[int]] = {}
+    for reason, which in refused:
+        groups.setdefault(reason, []).append(which)
+    return [Ignored(reason, window, tuple(group)) for reason, group in groups.items()]
+
+
+def tally_of(tasks: Sequence[Task]) -> Tally:
+    phases = Counter(task.phase for task in tasks)
+    return Tally(len(tasks), phases[Phase.SUCCEEDED], phases[Phase.FAILED], phases[Phase.REPLACED])
+
+
+# --- the laws -----------------------------------------------------------------------------------------------------------
+
+Make = Callable[[Rules], Machine]
+FINISH: Final = Move(kind=1, pick=0, is_bad=False, shape=())
+"""Good news of the first thing that was asked for, and of all that is alike."""
+
+
+def effort(make: Make) -> settings:
+    """A counterexample to a specimen need not be a small one."""
+    return settings() if make is Real else settings(phases=(Stage.explicit, Stage.generate), max_examples=1000)
+
+
+def played(make: Make, rules: Rules, moves: Iterable[Move], *, is_finished: bool = False) -> list[Turn]:
+    """A course: what is told and what follows. It is finished once all that was asked for is answered."""
+    machine, player = make(rules), Player()
+    course: list[Turn] = []
+
+    def turn(move: Move) -> None:
+        event = player.says(move)
+        course.append(Turn(event, machine.step(event)))
+        player.hears(course[-1].notices)
+
+    for move in moves:
+        turn(move)
+    while is_finished and player.asked and len(course) < 500:
+        turn(FINISH)
+    return course
+
+
+def check_over_courses(law: Callable[[Course, Rules], bool], *, is_finished: bool = False) -> Callable[[Make], None]:
+    def check(make: Make) -> None:
+        @effort(make)
+        @given(drawn.rules(), drawn.courses())
+        def the_course_keeps_the_law(rules: Rules, moves: list[Move]) -> None:
+            assert law(played(make, rules, moves, is_finished=is_finished), rules)
+
+        the_course_keeps_the_law()
+
+    return check
+
+
+def check_f8_nothing_changes(make: Make) -> None:
+    @effort(make)
+    @given(drawn.rules(), drawn.courses())
+    def what_is_ignored_changes_nothing(rules: Rules, moves: list[Move]) -> None:
+        machine, player = make(rules), Player()
+        for move in moves:
+            event, before = player.says(move), machine.look()
+            turn = Turn(event, machine.step(event))
+            player.hears(turn.notices)
+
+            assert laws.ignores_with_a_reason(before, turn, machine.look())
+
+            before = machine.look()
+            again = Turn(event, machine.step(event))
+
+            assert not again.heard()
+            assert laws.ignores_with_a_reason(before, again, machine.look())
+
+    what_is_ignored_changes_nothing()
+
+
+def end_of(machine: Machine, events: Iterable[Event]) -> laws.End:
+    notices = [notice for event in events for notice in machine.step(event)]
+    return machine.look(), notices
+
+
+def check_f11(make: Make) -> None:
+    @effort(make)
+    @given(drawn.rules(), drawn.courses(), st.booleans())
+    def batches_are_the_same_as_their_parts(rules: Rules, moves: list[Move], is_doubled: bool) -> None:
+        machine, player = make(rules), Player()
+        for move in moves:
+            event = player.says(attrs.evolve(move, kind=min(move.kind, 1)))
+            match event:
+                case TasksReported(window, numbers, attempt, report):
+                    numbers *= 1 + is_doubled
+                    event = TasksReported(window, numbers, attempt, report)
+                    apart: list[Event] = [TasksReported(window, (each,), attempt, report) for each in numbers]
+                case MessagesDelivered(window, offsets):
+                    apart = [MessagesDelivered(window, (each,)) for each in offsets]
+                case _:
+                    apart = [event]
+            other = machine.fork()
+            notices = machine.step(event)
+            player.hears(notices)
+
+            assert laws.is_the_same((machine.look(), notices), end_of(other, apart))
+
+    batches_are_the_same_as_their_parts()
+
+
+def check_f12(make: Make) -> None:
+    @effort(make)
+    @given(drawn.rules(), drawn.courses())
+    def events_of_different_windows_commute(rules: Rules, moves: list[Move]) -> None:
+        machine, player = make(rules), Player(elsewhere=False)
+        for move, after in pairwise(moves):
+            event = player.says(move)
+            notices = machine.step(event)
+            player.hears(notices)
+            one, other = (
+                attrs.evolve(player, asked=[*player.asked], said=[*player.said]).says(choice)
+                for choice in (attrs.evolve(move, kind=0), after)
+            )
+            if isinstance(one, WindowOpened) or isinstance(other, WindowOpened) or one.window == other.window:
+                continue
+            first, second = machine.fork(), machine.fork()
+
+            assert laws.commutes(
+                (end_of(first, [one]), end_of(first, [other])), (end_of(second, [other]), end_of(second, [one]))
+            )
+
+    events_of_different_windows_commute()
+
+
+LAWS: Final[dict[str, Callable[[Make], None]]] = {
+    "F1": check_over_courses(lambda course, _: laws.settles_once(course)),
+    "F2": check_over_courses(laws.settles_after_the_tasks),
+    "F3": check_over_courses(laws.settles_after_the_own_delivery),
+    "F4": check_over_courses(laws.settles_with_its_window),
+    "F5": check_over_courses(laws.windows_settle_last),
+    "F6": check_over_courses(laws.answers_for_failures),
+    "F7": check_over_courses(laws.runs_are_bounded),
+    "F8": check_over_courses(lambda course, _: laws.hears_what_was_asked(course)),
+    "F8 nothing changes": check_f8_nothing_changes,
+    "F9": check_over_courses(laws.somebody_waits),
+    "F9 of what is listed": check_over_courses(laws.ignores_no_message_that_waits),
+    "F10": check_over_courses(laws.adds_up),
+    "F11": check_f11,
+    "F12": check_f12,
+    "F13": check_over_courses(laws.settles_everything, is_finished=True),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_machine_keeps_the_law(law: str) -> None:
+    """Laws F1 to F13, as the header of `tidegate.consumer.fanout` states them."""
+    LAWS[law](Real)
+
+
+@settings(max_examples=200)
+@given(drawn.rules(), drawn.courses())
+def test_the_machine_agrees_with_its_twin(rules: Rules, moves: list[Move]) -> None:
+    """Agreement with a dumb version: the same notices, in the same order, with the same reasons; the same answers."""
+    real, twin, player = Real(rules), Twin(rules), Player()
+    for move in moves:
+        event = player.says(move)
+        told = real.step(event)
+        player.hears(told)
+
+        assert told == twin.step(event)
+        assert in_flight(real.state) == twin.in_flight()
+
+    for offset in range(drawn.FIRST - 1, player.fetched):
+        assert standing(real.state, offset) == twin.standing(offset)
+
+
+Question = Arrange | Start | Judge | DeliverTasks | DeliverMessages | DeliverWindow
+ASKED_IN: Final = {Start: Phase.RUNNING, Judge: Phase.FAILING, DeliverTasks: Phase.DELIVERING}
+
+
+def outstanding_parts(twin: Twin, question: Question) -> tuple[int, set[int]]:
+    """Of how many parts of it the twin has not heard, and the messages that these are about."""
+    window = twin.windows.get(question.window)
+    if window is None:
+        return 0, set()
+    match question:
+        case Arrange(_, offsets):
+            return int(window.stage == "arranging"), {*offsets}
+        case DeliverWindow():
+            return int(window.stage == "delivering"), {*window.messages}
+        case DeliverMessages(_, offsets):
+            return sum(window.messages.get(offset) == "gathered" for offset in offsets), {*offsets}
+        case Start(_, numbers, attempt) | Judge(_, numbers, attempt) | DeliverTasks(_, numbers, attempt):
+            tasks = [twin.tasks[question.window, number] for number in numbers]
+            left = [task for task in tasks if (task.phase, task.attempt) == (ASKED_IN[type(question)], attempt)]
+            return len(left), {offset for task in left for _, offset in task.messages}
+
+
+def still(state: Fanout, question: Question) -> Question:
+    """What is left of it: of runs, those of which nothing was heard."""
+    if not isinstance(question, Start | Judge | DeliverTasks):
+        return question
+    left = [each for each in question.numbers if outstanding(state, attrs.evolve(question, numbers=(each,)))]
+    return attrs.evolve(question, numbers=tuple(left))
+
+
+def under_way(twin: Twin, active: set[int]) -> Load:
+    """Where the messages in flight are in these windows, and in those that wait for a task of these."""
+    waiting = {
+        home
+        for (window, _), task in twin.tasks.items()
+        if window in active and task.is_open
+        for home, _ in task.messages
+    }
+    places = [
+        place_of(twin, window.number, offset)
+        for window in twin.windows.values()
+        if window.number in active | waiting
+        for offset in window.messages
+    ]
+    return Load(**{place: places.count(place) for place in ("arranging", "running", "in_hooks", "delivering")})
+
+
+def place_of(twin: Twin, window: int, offset: int) -> str:
+    """Where a message is: what it waits for, and of its tasks the one that is furthest from its end."""
+    at = twin.standing(offset)
+    if at is None:
+        return "settled"
+    if at.waits is not Waits.TASKS:
+        return "arranging" if at.waits is Waits.ARRANGE else "delivering"
+    phases = {task.phase for task in twin.tasks_of((window, offset))}
+    return next(
+        place
+        for phase, place in (
+            (Phase.RUNNING, "running"), (Phase.FAILING, "in_hooks"), (Phase.DELIVERING, "delivering")
+        )
+        if phase in phases
+    )  # fmt: skip
+
+
+@given(drawn.rules(), drawn.courses(), st.sets(st.integers(0, 3)))
+def test_what_was_asked_for_is_told_of_as_by_the_twin(rules: Rules, moves: list[Move], active: set[int]) -> None:
+    """Agreement with a dumb version: what is in flight and under way, what each question is about and still waits for."""
+    real, twin, player = Real(rules), Twin(rules), Player()
+    questions: list[Question] = []
+    for move in moves:
+        event = player.says(move)
+        notices = real.step(event)
+        player.hears(notices)
+        twin.step(event)
+        questions += [notice for notice in notices if isinstance(notice, Question)]
+
+        for question in questions:
+            left, about = outstanding_parts(twin, question)
+            assert outstanding(real.state, question) == left
+            assert not left or {*offsets_of(real.state, still(real.state, question))} == about
+        assert load(real.state, active) == under_way(twin, active)
+    known = [(offset, standing(real.state, offset)) for offset in range(drawn.FIRST - 1, player.fetched)]
+
+    assert sorted(messages(real.state)) == [offset for offset, at in known if at is not None]
+    assert load(real.state, range(real.state.opened)).records == len(messages(real.state))
+    assert load(real.state, ()) == Load()
+
+
+@given(drawn.rules(), drawn.courses())
+def test_at_rest_nothing_is_kept(rules: Rules, moves: list[Move]) -> None:
+    """Law F13: once everything is settled, all that is left is the number of the next window."""
+    machine, player = Real(rules), Player()
+    for move in moves:
+        player.hears(machine.step(player.says(move)))
+    while player.asked:
+        player.hears(machine.step(player.says(FINISH)))
+
+    assert laws.keeps_nothing(machine.state)
+
+
+# --- specimens ----------------------------------------------------------------------------------------------------------
+
+
+class SettlesAgain(Twin):
+    """No guard: a message of which it is said twice that it is delivered is settled twice."""
+
+    def messages_delivered(self, window: Window, offsets: Sequence[int]) -> tuple[list[Notice], list[Notice]]:
+        window.messages |= {offset: "gathered" for offset in offsets if window.messages.get(offset) == "closed"}
+        return super().messages_delivered(window, offsets)
+
+
+class OnlyTheFirst(Twin):
+    """A task is for one message, whatever it lists."""
+
+    def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Message], list[int]]:
+        waiting, vain = super().targets(window, offsets)
+        return {*sorted(waiting)[:1]}, vain
+
+
+class RaisingHookSettles(Twin):
+    """Drakkar's message: what it has to deliver is nobody's concern."""
+
+    def delivered(self, ready: list[int], failed: list[int]) -> list[int]:
+        return super().delivered(ready[:0], failed) or failed
+
+
+class DeliversEarly(Twin):
+    """A message is taken for complete as soon as one of its tasks is."""
+
+    def is_gathered(self, tasks: Sequence[Task]) -> bool:
+        return super().is_gathered(tasks) or any(not task.is_open for task in tasks)
+
+
+class WindowAfterCommits(Twin):
+    """Drakkar's window: its messages are committed before it has delivered what it made of them."""
+
+    def holds_back(self, window: Window) -> bool:
+        return not window.messages  # never
+
+    def window_delivered(self, window: Window) -> tuple[list[Notice], list[Notice]]:
+        told, ignored = super().window_delivered(window)
+        return told[1:], ignored
+
+
+class CountsWhatWasArranged(Twin):
+    """The window is complete when as many tasks are settled as were arranged, those replaced among them."""
+
+    def is_done(self, window: Window) -> bool:
+        tasks = self.tasks_in(window)
+        settled = sum(not task.is_open for task in tasks)
+        return (bool(tasks) and settled >= sum(task.generation == 0 for task in tasks)) or super().is_done(window)
+
+
+class WindowForgetsMessages(Twin):
+    """The window is complete when its tasks are, whatever its messages still have to deliver."""
+
+    def is_done(self, window: Window) -> bool:
+        return self.is_gathered(self.tasks_in(window))
+
+
+class TellsNobody(Twin):
+    """Somebody is to answer for a failure, and is not told of it."""
+
+    def blamed(self, failed: list[int]) -> list[int]:
+        return failed[:0]
+
+
+class EmptyListHides(Twin):
+    """Drakkar's empty list: the task is replaced by nothing, and nobody hears of the failure."""
+
+    def bar_to_replace(self, task: Task, tasks: Tasks) -> Bar | None:
+        return super().bar_to_replace(task, tasks) if tasks.offsets else None
+
+
+class FailuresPass(Twin):
+    """Drakkar's SKIP: where nothing is delivered of messages, one with a failure is settled like any other."""
+
+    def delivered(self, ready: list[int], failed: list[int]) -> list[int]:
+        return super().delivered(ready, failed[:0])
+
+
+class FailedArrangePasses(Twin):
+    """A raising `arrange` is a window without tasks."""
+
+    def told(self, window: Window, event: Event) -> tuple[list[Notice], list[Notice]]:
+        told = super().told(window, event)
+        window.is_failed = False
+        return told
+
+
+class OneRetryTooMany(Twin):
+    """The limit is compared with the retries that were made, before this one."""
+
+    def bar(self, task: Task) -> Bar | None:
+        return (
+            None
+            if super().bar(task) is Bar.RETRIES and task.attempt <= self.rules.retries_max + 1
+            else super().bar(task)
+        )
+
+
+class TriesWhatWasGiven(Twin):
+    """Drakkar's precomputed failure is tried again, as if it were a process."""
+
+    def bar(self, task: Task) -> Bar | None:
+        return None if task.is_given else super().bar(task)
+
+
+class ReplacesForEver(Twin):
+    """Drakkar's replacements of replacements: each begins anew."""
+
+    def bar_to_replace(self, task: Task, tasks: Tasks) -> Bar | None:
+        return None if super().bar_to_replace(task, tasks) is Bar.GENERATIONS else super().bar_to_replace(task, tasks)
+
+
+class AnyAttempt(Twin):
+    """Drakkar's results: they carry no attempt, so that of a run which was given up counts for the next one."""
+
+    def why(self, window: Window, number: int, attempt: int, report: Report) -> Reason | None:
+        task = self.tasks.get((window.number, number))
+        return super().why(window, number, attempt if task is None else task.attempt, report)
+
+
+class HearsTheReplaced(Twin):
+    """A result of a task that was replaced meanwhile is taken all the same."""
+
+    def why(self, window: Window, number: int, attempt: int, report: Report) -> Reason | None:
+        reason = super().why(window, number, attempt, report)
+        return None if reason is Reason.TASK_REPLACED and report is Report.SUCCEEDED else reason
+
+
+class SaysNothing(Twin):
+    """What is ignored is ignored in silence."""
+
+    def step(self, event: Event) -> tuple[Notice, ...]:
+        return tuple(notice for notice in super().step(event) if not isinstance(notice, Ignored))
+
+
+class Overwrites(Twin):
+    """Drakkar's tracker: a message in flight that is delivered again begins anew."""
+
+    def is_held(self, offset: int) -> bool:
+        return offset < 0  # never
+
+
+class RunsUnprotected(Twin):
+    """Drakkar's task none of whose offsets is tracked: nobody waits for it."""
+
+    def holders(
+        self, waiting: set[laws.Message], heirs: set[laws.Message], more: set[laws.Message]
+    ) -> set[laws.Message]:
+        return super().holders(waiting, heirs & set(), more)
+
+
+class LeavesHeirs(Twin):
+    """Drakkar's replacements: a message that none of them lists waits for none."""
+
+    def holders(
+        self, waiting: set[laws.Message], heirs: set[laws.Message], more: set[laws.Message]
+    ) -> set[laws.Message]:
+        return super().holders(waiting, heirs, more & set())
+
+
+class OwnWindowOnly(Twin):
+    """A message of another window is not looked for."""
+
+    def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Message], list[int]]:
+        waiting, _ = super().targets(window, offsets)
+        own = {(home, offset) for home, offset in waiting if home == window.number}
+        return own, [offset for offset in offsets if (window.number, offset) not in own]
+
+
+class ReplacedCounts(Twin):
+    """What was replaced counts as a success."""
+
+    def tally(self, window: Window) -> Tally:
+        right = super().tally(window)
+        return Tally(right.total, right.succeeded + right.replaced, right.failed, 0)
+
+
+class ForgetsReplacements(Twin):
+    """The total is what was arranged."""
+
+    def tally(self, window: Window) -> Tally:
+        return tally_of([task for task in self.tasks_in(window) if task.generation == 0])
+
+
+class OneOfABatch(Twin):
+    """Only the first of a batch is heard."""
+
+    def reported(
+        self, window: Window, numbers: Sequence[int], attempt: int, report: Report
+    ) -> tuple[list[Notice], list[Notice]]:
+        return super().reported(window, numbers[:1], attempt, report)
+
+
+class OneNumbering(Twin):
+    """Tasks are numbered through all windows, so their names depend on who was arranged first."""
+
+    def next_number(self, window: Window) -> int:
+        return super().next_number(window) + sum(home != window.number for home, _ in self.tasks)
+
+
+class Wedges(Twin):
+    """Drakkar's raising `on_error`: the task is never settled."""
+
+    def reported(
+        self, window: Window, numbers: Sequence[int], attempt: int, report: Report
+    ) -> tuple[list[Notice], list[Notice]]:
+        return ([], []) if report is Report.SKIPPED else super().reported(window, numbers, attempt, report)
+
+
+class EmptyWindowsNeverEnd(Twin):
+    """Drakkar's window is complete when it has tasks and they are: without tasks, never."""
+
+    def is_done(self, window: Window) -> bool:
+        return bool(self.tasks_in(window)) and super().is_done(window)
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("F1", SettlesAgain),
+        ("F2", OnlyTheFirst),
+        ("F3", RaisingHookSettles),
+        ("F3", DeliversEarly),
+        ("F4", WindowAfterCommits),
+        ("F5", CountsWhatWasArranged),
+        ("F5", WindowForgetsMessages),
+        ("F6", TellsNobody),
+        ("F6", EmptyListHides),
+        ("F6", FailuresPass),
+        ("F6", FailedArrangePasses),
+        ("F7", OneRetryTooMany),
+        ("F7", TriesWhatWasGiven),
+        ("F7", ReplacesForEver),
+        ("F8", AnyAttempt),
+        ("F8", HearsTheReplaced),
+        ("F8 nothing changes", SaysNothing),
+        ("F8 nothing changes", Overwrites),
+        ("F9", RunsUnprotected),
+        ("F9", LeavesHeirs),
+        ("F9 of what is listed", OwnWindowOnly),
+        ("F10", ReplacedCounts),
+        ("F10", ForgetsReplacements),
+        ("F11", OneOfABatch),
+        ("F12", OneNumbering),
+        ("F13", Wedges),
+        ("F13", EmptyWindowsNeverEnd),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Make) -> None:
+    """Each law is broken by a small faulty variant of the twin: most of them are what Drakkar does."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+# --- facts --------------------------------------------------------------------------------------------------------------
+
+
+def told(rules: Rules, *events: Event) -> tuple[Fanout, list[str]]:
+    """The state after these events, and what followed, as text."""
+    state, notices = Fanout(), list[str]()
+    for event in events:
+        done = step(state, event, rules)
+        state = done.state
+        notices += map(str, done.notices)
+    return state, notices
+
+
+def succeeded(window: int, *numbers: int, attempt: int = 1) -> Event:
+    return TasksReported(window, numbers, attempt, Report.SUCCEEDED)
+
+
+def failed(window: int, *numbers: int, attempt: int = 1) -> Event:
+    return TasksReported(window, numbers, attempt, Report.FAILED)
+
+
+def skipped(window: int, *numbers: int, attempt: int = 1) -> Event:
+    return TasksReported(window, numbers, attempt, Report.SKIPPED)
+
+
+def retried(window: int, *numbers: int, attempt: int = 1) -> Event:
+    return TasksReported(window, numbers, attempt, Report.RETRIED)
+
+
+def test_a_course_reads_as_this() -> None:
+    """Two messages, one task for both and one for the second; the first task is tried again, then all is delivered."""
+    state, notices = told(
+        Rules(),
+        WindowOpened((100, 101)),
+        WindowArranged(0, Tasks(((100, 101), (101,)))),
+        succeeded(0, 1),
+        failed(0, 0),
+        retried(0, 0),
+        succeeded(0, 0),
+        succeeded(0, 0, attempt=2),
+        TasksReported(0, (1,), 1, Report.DELIVERED),
+        TasksReported(0, (0,), 2, Report.DELIVERED),
+        MessagesDelivered(0, (100, 101)),
+        WindowDelivered(0),
+    )
+
+    assert notices == [
+        "arrange window 0: 100-101",
+        "start 0/0-1 (attempt 1)",
+        "deliver 0/1 (attempt 1)",
+        "judge 0/0 (attempt 1)",
+        "start 0/0 (attempt 2)",
+        "ignored 0/0: the task is at a later attempt",
+        "deliver 0/0 (attempt 2)",
+        "deliver messages of window 0: 100-101",
+        "deliver window 0: 2 tasks, 2 succeeded",
+        "settled messages of window 0: 100-101",
+        "settled window 0: 2 tasks, 2 succeeded",
+    ]
+    assert repr(state) == "Fanout(1 windows opened)"
+
+
+def test_a_state_reads_as_this() -> None:
+    """One line, with what each window has and waits for."""
+    state, _ = told(MESSAGES, WindowOpened((1, 2, 5)), WindowArranged(0, Tasks(((1,), (9,)))), succeeded(0, 0))
+
+    assert repr(state) == "Fanout(1 windows opened; window 0 (working): 1-2 5, 2 tasks, 1 open, 1 succeeded)"
+    assert str(standing(state, 1)) == "in window 0, waits for its tasks: 2 tasks, 1 open, 1 succeeded"
+    assert standing(state, 3) is None
+
+
+def test_a_failure_is_answered_for_even_where_nothing_is_delivered() -> None:
+    """Law F6: without any delivery a good message is settled at once, and a bad one waits for somebody."""
+    _, notices = told(
+        NOTHING,
+        WindowOpened((5, 6)),
+        WindowArranged(0, Tasks(((5,), (6,)))),
+        succeeded(0, 0),
+        failed(0, 1),
+        skipped(0, 1),
+        MessagesDelivered(0, (6,)),
+    )
+
+    assert notices[2:] == [
+        "settled messages of window 0: 5",
+        "judge 0/1 (attempt 1)",
+        "deliver messages of window 0: 6, of which 6 failed",
+        "settled messages of window 0: 6",
+        "settled window 0: 2 tasks, 1 succeeded, 1 failed",
+    ]
+
+
+@pytest.mark.parametrize(("retries_max", "runs"), [(3, 4), (1, 2), (0, 1)])
+def test_a_task_that_is_always_tried_again_runs_once_more_than_its_retries(retries_max: int, runs: int) -> None:
+    """Drakkar's limits 3, 1 and 0: so many runs, and user code is asked after each of them, the last included."""
+    rules, attempt = Rules(retries_max), 0
+    state, _ = told(rules, WindowOpened((0,)), WindowArranged(0, Tasks(((0,),))))
+    followed: tuple[Notice, ...] = (Start(0, (0,), 1),)
+    asked = 0
+    while any(isinstance(notice, Start) for notice in followed):
+        attempt += 1
+        done = step(state, failed(0, 0, attempt=attempt), rules)
+        asked += done.notices == (Judge(0, (0,), attempt),)
+        done = step(done.state, retried(0, 0, attempt=attempt), rules)
+        state, followed = done.state, done.notices
+
+    assert (attempt, asked) == (runs, runs)
+    assert followed == (GaveUp(0, (0,), Bar.RETRIES), DeliverMessages(0, (0,), (0,)))
+
+
+def test_a_task_is_replaced_by_two() -> None:
+    """Drakkar's accounts: total 3, completed 3; of the message 2 succeeded, 0 failed, 1 replaced."""
+    state, notices = told(
+        MESSAGES,
+        WindowOpened((7,)),
+        WindowArranged(0, Tasks(((7,),))),
+        failed(0, 0),
+        TaskReplaced(0, 0, 1, Tasks(((7,), (7,)))),
+        succeeded(0, 2, 1),
+    )
+
+    assert notices[3:] == ["start 0/1-2 (attempt 1) instead of 0", "deliver messages of window 0: 7"]
+    assert standing(state, 7) == Standing(0, Waits.DELIVERY, Tally(3, succeeded=2, failed=0, replaced=1))
+
+
+def test_a_replacement_fails_and_is_skipped() -> None:
+    """Drakkar's accounts: total 2, one replaced, one failed; and the late result of the first is ignored."""
+    state, notices = told(
+        MESSAGES,
+        WindowOpened((7,)),
+        WindowArranged(0, Tasks(((7,),))),
+        failed(0, 0),
+        TaskReplaced(0, 0, 1, Tasks(((),))),
+        succeeded(0, 0),
+        failed(0, 1),
+        skipped(0, 1),
+    )
+
+    assert notices[4:] == [
+        "ignored 0/0: the task was replaced",
+        "judge 0/1 (attempt 1)",
+        "deliver messages of window 0: 7, of which 7 failed",
+    ]
+    assert standing(state, 7) == Standing(0, Waits.DELIVERY, Tally(2, succeeded=0, failed=1, replaced=1))
+
+
+@pytest.mark.parametrize("generations_max", [0, 1, 2])
+def test_replacements_are_replaced_so_often_and_no_more(generations_max: int) -> None:
+    """Law F7: the task that was arranged is of generation 0."""
+    events: list[Event] = [WindowOpened((0,)), WindowArranged(0, Tasks(((0,),)))]
+    for number in range(generations_max + 1):
+        events += [failed(0, number), TaskReplaced(0, number, 1, Tasks(((0,),)))]
+    _, notices = told(Rules(0, generations_max), *events)
+
+    assert sum(notice.startswith("start") for notice in notices) == 1 + generations_max
+    assert notices[-2] == f"gave up 0/{generations_max}: no generation of replacements is left"
+
+
+def test_a_shared_task_reports_to_all_its_messages_once() -> None:
+    """Drakkar's cases: one task for 100 to 102, and one for 7 with 500 and 501, of which nobody knows."""
+    _, notices = told(
+        NOTHING, WindowOpened((100, 101, 102)), WindowArranged(0, Tasks(((102, 100, 101),))), succeeded(0, 0)
+    )
+
+    assert notices[2:] == ["settled messages of window 0: 100-102", "settled window 0: 1 tasks, 1 succeeded"]
+
+    _, notices = told(NOTHING, WindowOpened((7,)), WindowArranged(0, Tasks(((7, 500, 501),))), succeeded(0, 0))
+
+    assert notices[2:4] == [
+        "ignored 0/500-501: no message of that offset waits for tasks",
+        "settled messages of window 0: 7",
+    ]
+
+
+def test_windows_overlap_and_the_later_one_may_end_first() -> None:
+    """Drakkar's three windows of one message; and what is in flight when a window is arranged."""
+    opened = [WindowOpened((offset,)) for offset in range(3)]
+    arranged = [WindowArranged(window, Tasks(((window,),))) for window in range(3)]
+    state, _ = told(NOTHING, *opened, arranged[0], arranged[2])
+
+    assert in_flight(state) == ((0, 0), (2, 0))
+
+    _, notices = told(NOTHING, *opened, *arranged, succeeded(2, 0), succeeded(1, 0), succeeded(0, 0))
+
+    assert [notice for notice in notices if "settled messages" in notice] == [
+        f"settled messages of window {window}: {window}" for window in (2, 1, 0)
+    ]
+
+
+def test_a_window_without_tasks_delivers_nothing_of_its_own() -> None:
+    """Drakkar's empty arrange: each message is gathered, with no tasks, and the window hook is not called."""
+    _, notices = told(Rules(), WindowOpened((10, 11)), WindowArranged(0, Tasks()), MessagesDelivered(0, (11, 10)))
+
+    assert notices[1:] == [
+        "deliver messages of window 0: 10-11",
+        "settled messages of window 0: 10-11",
+        "settled window 0: 0 tasks",
+    ]
+
+
+def test_a_window_that_cannot_be_arranged_is_answered_for() -> None:
+    """Drakkar's processor dies of it (W6). Here somebody has to answer for each message, and then it is over."""
+    _, notices = told(NOTHING, WindowOpened((10, 11)), ArrangeFailed(0), MessagesDelivered(0, (10, 11)))
+
+    assert notices[1:] == [
+        "deliver messages of window 0: 10-11, of which 10-11 failed",
+        "settled messages of window 0: 10-11",
+        "settled window 0: 0 tasks",
+    ]
+
+
+def test_given_results_are_not_run() -> None:
+    """A good one is delivered, a bad one goes to user code as any failure does, and is not tried again."""
+    _, notices = told(
+        Rules(),
+        WindowOpened((1, 2, 3)),
+        WindowArranged(0, Tasks(((1,), (2,), (3,)), succeeded=(0,), failed=(2,))),
+        retried(0, 2),
+    )
+
+    assert notices[1:] == [
+        "start 0/1 (attempt 1)",
+        "judge 0/2 (attempt 1)",
+        "deliver 0/0 (attempt 1)",
+        "gave up 0/2: its result was given, and would be the same again",
+        "deliver messages of window 0: 3, of which 3 failed",
+    ]
+
+
+def test_a_good_result_that_cannot_be_delivered_is_a_failure_to_be_answered() -> None:
+    """Drakkar drops it and commits (W16, W7). Here user code is asked, and may have it tried again."""
+    _, notices = told(
+        Rules(),
+        WindowOpened((1,)),
+        WindowArranged(0, Tasks(((1,),))),
+        succeeded(0, 0),
+        TasksReported(0, (0,), 1, Report.UNDELIVERED),
+        retried(0, 0),
+    )
+
+    assert notices[-2:] == ["judge 0/0 (attempt 1)", "start 0/0 (attempt 2)"]
+
+
+def test_a_message_waits_for_a_task_of_a_later_window() -> None:
+    """Drakkar's trackers are found by offset, whatever the window; the earlier window waits for the task as well."""
+    events: list[Event] = [
+        WindowOpened((1,)),
+        WindowOpened((2,)),
+        WindowArranged(0, Tasks(((1,),))),
+        WindowArranged(1, Tasks(((1, 2),))),
+        succeeded(0, 0),
+    ]
+    state, notices = told(NOTHING, *events)
+
+    assert notices[-1] == "start 1/0 (attempt 1)"
+    assert standing(state, 1) == Standing(0, Waits.TASKS, Tally(2, succeeded=1, failed=0, replaced=0))
+
+    _, notices = told(NOTHING, *events, succeeded(1, 0))
+
+    assert notices[-4:] == [
+        "settled messages of window 1: 2",
+        "settled window 1: 1 tasks, 1 succeeded",
+        "settled messages of window 0: 1",
+        "settled window 0: 1 tasks, 1 succeeded",
+    ]
+
+
+def test_a_message_counts_while_anything_is_under_way_for_it() -> None:
+    """Also in another window: a message waits for a task of a later one, and in its own nothing runs any more."""
+    opened: list[Event] = [WindowOpened((1,)), WindowOpened((2,)), WindowArranged(0, Tasks(((1,),)))]
+    state, _ = told(NOTHING, *opened, WindowArranged(1, Tasks(((1, 2),))), succeeded(0, 0))
+
+    assert messages(state) == (1, 2)
+    assert [load(state, active).records for active in ((), (0,), (1,), (2,))] == [0, 1, 2, 0]
+    assert offsets_of(state, Start(1, (0,), 1)) == (1, 2)
+
+
+def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
+    """Nothing is outstanding there, and of a task that was never made nothing is known; what names its messages names
+    them.
+    """
+    state, _ = told(NOTHING, WindowOpened((1,)), WindowArranged(0, Tasks(((1,),))))
+
+    assert offsets_of(state, Start(0, (0, 7), 1)) == (1,)
+    assert outstanding(state, Start(0, (0, 7), 1)) == 1
+    assert outstanding(state, Start(0, (0,), 2)) == 0
+    assert (offsets_of(state, Judge(3, (0,), 1)), outstanding(state, Judge(3, (0,), 1))) == ((), 0)
+    assert offsets_of(state, DeliverMessages(3, (8, 9))) == (8, 9)
+    assert outstanding(state, DeliverMessages(0, (8,))) == 0
+
+
+def test_a_message_that_is_settled_may_come_again() -> None:
+    """Only the ledger remembers it. While its window is in flight it may not."""
+    state, notices = told(
+        NOTHING,
+        WindowOpened((1, 2, 1)),
+        WindowArranged(0, Tasks(((1,), (2,)))),
+        succeeded(0, 0),
+        WindowOpened((1,)),
+        succeeded(0, 1),
+        WindowOpened((1,)),
+    )
+
+    assert notices[1] == "ignored None/1: it was named twice"
+    assert notices[4] == "ignored None/1: a window in flight has that message"
+    assert notices[-1] == "arrange window 1: 1"
+    assert state.opened == 2
+
+
+def test_a_batch_may_have_any_order_and_what_does_not_fit_is_told_by_reason() -> None:
+    """What is heard is told in order."""
+    state, _ = told(Rules(), WindowOpened(tuple(range(6))), WindowArranged(0, Tasks(tuple((at,) for at in range(6)))))
+    done = step(state, succeeded(0, 5, 2, 9, 2, 0, 8), Rules())
+
+    assert done.notices == (
+        DeliverTasks(0, (0, 2, 5), 1),
+        Ignored(Reason.NO_RUN, 0, (9, 8)),
+        Ignored(Reason.TWICE, 0, (2,)),
+    )
+
+
+def test_names_of_tasks_do_not_depend_on_other_windows() -> None:
+    """(window, number): the same events of a window give the same names, whatever happens in between."""
+    own: list[Event] = [
+        WindowArranged(0, Tasks(((1,), (1,)))),
+        failed(0, 0),
+        TaskReplaced(0, 0, 1, Tasks(((1,),))),
+    ]
+    others: list[Event] = [WindowArranged(1, Tasks(((2,), (2,)))), failed(1, 1), TaskReplaced(1, 1, 1, Tasks(((2,),)))]
+    both = [event for pair in zip(own, others, strict=True) for event in pair]
+    opened = [WindowOpened((1,)), WindowOpened((2,))]
+    alone, _ = told(Rules(), *opened, *own)
+    together, _ = told(Rules(), *opened, *both)
+
+    assert [task for task in in_flight(together) if task[0] == 0] == [task for task in in_flight(alone) if task[0] == 0]
+    assert in_flight(together) == ((0, 1), (0, 2), (1, 0), (1, 2))
+
+
+# --- totality -----------------------------------------------------------------------------------------------------------
+
+REPORTS: Final[dict[Phase, tuple[Report, ...]]] = {
+    Phase.RUNNING: (),
+    Phase.FAILING: (Report.FAILED,),
+    Phase.DELIVERING: (Report.SUCCEEDED,),
+    Phase.SUCCEEDED: (Report.SUCCEEDED, Report.DELIVERED),
+    Phase.FAILED: (Report.FAILED, Report.SKIPPED),
+}
+"""The reports that lead a task to a phase."""
+
+
+def in_phase(phase: Phase) -> Fanout:
+    """A state in which task 0 is in the phase, and its window is kept in flight by another one."""
+    led: list[Event] = [TasksReported(0, (0,), 1, report) for report in REPORTS.get(phase, (Report.FAILED,))]
+    if phase is Phase.REPLACED:
+        led.append(TaskReplaced(0, 0, 1, Tasks(((0,),))))
+    return told(Rules(), WindowOpened((0, 1)), WindowArranged(0, Tasks(((0,), (1,)))), *led)[0]
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("report", Report)
+def test_each_report_does_in_each_phase_what_the_table_says(phase: Phase, report: Report) -> None:
+    """Totality: all 36 pairs, by what another report meets afterwards."""
+    state, after = in_phase(phase), NEXT[phase][report]
+    done = step(state, TasksReported(0, (0,), 1, report), Rules())
+    if isinstance(after, Reason):
+        assert done == Step(state, (Ignored(after, 0, (0,)),))
+        return
+    attempt = 2 if report is Report.RETRIED else 1
+    for other in Report:
+        meets = NEXT[after][other]
+        again = step(done.state, TasksReported(0, (0,), attempt, other), Rules())
+        ignored = [notice for notice in again.notices if isinstance(notice, Ignored)]
+
+        assert ignored == ([Ignored(meets, 0, (0,))] if isinstance(meets, Reason) else [])
+
+
+def test_each_report_is_heard_in_one_phase() -> None:
+    """The table has an answer for each pair."""
+    assert all(NEXT[phase].keys() == {*Report} for phase in Phase)
+    assert NEXT.keys() == {*Phase}
+    assert HEARD.keys() == {*Report}
+    assert [sum(isinstance(NEXT[phase][report], Phase) for phase in Phase) for report in Report] == [1] * len(Report)
+
+
+STATES: Final[dict[str, Fanout]] = {
+    "never opened": Fanout(),
+    "arranging": told(Rules(), WindowOpened((0, 1)))[0],
+    **{phase.name.lower(): in_phase(phase) for phase in Phase},
+    "gathered": told(Rules(), WindowOpened((0, 1)), WindowArranged(0, Tasks()))[0],
+    "delivering": told(NOTHING, WindowOpened((0, 1)), WindowArranged(0, Tasks(((0, 1),))), succeeded(0, 0))[0],
+    "window due": told(
+        Rules(task_delivery=False, message_delivery=False),
+        WindowOpened((0, 1)),
+        WindowArranged(0, Tasks(((0, 1),))),
+        succeeded(0, 0),
+    )[0],
+}
+EVENTS: Final[tuple[Event, ...]] = (
+    WindowOpened((0,)),
+    WindowOpened(()),
+    WindowArranged(0, Tasks(((0,),))),
+    ArrangeFailed(0),
+    *(TasksReported(0, (0, 7), 1, report) for report in Report),
+    TaskReplaced(0, 0, 1, Tasks(((0,),))),
+    MessagesDelivered(0, (0, 7)),
+    TasksReported(0, (), 1, Report.SUCCEEDED),
+    MessagesDelivered(0, ()),
+    WindowDelivered(0),
+)
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_every_event_has_an_answer_in_every_state(state: Fanout, event: Event) -> None:
+    """Totality: either something follows, or all is ignored with its reason and the state is the very same."""
+    done = step(state, event, Rules())
+
+    assert done.notices or done.state is not state
+    assert laws.ignores_with_a_reason(state, Turn(event, done.notices), done.state)
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------------
+
+SINGLE: Final = (None, True, -1, 1.5, "3", b"3", object())
+
+NUMBERS: Final = (*SINGLE, (1,))
+"""What is no number; there is no highest one."""
+
+JUNK: Final = (*SINGLE, 0, 10**30, [1], {1}, (1.0,), (True,), (-1,), ("1",), (10**30,), ((-1,),), (None,), iter(()))
+"""What is no tuple of offsets, numbers or tasks, and nothing else either."""
+
+Refuses = Callable[[object], object]
+
+TAKE_NUMBERS: Final[dict[str, Refuses]] = {
+    "retries": Rules,  # type: ignore[dict-item]
+    "generations": lambda junk: Rules(generations_max=junk),  # type: ignore[arg-type]
+    "window arranged": lambda junk: WindowArranged(junk, Tasks()),  # type: ignore[arg-type]
+    "window not arranged": ArrangeFailed,  # type: ignore[dict-item]
+    "window of tasks": lambda junk: TasksReported(junk, (0,), 1, Report.FAILED),  # type: ignore[arg-type]
+    "attempt": lambda junk: TasksReported(0, (0,), junk, Report.FAILED),  # type: ignore[arg-type]
+    "window of a task": lambda junk: TaskReplaced(junk, 0, 1, Tasks()),  # type: ignore[arg-type]
+    "task": lambda junk: TaskReplaced(0, junk, 1, Tasks()),  # type: ignore[arg-type]
+    "attempt to replace": lambda junk: TaskReplaced(0, 0, junk, Tasks()),  # type: ignore[arg-type]
+    "window of messages": lambda junk: MessagesDelivered(junk, (0,)),  # type: ignore[arg-type]
+    "window delivered": WindowDelivered,  # type: ignore[dict-item]
+    "total": lambda junk: Tally(junk, 0, 0, 0),  # type: ignore[arg-type]
+    "part": lambda junk: Tally(1, 0, junk, 0),  # type: ignore[arg-type]
+    "offset": lambda junk: standing(Fanout(), junk),  # type: ignore[arg-type]
+}
+TAKE_MORE: Final[dict[str, Refuses]] = {
+    "tasks": Tasks,  # type: ignore[dict-item]
+    "good results": lambda junk: Tasks(((0,),), succeeded=junk),  # type: ignore[arg-type]
+    "bad results": lambda junk: Tasks(((0,),), failed=junk),  # type: ignore[arg-type]
+    "offsets": WindowOpened,  # type: ignore[dict-item]
+    "arranged": lambda junk: WindowArranged(0, junk),  # type: ignore[arg-type]
+    "numbers": lambda junk: TasksReported(0, junk, 1, Report.FAILED),  # type: ignore[arg-type]
+    "report": lambda junk: TasksReported(0, (0,), 1, junk),  # type: ignore[arg-type]
+    "replacements": lambda junk: TaskReplaced(0, 0, 1, junk),  # type: ignore[arg-type]
+    "messages": lambda junk: MessagesDelivered(0, junk),  # type: ignore[arg-type]
+    "state": lambda junk: step(junk, WindowOpened((0,)), Rules()),  # type: ignore[arg-type]
+    "event": lambda junk: step(Fanout(), junk, Rules()),  # type: ignore[arg-type]
+    "rules": lambda junk: step(Fanout(), WindowOpened((0,)), junk),  # type: ignore[arg-type]
+    "state to list": in_flight,  # type: ignore[dict-item]
+    "state to ask": lambda junk: standing(junk, 0),  # type: ignore[arg-type]
+    "state with messages": messages,  # type: ignore[dict-item]
+    "state with a load": lambda junk: load(junk, ()),  # type: ignore[arg-type]
+    "state of a question": lambda junk: offsets_of(junk, Arrange(0, (0,))),  # type: ignore[arg-type]
+    "question": lambda junk: offsets_of(Fanout(), junk),  # type: ignore[arg-type]
+    "state of what is outstanding": lambda junk: outstanding(junk, Arrange(0, (0,))),  # type: ignore[arg-type]
+    "question that is outstanding": lambda junk: outstanding(Fanout(), junk),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("refuses", TAKE_NUMBERS.values(), ids=TAKE_NUMBERS)
+def test_what_is_no_number_is_refused(refuses: Refuses) -> None:
+    """At construction, or where it is asked."""
+    for junk in NUMBERS:
+        with pytest.raises(Misuse):
+            refuses(junk)
+
+
+@pytest.mark.parametrize("refuses", TAKE_MORE.values(), ids=TAKE_MORE)
+def test_what_is_of_another_kind_is_refused(refuses: Refuses) -> None:
+    """At construction, or where it is asked; a tuple of what is none is none."""
+    for junk in JUNK:
+        with pytest.raises(Misuse):
+            refuses(junk)
+
+
+@pytest.mark.parametrize("level", ["task_delivery", "message_delivery", "window_delivery"])
+def test_whether_there_is_something_to_deliver_is_yes_or_no(level: str) -> None:
+    """No number, no None."""
+    for junk in (None, 0, 1, "yes", ()):
+        with pytest.raises(Misuse):
+            Rules(**{level: junk})  # type: ignore[arg-type]
+
+
+def test_tasks_are_listed_once() -> None:
+    """A result is good or bad, and belongs to a task of the list."""
+    for good, bad in (((0,), (0,)), ((1,), ()), ((), (1,))):
+        with pytest.raises(Misuse):
+            Tasks(((0,),), good, bad)
+
+
+@given(drawn.tallies())
+def test_a_tally_is_the_sum_of_its_parts(tally: Tally) -> None:
+    """What is open is the rest, and there is no less than nothing of it."""
+    assert tally.total == tally.open + tally.succeeded + tally.failed + tally.replaced
+    with pytest.raises(Misuse, match="cannot be settled"):
+        attrs.evolve(tally, total=tally.settled - 1) if tally.settled else Tally(0, 1, 0, 0)
+
+
+@given(drawn.rules(), drawn.tasks(st.integers(0, 3)), st.lists(drawn.events(), max_size=9))
+def test_stray_events_do_no_harm(rules: Rules, tasks: Tasks, events: list[Event]) -> None:
+    """Whatever is told of a window with whatever tasks: nothing is raised, and each turn gives its reasons."""
+    state, _ = told(rules, WindowOpened((0, 1, 2)), WindowArranged(0, tasks))
+    for event in events:
+        done = step(state, event, rules)
+
+        assert laws.ignores_with_a_reason(state, Turn(event, done.notices), done.state)
+
+        state = done.state
+
+
+@given(drawn.rules(), drawn.standings(), st.data())
+def test_everything_reads_in_one_line(rules: Rules, doing: Standing, data: st.DataObject) -> None:
+    """What a person can paste into an issue, with the number of its window."""
+    notice = data.draw(drawn.notices(rules))
+
+    assert str(notice.window) in str(notice)
+    assert f"window {doing.window}, waits {doing.waits.value}" in str(doing)
+    assert len(f"{notice} {doing}".splitlines()) == 1
+
+
+@given(drawn.rules(), st.data())
+def test_equal_states_have_equal_hashes(rules: Rules, data: st.DataObject) -> None:
+    """A state is a value: it can be a key, whatever it was led through."""
+    state = data.draw(drawn.fanouts(rules))
+
+    assert hash(state) == hash(deepcopy(state))
+    assert state == deepcopy(state)
+
+
+@given(
+    drawn.rules(),
+    st.sets(st.integers(0, 39), min_size=1),
+    st.sampled_from((Report.SUCCEEDED, Report.FAILED)),
+    st.booleans(),
+)
+def test_wide_batches_are_the_same_as_their_parts(
+    rules: Rules, numbers: set[int], report: Report, is_paired: bool
+) -> None:
+    """Law F11, where a batch is beyond what is done one by one: with gaps and without."""
+    pairs = tuple((number // 2 * 2, number // 2 * 2 + 1) if is_paired else (number,) for number in range(40))
+    begun, _ = told(rules, WindowOpened(tuple(range(40))), WindowArranged(0, Tasks(pairs)))
+    together, apart = Real(rules, begun), Real(rules, begun)
+    events: list[Event] = [TasksReported(0, (number,), 1, report) for number in numbers]
+
+    assert laws.is_the_same(end_of(together, [TasksReported(0, (*numbers,), 1, report)]), end_of(apart, events))
+
+    after = Report.DELIVERED if report is Report.SUCCEEDED else Report.SKIPPED
+    events = [TasksReported(0, (number,), 1, after) for number in numbers]
+
+    assert laws.is_the_same(end_of(together, [TasksReported(0, (*numbers,), 1, after)]), end_of(apart, events))
+
+
+def test_a_huge_window_of_one_message_is_no_trouble() -> None:
+    """Ten thousand tasks for one message, which end in one batch and one by one."""
+    count = 10_000
+    state, _ = told(NOTHING, WindowOpened((OFFSET_MAX,)), WindowArranged(0, Tasks(((OFFSET_MAX,),) * count)))
+    for number in range(0, count, 100):
+        state = step(state, succeeded(0, number), NOTHING).state
+    rest = tuple(number for number in range(count) if number % 100)
+    done = step(state, succeeded(0, *rest), NOTHING)
+
+    assert done.notices == (
+        MessagesSettled(0, (OFFSET_MAX,)),
+        WindowSettled(0, Tally(count, succeeded=count, failed=0, replaced=0)),
+    )

@@ -1,0 +1,597 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.counters import counter as counting
+from tidegate.counters import laws
+from tidegate.counters.counter import (
+    COUNT,
+    ROUND,
+    TOKENS_MAX,
+    Answer,
+    Count,
+    Counted,
+    Counter,
+    Forgotten,
+    Full,
+    Increment,
+    Note,
+    OldRead,
+    Sweep,
+    close,
+    counter_of,
+    first_step,
+    new_counter,
+    second_step,
+    token_field,
+    updates,
+)
+from tidegate.counters.strategies import counters, increments, sweeps, tokens
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Put, Remove, matches, updated
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.model.operations import UpdateOne, update_one
+
+ALL, KEY = "counters", "today"
+
+
+@attrs.frozen
+class Desk:
+    """What owners and sweeps ask: the real functions, but for one that is planted."""
+
+    first_step: Callable[[str, str, str, int], UpdateOne] = counting.first_step
+    second_step: Callable[[str, str, str, int], UpdateOne] = counting.second_step
+    close: Callable[[str, str, int, tuple[str, ...]], UpdateOne] = counting.close
+    decide_increment: Callable[[Counter, Increment, int], Answer] = counting.decide_increment
+    decide_sweep: Callable[[Counter], Sweep] = counting.decide_sweep
+
+
+def effort(desk: Desk, examples: int = 120) -> settings:
+    """A counterexample to a specimen need not be a small one."""
+    if desk == Desk():
+        return settings(max_examples=examples)
+    return settings(max_examples=10 * examples, phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False)
+
+
+def applied(write: UpdateOne, record: Document) -> Document:
+    """The record after the update, if its filter matches."""
+    if not matches(write.where, record, lambda: Instant(0)):
+        return record
+    return updated(record, write.updates, lambda: Instant(0))
+
+
+# --- a world of owners and sweeps, where requests are late, lost and doubled ------------------------------------------
+
+
+@attrs.define(eq=False)
+class Sent:
+    """An update under way, of an owner's first or second step or of a sweep."""
+
+    write: UpdateOne
+    kind: str
+    token: str
+    in_round: int
+    matched: bool | None = None
+
+
+@attrs.define(eq=False)
+class Owner:
+    """One who wants to count once."""
+
+    increment: Increment
+    awaits: Sent | None = None
+    answer: Answer | None = None
+    is_gone: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_gone or isinstance(self.answer, (Counted, Forgotten))
+
+
+Turn: TypeAlias = tuple[str, int]
+DEEDS = (
+    "read",
+    "read",
+    "apply",
+    "apply",
+    "answer",
+    "answer",
+    "apply again",
+    "lose",
+    "sweep",
+    "close",
+    "restart",
+    "crash",
+)
+
+
+@attrs.define(eq=False)
+class World:
+    """One record, and a perfect observer of it."""
+
+    desk: Desk
+    owners: list[Owner]
+    record: Document = attrs.Factory(lambda: new_counter(KEY))
+    flights: list[Sent] = attrs.Factory(list)
+    counted: dict[str, int] = attrs.Factory(dict)
+
+    @property
+    def counter(self) -> Counter:
+        return counter_of(self.record)
+
+    def turn(self, what: str, much: int) -> None:
+        owner = self.owners[much % len(self.owners)]
+        recent = self.flights[-1 - much % len(self.flights)] if self.flights else None
+        match what:
+            case "read" if owner.awaits is None and not owner.is_done:
+                self.read(owner)
+            case "apply" if recent is not None and recent.matched is None:
+                self.apply(recent)
+            case "apply again" if recent is not None and recent.matched is not None:
+                self.apply(recent)
+            case "answer" if owner.awaits is not None and owner.awaits.matched is not None:
+                self.answer(owner, owner.awaits)
+            case "lose":
+                owner.awaits = None
+            case "restart":  # it keeps its token, and the round that it wrote down before it asked
+                owner.awaits, owner.increment = None, attrs.evolve(owner.increment, is_noted=False)
+            case "crash":
+                owner.awaits, owner.is_gone = None, True
+            case "sweep":
+                self.sweep(close_it=False)
+            case "close":
+                self.sweep(close_it=True)
+            case _:
+                pass
+
+    def read(self, owner: Owner) -> None:
+        increment, counter = owner.increment, self.counter
+        owner.answer = answer = self.desk.decide_increment(counter, increment, 2)
+        pending = [token for token, noted in counter.tokens if noted > 0]
+
+        assert laws.the_answer_is_true(answer, increment, self.counted, pending, counter.round), "CN4"
+        match answer:
+            case Note(in_round):
+                owner.increment = Increment(increment.token, in_round)
+                write = self.desk.first_step(ALL, KEY, increment.token, in_round)
+                owner.awaits = Sent(write, "first", increment.token, in_round)
+                self.flights.append(owner.awaits)
+            case Count(noted):
+                owner.increment = Increment(increment.token, noted, is_noted=True)
+                write = self.desk.second_step(ALL, KEY, increment.token, noted)
+                owner.awaits = Sent(write, "second", increment.token, noted)
+                self.flights.append(owner.awaits)
+            case _:
+                pass
+
+    def apply(self, sent: Sent) -> None:
+        before, record = self.counter, self.record
+        self.record = applied(sent.write, record)
+        matched = matches(sent.write.where, record, lambda: Instant(0))
+        sent.matched = matched if sent.matched is None else sent.matched
+        if sent.kind == "second" and self.counter.count > before.count:
+            self.counted[sent.token] = self.counted.get(sent.token, 0) + 1
+
+        assert laws.each_counts_once(self.counter, self.counted), "CN1"
+        assert laws.only_counting_takes_away(before, self.counter), "CN2"
+        if sent.kind == "first":
+            assert laws.comes_late_in_vain(before, self.counter, sent.token, sent.in_round), "CN3"
+
+    def answer(self, owner: Owner, sent: Sent) -> None:
+        """A match of the first step is known to be noted; one of the second leaves nothing to do."""
+        owner.awaits = None
+        if sent.matched:
+            owner.increment = attrs.evolve(owner.increment, is_noted=True)
+
+    def sweep(self, *, close_it: bool) -> None:
+        """One sweep, of which the closing may come alone: an order is not promised."""
+        sweep = self.desk.decide_sweep(self.counter)
+        if not close_it:
+            self.flights += [
+                Sent(self.desk.second_step(ALL, KEY, token, noted), "second", token, noted)
+                for token, noted in sweep.count
+            ]
+        if sweep.closing is not None:
+            closing = self.desk.close(ALL, KEY, sweep.closing, sweep.drop)
+            self.flights.append(Sent(closing, "close", "", sweep.closing))
+
+    def serve(self) -> None:
+        for sent in list(self.flights):
+            if sent.matched is None:
+                self.apply(sent)
+        for owner in self.owners:
+            if owner.awaits is not None:
+                self.answer(owner, owner.awaits)
+
+    def calm(self) -> None:
+        """Nothing is lost any more: owners go on until they know, sweeps run, and then all that was sent comes again."""
+        self.serve()
+        for _ in range(10):
+            for number in range(len(self.owners)):
+                self.turn("read", number)
+            self.serve()
+            self.sweep(close_it=False)
+            self.serve()
+        for sent in list(self.flights):
+            self.apply(sent)
+
+
+SCHEDULES = st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 5)), max_size=40)
+
+
+def story(*words: str) -> list[Turn]:
+    """What the first owner does, and with what was sent last."""
+    return [(word, 0) for word in words]
+
+
+NOTED = story("read", "apply", "answer")
+RESURRECTED = [*NOTED, *story("read", "apply", "answer"), ("apply again", 1)]
+COUNTED_TWICE = [*NOTED, *story("read", "apply", "apply again")]
+SWEPT_BESIDE = [*NOTED, *story("sweep", "apply", "sweep"), ("read", 0), ("apply", 0), ("apply", 1), ("apply", 2)]
+LATE = [*story("read", "lose"), ("read", 1), *story("apply", "close", "apply", "read")]
+CRASHED = story("read", "apply", "crash")
+RESTARTED = [*NOTED, *story("read", "apply", "lose", "restart", "close", "apply", "read")]
+FORGOTTEN = [*story("read", "lose"), ("apply", 0), *3 * [*story("sweep", "apply"), ("apply", 1)], ("read", 0)]
+
+
+def check_world(desk: Desk) -> None:
+    """Laws CN1 to CN5, of two owners and of sweeps beside them."""
+
+    @effort(desk)
+    @given(st.integers(1, 3), SCHEDULES)
+    @example(1, RESURRECTED)
+    @example(1, COUNTED_TWICE)
+    @example(1, SWEPT_BESIDE)
+    @example(2, LATE)
+    @example(1, CRASHED)
+    @example(1, RESTARTED)
+    @example(1, FORGOTTEN)
+    def holds(count: int, turns: list[Turn]) -> None:
+        world = World(desk, [Owner(Increment(token)) for token in "tuv"[:count]])
+        for what, much in turns:
+            world.turn(what, much)
+        world.calm()
+
+        sure = [each.increment.token for each in world.owners if isinstance(each.answer, Counted)]
+        assert all(each.is_done for each in world.owners), "CN4"
+        assert set(sure) <= set(world.counted), "CN2"
+        assert laws.only_the_count_is_left(world.record, KEY, len(world.counted)), "CN5"
+
+    holds()
+
+
+def check_late(desk: Desk) -> None:
+    @effort(desk)
+    @given(counters(), tokens(), st.integers(1, 5))
+    def a_late_first_step_does_what_it_may(counter: Counter, token: str, in_round: int) -> None:
+        after = applied(desk.first_step(ALL, KEY, token, in_round), recorded(counter))
+
+        assert laws.comes_late_in_vain(counter, counter_of(after), token, in_round), "CN3"
+
+    a_late_first_step_does_what_it_may()
+
+
+def check_full(desk: Desk) -> None:
+    @effort(desk)
+    @given(counters(), increments(), st.integers(1, 6))
+    def what_is_full_takes_no_more(counter: Counter, increment: Increment, tokens_max: int) -> None:
+        answer = desk.decide_increment(counter, increment, tokens_max)
+
+        assert laws.what_is_full_takes_no_more(counter, tokens_max, answer), "CN6"
+
+    what_is_full_takes_no_more()
+
+
+def recorded(counter: Counter) -> Document:
+    record = Document.of({"_id": KEY, "count": counter.count, "round": counter.round})
+    for token, noted in counter.tokens:
+        record = record.put(token_field(token), noted)
+    return record
+
+
+LAWS: dict[str, Callable[[Desk], None]] = {"CN1 to CN5": check_world, "CN3": check_late, "CN6": check_full}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_counter_keeps_the_law(law: str) -> None:
+    """Laws CN1 to CN6, as the header of `tidegate.counters.counter` states them."""
+    LAWS[law](Desk())
+
+
+# --- specimens --------------------------------------------------------------------------------------------------------
+
+
+def without_tombstone(collection: str, key: str, token: str, noted: int) -> UpdateOne:
+    """The article's second step: the token goes when it is counted, so a late first step brings it back."""
+    write = second_step(collection, key, token, noted)
+    return update_one(collection, write.where, Remove(token_field(token)), Add(COUNT, 1))
+
+
+def in_any_round(collection: str, key: str, token: str, in_round: int) -> UpdateOne:
+    """A late first step of a closed round finds its tombstone gone."""
+    field = token_field(token)
+    return update_one(collection, AllOf((Eq(ID, key), Eq(field, None))), Put(field, in_round))
+
+
+def whatever_stands(collection: str, key: str, token: str, in_round: int) -> UpdateOne:
+    """The token is noted again when it is counted."""
+    return update_one(collection, AllOf((Eq(ID, key), Eq(ROUND, in_round))), Put(token_field(token), in_round))
+
+
+def counts_again(collection: str, key: str, token: str, noted: int) -> UpdateOne:
+    """A blind increment: nothing tells the second copy from the first."""
+    write = second_step(collection, key, token, noted)
+    return update_one(collection, Eq(ID, key), *write.updates)
+
+
+def sum_of_what_was_read(counter: Counter) -> Sweep:
+    """The article's clean-up: it clears what it has read."""
+    sweep = counting.decide_sweep(counter)
+    return attrs.evolve(sweep, drop=tuple(token for token, _ in counter.tokens))
+
+
+def never_counts(counter: Counter) -> Sweep:
+    return attrs.evolve(counting.decide_sweep(counter), count=())
+
+
+def close_whatever_they_are(collection: str, key: str, in_round: int, drop: tuple[str, ...]) -> UpdateOne:
+    where = AllOf((Eq(ID, key), Eq(ROUND, in_round)))
+    return update_one(collection, where, Add(ROUND, 1), *(Remove(token_field(token)) for token in drop))
+
+
+def never_drops(counter: Counter) -> Sweep:
+    return attrs.evolve(counting.decide_sweep(counter), drop=())
+
+
+def drops_of_this_round(counter: Counter) -> Sweep:
+    """The tombstones of the round itself go too: its owners come back too late."""
+    sweep = counting.decide_sweep(counter)
+    return attrs.evolve(sweep, drop=tuple(token for token, noted in counter.tokens if noted < 0))
+
+
+def missing_is_not_done(counter: Counter, increment: Increment, tokens_max: int) -> Answer:
+    """What is not there was not noted: UNKNOWN is taken for NOT DONE."""
+    answer = counting.decide_increment(counter, increment, tokens_max)
+    return Note(counter.round) if isinstance(answer, Forgotten) else answer
+
+
+def missing_is_done(counter: Counter, increment: Increment, tokens_max: int) -> Answer:
+    """What is not there was counted and removed."""
+    answer = counting.decide_increment(counter, increment, tokens_max)
+    return Counted() if isinstance(answer, Note) and increment.asked is not None else answer
+
+
+def gives_up_early(counter: Counter, increment: Increment, tokens_max: int) -> Answer:
+    answer = counting.decide_increment(counter, increment, tokens_max)
+    return Forgotten(1, 2) if isinstance(answer, Note) and increment.asked is not None else answer
+
+
+def never_full(counter: Counter, increment: Increment, _: int) -> Answer:
+    return counting.decide_increment(counter, increment, TOKENS_MAX)
+
+
+def full_too_soon(counter: Counter, increment: Increment, tokens_max: int) -> Answer:
+    answer = counting.decide_increment(counter, increment, tokens_max)
+    return Full(1) if isinstance(answer, Note) and len(counter.tokens) == tokens_max - 1 else answer
+
+
+@pytest.mark.parametrize(
+    ("law", "broken", "planted"),
+    [
+        ("CN1 to CN5", "CN[12]", Desk(second_step=without_tombstone)),
+        ("CN1 to CN5", "CN1", Desk(second_step=counts_again)),
+        ("CN1 to CN5", "CN2", Desk(decide_sweep=sum_of_what_was_read, close=close_whatever_they_are)),
+        ("CN1 to CN5", "CN5", Desk(decide_sweep=never_counts)),
+        ("CN1 to CN5", "CN3", Desk(first_step=in_any_round)),
+        ("CN1 to CN5", "CN[123]", Desk(first_step=whatever_stands)),
+        ("CN1 to CN5", "CN4", Desk(decide_increment=missing_is_not_done)),
+        ("CN1 to CN5", "CN4", Desk(decide_increment=missing_is_done)),
+        ("CN1 to CN5", "CN4", Desk(decide_increment=gives_up_early)),
+        ("CN1 to CN5", "CN4", Desk(decide_sweep=drops_of_this_round)),
+        ("CN1 to CN5", "CN5", Desk(decide_sweep=never_drops)),
+        ("CN3", "CN3", Desk(first_step=in_any_round)),
+        ("CN3", "CN3", Desk(first_step=whatever_stands)),
+        ("CN6", "CN6", Desk(decide_increment=never_full)),
+        ("CN6", "CN6", Desk(decide_increment=full_too_soon)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, broken: str, planted: Desk) -> None:
+    """Each law is broken by a small faulty variant of the function it speaks of, and it is that law."""
+    with pytest.raises(AssertionError, match=broken):
+        LAWS[law](planted)
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_increment_takes_two_steps() -> None:
+    """Note, count, counted; and the record as it stands in between, and after three sweeps."""
+    record, told = new_counter(KEY), list[str]()
+    increment = Increment("t")
+    for _ in range(3):
+        answer = counting.decide_increment(counter_of(record), increment)
+        told.append(f"{answer}: {record}")
+        match answer:
+            case Note(in_round):
+                record = applied(first_step(ALL, KEY, "t", in_round), record)
+                increment = Increment("t", in_round, is_noted=True)
+            case Count(noted):
+                record = applied(second_step(ALL, KEY, "t", noted), record)
+            case _:
+                pass
+    for _ in range(3):
+        sweep = counting.decide_sweep(counter_of(record))
+        for write in updates(ALL, KEY, sweep):
+            record = applied(write, record)
+        told.append(f"{sweep}: {record}")
+
+    assert told == [
+        'note it in round 1: {_id: "today", count: 0, round: 1}',
+        'count it, noted in round 1: {_id: "today", count: 0, round: 1, token t: 1}',
+        'counted: {_id: "today", count: 1, round: 1, token t: -1}',
+        'count 0, close round 1, drop 0: {_id: "today", count: 1, round: 2, token t: -1}',
+        'count 0, close round 2, drop 1: {_id: "today", count: 1, round: 3}',
+        'count 0, nothing to close, drop 0: {_id: "today", count: 1, round: 3}',
+    ]
+    assert (
+        str(first_step(ALL, KEY, "t", 1))
+        == 'update counters where _id = "today" and round = 1 and token t = null: token t := 1'
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "asked", "is_noted", "now"),
+    [
+        (Note(4), None, False, 4),
+        (Note(4), 4, False, 4),
+        (Note(4), 3, False, 4),
+        (Forgotten(2, 4), 2, False, 4),
+        (Counted(), 3, True, 4),
+        (Counted(), 2, True, 4),
+        (OldRead(), 4, True, 4),
+        (OldRead(), 5, False, 4),
+        (OldRead(), 5, True, 4),
+    ],
+)
+def test_a_missing_token_is_told_by_the_rounds(expected: Answer, asked: int | None, is_noted: bool, now: int) -> None:
+    """Law CN4: what the owner knows, and the round that is open, tell what became of a token that is not there."""
+    assert expected == counting.decide_increment(Counter(7, now), Increment("t", asked, is_noted))
+
+
+@pytest.mark.parametrize(("expected", "noted"), [(Count(2), 2), (Counted(), -2)])
+def test_a_token_that_stands_is_told_by_itself(expected: Answer, noted: int) -> None:
+    """Law CN4: whatever the owner knows, also nothing after a restart."""
+    for increment in (Increment("t"), Increment("t", 2), Increment("t", 2, is_noted=True)):
+        assert expected == counting.decide_increment(Counter(7, 4, (("t", noted),)), increment, 1)
+
+
+def test_answers_are_told_in_a_line() -> None:
+    """What a person can paste into an issue."""
+    assert [str(each) for each in (Full(3), Forgotten(2, 4), OldRead(), Counted())] == [
+        "full: 3 tokens",
+        "forgotten: asked for in round 2, and it is round 4",
+        "an old read",
+        "counted",
+    ]
+
+
+def test_a_round_is_closed_once() -> None:
+    """A second copy of a closing finds another round; so it is with what comes late."""
+    record = recorded(Counter(1, 2, (("t", -1), ("u", 2))))
+    closing = close(ALL, KEY, 2, ("t",))
+    closed = applied(closing, record)
+
+    assert counter_of(closed) == Counter(1, 3, (("u", 2),))
+    assert applied(closing, closed) == closed
+
+
+@given(counters())
+def test_a_record_is_read_as_it_was_written(counter: Counter) -> None:
+    """Inverse: the counter of a record is the counter it was made of."""
+    assert counter_of(recorded(counter)) == counter
+
+
+@given(counters())
+def test_a_sweep_leaves_this_rounds_tokens_alone(counter: Counter) -> None:
+    """Only what was noted before the current round is swept, and only what is counted is dropped."""
+    sweep = counting.decide_sweep(counter)
+    swept = {*sweep.count, *((token, counter.noted(token)) for token in sweep.drop)}
+
+    assert swept == {(token, noted) for token, noted in counter.tokens if abs(noted) < counter.round}
+    assert all(noted > 0 for _, noted in sweep.count)
+    assert (sweep.closing is None) == (not counter.tokens)
+    assert len(updates(ALL, KEY, sweep)) == len(sweep.count) + bool(counter.tokens)
+
+
+@given(counters(), sweeps())
+def test_a_sweep_that_comes_again_changes_nothing(counter: Counter, sweep: Sweep) -> None:
+    """Whatever record it was decided on, each of its updates matches once at most."""
+    once = recorded(counter)
+    for update in updates(ALL, KEY, sweep):
+        once = applied(update, once)
+    twice = once
+    for update in updates(ALL, KEY, sweep):
+        twice = applied(update, twice)
+
+    assert twice == once
+
+
+@given(increments())
+def test_increments_are_values(increment: Increment) -> None:
+    """Hashable, and equal by value."""
+    assert increment == attrs.evolve(increment)
+    assert len({increment, attrs.evolve(increment)}) == 1
+
+
+def test_the_articles_protocol_counts_wrong() -> None:
+    """A zombie of step one makes 2 of one increment; the clean-up beside an increment makes 1 of two (both measured)."""
+    resurrected = Counter(1, 1, (("t", 1),))  # counted, its token gone, and noted again by a late first step
+    assert applied(without_tombstone(ALL, KEY, "t", 1), recorded(resurrected)).held(COUNT) == 2
+
+    read, beside = Counter(0, 1, (("t", 1),)), Counter(1, 1, ())  # what the clean-up read; by then it was counted
+    summed = update_one(ALL, Eq(ID, KEY), Put(COUNT, read.count + len(read.tokens)), Remove(token_field("t")))
+    assert applied(summed, recorded(attrs.evolve(beside, count=2))).held(COUNT) == 1
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Counter(-1),
+        lambda: Counter(True),
+        lambda: Counter(0, 0),
+        lambda: Counter(2**63),
+        lambda: Counter(0, 10**6_000),
+        lambda: Counter(0, 1, [("t", 1)]),  # type: ignore[arg-type]
+        lambda: Counter(0, 1, ("t",)),  # type: ignore[arg-type]
+        lambda: Counter(0, 1, (("t",),)),  # type: ignore[arg-type]
+        lambda: Counter(0, 1, (("t", 1, 1),)),  # type: ignore[arg-type]
+        lambda: Counter(0, 1, (("t", 2),)),
+        lambda: Counter(0, 1, (("t", 0),)),
+        lambda: Counter(0, 1, (("t", None),)),  # type: ignore[arg-type]
+        lambda: Counter(0, 1, (("t", True),)),
+        lambda: Counter(0, 1, (("", 1),)),
+        lambda: Counter(0, 1, (("a.b", 1),)),
+        lambda: Counter(0, 1, (("t", 1), ("t", -1))),
+        lambda: Increment(""),
+        lambda: Increment("a.b"),
+        lambda: Increment("\0"),
+        lambda: Increment("\ud800"),
+        lambda: Increment("t", 0),
+        lambda: Increment("t", None, is_noted=True),
+        lambda: Increment("t", 1, is_noted=1),  # type: ignore[arg-type]
+        lambda: new_counter(""),
+        lambda: counter_of({"count": 0}),  # type: ignore[arg-type]
+        lambda: counter_of(Document.of({"_id": KEY, "count": 0})),
+        lambda: counter_of(Document.of({"_id": KEY, "count": "0", "round": 1})),
+        lambda: counter_of(Document.of({"_id": KEY, "count": 0, "round": 1, "token t": "pending"})),
+        lambda: first_step(ALL, "", "t", 1),
+        lambda: first_step(ALL, KEY, "t", 0),
+        lambda: second_step(ALL, KEY, "t", -1),
+        lambda: close(ALL, KEY, 0, ()),
+        lambda: close(ALL, KEY, 1, ["t"]),  # type: ignore[arg-type]
+        lambda: counting.decide_increment(None, Increment("t")),  # type: ignore[arg-type]
+        lambda: counting.decide_increment(Counter(), "t"),  # type: ignore[arg-type]
+        lambda: counting.decide_increment(Counter(), Increment("t"), 0),
+        lambda: counting.decide_increment(Counter(), Increment("t"), -(10**6_000)),
+        lambda: counting.decide_sweep(None),  # type: ignore[arg-type]
+        lambda: updates(ALL, KEY, None),  # type: ignore[arg-type]
+        lambda: updates(ALL, "", Sweep((), 1)),
+        lambda: Sweep(5),  # type: ignore[arg-type]
+        lambda: Sweep(("t",)),  # type: ignore[arg-type]
+        lambda: Sweep((("t", 0),)),
+        lambda: Sweep((), 0),
+        lambda: Sweep((), 1, "t"),  # type: ignore[arg-type]
+        lambda: Sweep((), 1, (5,)),  # type: ignore[arg-type]
+        lambda: close(ALL, KEY, 1, (["t"],)),  # type: ignore[arg-type]
+    ],
+)
+def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
+    """Wrong types, numbers out of range, names that no field can have, records of something else."""
+    with pytest.raises(Misuse):
+        build()

@@ -1,0 +1,728 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeAlias, assert_never, get_args
+
+import attrs
+import pytest
+from hypothesis import Phase, example, find, given, settings
+from hypothesis import strategies as st
+from tests.properties.hostile import refuses_wrong_types
+
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.laws import recovery as laws
+from tidegate.invocations.laws.recovery import carried_out
+from tidegate.invocations.recovery import (
+    PATIENCE,
+    Finished,
+    InHand,
+    Item,
+    LeftAlone,
+    Message,
+    Move,
+    NoInvocation,
+    Patience,
+    Publish,
+    Queued,
+    Recovery,
+    Step,
+    Trouble,
+    decide_recovery,
+    plan_recovery,
+)
+from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
+from tidegate.invocations.strategies.recovery import items, patiences, recoveries
+from tidegate.model.documents import Document, Field, OlderThan, matches
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Duration, Instant
+from tidegate.services.membership import DEAD_AFTER, Member, Membership
+from tidegate.services.strategies.membership import memberships, short_times
+
+Decide: TypeAlias = Callable[[Item, Membership, Instant, Patience], Recovery]
+
+
+@attrs.frozen
+class Recoverer:
+    """What those who recover use: the real functions, but for one that is planted."""
+
+    decide: Decide = decide_recovery
+    plan: Callable[[Collection[Item], Membership, Instant, Patience], tuple[Step, ...]] = plan_recovery
+    carry_out: Callable[[Move, StatusRecord], StatusRecord] = carried_out
+
+
+def effort(recoverer: Recoverer, runs: int = 100) -> settings:
+    """A counterexample to a specimen need not be a small one, and may take longer to find."""
+    if recoverer == Recoverer():
+        return settings(max_examples=runs)
+    return settings(max_examples=1_000, phases=(Phase.explicit, Phase.generate))
+
+
+START = Instant(1_800_000_000 * SECOND)
+OWNED = ("pending", "running", "paused")
+LASTING = [each.status for each in INVOCATION.definitions if not each.final]
+FINAL = [each.status for each in INVOCATION.definitions if each.final]
+
+
+def runner(who: str, **changes: object) -> Member:
+    plain = Member(id=who, name=who, life=1, runner=None, created=START, joined=START, seen=START)
+    return attrs.evolve(plain, **changes)  # type: ignore[arg-type]
+
+
+def item(status: str, owner: str | None = None, message: Message = Message.UNKNOWN, version: int = 7) -> Item:
+    return Item("i", StatusRecord(status, owner, version), START, message)
+
+
+# --- the laws of one decision -----------------------------------------------------------------------------------------
+
+every_case = (items(), memberships(), short_times(), patiences())
+
+
+def check_rc1(recoverer: Recoverer) -> None:
+    @effort(recoverer)
+    @given(*every_case)
+    @example(item("paused"), Membership(), START + DEAD_AFTER, PATIENCE)
+    @example(item("retry"), Membership(), START + DEAD_AFTER, PATIENCE)
+    def holds(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
+        assert laws.step_is_legal(recoverer.decide(found, known, now, patience))
+
+    holds()
+
+
+def check_rc2(recoverer: Recoverer) -> None:
+    @effort(recoverer)
+    @given(*every_case)
+    @example(item("running", "new"), Membership(), START + (DEAD_AFTER - 1), PATIENCE)
+    @example(item("paused", "a"), Membership((runner("a", seen=START + 1),)), START + DEAD_AFTER, PATIENCE)
+    @example(item("pending", "a"), Membership((runner("a"),)), START + (MINUTE - 1), PATIENCE)
+    @example(item("pending", "a"), Membership((runner("a"),)), START + MINUTE, PATIENCE)
+    def holds(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
+        verdict = recoverer.decide(found, known, now, patience)
+
+        assert laws.living_owners_are_spared(found, known, now, patience.pending_max, verdict)
+
+    holds()
+
+
+def check_rc3(recoverer: Recoverer) -> None:
+    @effort(recoverer)
+    @given(*every_case)
+    @example(item("pending", "a"), Membership((runner("a"),)), START, PATIENCE)
+    @example(item("pending", "new"), Membership(dead_after=SECOND), START, PATIENCE)
+    @example(item("running", "a"), Membership((runner("a"),)), START, PATIENCE)
+    @example(item("killed"), Membership(), START, PATIENCE)
+    @example(item("retry"), Membership(), START, PATIENCE)
+    def holds(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
+        verdict = recoverer.decide(found, known, now, patience)
+        if isinstance(verdict, InHand):
+            just_before = recoverer.decide(found, known, verdict.until + -1, patience)
+            then = recoverer.decide(found, known, verdict.until, patience)
+
+            assert laws.until_is_exact(verdict, just_before, then)
+
+    holds()
+
+
+def check_rc4(recoverer: Recoverer) -> None:
+    @effort(recoverer)
+    @given(st.sampled_from(LASTING), st.sampled_from(("a", "gone", "new", None)), patiences())
+    @example("concurrency_controlled", None, PATIENCE)
+    def holds(status: str, owner: str | None, patience: Patience) -> None:
+        found = item(status, owner if status in OWNED else None)
+        known = Membership((runner("a"), runner("gone", departed=True)))
+        now, path = START, list[Recovery]()
+        for _ in range(laws.STEPS_MAX + 1):
+            now += 2 * DEAD_AFTER
+            path.append(recoverer.decide(found, known, now, patience))
+            match path[-1]:
+                case Move() as step:
+                    found = Item(found.key, carried_out(step, found.record), now)
+                    if step.publishes:
+                        break
+                case _:
+                    break
+
+        assert laws.path_is_short(path)
+
+    holds()
+
+
+def check_rc6(recoverer: Recoverer) -> None:
+    @effort(recoverer)
+    @given(st.lists(items(), max_size=6), memberships(), short_times(), patiences(), st.data())
+    @example([item("success"), item("killed")], Membership(), START + MINUTE, PATIENCE, None)
+    def holds(
+        found: list[Item], known: Membership, now: Instant, patience: Patience, data: st.DataObject | None
+    ) -> None:
+        for listed in (found, found if data is None else data.draw(st.permutations(found))):
+            alone = [decide_recovery(each, known, now, patience) for each in listed]
+
+            assert laws.judged_alone(recoverer.plan(listed, known, now, patience), alone)
+
+    holds()
+
+
+# --- several who recover, and one who runs ----------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Looks:
+    """A recoverer reads the invocation and decides; the message was seen, or nobody knows."""
+
+    who: int
+    message_known: bool
+
+
+@attrs.frozen
+class Acts:
+    """A recoverer carries out what it has decided, one write: a move, or a message."""
+
+    who: int
+
+
+@attrs.frozen
+class Stops:
+    """A recoverer crashes, and whoever follows it knows nothing."""
+
+    who: int
+
+
+@attrs.frozen
+class Frees:
+    """Another recoverer sees to the invocation, step by step, until it is in the queue."""
+
+
+@attrs.frozen
+class Runs:
+    """A runner takes the next step with the invocation, one of several: also one that is presumed dead, and is not."""
+
+    choice: int
+    by: str
+
+
+@attrs.frozen
+class Passes:
+    """Time passes; who is alive beats."""
+
+    duration: Duration
+
+
+EPOCH = Instant(0)
+Event: TypeAlias = Looks | Acts | Stops | Frees | Runs | Passes
+SHORT = Patience(pending_max=2, passing_max=1, queued_max=3)
+SILENCE = 4
+LIVING, DEAD, NEVER = "living", "dead", "never"
+
+who = st.integers(0, 1)
+anything = st.lists(
+    st.one_of(
+        st.builds(Looks, who, st.booleans()),
+        st.builds(Acts, who),
+        st.builds(Stops, who),
+        *[st.builds(Frees)] * 2,
+        *[st.builds(Runs, st.integers(0, 2), st.sampled_from((LIVING, LIVING, DEAD)))] * 3,
+        *[st.builds(Passes, st.sampled_from((1, 2, SILENCE)))] * 2,
+    ),
+    max_size=20,
+)
+
+
+def at_a_distance(before: list[Event], between: list[Event], after: list[Event]) -> list[Event]:
+    return [*before, Looks(2, message_known=True), *between, Acts(2), *after]
+
+
+happenings = st.builds(at_a_distance, anything, anything, anything)
+"""Among other things somebody decides, and carries it out at some distance."""
+beginnings = st.tuples(st.sampled_from((*OWNED, *LASTING)), st.sampled_from((LIVING, DEAD, NEVER)), st.booleans())
+
+
+@attrs.define
+class Play:
+    """The record, its messages in the queue by version, and what everybody is about to do."""
+
+    recoverer: Recoverer
+    record: StatusRecord
+    messages: set[int]
+    now: Instant = EPOCH
+    changed: Instant = EPOCH
+    decided: dict[int, Recovery] = attrs.field(factory=dict[int, Recovery])
+    robbed: list[str] = attrs.field(factory=list[str])
+
+    @property
+    def known(self) -> Membership:
+        """One who always beats, and one who has been silent from before the beginning."""
+        then = Instant(-SILENCE)
+        dead = Member(id=DEAD, name=DEAD, life=1, runner=None, created=then, joined=then, seen=then)
+        return Membership((dead, attrs.evolve(dead, id=LIVING, name=LIVING, seen=self.now)), SILENCE)
+
+    def found(self, *, message_known: bool) -> Item:
+        there = Message.THERE if self.record.version in self.messages else Message.MISSING
+        return Item("i", self.record, self.changed, there if message_known else Message.UNKNOWN)
+
+    def become(self, record: StatusRecord) -> None:
+        if record != self.record:
+            self.record, self.changed = record, self.now
+
+    def look(self, who: int, *, message_known: bool) -> None:
+        """Whoever has a step to take does not look again before."""
+        found = self.found(message_known=message_known)
+        if not isinstance(self.decided.get(who), Step):
+            self.decided[who] = self.recoverer.decide(found, self.known, self.now, SHORT)
+
+    def act(self, who: int) -> None:
+        match self.decided.pop(who, Finished()):
+            case Move() as step:
+                before, waited = self.record, self.now - self.changed
+                after = self.recoverer.carry_out(step, before)
+                may_be_taken = before.status == "pending" and waited >= SHORT.pending_max
+                if after != before and before.owner == LIVING and not may_be_taken:
+                    self.robbed.append(f"{before} became {after}")
+                self.become(after)
+                if step.publishes and after != before:
+                    self.decided[who] = Publish("i", after)
+            case Publish(_, expected):
+                self.messages.add(expected.version)
+            case _:
+                pass
+
+    def free(self) -> None:
+        self.look(-1, message_known=True)
+        self.act(-1)
+        self.act(-1)
+
+    def run(self, choice: int, by: str) -> None:
+        """The runner picks up what a message leads to, and goes on with what it owns."""
+        record = self.record
+        if record.owner == by:
+            targets = {"pending": ("running",), "running": ("paused", "retry", "success"), "paused": ("running",)}
+            target = targets[record.status][choice % len(targets[record.status])]
+        elif INVOCATION[record.status].available and record.version in self.messages:
+            self.messages.discard(record.version)
+            target = "pending" if choice else record.status  # it may crash once it has taken the message
+        else:
+            return
+        verdict = decide_transition(INVOCATION, record, target, by)
+        if isinstance(verdict, Accepted):
+            self.become(verdict.record)
+
+
+def played(recoverer: Recoverer, begin: tuple[str, str, bool], happened: list[Event]) -> Play:
+    status, owner, has_message = begin
+    record = StatusRecord(status, owner if status in OWNED else None, 5)
+    play = Play(recoverer, record, {5} if has_message else set())
+    for event in happened:
+        match event:
+            case Looks(who, message_known):
+                play.look(who, message_known=message_known)
+            case Acts(who):
+                play.act(who)
+            case Stops(who):
+                play.decided.pop(who, None)
+            case Frees():
+                for _ in range(laws.STEPS_MAX):
+                    play.free()
+                    play.now += SHORT.passing_max
+            case Runs(choice, by):
+                play.run(choice, by)
+            case Passes(duration):
+                play.now += duration
+            case _:
+                assert_never(event)
+    return play
+
+
+def check_rc5(recoverer: Recoverer) -> None:
+    @effort(recoverer, 400)
+    @given(beginnings, happenings)
+    @example(("paused", DEAD, False), [])
+    @example(
+        ("running", DEAD, False),
+        [Looks(0, message_known=False), Frees(), Runs(1, LIVING), Runs(1, LIVING), Acts(0)],
+    )
+    def holds(begin: tuple[str, str, bool], happened: list[Event]) -> None:
+        play = played(recoverer, begin, happened)
+        for _ in range(2 * laws.STEPS_MAX):  # whoever is stopped, one goes on at last; the others come late
+            play.now += SILENCE
+            play.free()
+        for who in tuple(play.decided):
+            play.act(who)
+            play.act(who)
+        found = play.found(message_known=True)
+
+        assert not play.robbed
+        assert laws.is_free(found, play.known, play.now, has_message=found.message is Message.THERE)
+
+    holds()
+
+
+LAWS: dict[str, Callable[[Recoverer], None]] = {
+    "RC1": check_rc1,
+    "RC2": check_rc2,
+    "RC3": check_rc3,
+    "RC4": check_rc4,
+    "RC5": check_rc5,
+    "RC6": check_rc6,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_recovery_keeps_the_law(law: str) -> None:
+    """Laws RC1 to RC6, as the header of `tidegate.invocations.recovery` states them."""
+    LAWS[law](Recoverer())
+
+
+# --- specimens --------------------------------------------------------------------------------------------------------
+
+
+def straight_to_the_queue(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+    """Without the status that overrides ownership: only the dead owner may do that."""
+    verdict = decide_recovery(found, known, now, patience)
+    return attrs.evolve(verdict, target="rerouted") if isinstance(verdict, Move) else verdict
+
+
+def running_recovery_for_all(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+    """Pending is no running."""
+    verdict = decide_recovery(found, known, now, patience)
+    return attrs.evolve(verdict, target="running_recovery") if isinstance(verdict, Move) else verdict
+
+
+def no_record_means_dead(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+    """What pynenc does: an owner that has not had the time to beat is dead."""
+    verdict = decide_recovery(found, known, now, patience)
+    if isinstance(verdict, InHand) and found.record.status in ("running", "paused"):
+        unseen = found.record.owner not in known.by_id
+        return Move(found.key, found.record, "running_recovery", Trouble.OWNER_GONE) if unseen else verdict
+    return verdict
+
+
+def by_age_alone(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+    """Nobody asks for the owner: what has been running for long is taken."""
+    orphan = attrs.evolve(found, record=attrs.evolve(found.record, owner="nobody")) if found.record.owner else found
+    verdict = decide_recovery(orphan, attrs.evolve(known, members=()), now, patience)
+    return attrs.evolve(verdict, expected=found.record) if isinstance(verdict, Move) else verdict
+
+
+def too_impatient(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+    """Five seconds, whatever was configured."""
+    return decide_recovery(found, known, now, attrs.evolve(patience, pending_max=1))
+
+
+def late_by_one(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+    """After the limit, not at it: the strict comparison of one of pynenc's backends."""
+    verdict = decide_recovery(found, known, now, patience)
+    return verdict if isinstance(verdict, LeftAlone) else decide_recovery(found, known, now + -1, patience)
+
+
+def until_the_later(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+    """Of two instants at which it may become stuck, the wrong one is told."""
+    verdict = decide_recovery(found, known, now, patience)
+    return InHand(verdict.until + 1) if isinstance(verdict, InHand) else verdict
+
+
+def pending_and_running_alone(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+    """What pynenc's two tasks look at, and what they do with it in one go."""
+    verdict = decide_recovery(found, known, now, patience)
+    return verdict if found.record.status in ("pending", "running") or isinstance(verdict, LeftAlone) else Queued()
+
+
+def without_messages(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+    """What is available is thought to be in the queue."""
+    verdict = decide_recovery(found, known, now, patience)
+    return Queued() if isinstance(verdict, Publish) else verdict
+
+
+def by_status_alone(step: Move, record: StatusRecord) -> StatusRecord:
+    """The write asks for the status only, as the lock-free part of pynenc's recovery does."""
+    return carried_out(attrs.evolve(step, expected=record), record) if record.status == step.expected.status else record
+
+
+def unguarded(step: Move, record: StatusRecord) -> StatusRecord:
+    """What was decided is done if the table allows it, whoever owns it by now."""
+    return carried_out(attrs.evolve(step, expected=record), record)
+
+
+def up_to_the_first(found: Collection[Item], known: Membership, now: Instant, patience: Patience) -> tuple[Step, ...]:
+    """One that is not stuck ends it: the rest waits for the next time."""
+    steps = list[Step]()
+    for each in found:
+        verdict = decide_recovery(each, known, now, patience)
+        if isinstance(verdict, LeftAlone):
+            break
+        steps.append(verdict)
+    return tuple(steps)
+
+
+def sorted_by_key(found: Collection[Item], known: Membership, now: Instant, patience: Patience) -> tuple[Step, ...]:
+    return plan_recovery(sorted(found, key=lambda each: each.key), known, now, patience)
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("RC1", Recoverer(straight_to_the_queue)),
+        ("RC1", Recoverer(running_recovery_for_all)),
+        ("RC2", Recoverer(no_record_means_dead)),
+        ("RC2", Recoverer(by_age_alone)),
+        ("RC2", Recoverer(too_impatient)),
+        ("RC3", Recoverer(late_by_one)),
+        ("RC3", Recoverer(until_the_later)),
+        ("RC4", Recoverer(pending_and_running_alone)),
+        ("RC4", Recoverer(without_messages)),
+        ("RC5", Recoverer(pending_and_running_alone)),
+        ("RC5", Recoverer(without_messages)),
+        ("RC5", Recoverer(carry_out=by_status_alone)),
+        ("RC5", Recoverer(carry_out=unguarded)),
+        ("RC6", Recoverer(plan=up_to_the_first)),
+        ("RC6", Recoverer(plan=sorted_by_key)),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Recoverer) -> None:
+    """Each law is broken by a small faulty variant of what it speaks of."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+GROUP = Membership(
+    (
+        runner("alive", seen=START + DEAD_AFTER),
+        runner("silent"),
+        runner("left", departed=True),
+        runner("old", name="pod"),
+        runner("new", name="pod", life=2, seen=START + DEAD_AFTER),
+        runner("worker", runner="left", seen=START + DEAD_AFTER),
+        runner("child", runner="silent", seen=START + DEAD_AFTER),
+    )
+)
+LATER = START + DEAD_AFTER
+HELD = InHand(START + 2 * DEAD_AFTER)
+
+
+def moved(found: Item, target: str, trouble: Trouble) -> Move:
+    return Move("i", found.record, target, trouble)
+
+
+@pytest.mark.parametrize(
+    ("status", "owner", "expected", "trouble"),
+    [
+        ("running", "alive", None, None),
+        ("running", "child", None, None),
+        ("running", "new", None, None),
+        ("running", "silent", "running_recovery", Trouble.OWNER_GONE),
+        ("running", "left", "running_recovery", Trouble.OWNER_GONE),
+        ("running", "old", "running_recovery", Trouble.OWNER_GONE),
+        ("running", "worker", "running_recovery", Trouble.OWNER_GONE),
+        ("running", "nobody", "running_recovery", Trouble.OWNER_GONE),
+        ("running", None, "running_recovery", Trouble.OWNER_GONE),
+        ("paused", "alive", None, None),
+        ("paused", "silent", "running_recovery", Trouble.OWNER_GONE),
+        ("pending", "alive", "pending_recovery", Trouble.PENDING_TOO_LONG),
+        ("pending", "silent", "pending_recovery", Trouble.OWNER_GONE),
+        ("pending_recovery", None, "rerouted", Trouble.LEFT_HALFWAY),
+        ("running_recovery", None, "rerouted", Trouble.LEFT_HALFWAY),
+        ("killed", None, "rerouted", Trouble.LEFT_HALFWAY),
+        ("concurrency_controlled", None, "rerouted", Trouble.LEFT_HALFWAY),
+    ],
+)
+def test_each_stuck_invocation_is_moved_on(
+    status: str, owner: str | None, expected: str | None, trouble: Trouble | None
+) -> None:
+    """Ten minutes after it came into its status; who owns it may be alive by its own beats, not by its runner's."""
+    found = item(status, owner)
+    verdict = decide_recovery(found, GROUP, LATER)
+
+    assert verdict == (HELD if expected is None or trouble is None else moved(found, expected, trouble))
+
+
+@pytest.mark.parametrize("status", ["registered", "rerouted", "retry"])
+def test_what_is_available_needs_a_message(status: str) -> None:
+    """Pynenc looks for none: a message that was taken out, and then its taker crashed, is gone."""
+    due = START + PATIENCE.queued_max
+    for message in (Message.MISSING, Message.UNKNOWN):
+        found = item(status, message=message)
+
+        assert decide_recovery(found, GROUP, due + -1) == InHand(due)
+        assert decide_recovery(found, GROUP, due) == Publish("i", found.record)
+    assert decide_recovery(item(status, message=Message.THERE), GROUP, LATER) == Queued()
+
+
+def test_everything_has_an_answer() -> None:
+    """Totality: every status, and one that is none, with every owner and message, early and late."""
+    for status in (*LASTING, *FINAL, "elsewhere"):
+        for owner in (None, *GROUP.by_id, "nobody"):
+            for message in Message:
+                for now in (START, LATER):
+                    verdict = decide_recovery(item(status, owner, message), GROUP, now)
+
+                    assert isinstance(verdict, Recovery)
+                    assert (status in FINAL) is (verdict == Finished())
+                    assert (status == "elsewhere") is (verdict == NoInvocation("elsewhere"))
+
+
+def test_a_pending_invocation_is_taken_at_the_limit_and_no_sooner() -> None:
+    """Older than the limit is listed, a fresh one is not (pynenc, case 32); at once if its owner is known to be gone."""
+    known = Membership((runner("a"), runner("b", departed=True)))
+    slow, dead = item("pending", "a"), item("pending", "b")
+
+    assert decide_recovery(slow, known, START + 5 * SECOND) == InHand(START + MINUTE)
+    assert decide_recovery(slow, known, START + (MINUTE - 1)) == InHand(START + MINUTE)
+    assert decide_recovery(slow, known, START + MINUTE) == moved(slow, "pending_recovery", Trouble.PENDING_TOO_LONG)
+    assert decide_recovery(dead, known, START) == moved(dead, "pending_recovery", Trouble.OWNER_GONE)
+
+
+def test_a_worker_is_judged_by_its_own_beats() -> None:
+    """Its runner beats and it does not: listed. It beats: not (pynenc, cases 33 and 34)."""
+    silent, beating = (
+        Membership((runner("a", seen=LATER), runner("w", runner="a", seen=seen))) for seen in (START, LATER)
+    )
+    found = item("running", "w")
+
+    assert decide_recovery(found, silent, LATER) == moved(found, "running_recovery", Trouble.OWNER_GONE)
+    assert decide_recovery(found, beating, LATER) == HELD
+
+
+def test_an_owner_that_has_not_beaten_yet_has_as_long_as_a_silent_one() -> None:
+    """From when it came to own the invocation."""
+    found = item("running", "newcomer")
+
+    assert decide_recovery(found, Membership(), LATER + -1) == InHand(LATER)
+    assert decide_recovery(found, Membership(), LATER) == moved(found, "running_recovery", Trouble.OWNER_GONE)
+
+
+@given(st.sampled_from(["pending", "killed", "retry"]), st.integers(-3, 3))
+def test_it_is_time_when_the_filter_of_the_store_says_so(status: str, late: Duration) -> None:
+    """Agreement with `OlderThan`, by which a store finds what may be stuck."""
+    limit = {"pending": PATIENCE.pending_max, "killed": PATIENCE.passing_max, "retry": PATIENCE.queued_max}[status]
+    now = START + (limit + late * MILLISECOND)
+    older = matches(OlderThan(Field[Instant]("at"), limit), Document.of({"_id": "i", "at": START}), lambda: now)
+    found = item(status, "alive" if status == "pending" else None)
+
+    assert older is isinstance(decide_recovery(found, GROUP, now), Step)
+
+
+def test_one_that_began_to_run_in_between_stops_no_other() -> None:
+    """Pynenc moves all and then all of them on: the second of three that are pending runs after all."""
+    known = Membership((runner("a", seen=LATER),))
+    found = [Item(key, StatusRecord("pending", "a", 2), START) for key in "xyz"]
+    steps = plan_recovery(found, known, START + MINUTE)
+    records = {each.key: each.record for each in found} | {"y": StatusRecord("running", "a", 3)}
+    for step in steps:
+        assert isinstance(step, Move)
+        records[step.key] = carried_out(step, records[step.key])
+
+    assert records == {
+        "x": StatusRecord("pending_recovery", None, 3),
+        "y": StatusRecord("running", "a", 3),
+        "z": StatusRecord("pending_recovery", None, 3),
+    }
+
+
+def test_what_stays_half_way_is_found_by_the_next() -> None:
+    """A recoverer crashes after each of its writes; the invocation comes back to the queue all the same."""
+    known = Membership((runner("a", departed=True),))
+    found, now, told = item("paused", "a", version=4), START, list[str]()
+    for _ in range(3):
+        now += 10 * MINUTE
+        verdict = decide_recovery(found, known, now)
+        told.append(str(verdict))
+        if isinstance(verdict, Move):
+            found = Item("i", carried_out(verdict, found.record), now)
+
+    assert told == [
+        "move 'i', 'paused' of 'a' at version 4, to 'running_recovery': its owner is gone",
+        "move 'i', 'running_recovery' at version 5, to 'rerouted': nobody moved it on",
+        "publish 'i', 'rerouted' at version 6: no message leads to it",
+    ]
+
+
+def test_only_what_may_be_picked_up_gets_a_message() -> None:
+    """After the move to rerouted; the recovery statuses lead on to it."""
+    found = item("killed")
+
+    assert moved(found, "rerouted", Trouble.LEFT_HALFWAY).publishes
+    assert not moved(found, "running_recovery", Trouble.OWNER_GONE).publishes
+
+
+def test_what_is_left_alone_says_why() -> None:
+    """One line each."""
+    assert [str(each) for each in (HELD, Queued(), Finished(), NoInvocation("x"))] == [
+        "in hand until 1800001200 s@store",
+        "queued",
+        "finished",
+        "no invocation: 'x'",
+    ]
+
+
+@given(items(), short_times(), patiences(), st.integers(-(10**18), 10**18))
+def test_the_epoch_does_not_matter(found: Item, now: Instant, patience: Patience, by: Duration) -> None:
+    """Metamorphic: all of it at another time gives the same step, or the same reason until an instant moved as far."""
+    verdict = decide_recovery(found, Membership(), now, patience)
+    later = decide_recovery(attrs.evolve(found, changed=found.changed + by), Membership(), now + by, patience)
+
+    assert later == (InHand(verdict.until + by) if isinstance(verdict, InHand) else verdict)
+
+
+# --- misuse, and the strategies ---------------------------------------------------------------------------------------
+
+CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
+    "Patience": (Patience, {"pending_max": 1, "passing_max": 1, "queued_max": 1}),
+    "Item": (Item, {"key": "i", "record": item("killed").record, "changed": START, "message": Message.THERE}),
+    "decide_recovery": (
+        decide_recovery,
+        {"item": item("running", "alive"), "membership": GROUP, "now": LATER, "patience": PATIENCE},
+    ),
+    "decide_recovery, killed": (
+        decide_recovery,
+        {"item": item("killed"), "membership": GROUP, "now": LATER, "patience": PATIENCE},
+    ),
+    "plan_recovery": (
+        plan_recovery,
+        {"items": [item("running", "alive")], "membership": GROUP, "now": LATER, "patience": PATIENCE},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
+    """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
+    refuses_wrong_types(*CALLS[name], START)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (lambda: Item("", item("killed").record, START), "cannot name an invocation"),
+        (lambda: Patience(pending_max=0), "cannot be a limit"),
+        (lambda: Patience(passing_max=0), "cannot be a limit"),
+        (lambda: Patience(queued_max=0), "cannot be a limit"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:
+    """An invocation has an id, and nothing is stuck at once."""
+    with pytest.raises(Misuse, match=complaint):
+        _ = wrong()
+
+
+def test_the_limits_are_minutes() -> None:
+    """Not seconds: a process may take some to start."""
+    assert Patience(pending_max=MINUTE, passing_max=MINUTE, queued_max=5 * MINUTE) == PATIENCE
+
+
+@pytest.mark.parametrize("status", ["pending", "killed", "retry", "running"])
+def test_two_clocks_are_never_compared(status: str) -> None:
+    """Changes, beats and now are of one clock."""
+    with pytest.raises(Misuse, match="two clocks"):
+        decide_recovery(item(status, "alive" if status in OWNED else None), GROUP, Instant(LATER.at, WALL))
+
+
+@pytest.mark.parametrize("case", [*get_args(Step), *get_args(LeftAlone), *Trouble])
+def test_every_case_is_drawn(case: type[Recovery] | Trouble) -> None:
+    """The strategies reach each verdict, and each trouble."""
+
+    def is_the_case(verdict: Recovery) -> bool:
+        return case in (type(verdict), verdict.trouble if isinstance(verdict, Step) else None)
+
+    found = find(recoveries(), is_the_case, settings=settings(max_examples=10_000, phases=[Phase.generate]))
+
+    assert is_the_case(found)

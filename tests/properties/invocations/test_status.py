@@ -1,0 +1,680 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+from tests.properties.hostile import HOSTILE, refuses_wrong_types
+
+from tidegate.invocations.laws import status as laws
+from tidegate.invocations.status import (
+    HISTORY_MAX,
+    Accepted,
+    Added,
+    Change,
+    Fate,
+    Forgotten,
+    Lost,
+    NoRunner,
+    NotAllowed,
+    NotOwner,
+    NotYet,
+    StatusDefinition,
+    StatusRecord,
+    StatusTable,
+    Transition,
+    Won,
+    became_of,
+    decide_transition,
+)
+from tidegate.invocations.strategies.status import (
+    fates,
+    histories,
+    may_lack_an_owner,
+    runner_ids,
+    status_definitions,
+    status_records,
+    status_tables,
+    transitions,
+)
+from tidegate.model.errors import Misuse
+
+Decide = Callable[[StatusTable, StatusRecord | None, str, str | None], Transition]
+BecameOf = Callable[[int, tuple[Change, ...], int, str], Fate]
+
+FREE = StatusDefinition("free", {"taken", "gone"}, available=True, releases_owner=True)
+TAKEN = StatusDefinition("taken", {"free", "kept", "seized"}, acquires_owner=True, requires_owner=True)
+KEPT = StatusDefinition("kept", {"free", "gone"}, requires_owner=True)
+SEIZED = StatusDefinition("seized", {"free"}, releases_owner=True, overrides_owner=True)
+GONE = StatusDefinition("gone", final=True, releases_owner=True)
+TABLE = StatusTable({"free"}, (FREE, TAKEN, KEPT, SEIZED, GONE))
+TAKEN_AT_ONCE = StatusTable({"taken"}, (StatusDefinition("taken", acquires_owner=True, final=True),))
+
+
+# --- random tables, and random lives of a record ----------------------------------------------------------------------
+
+
+@attrs.frozen
+class Life:
+    """A table, and what was wished of one record: each time one of the statuses that may follow, or of all."""
+
+    table: StatusTable
+    wishes: tuple[tuple[int, str | None], ...]
+
+    def steps(self, decide: Decide) -> list[tuple[StatusRecord | None, StatusRecord, str | None]]:
+        """What came of it: (before, after, runner) of each accepted wish."""
+        steps: list[tuple[StatusRecord | None, StatusRecord, str | None]] = []
+        record: StatusRecord | None = None
+        for wish, runner in self.wishes:
+            likely = sorted(self.table.following(None if record is None else record.status))
+            statuses = [*likely, *(each.status for each in self.table.definitions)]
+            verdict = decide(self.table, record, statuses[wish % len(statuses)], runner)
+            if isinstance(verdict, Accepted):
+                after = verdict.record
+                steps.append((record, after, runner))
+                record = after
+        return steps
+
+
+lives = st.builds(
+    Life,
+    status_tables() | st.just(TABLE),
+    st.lists(st.tuples(st.integers(0, 59), runner_ids()), max_size=20).map(tuple),
+)
+
+
+# --- the laws of a transition -----------------------------------------------------------------------------------------
+
+
+def check_s1(decide: Decide) -> None:
+    @given(lives)
+    def holds(life: Life) -> None:
+        assert all(laws.nothing_leaves_a_final_status(life.table, *step[:2]) for step in life.steps(decide))
+
+    holds()
+
+
+def check_s2(decide: Decide) -> None:
+    @given(lives)
+    @example(Life(TAKEN_AT_ONCE, ((0, None),)))
+    @example(Life(TABLE, ((0, None), (1, "r1"), (0, "r1"))))
+    def holds(life: Life) -> None:
+        assert all(laws.owned_as_the_table_says(life.table, after) for _, after, _ in life.steps(decide))
+
+    holds()
+
+
+def check_s3(decide: Decide) -> None:
+    @given(lives)
+    @example(Life(TABLE, ((0, None), (1, "r1"), (1, "r2"))))
+    def holds(life: Life) -> None:
+        assert all(laws.only_the_owner_leaves(life.table, *step) for step in life.steps(decide))
+
+    holds()
+
+
+def check_s4(decide: Decide) -> None:
+    @given(lives)
+    def holds(life: Life) -> None:
+        assert all(laws.each_change_makes_one_version(*step[:2]) for step in life.steps(decide))
+
+    holds()
+
+
+def check_s7(decide: Decide) -> None:
+    @given(lives)
+    def holds(life: Life) -> None:
+        assert all(laws.only_edges_are_taken(life.table, *step[:2]) for step in life.steps(decide))
+
+    holds()
+
+
+def test_nothing_leaves_a_final_status() -> None:
+    """Law S1, for random tables and lives."""
+    check_s1(decide_transition)
+
+
+def test_a_record_is_owned_as_its_status_says() -> None:
+    """Law S2, for random tables and lives."""
+    check_s2(decide_transition)
+
+
+def test_only_the_owner_leaves_a_status_that_requires_it() -> None:
+    """Law S3, for random tables and lives."""
+    check_s3(decide_transition)
+
+
+def test_each_transition_makes_one_version() -> None:
+    """Law S4, for random tables and lives."""
+    check_s4(decide_transition)
+
+
+def test_only_edges_of_the_table_are_taken() -> None:
+    """Law S7, for random tables and lives."""
+    check_s7(decide_transition)
+
+
+def forgets_that_it_ended(
+    table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
+) -> Transition:
+    """A record in a final status is taken for none, so its name is used again."""
+    ended = record is not None and table[record.status].final
+    return decide_transition(table, None if ended else record, target, runner)
+
+
+def keeps_what_it_should_release(
+    table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
+) -> Transition:
+    """Releasing is forgotten."""
+    verdict = decide_transition(table, record, target, runner)
+    if record is None or not isinstance(verdict, Accepted) or verdict.owner is not None:
+        return verdict
+    return attrs.evolve(verdict, owner=record.owner)
+
+
+def lets_nobody_acquire(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+    """What pynenc's rule 2 would do: a new record, or a target that overrides, needs no runner."""
+    verdict = decide_transition(table, record, target, runner)
+    if isinstance(verdict, NoRunner) and (record is None or table[target].overrides_owner):
+        return Accepted(target, None, 1 if record is None else record.version + 1)
+    return verdict
+
+
+def asks_in_the_name_of_the_owner(
+    table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
+) -> Transition:
+    """The owner is not checked."""
+    return decide_transition(table, record, target, record.owner if record and record.owner else runner)
+
+
+def leaves_the_version(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+    """The version is not incremented."""
+    verdict = decide_transition(table, record, target, runner)
+    return attrs.evolve(verdict, version=record.version) if record and isinstance(verdict, Accepted) else verdict
+
+
+def goes_anywhere(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+    """Edges are not looked at."""
+    verdict = decide_transition(table, record, target, runner)
+    if isinstance(verdict, NotAllowed):
+        return Accepted(target, runner, 1 if record is None else record.version + 1)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("check", "bug"),
+    [
+        (check_s1, forgets_that_it_ended),
+        (check_s2, keeps_what_it_should_release),
+        (check_s2, lets_nobody_acquire),
+        (check_s3, asks_in_the_name_of_the_owner),
+        (check_s4, leaves_the_version),
+        (check_s7, goes_anywhere),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_a_planted_bug_breaks_the_law(check: Callable[[Decide], None], bug: Decide) -> None:
+    """Each law of a transition has a specimen that breaks it."""
+    with pytest.raises(AssertionError):
+        check(bug)
+
+
+# --- the rules, one by one --------------------------------------------------------------------------------------------
+
+
+def by_the_rules(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+    """The five rules, each written out for itself: a dumb twin."""
+    by_name = {each.status: each for each in table.definitions}
+    current = record.status if record else None
+    allowed = table.initial if current is None else by_name[current].targets if current in by_name else frozenset[str]()
+    rule_1 = target in allowed
+    if not rule_1:
+        return NotAllowed(current, target, allowed)
+    rule_2 = record is None or by_name[target].overrides_owner
+    rule_3 = (
+        record is None or not by_name[record.status].requires_owner or (runner == record.owner and runner is not None)
+    )
+    if record is not None and not rule_2 and not rule_3:
+        return NotOwner(record.status, target, record.owner, runner)
+    rule_4 = runner is not None or not by_name[target].acquires_owner
+    if not rule_4:
+        return NoRunner(current, target)
+    owner = record.owner if record else None
+    owner = runner if by_name[target].acquires_owner else owner
+    owner = None if by_name[target].releases_owner else owner
+    return Accepted(target, owner, record.version + 1 if record else 1)
+
+
+@given(status_tables(), st.integers(1, 9), runner_ids(), runner_ids())
+@example(TABLE, 1, None, None)
+def test_the_decision_is_total_and_agrees_with_a_dumb_twin(
+    table: StatusTable, version: int, owner: str | None, runner: str | None
+) -> None:
+    """Every status, known or not, with every target: also from records that no life leads to."""
+    statuses = [*(each.status for each in table.definitions), "elsewhere"]
+    records = [None, *(StatusRecord(status, owner, version) for status in statuses)]
+
+    for record in records:
+        for target in statuses:
+            assert by_the_rules(table, record, target, runner) == decide_transition(table, record, target, runner)
+
+
+@pytest.mark.parametrize(
+    ("record", "target", "runner", "verdict", "text"),
+    [
+        (None, "free", None, Accepted("free", None, 1), "accepted: 'free' at version 1"),
+        (
+            StatusRecord("free", None, 4),
+            "taken",
+            "r1",
+            Accepted("taken", "r1", 5),
+            "accepted: 'taken' of 'r1' at version 5",
+        ),
+        (
+            StatusRecord("free", None, 1),
+            "seized",
+            "r1",
+            NotAllowed("free", "seized", frozenset({"taken", "gone"})),
+            "not allowed: 'free' may become 'gone', 'taken', not 'seized'",
+        ),
+        (
+            None,
+            "gone",
+            "r1",
+            NotAllowed(None, "gone", frozenset({"free"})),
+            "not allowed: a new record may become 'free', not 'gone'",
+        ),
+        (
+            StatusRecord("gone", None, 2),
+            "free",
+            "r1",
+            NotAllowed("gone", "free", frozenset()),
+            "not allowed: 'gone' may become nothing, not 'free'",
+        ),
+        (
+            StatusRecord("taken", "r1", 2),
+            "kept",
+            "r2",
+            NotOwner("taken", "kept", "r1", "r2"),
+            "not the owner: 'taken' of 'r1' may not become 'kept' by 'r2'",
+        ),
+        (
+            StatusRecord("free", None, 2),
+            "taken",
+            None,
+            NoRunner("free", "taken"),
+            "no runner: 'free' may become 'taken' only by a runner",
+        ),
+        (
+            StatusRecord("taken", "r1", 2),
+            "seized",
+            "r2",
+            Accepted("seized", None, 3),
+            "accepted: 'seized' at version 3",
+        ),
+    ],
+)
+def test_a_verdict_says_what_and_why(
+    record: StatusRecord | None, target: str, runner: str | None, verdict: Transition, text: str
+) -> None:
+    """One line each, with what a caller needs: from, to, what was allowed, the owner, who attempted."""
+    assert decide_transition(TABLE, record, target, runner) == verdict
+    assert str(verdict) == text
+
+
+def test_nobody_is_not_an_owner() -> None:
+    """A record that lost its owner cannot be left by nobody; whoever overrides still frees it."""
+    broken = StatusRecord("taken", None, 3)
+
+    assert decide_transition(TABLE, broken, "kept", None) == NotOwner("taken", "kept", None, None)
+    assert decide_transition(TABLE, broken, "seized", None) == Accepted("seized", None, 4)
+
+
+def test_a_new_record_that_is_acquired_needs_a_runner() -> None:
+    """Law S2 over pynenc's rule 2, which lets ownership pass where there is no record."""
+    assert decide_transition(TAKEN_AT_ONCE, None, "taken", None) == NoRunner(None, "taken")
+    assert decide_transition(TAKEN_AT_ONCE, None, "taken", "r1") == Accepted("taken", "r1", 1)
+
+
+# --- tables that make no sense ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (lambda: StatusDefinition("x", acquires_owner=True, releases_owner=True), "acquires and releases"),
+        (lambda: StatusDefinition("x", requires_owner=True, overrides_owner=True), "requires its owner and overrides"),
+        (lambda: StatusDefinition("x", {"y"}, final=True), "final, yet 'y' may follow"),
+        (lambda: StatusDefinition("x", {"x"}), "may follow itself"),
+        (lambda: StatusDefinition(""), "cannot name a status"),
+        (lambda: StatusTable({"x"}, (StatusDefinition("x", {"y", "z"}),)), "no definition of 'y', 'z'"),
+        (lambda: StatusTable({"y"}, (StatusDefinition("x"),)), "no definition of 'y'"),
+        (lambda: StatusTable({"x"}, (StatusDefinition("x"), StatusDefinition("x"))), "defined twice: 'x', 'x'"),
+        (lambda: StatusTable({"x"}, (StatusDefinition("x"), StatusDefinition("y", {"x"}))), "nothing leads to 'y'"),
+        (lambda: StatusTable(set[str](), (StatusDefinition("x"),)), "nothing leads to 'x'"),
+        (lambda: StatusTable({"x"}, (StatusDefinition("x", requires_owner=True),)), "entered without one"),
+        (lambda: TABLE["elsewhere"], "no status 'elsewhere'"),
+        (lambda: StatusDefinition("x", {"y"}, added=(Added("z", "so"),)), "'z' cannot be the edges added to 'x'"),
+        (lambda: StatusDefinition("x", {"y"}, added=(Added("y", "so"),) * 2), "'y', 'y' cannot be the edges added"),
+        (lambda: Added("y", ""), "cannot name the reason of an edge"),
+        (lambda: Added("", "so"), "cannot name a status"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:
+    """At construction, with what is wrong; each on its own."""
+    with pytest.raises(Misuse, match=complaint):
+        _ = wrong()
+
+
+@given(status_tables())
+def test_an_added_edge_is_an_edge_like_any_other(table: StatusTable) -> None:
+    """The marks are data for readers: without them every decision is the same."""
+    plain = StatusTable(table.initial, tuple(attrs.evolve(each, added=()) for each in table.definitions))
+
+    assert all({edge.target for edge in each.added} <= each.targets for each in table.definitions)
+    for current in (None, *(StatusRecord(each.status, "r1", 1) for each in table.definitions)):
+        for each in table.definitions:
+            expected = decide_transition(plain, current, each.status, "r1")
+
+            assert expected == decide_transition(table, current, each.status, "r1")
+
+
+@given(status_definitions())
+def test_a_table_is_refused_exactly_if_a_required_owner_may_be_missing(drawn: tuple[StatusDefinition, ...]) -> None:
+    """Agreement with a walk over all (status, is owned)."""
+    lacking = may_lack_an_owner({"s0"}, drawn)
+    stuck = any(each.requires_owner for each in drawn if each.status in lacking)
+
+    if stuck:
+        with pytest.raises(Misuse, match="entered without one"):
+            _ = StatusTable({"s0"}, drawn)
+    else:
+        assert StatusTable({"s0"}, drawn).definitions == drawn
+
+
+def test_a_table_is_a_value() -> None:
+    """Equal tables are equal and hash alike, whatever the targets were given as."""
+    again = StatusTable(["free"], tuple(attrs.evolve(each, targets=sorted(each.targets)) for each in TABLE.definitions))
+
+    assert again == TABLE
+    assert hash(again) == hash(TABLE)
+
+
+@pytest.mark.parametrize("name", ["", 7, b"r1"])
+def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
+    """Runner, target, status, owner and request."""
+    for wrong in (
+        lambda: decide_transition(TABLE, None, "free", name),
+        lambda: decide_transition(TABLE, None, name, "r1"),
+        lambda: StatusRecord(name, None, 1),
+        lambda: StatusRecord("taken", name, 1),
+        lambda: Change(1, name, "free"),
+        lambda: Change(1, "q", name),
+        lambda: became_of(0, (), 0, name),
+    ):
+        with pytest.raises(Misuse, match="cannot name"):
+            _ = wrong()
+
+
+@pytest.mark.parametrize("number", [-1, True, 1.0, "1", None])
+def test_a_version_is_a_natural_number(number: int) -> None:
+    """No bool, no float, not negative; 0 only where there is no record yet."""
+    for wrong in (
+        lambda: StatusRecord("free", None, number),
+        lambda: Change(number, "q", "free"),
+        lambda: became_of(number, (), 0, "q"),
+        lambda: became_of(0, (), number, "q"),
+    ):
+        with pytest.raises(Misuse, match="cannot be the version"):
+            _ = wrong()
+    with pytest.raises(Misuse, match="from 1 on"):
+        StatusRecord("free", None, 0)
+
+
+# --- what became of a request -----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Past:
+    """All changes of a record, what it remembers of them, and a question about one request."""
+
+    changes: tuple[Change, ...]
+    history: tuple[Change, ...]
+    decided_version: int
+    request_id: str
+
+    def answer(self, became: BecameOf) -> Fate:
+        return became(len(self.changes), self.history, self.decided_version, self.request_id)
+
+
+def changes_by(request_ids: Iterable[str]) -> tuple[Change, ...]:
+    return tuple(Change(version, request_id, "free") for version, request_id in enumerate(request_ids, 1))
+
+
+THREE = changes_by(["q1", "q2", "q3"])
+TWENTY = changes_by(f"q{version}" for version in range(1, 21))
+
+
+@st.composite
+def pasts(draw: st.DrawFn, *, unbroken: bool = False) -> Past:
+    """The bounded history of a record, perhaps with one change missing, and one of the requests that recur in it."""
+    changes = draw(histories())
+    history = changes[-HISTORY_MAX:]
+    if history and not unbroken and draw(st.booleans()):
+        missing = draw(st.integers(0, len(history) - 1))
+        history = history[:missing] + history[missing + 1 :]
+    behind = st.sampled_from([0, 1, HISTORY_MAX, HISTORY_MAX + 1]) | st.integers(-2, 2 * HISTORY_MAX)
+    decided = max(0, len(changes) - draw(behind))
+    return Past(changes, history, decided, draw(st.sampled_from(["q1", "q2", "q3"])))
+
+
+def check_s5(became: BecameOf) -> None:
+    @given(pasts())
+    @example(Past(THREE, THREE[::2], 1, "q2"))
+    @example(Past(THREE, THREE, 1, "q2"))
+    def holds(past: Past) -> None:
+        fate = past.answer(became)
+
+        assert laws.the_answer_is_true(fate, past.changes, past.decided_version, past.request_id)
+
+    holds()
+
+
+def check_s6(became: BecameOf) -> None:
+    @given(pasts(unbroken=True))
+    @example(Past(TWENTY, TWENTY[-HISTORY_MAX:], 20 - HISTORY_MAX, "q5"))
+    def holds(past: Past) -> None:
+        fate = past.answer(became)
+
+        assert laws.the_last_versions_are_remembered(fate, len(past.changes), past.decided_version)
+
+    holds()
+
+
+def test_the_answer_about_a_request_is_true() -> None:
+    """Law S5, by the full history kept beside; also where the remembered one has a gap."""
+    check_s5(became_of)
+
+
+def test_the_last_versions_are_remembered() -> None:
+    """Law S6: exactly the last HISTORY_MAX versions, and the next one."""
+    check_s6(became_of)
+
+
+def calls_the_forgotten_lost(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> Fate:
+    """Its own id is not found, so it has lost."""
+    fate = became_of(record_version, history, decided_version, request_id)
+    return Lost(history[0]) if isinstance(fate, Forgotten) and history else fate
+
+
+def finds_its_id_anywhere(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> Fate:
+    """An id is looked for without its version: an earlier attempt of the same request is taken for this one."""
+    won = next((change for change in history if change.request_id == request_id), None)
+    return became_of(record_version, history, decided_version, request_id) if won is None else Won(won.version)
+
+
+def asks_the_last_version_only(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> Fate:
+    """As if nobody could write after it."""
+    if record_version == decided_version or not history:
+        return NotYet()
+    return Won(history[-1].version) if history[-1].request_id == request_id else Lost(history[-1])
+
+
+def looks_at_the_version_decided_on(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> Fate:
+    """One version too early."""
+    if record_version == decided_version:
+        return NotYet()
+    return became_of(record_version, history, max(0, decided_version - 1), request_id)
+
+
+def counts_from_the_end(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> Fate:
+    """By position in the history, without looking whether it has a gap."""
+    if record_version == decided_version:
+        return NotYet()
+    behind = record_version - decided_version
+    if not 1 <= behind <= len(history):
+        return Forgotten()
+    made = history[-behind]
+    return Won(decided_version + 1) if made.request_id == request_id else Lost(made)
+
+
+def trusts_any_silence(record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str) -> Fate:
+    """No change after the version decided on is found, so there was none."""
+    fate = became_of(record_version, history, decided_version, request_id)
+    return NotYet() if isinstance(fate, Forgotten) else fate
+
+
+def forgets_one_too_early(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> Fate:
+    """The window is one short."""
+    if decided_version + HISTORY_MAX <= record_version:
+        return Forgotten()
+    return became_of(record_version, history, decided_version, request_id)
+
+
+@pytest.mark.parametrize(
+    ("check", "bug"),
+    [
+        (check_s5, calls_the_forgotten_lost),
+        (check_s5, finds_its_id_anywhere),
+        (check_s5, asks_the_last_version_only),
+        (check_s5, looks_at_the_version_decided_on),
+        (check_s5, counts_from_the_end),
+        (check_s5, trusts_any_silence),
+        (check_s6, forgets_one_too_early),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_a_planted_bug_breaks_the_law_of_requests(check: Callable[[BecameOf], None], bug: BecameOf) -> None:
+    """Each law of requests has a specimen that breaks it."""
+    with pytest.raises(AssertionError):
+        check(bug)
+
+
+def test_both_sides_of_what_a_record_remembers() -> None:
+    """At version 20 it remembers versions 5 to 20: what was decided on 4 is known, what was decided on 3 is not."""
+    history = TWENTY[-HISTORY_MAX:]
+
+    assert [change.version for change in history] == list(range(5, 21))
+    assert became_of(20, history, 4, "q5") == Won(5)
+    assert became_of(20, history, 4, "mine") == Lost(Change(5, "q5", "free"))
+    assert became_of(20, history, 3, "q4") == Forgotten()
+    assert became_of(20, history, 19, "q20") == Won(20)
+    assert became_of(20, history, 20, "mine") == NotYet()
+    assert became_of(20, history, 21, "mine") == Forgotten()
+    assert str(TWENTY[4]) == "version 5: 'free' by request 'q5'"
+
+
+def test_a_record_that_is_not_there_yet_has_version_0() -> None:
+    """The request that was to make it has not arrived so far; once another made it, it never will."""
+    assert became_of(0, (), 0, "mine") == NotYet()
+    assert became_of(1, changes_by(["mine"]), 0, "mine") == Won(1)
+    assert became_of(1, changes_by(["q"]), 0, "mine") == Lost(Change(1, "q", "free"))
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        changes_by("abc")[:2],
+        changes_by("abc")[:1] + changes_by("abc")[2:],
+        changes_by("abcd"),
+        changes_by("abc")[::-1],
+        (*changes_by("abc"), changes_by("abc")[2]),
+    ],
+    ids=["behind", "gap", "ahead", "backwards", "twice"],
+)
+def test_a_history_that_does_not_fit_its_record_remembers_nothing(history: tuple[Change, ...]) -> None:
+    """Unknown, never lost: neither of the request that made version 3, nor of one that is to make the next."""
+    assert became_of(3, history, 2, "c") == Forgotten()
+    assert became_of(3, history, 2, "mine") == Forgotten()
+    assert became_of(3, history, 3, "mine") == Forgotten()
+
+
+# --- bad input, and the strategies --------------------------------------------------------------------------------------
+
+FLAGS = ["final", "available", "requires_owner", "acquires_owner", "releases_owner", "overrides_owner", "added"]
+CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
+    "Added": (Added, {"target": "x", "why": "so"}),
+    "StatusDefinition": (StatusDefinition, {"status": "x", "targets": {"y"}, **dict.fromkeys(FLAGS[:-1], False)}),
+    "StatusDefinition, added": (StatusDefinition, {"status": "x", "added": ()}),
+    "StatusTable": (StatusTable, {"initial": {"free"}, "definitions": TABLE.definitions}),
+    "StatusRecord": (StatusRecord, {"status": "free", "owner": None, "version": 1}),
+    "Change": (Change, {"version": 1, "request_id": "q", "status": "free"}),
+    "decide_transition": (
+        decide_transition,
+        {"table": TABLE, "record": StatusRecord("free", None, 1), "target": "taken", "runner": "r1"},
+    ),
+    "became_of": (
+        became_of,
+        {"record_version": 1, "history": changes_by("q"), "decided_version": 0, "request_id": "q"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
+    """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
+    refuses_wrong_types(*CALLS[name])
+
+
+def test_what_the_table_does_not_know_has_no_edges() -> None:
+    """Totality: of anything at all, the statuses that may follow are asked for without an error."""
+    for hostile in HOSTILE[1:]:
+        assert TABLE.following(hostile) == frozenset()  # type: ignore[arg-type]
+
+
+@given(status_tables(), st.data())
+def test_a_record_of_a_table_is_in_one_of_its_statuses(table: StatusTable, data: st.DataObject) -> None:
+    """What the strategies promise: records of a table, verdicts of each kind, changes from version 1 on."""
+    record = data.draw(status_records(table))
+    changes = data.draw(histories())
+
+    assert table[record.status].status == record.status
+    assert [change.version for change in changes] == list(range(1, len(changes) + 1))
+
+
+def test_every_verdict_and_every_fate_is_drawn() -> None:
+    """The strategies reach each case."""
+    seen: set[type] = set()
+
+    @settings(max_examples=150, phases=[Phase.generate])
+    @given(transitions(), fates())
+    def look(verdict: Transition, fate: Fate) -> None:
+        seen.update((type(verdict), type(fate)))
+
+    look()
+
+    assert seen == {Accepted, NotAllowed, NotOwner, NoRunner, Won, Lost, NotYet, Forgotten}

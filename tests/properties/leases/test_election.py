@@ -1,0 +1,745 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.leases import election
+from tidegate.leases.election import (
+    Begin,
+    Candidate,
+    Claim,
+    DoesNotLead,
+    End,
+    Ended,
+    Event,
+    Flight,
+    Following,
+    Leading,
+    Leads,
+    Look,
+    Request,
+    State,
+    Step,
+    StopAsked,
+    Stopped,
+    Swap,
+    Told,
+    Unanswered,
+    Wish,
+    Woke,
+    heard,
+)
+from tidegate.leases.laws import election as laws
+from tidegate.leases.lease import Lease, Sighting, Tenure, Terms, must_stand, taken
+from tidegate.leases.strategies.election import candidates, events, requests, states
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import STORE, WALL, ClockName, Instant, seconds
+
+TERMS = Terms(ttl=12, heartbeat=4, margin=1, grace=2)
+HERE = ClockName("monotonic")
+
+
+def changed(lease: Lease, *, holder: str | None) -> Lease:
+    """The record after a renewal or a release."""
+    return attrs.evolve(lease, version=lease.version + 1, holder=holder, stamp=None)
+
+
+# --- a world in which candidates are elected, and much goes wrong -----------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Sent:
+    """A request under way: it may be applied late and twice, its answer may be lost."""
+
+    by: Actor
+    life: int
+    request: Request
+    outcome: tuple[Lease | None] | None = None
+    is_answered: bool = False
+
+
+@attrs.define(eq=False)
+class Actor:
+    """A candidate, what it wished for, and its work."""
+
+    name: str
+    kind: type[Candidate]
+    offset: int
+    life: int = 0
+    state: State = attrs.Factory(Following)
+    wake_at: int | None = 0
+    running: int | None = None
+    is_asked: bool = False
+    deeds: list[Begin | End | Ended] = attrs.Factory(list)
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.kind(self.name, f"{self.name}{self.life}", TERMS)
+
+
+@attrs.define(eq=False)
+class World:
+    """The record, the time, and those who want to lead."""
+
+    store_has_clock: bool
+    actors: tuple[Actor, ...]
+    now: int = 0
+    lease: Lease | None = None
+    confirmed: Lease | None = None
+    made: int = 0
+    flights: list[Sent] = attrs.Factory(list)
+    epochs: list[int] = attrs.Factory(list)
+    taken_over: int = 0
+
+    def clock(self, actor: Actor) -> Instant:
+        return Instant(self.now + actor.offset, ClockName(actor.name))
+
+    def tell(self, actor: Actor, event: Event) -> None:
+        """One step of a candidate; the laws of a step are judged here."""
+        before, running = actor.state, actor.running
+        step = actor.candidate.step(before, event)
+
+        assert laws.takes_nothing_once_it_is_to_stop(step), "EL4"
+        if isinstance(event, Ended) and event.epoch == running:
+            actor.deeds.append(event)
+            running = actor.running = None
+        assert laws.releases_without_work(running, step), "EL4"
+        assert laws.stops_with_nothing_left(before, event, step), "EL4"
+        assert laws.awaits_something(step), "EL5"
+        assert laws.one_request_is_under_way(before, event, step), "EL6"
+
+        actor.state = step.state
+        actor.wake_at = None if step.wake_in is None else self.now + step.wake_in
+        for wish in step.wishes:
+            self.wished(actor, wish)
+        assert laws.work_begins_and_ends_once(actor.deeds), "EL3"
+        assert laws.epochs_grow(self.epochs), "EL2"
+
+    def wished(self, actor: Actor, wish: Wish) -> None:
+        match wish:
+            case Look() | Swap():
+                self.flights.append(Sent(actor, actor.life, wish))
+            case Begin(epoch):
+                actor.deeds.append(wish)
+                actor.running, actor.is_asked = epoch, False
+                self.epochs.append(epoch)
+            case End():
+                actor.deeds.append(wish)
+                actor.is_asked = True
+
+    def apply(self, sent: Sent) -> None:
+        outcome: Lease | None = None
+        match sent.request:
+            case Look():
+                outcome = self.confirmed
+            case Swap(version, wanted, stood):
+                if version == (0 if self.lease is None else self.lease.version) and self.now - self.made >= stood:
+                    held = self.lease is not None and self.lease.holder is not None
+                    self.taken_over += held and self.lease is not None and wanted.token > self.lease.token
+                    stamp = Instant(self.now, STORE) if self.store_has_clock else None
+                    outcome = self.lease = attrs.evolve(wanted, stamp=stamp)
+                    self.made = self.now
+        sent.outcome = sent.outcome or (outcome,)
+
+    def answer(self, sent: Sent, *, lost: bool) -> None:
+        if sent.is_answered or sent.life != sent.by.life:
+            return
+        if lost:
+            sent.is_answered = True
+            self.tell(sent.by, Unanswered(self.clock(sent.by), sent.request))
+        elif sent.outcome is not None and self.is_confirmed(*sent.outcome):
+            sent.is_answered = True
+            self.tell(sent.by, Told(self.clock(sent.by), sent.request, *sent.outcome))
+
+    def is_confirmed(self, lease: Lease | None) -> bool:
+        """A write is answered once a majority has it, and looks do not see it before."""
+        return lease is None or (self.confirmed is not None and self.confirmed.version >= lease.version)
+
+    def end(self, actor: Actor) -> None:
+        if actor.running is not None:
+            self.tell(actor, Ended(self.clock(actor), actor.running))
+
+    def crash(self, actor: Actor) -> None:
+        actor.life += 1
+        actor.state, actor.wake_at, actor.running, actor.deeds = Following(), self.now, None, []
+
+    def turn(self, what: str, who: int, much: int) -> None:
+        actor = self.actors[who % len(self.actors)]
+        recent = self.flights[-1 - much % len(self.flights)] if self.flights else None
+        match what:
+            case "wait":
+                self.now += much
+            case "wake":
+                self.tell(actor, Woke(self.clock(actor)))
+            case "wake all":
+                self.wake_all()
+            case "serve":
+                self.serve()
+            case "apply" if recent is not None:
+                self.apply(recent)
+            case "answer" if recent is not None:
+                self.answer(recent, lost=False)
+            case "lose" if recent is not None:
+                self.answer(recent, lost=True)
+            case "confirm":
+                self.confirmed = self.lease
+            case "end" if actor.is_asked:
+                self.end(actor)
+            case "fail":
+                self.end(actor)
+            case "stop":
+                self.tell(actor, StopAsked(self.clock(actor)))
+            case "crash":
+                self.crash(actor)
+            case _:
+                pass
+
+    def wake_all(self) -> None:
+        for actor in self.actors:
+            if actor.wake_at is not None and actor.wake_at <= self.now:
+                self.tell(actor, Woke(self.clock(actor)))
+
+    def serve(self) -> None:
+        """All that is under way arrives and is answered, and what is asked then, up to a bound."""
+        for sent in islice(self.flights, len(self.flights) + 8):
+            if sent.outcome is None:
+                self.apply(sent)
+            self.confirmed = self.lease
+            self.answer(sent, lost=False)
+
+    def calm(self, time: int) -> None:
+        """No fault any more: requests are served at once, timers fire, work ends when it is to."""
+        for _ in range(time):
+            self.wake_all()
+            self.serve()
+            for actor in self.actors:
+                if actor.is_asked:
+                    self.end(actor)
+            self.serve()
+            self.now += 1
+
+    def leaders(self) -> list[str]:
+        return [
+            actor.name
+            for actor in self.actors
+            if isinstance(actor.candidate.leads(actor.state, self.clock(actor)), Leads)
+        ]
+
+    def willing(self) -> list[str]:
+        return [actor.name for actor in self.actors if not laws.is_stopping(actor.state)]
+
+
+USUAL = ("wait", "wait", "wake all", "wake all", "serve", "serve", "apply", "confirm", "answer", "end")
+FAULTS = ("lose", "lose", "wake", "apply", "crash", "fail", "stop")
+TURNS = st.lists(
+    st.tuples(st.sampled_from(USUAL) | st.sampled_from(FAULTS), st.integers(0, 2), st.integers(0, 8)),
+    min_size=20,
+    max_size=60,
+)
+Turn = tuple[str, int, int]
+WHO = {"ann": 0, "bob": 1}
+
+
+def turns(story: str) -> list[Turn]:
+    """A schedule from words: `ann` and `bob` wake; numbers are time; the rest is done with what was sent last."""
+    return [
+        ("wake", WHO[word], 0) if word in WHO else ("wait", 0, int(word)) if word.isdigit() else (word, 0, 0)
+        for word in story.split()
+    ]
+
+
+BOB_TAKES = " bob apply answer apply confirm answer"
+SLOW_ANSWER = [*turns("ann apply answer apply confirm bob apply answer 14"), ("answer", 0, 1), *turns(BOB_TAKES)]
+RENEWED = turns("ann serve bob serve 4 ann serve 4 ann serve 6" + BOB_TAKES)
+LATE_LOOK = turns("ann serve bob serve 4 ann apply lose bob serve 1 ann apply 5 answer 8" + BOB_TAKES)
+LATE_MAJORITY = turns(
+    "ann apply answer apply 8 lose 1 ann apply answer apply answer confirm 4 ann apply answer 1" + BOB_TAKES
+)
+FAILED = turns("ann serve fail serve")
+STOPPED = turns("ann serve stop serve end serve")
+STOPPED_TAKING = turns("ann apply answer apply confirm stop answer")
+LAPSED = turns("ann serve 8 4 ann serve")
+LONG_ENOUGH = TERMS.ttl + TERMS.grace + TERMS.heartbeat + 1
+
+
+def effort(kind: type[Candidate], examples: int = 100) -> settings:
+    """A counterexample to a specimen need not be a small one."""
+    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+    if kind is Candidate:
+        return settings(max_examples=examples, suppress_health_check=quiet)
+    return settings(
+        max_examples=10 * examples,
+        suppress_health_check=quiet,
+        phases=(Phase.explicit, Phase.generate),
+        report_multiple_bugs=False,
+    )
+
+
+def check_world(kind: type[Candidate]) -> None:
+    """Laws EL1 to EL6 at every turn, and EL7 once it is calm."""
+
+    @effort(kind)
+    @given(st.booleans(), TURNS, st.integers(1, 3))
+    @example(False, SLOW_ANSWER, 2)
+    @example(True, SLOW_ANSWER, 2)
+    @example(False, RENEWED, 2)
+    @example(False, LATE_LOOK, 2)
+    @example(True, LATE_MAJORITY, 2)
+    @example(False, FAILED, 1)
+    @example(False, STOPPED, 1)
+    @example(False, STOPPED_TAKING, 1)
+    @example(True, LAPSED, 1)
+    @example(True, [*turns("ann serve"), ("crash", 0, 0)], 1)
+    def holds(store_has_clock: bool, schedule: list[Turn], count: int) -> None:
+        actors = tuple(Actor(name, kind, offset) for name, offset in (("a", 0), ("b", 1_000), ("c", -7))[:count])
+        world = World(store_has_clock, actors)
+        for what, who, much in schedule:
+            world.turn(what, who, much)
+
+            assert laws.one_leads(world.leaders()), "EL1"
+
+        world.calm(LONG_ENOUGH)
+
+        assert laws.one_leads(world.leaders()), "EL1"
+        assert laws.somebody_leads(world.leaders(), world.willing()), "EL7"
+        assert all(isinstance(actor.state, Stopped) or actor.name in world.willing() for actor in actors), "EL4"
+
+    holds()
+
+
+def check_answers(kind: type[Candidate]) -> None:
+    @effort(kind)
+    @given(candidates(), states(HERE), requests(), st.none() | st.just(Lease(3, 4, "bob", "r1", 9)), st.integers(-9, 9))
+    def what_is_not_under_way_does_not_matter(
+        drawn: Candidate, state: State, request: Request, lease: Lease | None, at: int
+    ) -> None:
+        candidate, now = kind(drawn.name, drawn.life, drawn.terms), Instant(at, HERE)
+        if not isinstance(state, Stopped) and state.flight is not None and state.flight.request == request:
+            state = attrs.evolve(state, flight=None)
+        woken = candidate.step(state, Woke(now))
+
+        assert laws.changes_nothing(candidate.step(state, Told(now, request, lease)), woken), "EL8"
+        assert laws.changes_nothing(candidate.step(state, Unanswered(now, request)), woken), "EL8"
+
+    what_is_not_under_way_does_not_matter()
+
+
+CHECKS: dict[str, Callable[[type[Candidate]], None]] = {"EL1 to EL7": check_world, "EL8": check_answers}
+
+
+@pytest.mark.parametrize("law", CHECKS)
+def test_candidates_keep_the_law(law: str) -> None:
+    """Laws EL1 to EL8, as the header of `tidegate.leases.election` states them, by the store's clock and by observers'."""
+    CHECKS[law](Candidate)
+
+
+# --- specimens --------------------------------------------------------------------------------------------------------
+
+
+class CountsFromTheAnswer(Candidate):
+    """A tenure counts from when the grant is heard of, not from when it was asked for."""
+
+    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:  # noqa: ARG002  that is the bug
+        return super()._told(state, request, lease, at, at)
+
+
+class TakesAtOnce(Candidate):
+    """Whatever is there, it is taken."""
+
+    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        version = 0 if lease is None else lease.version
+        claim = Claim(f"{self.life}@{version}", at)
+        wanted = taken(lease, holder=self.name, request=claim.request, ttl=self.terms.ttl)
+        return self._sent(attrs.evolve(state, claim=claim), Swap(version, wanted, 0), at)
+
+
+class LooksOnce(Candidate):
+    """What was seen once is thought to stand since then, renewed or not."""
+
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        if lease is not None and state.sighting is not None:
+            state = attrs.evolve(state, sighting=Sighting(lease.version, state.sighting.since))
+        return super()._saw(state, lease, at)
+
+
+class HoldsByName(Candidate):
+    """mongodash: a lock under the own configured id is one's own; the life does not count."""
+
+    def step(self, state: State, event: Event) -> Step:
+        return Candidate("same", "same", self.terms).step(state, event)
+
+
+class TrustsOldReads(Candidate):
+    """A renewal without an answer counts from when it was found to be done."""
+
+    def _answered(self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Leading:
+        return super()._answered(attrs.evolve(state, unsure=state.unsure and at), request, lease, sent, at)
+
+
+class LeadsOn(Candidate):
+    """mongodash: after an error it finds its own lease and leads again, in the same epoch."""
+
+    def _ended(self, state: Leading, at: Instant) -> Step:
+        step = super()._ended(state, at)
+        assert isinstance(step.state, Following | Stopped)
+        if not isinstance(step.state, Following) or step.state.claim is None:
+            return step
+        return attrs.evolve(step, state=attrs.evolve(step.state, claim=attrs.evolve(step.state.claim, is_over=False)))
+
+
+class DoesNotWait(Candidate):
+    """A leader whose tenure lapses follows at once, and does not wait for its work to end."""
+
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+        if not state.is_over:
+            return super()._led(state, at, *wishes)
+        back = self._ended(state, at)
+        return attrs.evolve(back, wishes=(*wishes, *back.wishes))
+
+
+class EndsAgain(Candidate):
+    """Work is asked to end at each event."""
+
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+        again = End(state.epoch)
+        return super()._led(state, at, *(wishes if again in wishes or not state.is_ending else (*wishes, again)))
+
+
+class TakesAfterStop(Candidate):
+    """mongodash: the attempt under way is not awaited, and takes the lease for one that has stopped."""
+
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        step = super()._saw(attrs.evolve(state, is_stopping=False), lease, at)
+        assert not isinstance(step.state, Stopped)
+        return attrs.evolve(step, state=attrs.evolve(step.state, is_stopping=state.is_stopping))
+
+
+class ReleasesFirst(Candidate):
+    """The lease is released as soon as the leader is asked to stop."""
+
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+        if not state.is_stopping or state.is_over or state.flight is not None:
+            return super()._led(state, at, *wishes)
+        lease = state.tenure.lease
+        release = Swap(lease.version, changed(lease, holder=None), 0)
+        return Step(attrs.evolve(state, flight=Flight(release, at)), (*wishes, release), 1)
+
+
+class StopsWithoutRelease(Candidate):
+    """Who is to stop stops, whatever it may hold."""
+
+    def _following(self, state: Following, event: Event) -> Step:
+        return Step(Stopped()) if state.is_stopping else super()._following(state, event)
+
+
+class ForgetsToWake(Candidate):
+    """Nobody tells a leader that it is time to renew."""
+
+    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+        return attrs.evolve(super()._led(state, at, *wishes), wake_in=None)
+
+
+class AsksTwice(Candidate):
+    """A follower looks whenever it is woken."""
+
+    def _settled(self, state: Following, at: Instant) -> Step:
+        return super()._settled(attrs.evolve(state, flight=None), at)
+
+
+class NeverSees(Candidate):
+    """Each look begins to count anew."""
+
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        return super()._saw(attrs.evolve(state, sighting=None), lease, at)
+
+
+class CountsFromTheLook(Candidate):
+    """A take that a look did not find is thought to be done after that, if at all."""
+
+    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        return super()._tried(attrs.evolve(state, claim=None), lease, at)
+
+    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
+        step = super()._told(state, request, lease, sent, at)
+        if isinstance(request, Look) or lease is not None or not isinstance(step.state, Following):
+            return step
+        return attrs.evolve(step, state=attrs.evolve(step.state, claim=state.claim))
+
+
+class RemembersTheFirst(Candidate):
+    """A take counts from the first time that it was tried, so once it is granted it is over."""
+
+    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
+        first = state.claim
+        if isinstance(request, Look) or first is None or request.lease.request != first.request:
+            return super()._told(state, request, lease, sent, at)
+        step = super()._told(state, request, lease, first.since, at)
+        if lease is not None or not isinstance(step.state, Following):
+            return step
+        return attrs.evolve(step, state=attrs.evolve(step.state, claim=first))
+
+
+class KeepsEverything(Candidate):
+    """A leader whose work has ended keeps the lease, and leads nothing."""
+
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+        claim = state.claim
+        if lease is not None and claim is not None and claim.is_over and not state.is_stopping:
+            renewed = Swap(lease.version, changed(lease, holder=self.name), 0)
+            return self._sent(state, renewed, at)
+        return super()._saw(state, lease, at)
+
+
+class TakesAnyAnswer(Candidate):
+    """An answer is taken for one to what is under way."""
+
+    def _following(self, state: Following, event: Event) -> Step:
+        if isinstance(event, Told):
+            return self._told(attrs.evolve(state, flight=None), event.request, event.lease, event.at, event.at)
+        return super()._following(state, event)
+
+
+@pytest.mark.parametrize(
+    ("law", "broken", "planted"),
+    [
+        ("EL1 to EL7", "EL1", CountsFromTheAnswer),
+        ("EL1 to EL7", "EL1", TakesAtOnce),
+        ("EL1 to EL7", "EL1", LooksOnce),
+        ("EL1 to EL7", "EL1", TrustsOldReads),
+        ("EL1 to EL7", "EL1", CountsFromTheLook),
+        ("EL1 to EL7", "EL", HoldsByName),
+        ("EL1 to EL7", "EL2", LeadsOn),
+        ("EL1 to EL7", "EL[34]", DoesNotWait),
+        ("EL1 to EL7", "EL3", EndsAgain),
+        ("EL1 to EL7", "EL4", TakesAfterStop),
+        ("EL1 to EL7", "EL4", ReleasesFirst),
+        ("EL1 to EL7", "EL4", StopsWithoutRelease),
+        ("EL1 to EL7", "EL5", ForgetsToWake),
+        ("EL1 to EL7", "EL6", AsksTwice),
+        ("EL1 to EL7", "EL7", NeverSees),
+        ("EL1 to EL7", "EL7", RemembersTheFirst),
+        ("EL1 to EL7", "EL7", KeepsEverything),
+        ("EL8", "EL8", TakesAnyAnswer),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, broken: str, planted: type[Candidate]) -> None:
+    """Each law is broken by a small faulty candidate, and it is that law."""
+    with pytest.raises(AssertionError, match=broken):
+        CHECKS[law](planted)
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def at(time: int) -> Instant:
+    return Instant(time, HERE)
+
+
+def told(steps: list[Step]) -> list[str]:
+    return [f"{step.state}: {'; '.join(map(str, step.wishes)) or '-'}; {wake(step)}" for step in steps]
+
+
+def wake(step: Step) -> str:
+    return "-" if step.wake_in is None else f"wake in {seconds(step.wake_in)}"
+
+
+def test_a_candidate_is_elected_renews_and_hands_over() -> None:
+    """A whole life: it looks, takes, leads, renews, is asked to stop, renews until its work has ended, releases, stops."""
+    ann, steps = Candidate("ann", "a1", TERMS), list[Step]()
+    taken_, renewed, again = (Lease(1, version, "ann", "a1@0", 12) for version in (1, 2, 3))
+    released = changed(again, holder=None)
+
+    def tell(event: Event) -> None:
+        steps.append(ann.step(steps[-1].state if steps else Following(), event))
+
+    tell(Woke(at(0)))
+    tell(Told(at(1), Look(), None))
+    tell(Told(at(2), Swap(0, taken_, 0), taken_))
+    tell(Woke(at(5)))
+    tell(Told(at(6), Swap(1, renewed, 0), renewed))
+    tell(StopAsked(at(7)))
+    tell(Woke(at(9)))
+    tell(Told(at(10), Swap(2, again, 0), again))
+    tell(Ended(at(11), 1))
+    tell(Told(at(12), Look(), again))
+    tell(Told(at(13), Swap(3, released, 0), released))
+    tell(Woke(at(14)))
+
+    assert told(steps) == [
+        "following: look at the lease; -",
+        "following: write the lease at version 0: token 1 held by 'ann', version 1; -",
+        "leading in epoch 1: begin epoch 1; wake in 3 us",
+        "leading in epoch 1: write the lease at version 1: token 1 held by 'ann', version 2; wake in 7 us",
+        "leading in epoch 1: -; wake in 3 us",
+        "leading in epoch 1, to stop: end epoch 1; wake in 2 us",
+        "leading in epoch 1, to stop: write the lease at version 2: token 1 held by 'ann', version 3; wake in 7 us",
+        "leading in epoch 1, to stop: -; wake in 3 us",
+        "following, to stop: look at the lease; -",
+        "following, to stop: write the lease at version 3: token 1 released, version 4; -",
+        "stopped: -; -",
+        "stopped: -; -",
+    ]
+
+
+def test_a_stamped_lease_is_taken_under_the_condition_of_its_store() -> None:
+    """A follower cannot tell the store's time, so each look is followed by a write that the store judges."""
+    held = Lease(1, 3, "bob", "b@0", 12, Instant(0, STORE))
+    step = Candidate("ann", "a", TERMS).step(Following(Flight(Look(), at(0))), Told(at(1), Look(), held))
+
+    assert told([step]) == [
+        "following: write the lease at version 3 for 14 us: token 2 held by 'ann', version 4; -",
+    ]
+
+
+def test_a_lapsed_leader_ends_its_work_and_releases() -> None:
+    """After a stall the first event that is heard shows that the tenure is over, be it the answer to the renewal."""
+    lease = Lease(1, 1, "ann", "a@0", 12)
+    renewed = changed(lease, holder="ann")
+    swap = Swap(1, renewed, 0)
+    ann, leading = Candidate("ann", "a", TERMS), Leading(Tenure(lease, at(0)), at(4), Flight(swap, at(4)))
+
+    assert ann.leads(leading, at(10)) == Leads(1, 1)
+    assert ann.leads(leading, at(11)) == DoesNotLead()
+    assert str(ann.leads(leading, at(10))) == "leads in epoch 1 for another 1 us"
+    over = ann.step(leading, Told(at(11), swap, renewed))
+    assert told([over]) == ["leading in epoch 1, over: end epoch 1; -"]
+    assert str(ann.leads(over.state, at(11))) == "does not lead"
+    back = ann.step(over.state, Ended(at(12), 1))
+    gone = ann.step(back.state, Told(at(13), Look(), renewed))
+    assert told([back, gone]) == [
+        "following: look at the lease; -",
+        "following: write the lease at version 2: token 1 released, version 3; -",
+    ]
+    released = changed(renewed, holder=None)
+    assert told([ann.step(gone.state, Told(at(14), Swap(2, released, 0), released))]) == ["following: -; wake in 4 us"]
+
+
+@pytest.mark.parametrize(("life", "other"), [("a", "a@1"), ("a@1", "a"), ("a", "a@"), ("a@0", "a@0@0")])
+def test_a_life_that_begins_like_another_is_another(life: str, other: str) -> None:
+    """A lease of one is left alone by the other, and not released as if it were one's own."""
+    ann, bob = Candidate("ann", life, TERMS), Candidate("bob", other, TERMS)
+    looks = bob.step(Following(), Woke(at(0)))
+    takes = bob.step(looks.state, Told(at(1), Look(), None))
+    (swap,) = takes.wishes
+    assert isinstance(swap, Swap)
+
+    looks = ann.step(Following(), Woke(at(0)))
+    seen = ann.step(looks.state, Told(at(2), Look(), swap.lease))
+    assert told([seen]) == ["following: -; wake in 4 us"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "deeds"),
+    [
+        (True, [Begin(1), End(1), Ended(at(0), 1), Begin(2), Ended(at(0), 2), Begin(3)]),
+        (True, [Begin(2), Ended(at(0), 1), End(2)]),
+        (False, [Begin(1), Begin(2)]),
+        (False, [Begin(1), End(1), End(1)]),
+        (False, [Begin(1), End(2)]),
+        (False, [Begin(1), Ended(at(0), 1), End(1)]),
+    ],
+)
+def test_the_law_of_work_tells_good_from_bad(expected: bool, deeds: list[Begin | End | Ended]) -> None:
+    """Law EL3, by hand."""
+    assert laws.work_begins_and_ends_once(deeds) == expected
+
+
+def test_what_is_heard_of_a_wish() -> None:
+    """A failure of any kind is no answer; a beginning is not told; what is no wish or no answer is refused."""
+    lease = Lease(1, 1, "ann", "a@0", 12)
+
+    for failure in (Ambiguous("x"), NotApplied("x"), NotDurable("x"), Refused("x")):
+        assert heard(Look(), failure, at(1)) == Unanswered(at(1), Look())
+    assert heard(Swap(0, lease, 0), lease, at(1)) == Told(at(1), Swap(0, lease, 0), lease)
+    assert heard(Look(), None, at(1)) == Told(at(1), Look(), None)
+    assert heard(End(3), None, at(1)) == Ended(at(1), 3)
+    assert heard(Begin(3), None, at(1)) is None
+    with pytest.raises(Misuse, match="was answered a int"):
+        heard(Look(), 1, at(1))
+    with pytest.raises(Misuse, match="a Now is no wish"):
+        heard(Now(), None, at(1))
+
+
+@given(candidates(), states(HERE), events(HERE))
+def test_every_state_has_an_answer_for_every_event(candidate: Candidate, state: State, event: Event) -> None:
+    """Totality: whatever is told in whatever state, also in one that is never reached, is answered."""
+    step = candidate.step(state, event)
+
+    assert isinstance(step.state, (Following, Leading, Stopped))
+    assert hash(step) == hash(candidate.step(state, event))
+    assert isinstance(candidate.leads(state, event.at), (Leads, DoesNotLead))
+
+
+@settings(max_examples=25)
+@given(TURNS)
+def test_time_may_begin_at_any_instant(schedule: list[Turn]) -> None:
+    """Metamorphic: the same events on clocks that show something else lead to the same epochs."""
+    epochs = list[list[int]]()
+    for offset in (0, 10**12):
+        world = World(store_has_clock=False, actors=(Actor("a", Candidate, offset), Actor("b", Candidate, -offset)))
+        for what, who, much in schedule:
+            world.turn(what, who, much)
+        epochs.append(world.epochs)
+
+    assert epochs[0] == epochs[1]
+
+
+def test_the_world_gets_somewhere() -> None:
+    """What the random schedules are to reach is reached: a lease is taken from a candidate that has crashed."""
+    for store_has_clock in (False, True):
+        world = World(store_has_clock, (Actor("ann", Candidate, 0), Actor("bob", Candidate, 5)))
+        for what, who, much in turns("ann serve bob serve"):
+            world.turn(what, who, much)
+        world.crash(world.actors[0])
+        world.actors[0].wake_at = None
+        world.calm(TERMS.ttl + TERMS.grace + TERMS.heartbeat + 1)
+
+        assert world.leaders() == ["bob"]
+        assert (world.epochs, world.taken_over) == ([1, 2], 1)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Candidate("", "life"),
+        lambda: Candidate("ann", ""),
+        lambda: Candidate("ann", "life", 30),  # type: ignore[arg-type]
+        lambda: Candidate("ann", "life").step(None, Woke(at(0))),  # type: ignore[arg-type]
+        lambda: Candidate("ann", "life").step(Following(), None),  # type: ignore[arg-type]
+        lambda: Candidate("ann", "life").leads(None, at(0)),  # type: ignore[arg-type]
+        lambda: Candidate("ann", "life").step(Following(look_at=at(0)), Woke(Instant(0, WALL))),
+        lambda: Woke(0),  # type: ignore[arg-type]
+        lambda: StopAsked(None),  # type: ignore[arg-type]
+        lambda: Told(at(0), Begin(1), None),  # type: ignore[arg-type]
+        lambda: Told(at(0), Look(), 5),  # type: ignore[arg-type]
+        lambda: Unanswered(at(0), None),  # type: ignore[arg-type]
+        lambda: Ended(at(0), 0),
+        lambda: Begin(0),
+        lambda: End(True),
+        lambda: Swap(-1, Lease(1, 1, "ann", "r", 1), 0),
+        lambda: Swap(0, None, 0),  # type: ignore[arg-type]
+        lambda: Swap(0, Lease(1, 1, "ann", "r", 1), -1),
+        lambda: Flight(None, at(0)),  # type: ignore[arg-type]
+        lambda: Claim("", at(0)),
+        lambda: Claim("r", at(0), 1),  # type: ignore[arg-type]
+        lambda: Following(is_stopping=None),  # type: ignore[arg-type]
+        lambda: Leading(None, at(0)),  # type: ignore[arg-type]
+        lambda: Leading(Tenure(Lease(1, 1, "ann", "r", 1), at(0)), at(0), is_over=0),  # type: ignore[arg-type]
+    ],
+)
+def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
+    """Wrong types, numbers out of range, two clocks compared."""
+    with pytest.raises(Misuse):
+        build()
+
+
+def test_the_store_judges_what_an_observer_would() -> None:
+    """The condition of the write is what `must_stand` says."""
+    assert must_stand(Lease(1, 1, "ann", "r", 12), TERMS.grace) == 14
+    assert election.Candidate("ann", "life").pause == 2_500_000

@@ -1,0 +1,1046 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.leases import lease as leasing
+from tidegate.leases.laws import lease as laws
+from tidegate.leases.lease import (
+    LONGEST,
+    Absent,
+    Admitted,
+    Busy,
+    Expired,
+    Fenced,
+    Held,
+    Holding,
+    Kept,
+    Lapsed,
+    Lease,
+    Lingering,
+    LockView,
+    Lost,
+    Mark,
+    Mine,
+    Release,
+    Renew,
+    Rest,
+    Sighting,
+    Stale,
+    Standing,
+    Take,
+    Tenure,
+    Terms,
+    Vacant,
+    Waiting,
+    decide_fence,
+    decide_release,
+    must_stand,
+    taken,
+)
+from tidegate.leases.strategies.lease import claims, instants, leases, sightings, tenures, terms
+from tidegate.model.documents import Contains, Document, Field, OlderThan, Pull, matches, updated
+from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.instants import SECOND, STORE, WALL, ClockName, Duration, Instant
+
+HERE = ClockName("monotonic clock of an observer")
+PPM = 1_000_000
+
+
+class DecideTake(Protocol):
+    """Whether a request may take a lease, or a faulty variant of it."""
+
+    def __call__(
+        self, lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+    ) -> Take | Mine | Busy: ...
+
+
+class ViewLock(Protocol):
+    """How a lock of claims stands, or a faulty variant of it."""
+
+    def __call__(
+        self, claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+    ) -> LockView: ...
+
+
+class TakeIt(Protocol):
+    """The record after a take, or a faulty variant of it."""
+
+    def __call__(self, lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> Lease: ...
+
+
+@attrs.frozen
+class Desk:
+    """What a party asks: the real functions, but for one that is planted."""
+
+    sighted: Callable[[Sighting | None, Mark | None, Instant], Sighting | None] = leasing.sighted
+    judged: Callable[[Lease | None, Sighting | None, Instant, Duration], Standing] = leasing.judged
+    must_stand: Callable[[Lease | None, Duration], Duration] = leasing.must_stand
+    decide_take: DecideTake = leasing.decide_take
+    decide_release: Callable[[Lease | None, str], Release | Lost] = leasing.decide_release
+    taken: TakeIt = leasing.taken
+    duty: Callable[[Terms, Tenure, Instant], Rest | Renew | Lapsed] = leasing.duty
+    read_back: Callable[[Tenure, Lease | None, Instant], Kept | Lost] = leasing.read_back
+    decide_fence: Callable[[int, int], Admitted | Fenced] = leasing.decide_fence
+    lock_view: ViewLock = leasing.lock_view
+    begins: str = "sent"
+    """A tenure counts from before the write was sent; in a specimen, from its answer."""
+
+
+def effort(desk: Desk, examples: int = 100) -> settings:
+    """A counterexample to a specimen need not be a small one."""
+    if desk == Desk():
+        return settings(max_examples=examples)
+    return settings(max_examples=5 * examples, phases=(Phase.explicit, Phase.generate))
+
+
+# --- a world in which several take, renew and release -----------------------------------------------------------------
+
+
+@attrs.frozen
+class Change:
+    """The record before and after a change, who sent it, and how long the version before had stood."""
+
+    before: Lease | None
+    after: Lease
+    request: str
+    stood: Duration
+
+
+@attrs.define(eq=False)
+class Flight:
+    """A compare-and-set under way; it may be applied late, and twice."""
+
+    version: int
+    wanted: Lease
+    request: str
+    must_stand: Duration
+    outcome: bool | None = None
+
+
+@attrs.define(eq=False)
+class Party:
+    """One who wants the lease, and what it knows."""
+
+    name: str
+    offset: int
+    lives: int = 0
+    seen: Lease | None = None
+    has_looked: bool = False
+    sighting: Sighting | None = None
+    tenure: Tenure | None = None
+    awaits: Flight | None = None
+    sent: Instant | None = None
+    first_sent: Instant | None = None
+
+    @property
+    def request(self) -> str:
+        return f"{self.name}{self.lives}"
+
+
+Turn = tuple[int, int, int]
+"""(who, what, how much)"""
+DEEDS = ("wait", "look", "take", "renew", "release", "apply", "apply again", "answer", "lose the answer", "read back")
+
+
+@attrs.define(eq=False)
+class World:
+    """A record, the clocks, and those who act on them; every step is one turn of a random schedule."""
+
+    desk: Desk
+    terms: Terms
+    store_has_clock: bool
+    parties: tuple[Party, ...]
+    now: int = 0
+    lease: Lease | None = None
+    made: int = 0
+    flights: list[Flight] = attrs.Factory(list)
+    changes: list[Change] = attrs.Factory(list)
+    duties: list[tuple[Tenure, Instant, Rest | Renew | Lapsed]] = attrs.Factory(list)
+
+    def clock(self, party: Party) -> Instant:
+        return Instant(self.now + party.offset, ClockName(party.name))
+
+    def turn(self, turn: Turn) -> None:
+        who, what, much = turn
+        party = self.parties[who % len(self.parties)]
+        match DEEDS[what % len(DEEDS)]:
+            case "wait":
+                self.now += much
+            case "look":
+                self.look(party)
+            case "take" if party.has_looked and party.tenure is None and party.awaits is None:
+                self.take(party)
+            case "renew" if party.tenure is not None and party.awaits is None:
+                self.renew(party, party.tenure)
+            case "release" if party.tenure is not None and party.awaits is None:
+                self.release(party, party.tenure)
+            case "apply" if self.flights:
+                self.apply(self.flights[much % len(self.flights)], again=False)
+            case "apply again" if self.flights:
+                self.apply(self.flights[much % len(self.flights)], again=True)
+            case "answer" if party.awaits is not None and party.awaits.outcome is not None:
+                self.answer(party, party.awaits)
+            case "lose the answer" if party.awaits is not None:
+                party.awaits = None
+                if party.first_sent is None:
+                    party.first_sent = party.sent
+            case "read back" if party.tenure is not None and party.first_sent is not None and party.awaits is None:
+                kept = self.desk.read_back(party.tenure, self.lease, party.first_sent)
+                party.tenure = kept.tenure if isinstance(kept, Kept) else None
+            case _:
+                pass
+
+    def look(self, party: Party) -> None:
+        party.seen, party.has_looked = self.lease, True
+        mark = None if self.lease is None else self.lease.version
+        party.sighting = self.desk.sighted(party.sighting, mark, self.clock(party))
+
+    def take(self, party: Party) -> None:
+        seen, stand = party.seen, 0
+        verdict = self.desk.decide_take(
+            seen,
+            holder=party.name,
+            request=party.request,
+            terms=self.terms,
+            sighting=party.sighting,
+            now=self.clock(party),
+        )
+        if self.store_has_clock and not isinstance(verdict, Mine):
+            verdict = Take(self.desk.taken(seen, holder=party.name, request=party.request, ttl=self.terms.ttl))
+            stand = self.desk.must_stand(seen, self.terms.grace)
+        match verdict:
+            case Take(lease):
+                self.send(party, seen, lease, stand)
+            case Mine(lease) if party.first_sent is not None:
+                party.tenure, party.first_sent = Tenure(lease, party.first_sent), None
+            case _:
+                pass
+
+    def renew(self, party: Party, tenure: Tenure) -> None:
+        now = self.clock(party)
+        verdict = self.desk.duty(self.terms, tenure, now)
+        self.duties.append((tenure, now, verdict))
+        match verdict:
+            case Renew(lease):
+                self.send(party, tenure.lease, lease, 0)
+            case Lapsed():
+                party.tenure, party.lives = None, party.lives + 1
+            case Rest():
+                pass
+
+    def release(self, party: Party, tenure: Tenure) -> None:
+        verdict = self.desk.decide_release(tenure.lease, party.request)
+        party.tenure = None
+        if isinstance(verdict, Release):
+            self.send(party, tenure.lease, verdict.lease, 0)
+        party.lives += 1
+
+    def send(self, party: Party, before: Lease | None, wanted: Lease, stand: Duration) -> None:
+        party.awaits = Flight(0 if before is None else before.version, wanted, party.request, stand)
+        party.sent = self.clock(party)
+        self.flights.append(party.awaits)
+
+    def apply(self, flight: Flight, *, again: bool) -> None:
+        if flight.outcome is not None and not again:
+            return
+        stood = self.now - self.made
+        outcome = (0 if self.lease is None else self.lease.version) == flight.version and stood >= flight.must_stand
+        if flight.outcome is None:
+            flight.outcome = outcome
+        if outcome:
+            stamp = Instant(self.now, STORE) if self.store_has_clock else None
+            before, self.lease, self.made = self.lease, attrs.evolve(flight.wanted, stamp=stamp), self.now
+            self.changes.append(Change(before, self.lease, flight.request, stood))
+
+    def answer(self, party: Party, flight: Flight) -> None:
+        assert party.sent is not None
+        if flight.outcome and flight.wanted.holder is not None and flight.request == party.request:
+            since = party.sent if self.desk.begins == "sent" else self.clock(party)
+            party.tenure, party.first_sent = Tenure(flight.wanted, since), None
+        party.awaits = None
+
+    def believers(self) -> list[str]:
+        return [
+            party.name
+            for party in self.parties
+            if party.tenure is not None
+            and not isinstance(self.desk.duty(self.terms, party.tenure, self.clock(party)), Lapsed)
+        ]
+
+
+TERMS = Terms(ttl=8, heartbeat=2, margin=1, grace=3)
+TURNS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, len(DEEDS) - 1), st.integers(0, 4)), max_size=60)
+
+
+def wait(much: int) -> Turn:
+    return (0, 0, much)
+
+
+def deeds(who: int, *names: str) -> list[Turn]:
+    """What one party does; what it sends is the newest flight, for it comes last in a list that is counted backwards."""
+    return [(who, DEEDS.index(name), -1) for name in names]
+
+
+TOOK = deeds(0, "look", "take", "apply", "answer")
+VANISHED = [*TOOK, *deeds(1, "look"), wait(11), *deeds(1, "look", "take", "apply", "answer")]
+AT_ONCE, IN_GRACE = (
+    [*TOOK, *deeds(1, "look"), wait(much), *deeds(1, "look", "take", "apply", "answer")] for much in (1, 8)
+)
+SLOW_ANSWER = [
+    *deeds(0, "look", "take", "apply"),
+    *deeds(1, "look"),
+    wait(11),
+    *deeds(0, "answer"),
+    *deeds(1, "look", "take", "apply", "answer"),
+]
+RELEASED = [*TOOK, *deeds(0, "release", "apply", "answer"), *deeds(1, "look", "take", "apply", "answer")]
+SLOW_HOLDER = [*TOOK, wait(8), *deeds(0, "renew", "apply", "answer"), wait(1)]
+RENEWED = [
+    *TOOK,
+    *deeds(1, "look"),
+    wait(6),
+    *deeds(0, "renew", "apply", "answer"),
+    wait(5),
+    *deeds(1, "look", "take", "apply", "answer"),
+]
+LATE_RENEWAL = [
+    *TOOK,
+    *deeds(1, "look"),
+    wait(6),
+    *deeds(0, "renew", "lose the answer"),
+    wait(5),
+    *deeds(1, "look", "take", "apply", "answer"),
+    *deeds(0, "read back", "renew", "apply"),
+]
+
+
+LOST_ANSWER = [*deeds(0, "look", "take", "apply", "lose the answer"), wait(5), *deeds(0, "look", "take")]
+
+
+def every_world(desk: Desk) -> Callable[[Callable[[World, list[Turn]], None]], Callable[[], None]]:
+    """Schedules on both clocks, those first that tell specimens apart."""
+
+    def decorated(check: Callable[[World, list[Turn]], None]) -> Callable[[], None]:
+        @effort(desk, 120)
+        @given(st.booleans(), TURNS, st.integers(-50, 50))
+        @example(False, VANISHED, -40)
+        @example(True, VANISHED, -40)
+        @example(True, AT_ONCE, 0)
+        @example(True, IN_GRACE, 0)
+        @example(False, IN_GRACE, 0)
+        @example(False, SLOW_ANSWER, 0)
+        @example(True, SLOW_ANSWER, 0)
+        @example(False, RELEASED, 0)
+        @example(True, RELEASED, 0)
+        @example(True, SLOW_HOLDER, 0)
+        @example(False, RENEWED, 0)
+        @example(True, LATE_RENEWAL, 0)
+        @example(False, LOST_ANSWER, 0)
+        def run(store_has_clock: bool, turns: list[Turn], offset: int) -> None:
+            check(World(desk, TERMS, store_has_clock, (Party("ann", 0), Party("bob", offset))), turns)
+
+        return run
+
+    return decorated
+
+
+def check_le1(desk: Desk) -> None:
+    @every_world(desk)
+    def tokens_grow(world: World, turns: list[Turn]) -> None:
+        for turn in turns:
+            world.turn(turn)
+
+        assert all(laws.tokens_grow(change.before, change.after) for change in world.changes)
+
+    tokens_grow()
+
+
+def check_le2(desk: Desk) -> None:
+    @every_world(desk)
+    def nobody_takes_what_is_held(world: World, turns: list[Turn]) -> None:
+        for turn in turns:
+            world.turn(turn)
+
+        assert all(laws.was_free(each.before, each.after, each.stood, world.terms.grace) for each in world.changes)
+
+    nobody_takes_what_is_held()
+
+
+def check_le4(desk: Desk) -> None:
+    @every_world(desk)
+    def only_the_holder_changes_it(world: World, turns: list[Turn]) -> None:
+        for turn in turns:
+            world.turn(turn)
+
+        assert all(laws.only_the_holder_changes_it(each.before, each.after, each.request) for each in world.changes)
+
+    only_the_holder_changes_it()
+
+
+def check_le4_alone(desk: Desk) -> None:
+    @effort(desk)
+    @given(leases(), st.sampled_from(("r1", "r2")))
+    def others_do_not_release(lease: Lease, request: str) -> None:
+        match desk.decide_release(lease, request):
+            case Release(after):
+                assert laws.only_the_holder_changes_it(lease, after, request)
+                assert laws.tokens_grow(lease, after)
+                assert after.holder is None
+            case Lost(there):
+                assert there == lease
+                assert lease.holder is None or lease.request != request
+
+    others_do_not_release()
+
+
+def check_le4_read_back(desk: Desk) -> None:
+    @effort(desk)
+    @given(tenures(HERE), st.none() | leases(), instants(HERE))
+    @example(Tenure(Lease(1, 1, "ann", "r1", 9), Instant(0, HERE)), Lease(2, 2, "bob", "r2", 9), Instant(1, HERE))
+    @example(Tenure(Lease(1, 1, "ann", "r1", 9), Instant(0, HERE)), Lease(1, 2, None, "r1", 9), Instant(1, HERE))
+    def others_are_not_kept(tenure: Tenure, lease: Lease | None, sent: Instant) -> None:
+        kept = desk.read_back(tenure, lease, sent)
+        if isinstance(kept, Kept) and kept.tenure != tenure:
+            assert lease == kept.tenure.lease
+            assert lease.token == tenure.lease.token
+            assert kept.tenure.since == sent
+
+    others_are_not_kept()
+
+
+def check_le5(desk: Desk) -> None:
+    @every_world(desk)
+    def there_is_no_way_back(world: World, turns: list[Turn]) -> None:
+        for turn in turns:
+            world.turn(turn)
+
+        assert all(laws.there_is_no_way_back(world.terms, *each) for each in world.duties)
+
+    there_is_no_way_back()
+
+
+def check_le6(desk: Desk) -> None:
+    @every_world(desk)
+    def one_believes(world: World, turns: list[Turn]) -> None:
+        for turn in turns:
+            world.turn(turn)
+
+            assert laws.one_believes(world.believers())
+
+    one_believes()
+
+
+def check_le3(desk: Desk) -> None:
+    @effort(desk)
+    @given(st.none() | leases(), terms(), st.sampled_from((STORE, HERE)), st.integers(-9, 30), st.sampled_from("rs"))
+    @example(Lease(1, 1, "ann", "r1", 8), TERMS, HERE, 11, "r")
+    @example(Lease(1, 2, None, "r1", 8), TERMS, HERE, 0, "r")
+    @example(None, TERMS, STORE, 0, "r")
+    def what_is_free_can_be_taken(
+        lease: Lease | None, given_terms: Terms, clock: ClockName, stood: int, kind: str
+    ) -> None:
+        request, now = f"{kind}1", Instant(7, clock)
+        verdict = desk.decide_take(
+            lease,
+            holder="cid",
+            request=request,
+            terms=given_terms,
+            sighting=None if lease is None else Sighting(lease.version, now + -stood),
+            now=now,
+        )
+
+        assert laws.what_is_free_can_be_taken(lease, request, stood, given_terms.grace, verdict)
+        assert desk.must_stand(lease, given_terms.grace) <= max(stood, 0) or not isinstance(verdict, Take)
+
+    what_is_free_can_be_taken()
+
+
+@attrs.frozen
+class Clock:
+    """A clock that is off by something, and runs at a rate that is off by some parts per million."""
+
+    name: str
+    offset: int
+    ppm: int
+
+    def at(self, real: int) -> Instant:
+        return Instant(self.offset + real * (PPM + self.ppm) // PPM, ClockName(self.name))
+
+
+RATES = st.integers(-20_000, 20_000)  # so 4 % of the TTL, and what is lost by rounding: a margin of 50
+WIDE = Terms(ttl=1_000, heartbeat=300, margin=50, grace=0)
+
+
+def check_le6_at_any_rate(desk: Desk) -> None:
+    @effort(desk)
+    @given(st.builds(Clock, st.just("a"), st.integers(), RATES), st.builds(Clock, st.just("b"), st.integers(), RATES))
+    @example(Clock("a", 0, -20_000), Clock("b", 5, 20_000))
+    def the_holder_stops_first(holders: Clock, judges: Clock) -> None:
+        lease = Lease(1, 1, "ann", "r1", WIDE.ttl)
+        tenure, sighting = Tenure(lease, holders.at(0)), desk.sighted(None, 1, judges.at(0))
+        for real in range(WIDE.ttl - 60, WIDE.ttl + 60):
+            lapsed = isinstance(desk.duty(WIDE, tenure, holders.at(real)), Lapsed)
+            expired = isinstance(desk.judged(lease, sighting, judges.at(real), WIDE.grace), Expired)
+
+            assert laws.one_believes([*([] if lapsed else ["holder"]), *(["taker"] if expired else [])])
+
+    the_holder_stops_first()
+
+
+def check_le7(desk: Desk) -> None:
+    @effort(desk)
+    @given(st.lists(st.tuples(st.none() | st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=12))
+    @example([(1, 0), (2, 1), (1, 1)])
+    @example([(1, 0), (None, 1), (1, 1)])
+    @example([(1, 1), (1, 1)])
+    def a_sighting_begins_with_the_first(steps: list[tuple[int | None, int]]) -> None:
+        at, sighting, looks = Instant(0, HERE), None, list[tuple[int | None, Instant]]()
+        for mark, later in steps:
+            at += later
+            looks.append((mark, at))
+            sighting = desk.sighted(sighting, mark, at)
+
+            assert laws.began_when_first_seen(looks, sighting)
+
+    a_sighting_begins_with_the_first()
+
+
+def check_le8(desk: Desk) -> None:
+    @effort(desk)
+    @given(st.lists(st.integers(1, 5)))
+    @example([2, 1])
+    def what_is_older_is_fenced(tokens: list[int]) -> None:
+        highest, admitted = 0, list[int]()
+        for token in tokens:
+            match desk.decide_fence(highest, token):
+                case Admitted(highest):
+                    admitted.append(token)
+                case Fenced():
+                    assert token not in admitted[-1:]
+
+        assert laws.admits_no_older(admitted)
+
+    what_is_older_is_fenced()
+
+
+def check_le9(desk: Desk) -> None:
+    @effort(desk)
+    @given(st.none() | leases(), st.sampled_from(("r1", "r2")), st.none() | sightings(HERE), instants(HERE))
+    @example(Lease(1, 1, "ann", "r1", 1), "r1", Sighting(1, Instant(-20, HERE)), Instant(20, HERE))
+    @example(Lease(1, 2, None, "r1", 1), "r1", None, Instant(20, HERE))
+    def ones_own_take_is_recognised(lease: Lease | None, request: str, sighting: Sighting | None, now: Instant) -> None:
+        verdict = desk.decide_take(lease, holder="ann", request=request, terms=TERMS, sighting=sighting, now=now)
+
+        assert laws.success_is_recognised(lease, request, verdict)
+
+    ones_own_take_is_recognised()
+
+
+def check_le10(desk: Desk) -> None:
+    @effort(desk)
+    @given(st.lists(st.tuples(claims(), st.integers(0, 5)), min_size=1, max_size=10), st.integers(1, 8))
+    @example([(("a", "b"), 0), (("b", "a"), 7), (("b", "a"), 1)], 8)
+    @example([(("b", "a", "c"), 0), (("b", "a", "c"), 8)], 8)
+    @example([(("b", "a"), 0), (("b", "a"), 7)], 8)
+    def only_the_judged_first_is_stale(looks: list[tuple[tuple[str, ...], int]], threshold: int) -> None:
+        real, first_since, first, sighting = 0, 0, None, None
+        for array, later in looks:
+            real += later
+            if first != (array[:1] or None):
+                first, first_since = array[:1] or None, real
+            now = Instant(real + 1_000, HERE)
+            sighting = desk.sighted(sighting, array[0] if array else None, now)
+            view = desk.lock_view(array, "a", sighting=sighting, now=now, threshold=threshold)
+
+            assert laws.stale_is_the_first(array, real - first_since, threshold, view)
+
+    only_the_judged_first_is_stale()
+
+
+def check_le11(desk: Desk) -> None:
+    @effort(desk)
+    @given(claims(), st.none() | sightings(HERE), instants(HERE), st.integers(1, 8))
+    @example(("a", "b", "a"), None, Instant(0, HERE), 1)
+    @example(("b", "a"), Sighting("b", Instant(0, HERE)), Instant(9, HERE), 8)
+    @example((), None, Instant(0, HERE), 1)
+    def the_first_holds(array: tuple[str, ...], sighting: Sighting | None, now: Instant, threshold: int) -> None:
+        views = {mine: desk.lock_view(array, mine, sighting=sighting, now=now, threshold=threshold) for mine in "abcd"}
+
+        assert all(laws.the_first_holds(array, mine, view) for mine, view in views.items())
+        assert all((mine in array) != isinstance(view, Absent) for mine, view in views.items())
+
+    the_first_holds()
+
+
+LAWS: dict[str, Callable[[Desk], None]] = {
+    "LE1": check_le1,
+    "LE2": check_le2,
+    "LE3": check_le3,
+    "LE4": check_le4,
+    "LE4 alone": check_le4_alone,
+    "LE4 read back": check_le4_read_back,
+    "LE5": check_le5,
+    "LE6": check_le6,
+    "LE6 at any rate": check_le6_at_any_rate,
+    "LE7": check_le7,
+    "LE8": check_le8,
+    "LE9": check_le9,
+    "LE10": check_le10,
+    "LE11": check_le11,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_lease_keeps_the_law(law: str) -> None:
+    """Laws LE1 to LE11, as the header of `tidegate.leases.lease` states them, by the store's clock and by an observer's."""
+    LAWS[law](Desk())
+
+
+# --- specimens --------------------------------------------------------------------------------------------------------
+
+
+def the_same_token(lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> Lease:
+    """A take renews the token of the holder before."""
+    new = taken(lease, holder=holder, request=request, ttl=ttl)
+    return new if lease is None else attrs.evolve(new, token=lease.token)
+
+
+def takes_without_grace(lease: Lease | None, _: Duration) -> Duration:
+    return must_stand(lease, 0)
+
+
+def takes_at_once(lease: Lease | None, grace: Duration) -> Duration:  # noqa: ARG001  that is the bug
+    return 0
+
+
+def by_the_takers_terms(
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+) -> Take | Mine | Busy:
+    """The TTL is the taker's and not that of whoever holds it: half of it."""
+    shorter = None if lease is None else attrs.evolve(lease, ttl=(lease.ttl + 1) // 2)
+    return leasing.decide_take(shorter, holder=holder, request=request, terms=terms, sighting=sighting, now=now)
+
+
+def grace_after_a_release(
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+) -> Take | Mine | Busy:
+    """A release is treated as a disappearance."""
+    if lease is not None and lease.holder is None and terms.grace > 0:
+        return Busy(lease, terms.grace)
+    return leasing.decide_take(lease, holder=holder, request=request, terms=terms, sighting=sighting, now=now)
+
+
+def by_name(lease: Lease | None, request: str) -> Release | Lost:
+    """Whoever holds it, it is released."""
+    if lease is None or lease.holder is None:
+        return Lost(lease)
+    return decide_release(lease, lease.request) if request else Lost(lease)
+
+
+def keeps_whatever_is_there(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | Lost:
+    """Only the version is looked at, not the token."""
+    newer = lease is not None and lease.holder is not None and lease.version > tenure.lease.version
+    return Kept(Tenure(lease, sent)) if newer and lease is not None else leasing.read_back(tenure, lease, sent)
+
+
+def renews_late(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
+    """Nobody else seems to have taken it, so the holder goes on."""
+    verdict = leasing.duty(terms, tenure, now)
+    if not isinstance(verdict, Lapsed):
+        return verdict
+    return Renew(attrs.evolve(tenure.lease, version=tenure.lease.version + 1), 1)
+
+
+def without_margin(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
+    return leasing.duty(attrs.evolve(terms, margin=0), tenure, now)
+
+
+def any_version(before: Sighting | None, mark: Mark | None, now: Instant) -> Sighting | None:
+    """A lease that was renewed between two looks has stood for both."""
+    return before if before is not None and mark is not None else leasing.sighted(before, mark, now)
+
+
+def any_version_renamed(before: Sighting | None, mark: Mark | None, now: Instant) -> Sighting | None:
+    """The same, and the sighting says that it is of the new version."""
+    seen = leasing.sighted(before, mark, now)
+    return seen if seen is None or before is None else Sighting(seen.mark, before.since)
+
+
+def admits_any(highest: int, token: int) -> Admitted | Fenced:
+    return Admitted(token) if token != highest else decide_fence(highest, token)
+
+
+def admits_newer_only(highest: int, token: int) -> Admitted | Fenced:
+    """The second access under one token is refused."""
+    return decide_fence(highest + 1, token)
+
+
+def forgets_itself(
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+) -> Take | Mine | Busy:
+    """A take whose reply was lost is decided as if another had made it."""
+    another = None if lease is None else attrs.evolve(lease, request="another")
+    return leasing.decide_take(another, holder=holder, request=request, terms=terms, sighting=sighting, now=now)
+
+
+def knows_names(
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+) -> Take | Mine | Busy:
+    """mongodash: whoever has the holder's name is the holder."""
+    if lease is not None and lease.holder == holder:
+        return Mine(lease)
+    return leasing.decide_take(lease, holder=holder, request=request, terms=terms, sighting=sighting, now=now)
+
+
+def judges_all_by_the_first(
+    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+) -> LockView:
+    """pynenc: the array is cleared because its first claim is stale."""
+    view = leasing.lock_view(claims, mine, sighting=sighting, now=now, threshold=threshold)
+    return Stale(claims[-1]) if isinstance(view, Stale) else view
+
+
+def judges_what_it_saw_before(
+    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+) -> LockView:
+    """pynenc: a claim's age counts from when it was pushed, here from when it may have been."""
+    view = leasing.lock_view(claims, mine, sighting=sighting, now=now, threshold=threshold)
+    return Stale(view.behind) if isinstance(view, Waiting) and view.left < threshold else view
+
+
+def anywhere_is_first(
+    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+) -> LockView:
+    if mine in claims:
+        return Holding()
+    return leasing.lock_view(claims, mine, sighting=sighting, now=now, threshold=threshold)
+
+
+def stale_before_held(
+    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+) -> LockView:
+    """A lock without claims is held by whoever looks."""
+    if not claims:
+        return Holding()
+    return leasing.lock_view(claims, mine, sighting=sighting, now=now, threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("LE1", Desk(taken=the_same_token)),
+        ("LE2", Desk(must_stand=takes_without_grace)),
+        ("LE2", Desk(must_stand=takes_at_once)),
+        ("LE2", Desk(decide_take=by_the_takers_terms)),
+        ("LE2", Desk(sighted=any_version_renamed)),
+        ("LE3", Desk(decide_take=grace_after_a_release)),
+        ("LE4", Desk(read_back=keeps_whatever_is_there)),
+        ("LE4 alone", Desk(decide_release=by_name)),
+        ("LE4 read back", Desk(read_back=keeps_whatever_is_there)),
+        ("LE5", Desk(duty=renews_late)),
+        ("LE6", Desk(must_stand=takes_at_once)),
+        ("LE6", Desk(sighted=any_version_renamed)),
+        ("LE6", Desk(begins="answered")),
+        ("LE6", Desk(duty=renews_late)),
+        ("LE6", Desk(read_back=keeps_whatever_is_there)),
+        ("LE6 at any rate", Desk(duty=without_margin)),
+        ("LE7", Desk(sighted=any_version)),
+        ("LE7", Desk(sighted=any_version_renamed)),
+        ("LE8", Desk(decide_fence=admits_any)),
+        ("LE8", Desk(decide_fence=admits_newer_only)),
+        ("LE9", Desk(decide_take=forgets_itself)),
+        ("LE9", Desk(decide_take=knows_names)),
+        ("LE10", Desk(lock_view=judges_all_by_the_first)),
+        ("LE10", Desk(lock_view=judges_what_it_saw_before)),
+        ("LE10", Desk(sighted=any_version_renamed)),
+        ("LE11", Desk(lock_view=anywhere_is_first)),
+        ("LE11", Desk(lock_view=stale_before_held)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Desk) -> None:
+    """Each law is broken by a small faulty variant of the function it speaks of."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_world_gets_somewhere() -> None:
+    """What the schedules above are to reach is reached: taken over, renewed, released, and a late renewal in vain."""
+    reached = set[str]()
+    for store_has_clock in (False, True):
+        for turns in (VANISHED, RELEASED, RENEWED, SLOW_HOLDER, LATE_RENEWAL, LOST_ANSWER):
+            world = World(Desk(), TERMS, store_has_clock, (Party("ann", 0), Party("bob", -40)))
+            for turn in turns:
+                world.turn(turn)
+            for change in world.changes:
+                before, after = change.before, change.after
+                took = before is not None and after.token > before.token and before.holder is not None
+                reached |= {"taken over"} if took else set()
+                reached |= {"released"} if after.holder is None else set()
+                reached |= {"renewed"} if before is not None and after.token == before.token and after.holder else set()
+            reached |= {"lapsed"} if any(isinstance(verdict, Lapsed) for *_, verdict in world.duties) else set()
+
+    assert reached == {"taken over", "released", "renewed", "lapsed"}
+
+
+def test_a_lease_goes_its_way() -> None:
+    """Taken, renewed, vanished and lingering, taken over, released, taken at once: by the store's clock."""
+    told = list[str]()
+    lease: Lease | None = None
+    for now, holder, request in ((0, "ann", "a1"), (7, "bob", "b1"), (9, "bob", "b1"), (11, "bob", "b1")):
+        verdict = leasing.decide_take(
+            lease,
+            holder=holder,
+            request=request,
+            terms=TERMS,
+            sighting=None if lease is None else lease.stamped,
+            now=Instant(now),
+        )
+        told.append(str(verdict))
+        lease = attrs.evolve(verdict.lease, stamp=Instant(now)) if isinstance(verdict, Take) else lease
+    gone = decide_release(lease, "b1")
+    told += [str(gone), str(decide_release(lease, "a1")), str(decide_release(None, "a1"))]
+    assert isinstance(gone, Release)
+    told.append(str(leasing.decide_take(gone.lease, holder="ann", request="a2", terms=TERMS, sighting=None, now=SOON)))
+    told.append(str(leasing.decide_take(lease, holder="bob", request="b1", terms=TERMS, sighting=None, now=SOON)))
+
+    assert told == [
+        "take it: token 1 held by 'ann', version 1",
+        "busy for another 4 us: token 1 held by 'ann', version 1",
+        "busy for another 2 us: token 1 held by 'ann', version 1",
+        "take it: token 2 held by 'bob', version 2",
+        "release it: token 2 released, version 3",
+        "lost: token 2 held by 'bob', version 2",
+        "lost: no record",
+        "take it: token 3 held by 'ann', version 4",
+        "mine: token 2 held by 'bob', version 2",
+    ]
+
+
+SOON = Instant(12)
+
+
+@pytest.mark.parametrize(
+    ("expected", "stood"),
+    [
+        (Held(8), -3),
+        (Held(8), 0),
+        (Held(1), 7),
+        (Lingering(3), 8),
+        (Lingering(1), 10),
+        (Expired(), 11),
+        (Expired(), 99),
+    ],
+)
+def test_a_version_is_held_then_lingers_then_is_expired(expected: Standing, stood: int) -> None:
+    """A TTL of 8 and a grace of 3; a clock that went back counts as standing still."""
+    lease, now = Lease(4, 9, "ann", "r", 8), Instant(50, HERE)
+
+    assert expected == leasing.judged(lease, Sighting(9, now + -stood), now, 3)
+    assert str(expected) in ("held for another 8 us", "held for another 1 us", "expired") or "lingering" in str(
+        expected
+    )
+
+
+@pytest.mark.parametrize("lease", [None, Lease(4, 9, None, "r", 8)])
+def test_what_nobody_holds_is_vacant(lease: Lease | None) -> None:
+    """Never taken, or released: no time has to pass, whatever was seen."""
+    assert leasing.judged(lease, None, SOON, 3) == Vacant()
+    assert str(Vacant()) == "vacant"
+    assert must_stand(lease, 3) == 0
+
+
+def test_a_sighting_of_another_version_says_nothing() -> None:
+    """An observer that has not seen this very version stand begins to count now."""
+    lease = Lease(4, 9, "ann", "r", 8)
+
+    assert leasing.judged(lease, Sighting(8, Instant(0)), Instant(100), 0) == Held(8)
+    assert leasing.judged(lease, None, Instant(100), 0) == Held(8)
+
+
+@given(leases(held=True), st.integers(0, 5), st.integers(0, 20))
+def test_the_store_judges_in_the_filter_as_the_decision_does(lease: Lease, grace: int, stood: int) -> None:
+    """`OlderThan(stamp, must_stand)` matches exactly when the decision by the store's clock is to take it."""
+    ms = 1_000
+    stamp, field = Instant(0), Field[Instant]("stamp")
+    lease = attrs.evolve(lease, ttl=lease.ttl * ms, stamp=stamp)
+    now = Instant(stood * ms)
+    filtered = matches(OlderThan(field, must_stand(lease, grace * ms)), Document().put(field, stamp), lambda: now)
+
+    assert filtered == (leasing.judged(lease, lease.stamped, now, grace * ms) == Expired())
+
+
+def test_a_clock_that_went_back_begins_anew() -> None:
+    """An observer's clock that tells less than before has told nothing of the time between."""
+    early, late = Instant(3, HERE), Instant(5, HERE)
+
+    assert leasing.sighted(Sighting(1, late), 1, early) == Sighting(1, early)
+    assert leasing.sighted(Sighting(1, early), 1, late) == Sighting(1, early)
+    assert isinstance(leasing.duty(TERMS, Tenure(Lease(1, 1, "ann", "r", 8), late), early), Rest)
+
+
+def test_a_holder_rests_renews_and_lapses() -> None:
+    """A TTL of 8, a heartbeat of 2 and a margin of 1, and the last instant of each."""
+    tenure = Tenure(Lease(1, 1, "ann", "r", 8), Instant(0, HERE))
+
+    assert [str(leasing.duty(TERMS, tenure, Instant(at, HERE))) for at in (0, 1, 2, 6, 7, 9)] == [
+        "rest: renew in 2 us, 7 us left",
+        "rest: renew in 1 us, 6 us left",
+        "renew it: token 1 held by 'ann', version 2, 5 us left",
+        "renew it: token 1 held by 'ann', version 2, 1 us left",
+        "lapsed 0 s ago",
+        "lapsed 2 us ago",
+    ]
+
+
+def test_a_renewal_without_an_answer_is_read_back() -> None:
+    """Applied, not applied, an old read, released, taken by another, gone."""
+    tenure, sent = Tenure(Lease(2, 5, "ann", "r", 8), Instant(0, HERE)), Instant(3, HERE)
+
+    def read(lease: Lease | None) -> Kept | Lost:
+        return leasing.read_back(tenure, lease, sent)
+
+    applied = Lease(2, 6, "ann", "r", 8)
+    assert read(applied) == Kept(Tenure(applied, sent))
+    assert read(tenure.lease) == Kept(tenure)
+    assert read(Lease(1, 4, "bob", "q", 8)) == Kept(tenure)
+    assert read(Lease(2, 6, None, "r", 8)) == Lost(Lease(2, 6, None, "r", 8))
+    assert read(Lease(3, 6, "bob", "q", 8)) == Lost(Lease(3, 6, "bob", "q", 8))
+    assert read(None) == Lost(None)
+
+
+def test_a_fence_tells_what_is_newer() -> None:
+    """The message names both tokens."""
+    assert str(decide_fence(7, 6)) == "fenced: token 6 is older than 7"
+    assert decide_fence(7, 7) == Admitted(7)
+
+
+@pytest.mark.parametrize(
+    ("expected", "array", "since"),
+    [
+        ("absent", (), 0),
+        ("absent", ("b",), -99),
+        ("holding", ("a", "b"), -99),
+        ("waiting behind 'b', not stale for another 5 us", ("b", "a"), 0),
+        ("waiting behind 'b', not stale for another 5 us", ("b", "a"), 2),
+        ("waiting behind 'b', not stale for another 1 us", ("b", "a"), -4),
+        ("stale: pull 'b'", ("b", "a"), -5),
+        ("waiting behind 'c', not stale for another 5 us", ("c", "a"), -5),
+    ],
+)
+def test_a_lock_is_viewed(expected: str, array: tuple[str, ...], since: int) -> None:
+    """For whoever pushed `a`, and has seen `b` first since then; the threshold is 5."""
+    sighting = Sighting("b", Instant(since, HERE))
+
+    assert expected == str(leasing.lock_view(array, "a", sighting=sighting, now=Instant(0, HERE), threshold=5))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(("come", "read", "write", "judge"))), max_size=40))
+@example([(0, "come"), (0, "read"), (1, "come"), (1, "judge"), (1, "read"), (1, "write"), (0, "write")])
+def test_who_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: list[tuple[int, str]]) -> None:
+    """Law LE11, and what `Holding` advises: a holder that was judged stale while it stood changes nothing.
+
+    Three read a number and write the next one; whoever was judged writes in vain, so no number is made of an old one.
+    """
+    array, number = Field[tuple[str, ...]]("claims"), Field[int]("number")
+    record = Document().put(array, ()).put(number, 0)
+    seen, written = dict[int, int](), list[int]()
+    for who, what in turns:
+        mine = "abc"[who]
+        held = record[array]
+        view = leasing.lock_view(held, mine, sighting=None, now=Instant(0, HERE), threshold=1)
+        match what:
+            case "come" if isinstance(view, Absent):
+                record = record.put(array, (*held, mine))
+                seen.pop(who, None)
+            case "read" if isinstance(view, Holding):
+                seen[who] = record[number]
+            case "write" if who in seen and matches(Contains(array, mine), record, lambda: SOON):
+                written.append(seen.pop(who) + 1)
+                record = updated(record.put(number, written[-1]), (Pull(array, mine),), lambda: SOON)
+            case "judge" if held:  # the first claim has stood too long before the eyes of somebody
+                record = updated(record, (Pull(array, held[0]),), lambda: SOON)
+            case _:
+                pass
+
+    assert written == [*range(1, len(written) + 1)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Terms(ttl=10, heartbeat=8, margin=2),
+        lambda: Terms(ttl=10, heartbeat=10, margin=0),
+        lambda: Terms(heartbeat=0),
+        lambda: Terms(margin=-1),
+        lambda: Terms(grace=-1),
+        lambda: Terms(ttl=True),
+        lambda: Terms(grace=LONGEST + 1),
+        lambda: Terms(ttl=10**6_000),
+        lambda: Terms(margin=-(10**6_000)),
+        lambda: Lease(0, 1, "ann", "r", 8),
+        lambda: Lease(2, 1, "ann", "r", 8),
+        lambda: Lease(1, INT64_MAX + 1, "ann", "r", 8),
+        lambda: Lease(1, 1, "", "r", 8),
+        lambda: Lease(1, 1, "ann", "", 8),
+        lambda: Lease(1, 1, "ann", "r", 0),
+        lambda: Lease(1, 1, "ann", "r", 8, 5),  # type: ignore[arg-type]
+        lambda: taken(Lease(INT64_MAX, INT64_MAX, "ann", "r", 8), holder="bob", request="q", ttl=8),
+        lambda: taken(None, holder="", request="q", ttl=8),
+        lambda: taken("lease", holder="ann", request="q", ttl=8),  # type: ignore[arg-type]
+        lambda: Sighting(-1, SOON),
+        lambda: Sighting(True, SOON),
+        lambda: Sighting(1, 5),  # type: ignore[arg-type]
+        lambda: Tenure(Lease(1, 1, None, "r", 8), SOON),
+        lambda: Tenure(None, SOON),  # type: ignore[arg-type]
+        lambda: leasing.sighted(None, 1.5, SOON),  # type: ignore[arg-type]
+        lambda: leasing.sighted(5, 1, SOON),  # type: ignore[arg-type]
+        lambda: leasing.sighted(None, 1, 5),  # type: ignore[arg-type]
+        lambda: leasing.sighted(Sighting(1, SOON), 1, Instant(0, WALL)),
+        lambda: leasing.judged(None, None, SOON, -1),
+        lambda: leasing.judged(Lease(1, 1, "ann", "r", 8), Sighting(1, SOON), Instant(0, WALL), 0),
+        lambda: leasing.decide_take(
+            None,
+            holder="ann",
+            request="r",
+            terms=8,  # type: ignore[arg-type]
+            sighting=None,
+            now=SOON,
+        ),
+        lambda: decide_release("lease", "r"),  # type: ignore[arg-type]
+        lambda: decide_release(None, ""),
+        lambda: leasing.duty(TERMS, None, SOON),  # type: ignore[arg-type]
+        lambda: leasing.duty(TERMS, Tenure(Lease(1, 1, "ann", "r", 8), SOON), Instant(0, WALL)),
+        lambda: leasing.read_back(None, None, SOON),  # type: ignore[arg-type]
+        lambda: decide_fence(0, 0),
+        lambda: decide_fence(-1, 1),
+        lambda: decide_fence(0, "1"),  # type: ignore[arg-type]
+        lambda: leasing.lock_view(["a"], "a", sighting=None, now=SOON, threshold=1),  # type: ignore[arg-type]
+        lambda: leasing.lock_view((1,), "a", sighting=None, now=SOON, threshold=1),  # type: ignore[arg-type]
+        lambda: leasing.lock_view((), "", sighting=None, now=SOON, threshold=1),
+        lambda: leasing.lock_view((), "a", sighting=None, now=SOON, threshold=0),
+    ],
+)
+def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
+    """Wrong types, numbers out of range, terms under which a lease ends before it is renewed, two clocks compared."""
+    with pytest.raises(Misuse):
+        build()
+
+
+def test_the_defaults_are_those_of_mongodash() -> None:
+    """30 s and 10 s; the margin is ours."""
+    assert Terms() == Terms(ttl=30 * SECOND, heartbeat=10 * SECOND, margin=SECOND, grace=0)
+
+
+@given(terms(), st.sampled_from((STORE, HERE)).flatmap(tenures), claims())
+def test_what_is_drawn_is_of_use(given_terms: Terms, tenure: Tenure, array: tuple[str, ...]) -> None:
+    """Strategies draw values that the constructors take, and that are hashable."""
+    assert len({given_terms, tenure.lease, tenure, array}) == 4

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from tidegate.model.errors import NUMBER_MAX, SHOWN_MAX, Misuse, named, numbered, shown
+from tidegate.model.instants import Instant
+from tidegate.model.operations import check_collection
+
+HUGE = 10**5_000
+"""An int that Python refuses to print."""
+
+
+def nested(depth: int) -> object:
+    value: object = ()
+    for _ in range(depth):
+        value = (value,)
+    return value
+
+
+class Rude:
+    """A value of a user's that does not print."""
+
+    def __repr__(self) -> str:
+        raise OSError
+
+
+@pytest.mark.parametrize("value", [HUGE, -HUGE, (HUGE,), nested(5_000), Rude(), b"x" * 10**6], ids=range(6))
+def test_whatever_is_wrong_the_message_can_be_told(value: object) -> None:
+    """What does not print is told by its type, and what prints as a book is cut."""
+    assert len(shown(value)) <= SHOWN_MAX + len("...")
+
+    with pytest.raises(Misuse, match="cannot name a runner"):
+        named(value, "a runner")
+    with pytest.raises(Misuse, match="cannot be a size"):
+        numbered(value, "a size", 0)
+    with pytest.raises(Misuse, match="no name of a collection"):
+        check_collection(value)
+
+
+def test_a_short_value_is_shown_whole() -> None:
+    """The rest of the message is of no use without it."""
+    assert shown((1, "a")) == "(1, 'a')"
+    assert shown(HUGE) == "a int"
+
+
+@pytest.mark.parametrize(("number", "fits"), [(-1, False), (0, True), (5, True), (6, False), (True, False)])
+def test_a_number_lies_between_its_bounds(number: object, fits: bool) -> None:
+    """Both bounds fit; a bool is no number."""
+    if fits:
+        numbered(number, "a size", 0, 5)
+        return
+    with pytest.raises(Misuse, match="cannot be a size") as caught:
+        numbered(number, "a size", 0, 5)
+
+    assert caught.value.why == "it is an integer from 0 to 5"
+
+
+@pytest.mark.parametrize("at", [HUGE, -HUGE, NUMBER_MAX + 1, -NUMBER_MAX - 1], ids=range(4))
+def test_no_clock_shows_what_cannot_be_printed(at: int) -> None:
+    """An instant prints, always: it stands in each trace."""
+    with pytest.raises(Misuse, match="no instant"):
+        Instant(at)
+    with pytest.raises(Misuse, match="no instant"):
+        _ = Instant(0) + at
+    assert str(Instant(NUMBER_MAX)).endswith("s@store")

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tidegate.model.documents import ID, Add, AllOf, AnyOf, Document, Eq, Exists, Field, Filter, Push, Put, Remove
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.model.operations import (
+    COLLECTION_LENGTH_MAX,
+    FOUND_MAX,
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    Operation,
+    Unique,
+    UpdateOne,
+    check_unique,
+    delete_one,
+    find_all,
+    find_one,
+    find_one_and_update,
+    insert_one,
+    update_one,
+)
+
+COUNT: Final = Field[int]("count")
+STATUS: Final = Field[str]("status")
+NAMES: Final = Field[tuple[str, ...]]("names")
+WHERE: Final = Eq(ID, "x")
+DOC: Final = Document.of({"_id": "x"})
+
+ON: Final[dict[str, Callable[[str], Operation]]] = {
+    "find_one": lambda collection: find_one(collection, WHERE),
+    "find_all": lambda collection: find_all(collection, WHERE, limit=1),
+    "find_one_and_update": lambda collection: find_one_and_update(collection, WHERE, Put(COUNT, 1)),
+    "update_one": lambda collection: update_one(collection, WHERE, Put(COUNT, 1)),
+    "insert_one": lambda collection: insert_one(collection, DOC),
+    "delete_one": lambda collection: delete_one(collection, WHERE),
+}
+"""Each operation, on a collection."""
+
+
+# --- collections ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ON)
+@pytest.mark.parametrize(
+    "bad",
+    ["", None, 1, b"c", ("c",), "$cmd", "a$b", "a\0b", ".a", "a.", "a..b", ".", "system.users", "c" * 201],
+)
+def test_a_name_that_means_something_else_is_refused(operation: str, bad: str) -> None:
+    """MongoDB reserves `$`, NUL, `system.` and empty parts between dots; names are bounded."""
+    with pytest.raises(Misuse, match="no name of a collection"):
+        ON[operation](bad)
+
+
+@pytest.mark.parametrize("operation", ON)
+@pytest.mark.parametrize("good", ["c", "c" * COLLECTION_LENGTH_MAX, "a.b", "systems", "a system.x", "\u00e9", "_", "0"])
+def test_any_other_name_is_taken(operation: str, good: str) -> None:
+    """Both sides of each rule; the name stays as it was."""
+    assert ON[operation](good).collection == good
+
+
+# --- what is looked for -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", [find_one, delete_one])
+def test_several_filters_must_all_match(operation: Callable[..., FindOne | DeleteOne]) -> None:
+    """One filter stands for itself, several are one that asks for all of them, and without any nothing is asked for."""
+    assert operation("c", WHERE).where == WHERE
+    assert operation("c", WHERE, Exists(COUNT)).where == AllOf((WHERE, Exists(COUNT)))
+    with pytest.raises(Misuse, match="at least one filter"):
+        operation("c")
+
+
+@pytest.mark.parametrize("limit", [0, FOUND_MAX + 1, -1, True, 1.0])
+def test_a_find_of_several_is_bounded(limit: int) -> None:
+    """From one document to as many as a reply is allowed to hold; without a filter it is about all."""
+    with pytest.raises(Misuse, match="cannot be a limit"):
+        _ = find_all("c", limit=limit)
+    for good in (1, FOUND_MAX):
+        assert (find_all("c", limit=good).where, find_all("c", WHERE, limit=good).limit) == (Exists(ID), good)
+
+
+@pytest.mark.parametrize(
+    ("unique", "said"),
+    [
+        ({"c": ((),)}, "a unique index on"),
+        ({"c": ((COUNT, COUNT),)}, "a unique index on"),
+        ({"$c": ((COUNT,),)}, "no name of a collection"),
+        ({"c": (("count",),)}, "a field of a unique index"),
+    ],
+)
+def test_a_unique_index_names_its_fields(unique: Unique, said: str) -> None:
+    """Each once, and at least one."""
+    check_unique({"c": ((COUNT,), (COUNT, STATUS))})
+    with pytest.raises(Misuse, match=said):
+        check_unique(unique)
+
+
+# --- updates ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", [find_one_and_update, update_one])
+def test_updates_touch_different_fields_and_never_the_id(
+    operation: Callable[..., FindOneAndUpdate | UpdateOne],
+) -> None:
+    """MongoDB refuses two updates of a field, and the id of a document never changes."""
+    with pytest.raises(Misuse, match="changes nothing"):
+        operation("c", WHERE)
+    with pytest.raises(Misuse, match="two updates of one field: count, names, count"):
+        operation("c", WHERE, Put(COUNT, 1), Push(NAMES, "n"), Add(COUNT, 1))
+    for update in (Put(ID, "y"), Remove(ID)):
+        with pytest.raises(Misuse, match="an update of _id"):
+            operation("c", WHERE, update)
+
+    assert operation("c", WHERE, Put(COUNT, 1), Remove(NAMES)).updates == (Put(COUNT, 1), Remove(NAMES))
+
+
+# --- inserts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        {"a": 1},
+        {"_id": None},
+        {"_id": True},
+        {"_id": 1.0},
+        {"_id": b"x"},
+        {"_id": Instant(0)},
+        {"_id": ("x",)},
+        {"_id": {"$gt": ""}},
+    ],
+)
+def test_an_inserted_document_has_a_scalar_id(bad: dict[str, object]) -> None:
+    """A string or an integer: an id that is a document or an array can be read as a query."""
+    with pytest.raises(Misuse, match="_id that is a string or an integer"):
+        _ = insert_one("c", Document.of(bad))
+
+
+@pytest.mark.parametrize("name", ["$set", "a.b", "", "1"])
+def test_an_inserted_document_has_names_that_updates_can_address(name: str) -> None:
+    """In a path they would mean something else; deeper inside, any key may stand."""
+    with pytest.raises(Misuse, match="cannot name a field"):
+        _ = insert_one("c", Document.of({"_id": "x", name: 1}))
+
+    assert insert_one("c", Document.of({"_id": "x", "a": {name: 1}})).doc[ID] == "x"
+
+
+@given(st.text() | st.integers(-(2**63), 2**63 - 1))
+@example("$where")
+def test_an_id_is_data_whatever_it_looks_like(key: str | int) -> None:
+    """Injection has nowhere to enter: any string and any integer of 64 bits is an id, and nothing else."""
+    assert insert_one("c", Document.of({"_id": key})).doc.held(ID) == key
+
+
+# --- values, printing -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ON)
+def test_operations_are_values(operation: str) -> None:
+    """Equal and of one hash by content; another collection is another operation."""
+    one, same, other = ON[operation]("c"), ON[operation]("c"), ON[operation]("d")
+
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+
+
+EITHER: Final[Filter] = AnyOf((Eq(STATUS, "free"), Eq(COUNT, 0)))
+
+
+@pytest.mark.parametrize(
+    ("operation", "text"),
+    [
+        (find_one("c", WHERE), 'find c where _id = "x"'),
+        (find_one("c", WHERE, EITHER), 'find c where _id = "x" and (status = "free" or count = 0)'),
+        (
+            find_one_and_update("c", WHERE, Put(STATUS, "held"), Add(COUNT, 1)),
+            'find and update c where _id = "x": status := "held", count += 1',
+        ),
+        (update_one("c", WHERE, Push(NAMES, "n", last=2)), 'update c where _id = "x": push "n" to names, keep 2'),
+        (insert_one("c", Document.of({"_id": 7, "n": None})), "insert into c: {_id: 7, n: null}"),
+        (delete_one("c", Exists(NAMES)), "delete c where has names"),
+    ],
+)
+def test_an_operation_is_one_line_that_a_person_can_read(operation: Operation, text: str) -> None:
+    """Collection, filter and updates, as a person would write them down."""
+    assert str(operation) == text
+
+
+@given(st.text())
+@example("x\n\x1b[31m\u2028")
+def test_no_value_forges_a_line(hostile: str) -> None:
+    """Whatever a value holds, an operation stays one printable line."""
+    doc = Document.of({"_id": hostile})
+
+    assert all(str(operation).isprintable() for operation in (insert_one("c", doc), find_one("c", Eq(ID, hostile))))
+
+
+def test_there_are_six_operations() -> None:
+    """What a program may ask of a document store; each is one command, on one document if it writes."""
+    made = {type(ON[name]("c")) for name in ON}
+
+    assert made == {FindOne, FindAll, FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne}

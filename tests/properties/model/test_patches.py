@@ -1,0 +1,497 @@
+"""The difference of values, and values as plain JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+import jsonpatch
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tidegate import strategies
+from tidegate.model import patches
+from tidegate.model.documents import Document, Foreign, Value, exactly
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import STORE, WALL, Instant
+from tidegate.model.patches import (
+    Added,
+    Operation,
+    Patch,
+    Removed,
+    Replaced,
+    applied,
+    difference,
+    from_json,
+    patch_from_json,
+    patch_to_json,
+    to_json,
+)
+from tidegate.reactive.laws import snapshot as laws
+from tidegate.reactive.strategies.snapshot import foreign_pairs, foreigns
+
+Difference = Callable[[Value, Value], Patch]
+Application = Callable[[Patch, Value], Value]
+
+
+def doc(**items: object) -> Document:
+    return Document.of(items)
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------------
+
+
+def check_n1(difference: Difference) -> None:
+    @given(foreign_pairs())
+    @example((1, True))
+    @example((1, 1.0))
+    @example((0.0, -0.0))
+    @example((math.nan, math.nan))
+    @example((doc(a=1, b=2), doc(b=2, a=1)))
+    def law(pair: tuple[Value, Value]) -> None:
+        before, after = pair
+        assert laws.only_the_same_have_no_difference(before, after, difference(before, after))
+
+    law()
+
+
+def check_n2(difference: Difference, applied: Application) -> None:
+    @given(foreign_pairs())
+    @example((doc(a=1, b=2), doc(b=2, a=1)))
+    @example((doc(a=1, c=3), doc(a=1, b=2, c=3)))
+    @example(((1, 2, 3), (1,)))
+    @example(((1, 3), (1, 2, 3)))
+    @example((1, True))
+    @example((Document((("a/b", 1), ("a~1b", 2))), Document((("a/b", 2), ("a~1b", 3)))))
+    def law(pair: tuple[Value, Value]) -> None:
+        before, after = pair
+        assert laws.a_patch_leads_to_what_came_after(after, applied(difference(before, after), before))
+
+    law()
+
+
+def test_only_the_same_values_have_no_difference() -> None:
+    """Law N1; identity is that of `documents.exactly`."""
+    check_n1(difference)
+
+
+def test_a_patch_leads_to_exactly_what_came_after() -> None:
+    """Law N2; RFC 6902, and the order of keys besides."""
+    check_n2(difference, applied)
+
+
+def by_python(before: Value, after: Value) -> Patch:
+    """Planted bug: takes 1 for True, and NaN for a change."""
+    return () if before == after else (Replaced("", after),)
+
+
+def without_order(before: Value, after: Value) -> Patch:
+    """Planted bug: compares the keys of documents as sets."""
+    if isinstance(before, Document) and isinstance(after, Document):
+        old, new = dict(before.items), dict(after.items)
+        removed = [Removed(f"/{key}") for key in old if key not in new]
+        return (*removed, *(Added(f"/{key}", new[key]) for key in new if key not in old))
+    return difference(before, after)
+
+
+def unescaped(before: Value, after: Value) -> Patch:
+    """Planted bug: writes keys into the pointer as they are."""
+
+    def raw(path: str) -> str:
+        return path.replace("~1", "/").replace("~0", "~")
+
+    def rewritten(operation: Operation) -> Operation:
+        match operation:
+            case Removed(path):
+                return Removed(raw(path))
+            case Added(path, value):
+                return Added(raw(path), value)
+            case Replaced(path, value):
+                return Replaced(raw(path), value)
+
+    try:
+        return tuple(map(rewritten, difference(before, after)))
+    except Misuse:
+        return ()
+
+
+def first_to_last(before: Value, after: Value) -> Patch:
+    """Planted bug: removes elements from the first to the last, so that the others have moved."""
+    patch = difference(before, after)
+    removed = [each for each in patch if isinstance(each, Removed)]
+    return (*(each for each in patch if not isinstance(each, Removed)), *reversed(removed))
+
+
+def sloppy(patch: Patch, value: Value) -> Value:
+    """Planted bug: overwrites an element where one is to be inserted."""
+    for operation in patch:
+        if isinstance(operation, Added) and isinstance(value, tuple) and operation.path.count("/") == 1:
+            index = int(operation.path[1:])
+            value = (*value[:index], operation.value, *value[index + 1 :])
+        else:
+            value = applied((operation,), value)
+    return value
+
+
+@pytest.mark.parametrize("planted", [by_python, without_order])
+def test_a_planted_bug_breaks_n1(planted: Difference) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_n1(planted)
+
+
+@pytest.mark.parametrize("planted", [by_python, without_order, unescaped, first_to_last])
+def test_a_planted_bug_in_the_difference_breaks_n2(planted: Difference) -> None:
+    """A law that no bug breaks proves nothing."""
+
+    def lenient(patch: Patch, value: Value) -> Value:
+        try:
+            return applied(patch, value)
+        except Misuse:
+            return value
+
+    with pytest.raises(AssertionError):
+        check_n2(planted, lenient)
+
+
+def test_a_planted_bug_in_the_application_breaks_n2() -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_n2(difference, sloppy)
+
+
+# --- agreement ----------------------------------------------------------------------------------------------------------
+
+
+def plain_values() -> st.SearchStrategy[Value]:
+    """Values that are plain JSON as they stand: no tag is needed."""
+    leaves = st.one_of(
+        st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=False, allow_infinity=False), st.text("aA/~$")
+    )
+    keys = st.sampled_from(("a", "b", "", "0", "-", "a/b", "~", "~1", "é"))
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=5).map(tuple),
+            st.dictionaries(keys, inner, max_size=5).map(lambda items: Document(tuple(items.items()))),
+        ),
+        max_leaves=10,
+    )
+
+
+def json_patch(patch: Patch, value: Value) -> Value:
+    """The dumb twin: a library that knows RFC 6902 and nothing of ours."""
+    result: Any = jsonpatch.apply_patch(json.loads(json.dumps(to_json(value))), json.dumps(patch_to_json(patch)))
+    return from_json(result)
+
+
+@given(plain_values(), plain_values())
+@example(doc(a=1, b=2), doc(b=2, a=1))
+@example((1, 2, 3, 4), (1, 9, 4))
+@example((1, 4), (1, 2, 3, 4))
+def test_a_json_patch_library_applies_our_patches(before: Value, after: Value) -> None:
+    """Where values are plain JSON, a patch is an RFC 6902 patch, and leads to the same text, order included."""
+    patch = difference(before, after)
+
+    assert json.dumps(to_json(json_patch(patch, before))) == json.dumps(to_json(after))
+    assert exactly(json_patch(patch, before)) == exactly(applied(patch, before))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        (doc(n=1, tags=("a",)), doc(n=2, tags=("a", "b")), (Replaced("/n", 2), Added("/tags/1", "b"))),
+        (doc(a=1, b=2), doc(a=1), (Removed("/b"),)),
+        (doc(a=1), doc(a=1, b=None), (Added("/b", None),)),
+        (doc(a=1, c=3), doc(a=1, b=2, c=3), (Removed("/c"), Added("/b", 2), Added("/c", 3))),
+        (doc(a=doc(b=doc(c=1, d=2))), doc(a=doc(b=doc(c=1, d=3))), (Replaced("/a/b/d", 3),)),
+        ((1, 2, 3, 4, 5), (1, 5), (Removed("/3"), Removed("/2"), Removed("/1"))),
+        ((1, 5), (1, 2, 3, 5), (Added("/1", 2), Added("/2", 3))),
+        ((1, doc(a=1), 3), (1, doc(a=2), 3), (Replaced("/1/a", 2),)),
+        (1, doc(), (Replaced("", doc()),)),
+        ((), doc(), (Replaced("", doc()),)),
+        (Document((("a/b", 1), ("m~n", 1))), Document((("a/b", 2),)), (Removed("/m~0n"), Replaced("/a~1b", 2))),
+    ],
+)
+def test_a_difference_is_told_where_it_is(before: Value, after: Value, patch: Patch) -> None:
+    """As small as it reads: one append is one `Added`, a change deep inside is one `Replaced`."""
+    assert difference(before, after) == patch
+    assert exactly(applied(patch, before)) == exactly(after)
+
+
+@given(strategies.pairs())
+def test_a_value_is_left_as_it_is(pair: tuple[Value, Value]) -> None:
+    """Values are immutable: whoever holds the one before still holds it, and the patch can be applied again."""
+    before, after = pair
+    patch, was = difference(before, after), exactly(before)
+
+    assert exactly(applied(patch, before)) == exactly(applied(patch, before))
+    assert exactly(before) == was
+
+
+@pytest.mark.parametrize(
+    ("patch", "value", "reached"),
+    [
+        ((), 1, 1),
+        ((Added("", 2),), 1, 2),
+        ((Replaced("", None),), doc(a=1), None),
+        ((Added("/a", 2),), doc(a=1, b=1), doc(a=2, b=1)),
+        ((Added("/a", doc(b=1)), Added("/a/c", ()), Added("/a/c/0", 1)), doc(), doc(a=doc(b=1, c=(1,)))),
+    ],
+)
+def test_a_patch_may_also_be_written_by_hand(patch: Patch, value: Value, reached: Value) -> None:
+    """RFC 6902 section 4.1: adding what is there replaces it; adding at "" replaces everything."""
+    assert exactly(applied(patch, value)) == exactly(reached)
+
+
+@pytest.mark.parametrize(
+    ("operation", "value"),
+    [
+        (Removed("/a"), doc(b=1)),
+        (Replaced("/a", 1), doc(b=1)),
+        (Replaced("/a", 1), 1),
+        (Added("/a/b", 1), doc(b=1)),
+        (Added("/a/b", 1), doc(a=1)),
+        (Added("/2", 1), (1,)),
+        (Added("/-", 1), (1,)),
+        (Added("/00", 1), (1,)),
+        (Added("/\u0661", 1), (1, 2)),
+        (Added("/" + "1" * 5000, 1), (1, 2)),
+        (Removed("/1"), (1,)),
+        (Removed("/1/a"), (1,)),
+        (Replaced("/1", 1), (1,)),
+        (Replaced("/x", 1), (1,)),
+    ],
+)
+def test_a_patch_for_another_value_is_refused(operation: Operation, value: Value) -> None:
+    """An operation that leads nowhere is a misuse that names it; nothing is guessed."""
+    with pytest.raises(Misuse, match=r"cannot (add|remove|replace) "):
+        applied((operation,), value)
+
+
+@pytest.mark.parametrize("path", ["a", "a/b", "/~", "/~2", "/a~/b", "/~~0", 1, None])
+def test_a_path_is_a_json_pointer(path: str) -> None:
+    """RFC 6901 section 3."""
+    for construct in (lambda: Added(path, 1), lambda: Removed(path), lambda: Replaced(path, 1)):
+        with pytest.raises(Misuse, match="no JSON pointer"):
+            construct()
+
+
+def test_the_whole_value_cannot_be_removed() -> None:
+    """A value after a patch is a value."""
+    with pytest.raises(Misuse, match="whole value"):
+        Removed("")
+
+
+def test_operations_are_equal_only_with_exactly_the_same_values() -> None:
+    """A patch that makes 1 of something is not one that makes true of it; one that makes NaN equals itself."""
+    assert Replaced("/a", 1) != Replaced("/a", True)
+    assert Added("/a", 0.0) != Added("/a", -0.0)
+    assert Added("/a", math.nan) == Added("/a", math.nan)
+    assert len({Added("/a", 1), Added("/a", 1), Added("/a", 1.0)}) == 2
+
+
+def test_operations_print_on_one_line() -> None:
+    """Keys and strings are payload: they cannot forge a line."""
+    assert str(Added("/a", "x\ny")) == 'add "/a": "x\\u000ay"'
+    assert str(Removed("/a\nb")) == 'remove "/a\\u000ab"'
+    assert str(Replaced("/a", None)) == 'replace "/a": null'
+
+
+def nest_of(depth: int) -> Value:
+    value: Value = 1
+    for _ in range(depth):
+        value = (value,)
+    return value
+
+
+WRONG: Final[Any] = patches
+"""The module, for what the type checkers refuse."""
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [[1], {"a": 1}, object(), 1j, {1}, 10**5_000, ([1],), nest_of(101), nest_of(100_000)],
+    ids=lambda junk: type(junk).__name__,
+)
+def test_what_is_no_value_is_in_no_patch(junk: Any) -> None:
+    """Nor is it compared, changed, or written as JSON."""
+    wrong: tuple[Callable[[], object], ...] = (
+        lambda: WRONG.Added("/a", junk),
+        lambda: WRONG.Replaced("/a", junk),
+        lambda: WRONG.difference(junk, 1),
+        lambda: WRONG.difference(1, junk),
+        lambda: WRONG.applied((), junk),
+        lambda: WRONG.to_json(junk),
+        lambda: WRONG.applied(junk, 1),
+        lambda: WRONG.applied((junk,), 1),
+        lambda: WRONG.patch_to_json(junk),
+        lambda: WRONG.patch_to_json((junk,)),
+    )
+    for ask in wrong:
+        with pytest.raises(Misuse):
+            ask()
+
+
+# --- plain JSON ---------------------------------------------------------------------------------------------------------
+
+
+def through_text(plain: object) -> object:
+    return json.loads(json.dumps(plain, allow_nan=False))
+
+
+Encode = Callable[[Value], object]
+
+
+def check_n8(to_json: Encode) -> None:
+    @given(st.one_of(strategies.values(), foreigns(), foreign_pairs().map(lambda pair: pair[0])))
+    @example(doc(b=1, a=1))
+    @example(Document((("$bytes", "00"),)))
+    @example(Document((("$document", Document((("$document", 1),))),)))
+    @example(b"")
+    @example(-0.0)
+    @example(math.inf)
+    @example(struct.unpack(">d", b"\xff\xf8\0\0\0\0\0\1")[0])
+    @example(Instant(1, WALL))
+    @example((Foreign("minKey", b""),))
+    def law(value: Value) -> None:
+        try:
+            decoded = from_json(through_text(to_json(value)))
+        except (Misuse, ValueError):
+            decoded = "lost"
+        assert laws.nothing_is_lost_in_json(value, decoded)
+
+    law()
+
+
+def test_values_come_back_from_json_exactly() -> None:
+    """Law N8: types, signs, bits of NaN, order of keys."""
+    check_n8(to_json)
+
+
+def without_guard(value: Value) -> object:
+    """Planted bug: a document that looks like a tag is written as it is."""
+    match value:
+        case Document(items):
+            return {key: without_guard(item) for key, item in items}
+        case tuple():
+            return list(map(without_guard, value))
+        case _:
+            return to_json(value)
+
+
+def without_bits(value: Value) -> object:
+    """Planted bug: every NaN is the same."""
+    return to_json(math.nan if isinstance(value, float) and math.isnan(value) else value)
+
+
+def sorted_keys(value: Value) -> object:
+    """Planted bug: keys are written in order of the alphabet."""
+    return json.loads(json.dumps(to_json(value), sort_keys=True))
+
+
+@pytest.mark.parametrize("planted", [without_guard, without_bits, sorted_keys])
+def test_a_planted_bug_breaks_n8(planted: Encode) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_n8(planted)
+
+
+@given(foreign_pairs())
+def test_patches_come_back_from_json(pair: tuple[Value, Value]) -> None:
+    """Law N8, for patches; operations compare exactly."""
+    patch = difference(*pair)
+
+    assert patch_from_json(through_text(patch_to_json(patch))) == patch
+
+
+def test_plain_json_looks_like_this() -> None:
+    """The described forms, for whoever reads a trace in another language."""
+    value = doc(b=b"\0\xff", i=Instant(1000, STORE), n=math.nan, m=-math.inf, t=(1, 1.0, True, None, "é"))
+
+    assert to_json(value) == {
+        "b": {"$bytes": "00ff"},
+        "i": {"$instant": [1000, "store"]},
+        "n": {"$float": "7ff8000000000000"},
+        "m": {"$float": "fff0000000000000"},
+        "t": [1, 1.0, True, None, "é"],
+    }
+    assert to_json(Foreign("timestamp", b"\1" * 8)) == {"$foreign": ["timestamp", "01" * 8]}
+    assert to_json(Document((("$a", 1),))) == {"$document": {"$a": 1}}
+    assert to_json(Document((("$a", 1), ("$b", 2)))) == {"$a": 1, "$b": 2}
+    assert patch_to_json((Added("/a", b""), Removed("/b"), Replaced("/c", 1))) == [
+        {"op": "add", "path": "/a", "value": {"$bytes": ""}},
+        {"op": "remove", "path": "/b"},
+        {"op": "replace", "path": "/c", "value": 1},
+    ]
+
+
+def nested(depth: int) -> object:
+    plain: object = 1
+    for _ in range(depth):
+        plain = [plain]
+    return plain
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        math.nan,
+        math.inf,
+        2**63,
+        "\ud800",
+        (1,),
+        b"",
+        {1: 2},
+        {"a\0": 1},
+        {"$unknown": 1},
+        {"$bytes": "0"},
+        {"$bytes": "AA"},
+        {"$bytes": 1},
+        {"$float": "7ff8"},
+        {"$float": "zz"},
+        {"$float": "3ff0000000000000"},
+        {"$instant": [True, "store"]},
+        {"$instant": ["1", "store"]},
+        {"$instant": 1},
+        {"$foreign": ["minKey"]},
+        {"$foreign": ["minKey", "00"]},
+        {"$foreign": ["symbol", ""]},
+        {"$foreign": ["timestamp", "0g"]},
+        {"$document": {"a": 1}},
+        {"$document": 1},
+        nested(101),
+        nested(5000),
+        {"a": nested(100)},
+    ],
+)
+def test_what_no_value_is_written_as_is_refused(plain: object) -> None:
+    """A trace from elsewhere is either read exactly or refused, whatever it holds."""
+    with pytest.raises(Misuse):
+        from_json(plain)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        None,
+        {},
+        [1],
+        [{"op": "move", "from": "/a", "path": "/b"}],
+        [{"op": "add", "path": "/a"}],
+        [{"op": "add", "path": "a", "value": 1}],
+        [{"op": "add", "path": 1, "value": 1}],
+        [{"op": "add", "path": "/a", "value": math.nan}],
+        [{"op": "remove", "path": ""}],
+        [{"op": "remove", "path": "/a", "value": 1}],
+        [{"op": "replace", "path": "/a", "value": 1, "more": 1}],
+    ],
+)
+def test_what_no_patch_is_written_as_is_refused(plain: object) -> None:
+    """Only what `patch_to_json` writes is read; `move`, `copy` and `test` are never written."""
+    with pytest.raises(Misuse):
+        patch_from_json(plain)

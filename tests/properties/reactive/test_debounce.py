@@ -1,0 +1,158 @@
+"""When does what keeps changing come to be looked at?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TypeAlias
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND, STORE, WALL, Duration, Instant
+from tidegate.reactive.debounce import Debounce, due
+from tidegate.reactive.laws import debounce as laws
+from tidegate.reactive.strategies.debounce import bursts, debounces
+
+Due: TypeAlias = Callable[[Debounce, Instant, Instant], Instant]
+Burst: TypeAlias = tuple[Instant, ...]
+
+
+def at(milliseconds: int) -> Instant:
+    return Instant(milliseconds * MILLISECOND)
+
+
+SHORT = Debounce(600 * MILLISECOND, 2 * SECOND)
+OFTEN: Burst = tuple(at(250 * n) for n in range(20))
+
+
+def check_re21(due: Due) -> None:
+    @given(debounces(), bursts())
+    @example(SHORT, OFTEN)
+    def law(debounce: Debounce, burst: Burst) -> None:
+        for last in burst:
+            assert laws.waits_for_quiet(debounce, burst[0], last, due(debounce, burst[0], last))
+
+    law()
+
+
+def check_re22(due: Due) -> None:
+    @given(debounces(), bursts())
+    @example(SHORT, OFTEN)
+    def law(debounce: Debounce, burst: Burst) -> None:
+        for last in burst:
+            assert laws.waits_no_longer_than_the_maximum(debounce, burst[0], due(debounce, burst[0], last))
+
+    law()
+
+
+def check_re23(due: Due) -> None:
+    @given(debounces(), bursts(), st.integers(0, 99))
+    @example(SHORT, OFTEN, 3)
+    def law(debounce: Debounce, burst: Burst, place: int) -> None:
+        first = burst[: place % len(burst) + 1]
+        for last, later in pairwise(burst):
+            assert laws.is_due_no_earlier(due(debounce, burst[0], last), due(debounce, burst[0], later))
+        for one, other in pairwise(first):
+            assert laws.is_due_no_earlier(due(debounce, one, burst[-1]), due(debounce, other, burst[-1]))
+
+    law()
+
+
+LAWS: dict[str, Callable[[Due], None]] = {"RE21": check_re21, "RE22": check_re22, "RE23": check_re23}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_waiting_keeps_the_law(law: str) -> None:
+    """Laws RE21, RE22 and RE23."""
+    LAWS[law](due)
+
+
+def at_once(_: Debounce, __: Instant, last: Instant) -> Instant:
+    """Nothing waits."""
+    return last
+
+
+def for_ever(debounce: Debounce, _: Instant, last: Instant) -> Instant:
+    """mongodash: each change starts the wait again."""
+    return last + debounce.quiet
+
+
+def from_the_first(debounce: Debounce, first: Instant, _: Instant) -> Instant:
+    """Only the first change counts: a leading debounce."""
+    return first + debounce.quiet
+
+
+def less_each_time(debounce: Debounce, first: Instant, last: Instant) -> Instant:
+    """The longer it has waited, the less it has to wait."""
+    return first + max(debounce.wait_max - (last - first), 0)
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [("RE21", at_once), ("RE21", from_the_first), ("RE22", for_ever), ("RE23", less_each_time)],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Due) -> None:
+    """Each law is broken by a small faulty variant."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+def runs(debounce: Debounce, burst: Burst, due: Due, until: Instant) -> int:
+    """How often a run begins: a machine that remembers the first change that waits, and the last."""
+    count, first, last = 0, burst[0], burst[0]
+    for change in (*burst[1:], until):
+        if change - due(debounce, first, last) >= 0:
+            count, first = count + 1, change
+        last = change
+    return count
+
+
+def test_ceaseless_changes_do_not_starve_it() -> None:
+    """mongodash: an update every 250 ms, debounce 600 ms: no run in 5 s. Ours is due after 2 s, again and again."""
+    assert runs(SHORT, OFTEN, for_ever, at(5_000)) == 0
+    assert runs(SHORT, OFTEN, due, at(5_000)) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "told"),
+    [(0, 0, 600), (0, 500, 1_100), (0, 1_400, 2_000), (0, 1_900, 2_000), (0, 9_000, 2_000), (5, 0, 600)],
+)
+def test_it_is_due_after_the_quiet_or_at_the_maximum(first: int, last: int, told: int) -> None:
+    """600 ms after the last change, and no later than 2 s after the first; a clock that was set back does no harm."""
+    assert due(SHORT, at(first), at(last)) == at(told)
+
+
+def test_a_change_waits_ten_times_the_quiet_unless_told() -> None:
+    """The default of mongodash, a second of quiet, and a maximum that it lacks."""
+    assert Debounce() == Debounce(SECOND, 10 * SECOND)
+    assert Debounce(0) == Debounce(0, 0)
+    assert str(Debounce(500 * MILLISECOND)) == "500 ms of quiet, or after 5 s"
+
+
+@pytest.mark.parametrize(
+    ("quiet", "wait_max"),
+    [(-1, 0), (0, -1), (2, 1), (True, 5), (1, True), (1.0, 5), (1, 5.0), (None, 1), (1, None), ("1", 5), ("1s", None)],
+)
+def test_waits_that_mean_nothing_are_refused(quiet: Duration, wait_max: Duration) -> None:
+    """mongodash: negative and unreadable ones are rejected; here also a maximum that comes before the quiet."""
+    with pytest.raises(Misuse):
+        Debounce(quiet, wait_max)
+
+
+@pytest.mark.parametrize("quiet", ["1s", None, 1.5, -1, True])
+def test_what_is_no_length_of_time_is_refused(quiet: Duration) -> None:
+    """Also where the maximum is not told."""
+    with pytest.raises(Misuse):
+        Debounce(quiet)
+
+
+def test_changes_are_seen_on_one_clock() -> None:
+    """Two clocks are never compared, and what is no instant is no time."""
+    with pytest.raises(Misuse, match="two clocks"):
+        due(SHORT, Instant(0, WALL), Instant(0, STORE))
+    for arguments in ((None, at(0), at(0)), (SHORT, 0, at(0)), (SHORT, at(0), None)):
+        with pytest.raises(Misuse, match="is not"):
+            due(*arguments)

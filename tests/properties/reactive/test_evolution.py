@@ -1,0 +1,224 @@
+"""A task was deployed with another definition: what has to be done over?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tidegate.model.documents import Document
+from tidegate.model.errors import Misuse
+from tidegate.reactive import evolution
+from tidegate.reactive.evolution import (
+    STATUSES,
+    Action,
+    Definition,
+    OnNewVersion,
+    Policy,
+    Reconcile,
+    Remember,
+    Reprocess,
+    evolve,
+)
+from tidegate.reactive.laws import evolution as laws
+from tidegate.reactive.strategies.evolution import actions, definitions, evolution_policies
+from tidegate.reactive.task_records import Status
+
+Evolve: TypeAlias = Callable[[Definition | None, Definition, Policy], tuple[Action, ...]]
+
+NEVER, FAILED, ALL = (Policy(on_new_version=each) for each in OnNewVersion)
+NEW: Final = Definition("new", 2)
+
+
+def check_re31(evolve: Evolve) -> None:
+    @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies())
+    @example(None, NEW, ALL)
+    def law(stored: Definition | None, current: Definition, policy: Policy) -> None:
+        known = laws.stored_after(stored, evolve(stored, current, policy))
+        assert laws.leaves_nothing_to_do(evolve(known, current, policy))
+
+    law()
+
+
+def check_re32(evolve: Evolve) -> None:
+    @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies(), st.integers(0, 3))
+    @example(None, NEW, ALL, 1)
+    @example(None, NEW, ALL, 2)
+    def law(stored: Definition | None, current: Definition, policy: Policy, carried_out: int) -> None:
+        actions = evolve(stored, current, policy)
+        known = laws.stored_after(stored, actions[:carried_out])
+        assert laws.asks_again_after_a_crash(actions, carried_out, evolve(known, current, policy))
+
+    law()
+
+
+def check_re33(evolve: Evolve) -> None:
+    @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies())
+    @example(NEW, Definition("new", 1), ALL)
+    def law(stored: Definition | None, current: Definition, policy: Policy) -> None:
+        assert laws.never_goes_back(stored, current, evolve(stored, current, policy))
+
+    law()
+
+
+def check_re34(evolve: Evolve) -> None:
+    @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies())
+    @example(NEW, Definition("new", 1), ALL)
+    @example(NEW, Definition("other", 2), Policy(reconciles=False))
+    def law(stored: Definition | None, current: Definition, policy: Policy) -> None:
+        assert laws.does_no_more_than_asked(stored, current, policy, evolve(stored, current, policy))
+
+    law()
+
+
+LAWS: Final[dict[str, Callable[[Evolve], None]]] = {
+    "RE31": check_re31,
+    "RE32": check_re32,
+    "RE33": check_re33,
+    "RE34": check_re34,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_evolution_keeps_the_law(law: str) -> None:
+    """Laws RE31 to RE34."""
+    LAWS[law](evolve)
+
+
+def remembered_first(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+    """mongodash: the new definition is stored before documents are looked at again."""
+    return evolve(stored, current, policy)[::-1]
+
+
+def forgotten(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+    """Nothing is stored, so all of it is done at each start."""
+    return tuple(action for action in evolve(stored, current, policy) if not isinstance(action, Remember))
+
+
+def rolled_back(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+    """What is deployed is stored, so the way back from a rollback counts as a new version."""
+    done = tuple(action for action in evolve(stored, current, policy) if not isinstance(action, Remember))
+    return done if current == stored else (*done, Remember(current))
+
+
+def any_version(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+    """A lower version counts as another one."""
+    if stored is not None and current.version < stored.version and STATUSES[policy.on_new_version]:
+        return (Reprocess(STATUSES[policy.on_new_version]), *evolve(stored, current, policy))
+    return evolve(stored, current, policy)
+
+
+def whatever_is_told(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+    """Documents are looked at again although they were to be left alone."""
+    return evolve(stored, current, Policy(on_new_version=policy.on_new_version))
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("RE31", forgotten),
+        ("RE32", remembered_first),
+        ("RE33", rolled_back),
+        ("RE33", forgotten),
+        ("RE34", any_version),
+        ("RE34", whatever_is_told),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Evolve) -> None:
+    """Each law is broken by a small faulty variant."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+def test_a_new_version_runs_again_what_the_policy_says() -> None:
+    """mongodash, 31: version 1 to 2 and what failed, version 3 and all that is over; by default nothing."""
+    old, new = Definition("new", 1), Definition("new", 2)
+
+    assert evolve(old, new, NEVER) == (Remember(new),)
+    assert evolve(old, new, FAILED) == (Reprocess(frozenset({Status.FAILED})), Remember(new))
+    assert evolve(new, Definition("new", 3), ALL) == (
+        Reprocess(frozenset({Status.FAILED, Status.COMPLETED})),
+        Remember(Definition("new", 3)),
+    )
+    assert Policy() == NEVER
+
+
+def test_another_trigger_has_every_document_looked_at() -> None:
+    """mongodash, 30 and 32: another filter or projection; unless told, and then documents that stand still stay as they are."""
+    old, new = Definition("status = 'A'"), Definition("status in 'AB'")
+
+    assert evolve(old, new, Policy()) == (Reconcile(), Remember(new))
+    assert evolve(old, new, Policy(reconciles=False)) == (Remember(new),)
+    assert evolve(old, old, Policy()) == ()
+
+
+def test_a_new_task_is_looked_at_in_every_case() -> None:
+    """mongodash, 33: nothing says that its documents were looked at; its version counts from 1."""
+    for policy in (Policy(), Policy(reconciles=False)):
+        assert evolve(None, Definition("new"), policy) == (Reconcile(), Remember(Definition("new")))
+    assert evolve(None, NEW, FAILED)[0] == Reprocess(frozenset({Status.FAILED}))
+
+
+def test_a_task_that_was_stored_without_a_version_has_none() -> None:
+    """mongodash: 0 for a known task that lacks it, so that the first version is a new one."""
+    assert evolve(Definition("new", 0), Definition("new", 1), FAILED)[0] == Reprocess(frozenset({Status.FAILED}))
+
+
+def test_a_rollback_does_nothing() -> None:
+    """mongodash: the higher version stays, so that going forward again does nothing either."""
+    assert evolve(NEW, Definition("new", 1), ALL) == ()
+
+
+def test_triggers_are_compared_exactly() -> None:
+    """1 and 1.0 may mean another filter; it costs a look at each document."""
+    assert evolve(Definition(1), Definition(1.0), Policy())[0] == Reconcile()
+    assert Definition(Document.of({"a": 1})) == Definition(Document.of({"a": 1}))
+
+
+EVOLUTION: Final[Any] = evolution
+"""The same, for what the type checkers refuse."""
+
+
+@pytest.mark.parametrize(
+    "construct",
+    [
+        lambda: EVOLUTION.Definition([1]),
+        lambda: EVOLUTION.Definition({"a": 1}),
+        lambda: EVOLUTION.Definition("new", -1),
+        lambda: EVOLUTION.Definition("new", "invalid"),
+        lambda: EVOLUTION.Definition("new", True),
+        lambda: EVOLUTION.Policy(on_new_version="reprocess_all"),
+        lambda: EVOLUTION.Policy(reconciles="yes"),
+        lambda: EVOLUTION.Policy(reconciles=None),
+        lambda: EVOLUTION.Reprocess("failed"),
+        lambda: EVOLUTION.Reprocess(frozenset({"failed"})),
+        lambda: EVOLUTION.Remember(None),
+        lambda: EVOLUTION.evolve("new", NEW, Policy()),
+        lambda: EVOLUTION.evolve(None, None, Policy()),
+        lambda: EVOLUTION.evolve(None, NEW, None),
+    ],
+)
+def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
+    """mongodash, 31: a version that is no number, a policy that is none."""
+    with pytest.raises(Misuse):
+        construct()
+
+
+@given(actions())
+def test_actions_print_on_one_line(action: Action) -> None:
+    """For logs."""
+    assert str(action)
+    assert len(str(action).splitlines()) == 1
+    assert hash(action) == hash(action)
+
+
+def test_actions_say_what_they_do() -> None:
+    """In the order in which they are done."""
+    assert [str(each) for each in evolve(None, NEW, ALL)] == [
+        "reset what is completed or failed",
+        "look at every document again",
+        'remember version 2 on "new"',
+    ]

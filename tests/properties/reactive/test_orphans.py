@@ -1,0 +1,218 @@
+"""Is this task record of any use still?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tidegate.model.documents import Document
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, WALL, Instant
+from tidegate.reactive import orphans
+from tidegate.reactive.laws import orphans as laws
+from tidegate.reactive.orphans import (
+    DAY,
+    ORPHANED,
+    Because,
+    CleanUp,
+    DeleteWhen,
+    Keep,
+    Remove,
+    Source,
+    Verdict,
+    clean_up,
+    last_touched,
+)
+from tidegate.reactive.strategies.orphans import clean_up_verdicts, clean_ups
+from tidegate.reactive.strategies.reactive import records, times
+from tidegate.reactive.task_records import Guard, Status, TaskRecord
+
+Decide: TypeAlias = Callable[[TaskRecord, Source, CleanUp, Instant], Verdict]
+
+
+def at(milliseconds: int) -> Instant:
+    return Instant(milliseconds * MILLISECOND)
+
+
+COMPLETED: Final = TaskRecord(
+    id="r1",
+    version=7,
+    status=Status.COMPLETED,
+    snapshot=Document(),
+    next_run_at=None,
+    due_at=at(0),
+    changed_at=at(100),
+    waiting_since=None,
+    created_at=at(0),
+    token=2,
+    finalised_at=at(200),
+)
+HELD: Final = attrs.evolve(
+    COMPLETED, status=Status.PROCESSING, next_run_at=at(1_000), owner="w1", claimed_at=at(100), finalised_at=None
+)
+AT_ONCE: Final = CleanUp(keep_for=0)
+IF_LEFT: Final = CleanUp(delete_when=DeleteWhen.SOURCE_GONE_OR_LEFT, keep_for=100 * MILLISECOND)
+
+Law: TypeAlias = Callable[[TaskRecord, Source, CleanUp, Instant, Verdict], bool]
+
+
+def check(law: Law) -> Callable[[Decide], None]:
+    def checked(decide: Decide) -> None:
+        @given(records(), st.sampled_from(Source), clean_ups(), times())
+        @example(HELD, Source.GONE, AT_ONCE, at(999))
+        @example(COMPLETED, Source.GONE, AT_ONCE, at(200))
+        @example(COMPLETED, Source.GONE, AT_ONCE, at(201))
+        @example(COMPLETED, Source.UNKNOWN, AT_ONCE, at(201))
+        @example(COMPLETED, Source.NOT_MATCHING, AT_ONCE, at(201))
+        def holds(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> None:
+            assert law(record, source, policy, now, decide(record, source, policy, now))
+
+        holds()
+
+    return checked
+
+
+LAWS: Final[dict[str, Callable[[Decide], None]]] = {
+    "RE41": check(laws.removes_orphans_only),
+    "RE42": check(lambda record, _, __, now, verdict: laws.leaves_what_is_held(record, now, verdict)),
+    "RE43": check(lambda _, source, __, ___, verdict: laws.leaves_what_is_unknown(source, verdict)),
+    "RE44": check(laws.removes_every_orphan),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_cleaning_up_keeps_the_law(law: str) -> None:
+    """Laws RE41 to RE44."""
+    LAWS[law](clean_up)
+
+
+def whatever_runs(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+    """mongodash: the status is not looked at."""
+    verdict = clean_up(record, source, policy, now)
+    return Remove(record.guard) if verdict == Keep(Because.HELD) else verdict
+
+
+def without_a_wait(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+    """What is recent goes as well."""
+    verdict = clean_up(record, source, policy, now)
+    return Remove(record.guard) if verdict == Keep(Because.RECENT) else verdict
+
+
+def since_it_was_made(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+    """What has happened since does not count."""
+    old = attrs.evolve(record, changed_at=record.created_at, finalised_at=None)
+    return clean_up(old, source, policy, now)
+
+
+def if_it_is_not_there(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+    """A document that nobody could read is taken for gone."""
+    return clean_up(record, Source.GONE if source is Source.UNKNOWN else source, policy, now)
+
+
+def by_id(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+    """mongodash: ids are listed, and what they name is deleted later, whatever it is by then."""
+    verdict = clean_up(record, source, policy, now)
+    return Remove(Guard(record.id, 1, None, 0)) if isinstance(verdict, Remove) else verdict
+
+
+def never(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+    """mongodash: the periodic clean-up never began."""
+    del record, source, policy, now
+    return Keep(Because.WANTED)
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("RE41", without_a_wait),
+        ("RE41", since_it_was_made),
+        ("RE42", whatever_runs),
+        ("RE43", if_it_is_not_there),
+        ("RE44", by_id),
+        ("RE44", never),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Decide) -> None:
+    """Each law is broken by a small faulty variant, most of them mongodash's."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+@pytest.mark.parametrize(
+    ("record", "source", "policy", "now", "told"),
+    [
+        (COMPLETED, Source.GONE, AT_ONCE, at(201), Remove(COMPLETED.guard)),
+        (COMPLETED, Source.GONE, AT_ONCE, at(200), Keep(Because.RECENT)),
+        (COMPLETED, Source.NOT_MATCHING, AT_ONCE, at(201), Keep(Because.WANTED)),
+        (COMPLETED, Source.NOT_MATCHING, IF_LEFT, at(301), Remove(COMPLETED.guard)),
+        (COMPLETED, Source.NOT_MATCHING, IF_LEFT, at(300), Keep(Because.RECENT)),
+        (COMPLETED, Source.GONE, IF_LEFT, at(301), Remove(COMPLETED.guard)),
+        (COMPLETED, Source.MATCHING, IF_LEFT, at(10**9), Keep(Because.WANTED)),
+        (COMPLETED, Source.GONE, CleanUp(delete_when=DeleteWhen.NEVER), at(10**9), Keep(Because.WANTED)),
+        (COMPLETED, Source.GONE, CleanUp(), Instant(200 * MILLISECOND + DAY), Keep(Because.RECENT)),
+        (COMPLETED, Source.GONE, CleanUp(), Instant(201 * MILLISECOND + DAY), Remove(COMPLETED.guard)),
+        (COMPLETED, Source.UNKNOWN, IF_LEFT, at(10**9), Keep(Because.UNKNOWN)),
+        (HELD, Source.GONE, AT_ONCE, at(999), Keep(Because.HELD)),
+        (HELD, Source.GONE, AT_ONCE, at(1_000), Remove(HELD.guard)),
+    ],
+)
+def test_a_record_goes_when_it_is_of_no_use(
+    record: TaskRecord, source: Source, policy: CleanUp, now: Instant, told: Verdict
+) -> None:
+    """mongodash, 37 and 38: gone or merely not matching, within the time and after it; never; and what runs stays."""
+    assert clean_up(record, source, policy, now) == told
+
+
+def test_every_mode_has_its_orphans() -> None:
+    """And in none of them is a document that matches, or of which nobody knows."""
+    assert set(ORPHANED) == set(DeleteWhen)
+    assert all({Source.MATCHING, Source.UNKNOWN}.isdisjoint(sources) for sources in ORPHANED.values())
+
+
+@given(records())
+def test_the_last_touch_is_the_latest(record: TaskRecord) -> None:
+    """A record that never ended a run is counted from its change, or from when it was made."""
+    latest = last_touched(record)
+
+    assert latest in (record.created_at, record.changed_at, record.finalised_at)
+    assert latest - record.created_at >= 0
+    assert latest - record.changed_at >= 0
+
+
+ORPHANS: Final[Any] = orphans
+"""The same, for what the type checkers refuse."""
+
+
+@pytest.mark.parametrize(
+    "construct",
+    [
+        lambda: ORPHANS.CleanUp(delete_when="never"),
+        lambda: ORPHANS.CleanUp(keep_for=-1),
+        lambda: ORPHANS.CleanUp(keep_for="24h"),
+        lambda: ORPHANS.CleanUp(keep_for=True),
+        lambda: ORPHANS.Remove("r1"),
+        lambda: ORPHANS.Keep("wanted"),
+        lambda: ORPHANS.last_touched(None),
+        lambda: ORPHANS.clean_up(None, Source.GONE, AT_ONCE, at(0)),
+        lambda: ORPHANS.clean_up(COMPLETED, "gone", AT_ONCE, at(0)),
+        lambda: ORPHANS.clean_up(COMPLETED, Source.GONE, None, at(0)),
+        lambda: ORPHANS.clean_up(COMPLETED, Source.GONE, AT_ONCE, 0),
+        lambda: ORPHANS.clean_up(COMPLETED, Source.GONE, AT_ONCE, Instant(10**9, WALL)),
+    ],
+)
+def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
+    """The described system does not look at the range of a number."""
+    with pytest.raises(Misuse):
+        construct()
+
+
+@given(clean_up_verdicts())
+def test_verdicts_print_on_one_line(verdict: Verdict) -> None:
+    """For logs."""
+    assert str(verdict).startswith(("remove 'r", "keep: "))
+    assert hash(verdict) == hash(verdict)

@@ -1,0 +1,387 @@
+"""The programs of a reactive task, whatever becomes of a request; how they meet others is explored (`test_scenarios`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar, final
+
+import attrs
+import pytest
+
+from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put
+from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import DeleteOne, InsertOne, StoreTime, UpdateOne
+from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.laws import reactive_task as laws
+from tidegate.reactive.orphans import CleanUp
+from tidegate.reactive.reactive import Claim, Task, Why, WhyNot
+from tidegate.reactive.reactive_task import Idle, Later, Ran, ReactiveTask
+from tidegate.reactive.snapshot import Computed, Projection
+from tidegate.reactive.task_documents import loaded, record_id
+from tidegate.reactive.task_records import Status, TaskRecord
+from tidegate.retries.retry import Fixed, Policy
+from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform, seeded
+
+T = TypeVar("T")
+
+TOTAL: Final = Field[int]("total")
+DOC: Final = Document.of({"_id": "x", "total": 1, "state": "open"})
+LEASE: Final = 10 * SECOND
+TASK: Final = ReactiveTask(
+    name="bill",
+    source="orders",
+    records="orders_tasks",
+    watched=Projection(("total",)),
+    rules=Task(debounce=Debounce(0, 0), lease=LEASE),
+    policy=Policy(schedule=Fixed(SECOND), attempts_max=2),
+    cleaning=CleanUp(keep_for=0),
+    attempts=2,
+)
+
+Trouble = Callable[["Store", Effect[object]], object]
+
+
+@final
+@attrs.define
+class Store:
+    """A store, and a handler that answers what it is told to.
+
+    Attributes:
+        world: What is stored.
+        answers: What the handler answers, one call after the other; then None.
+        calls: What it was called with.
+        trouble: What becomes of requests, by their number; of others, what should.
+        asked: What was asked, in order.
+    """
+
+    world: World = attrs.field(factory=lambda: seeded({"orders": (DOC,)}))
+    answers: list[object] = attrs.field(factory=list)
+    calls: list[Claim] = attrs.field(factory=list)
+    trouble: dict[int, Trouble] = attrs.field(factory=dict)
+    asked: list[Effect[object]] = attrs.field(factory=list)
+
+    def do(self, effect: Effect[object]) -> object:
+        if isinstance(effect, Call):
+            claim = effect.arguments[1]
+            assert isinstance(claim, Claim)
+            self.calls.append(claim)
+            return self.answers.pop(0) if self.answers else None
+        ((self.world, reply),) = perform(effect, self.world, "caller")
+        return reply
+
+    def run(self, program: Coroutine[Effect[object], object, T]) -> T:
+        reply: object = None
+        try:
+            while True:
+                asked = program.throw(reply) if isinstance(reply, Exception) else program.send(reply)
+                self.asked.append(asked)
+                reply = self.trouble.get(len(self.asked), Store.do)(self, asked)
+        except StopIteration as stop:
+            answer: T = stop.value
+            return answer
+
+    def later(self, by: int) -> None:
+        self.world = self.world.write(CLOCK, self.world.read(CLOCK) + by)
+
+    def put(self, **values: Any) -> None:
+        changes = tuple(Put(Field[Any](name), value) for name, value in values.items())
+        self.do(UpdateOne("orders", Eq(ID, "x"), changes))
+
+    @property
+    def record(self) -> TaskRecord | None:
+        found = self.world.read(document("orders_tasks", record_id("bill", "x")))
+        return None if found is None else loaded(found)
+
+
+def unsent(store: Store, effect: Effect[object]) -> object:
+    del store, effect
+    return NotApplied("not sent")
+
+
+def dropped(store: Store, effect: Effect[object]) -> object:
+    del store, effect
+    return Ambiguous("no reply")
+
+
+def unheard(store: Store, effect: Effect[object]) -> object:
+    store.do(effect)
+    return Ambiguous("no reply")
+
+
+def not_durable(store: Store, effect: Effect[object]) -> object:
+    reply = store.do(effect)
+    return NotDurable("no majority") if isinstance(effect, (InsertOne, UpdateOne, DeleteOne)) else reply
+
+
+TROUBLES: Final = (unsent, dropped, unheard, not_durable)
+
+
+def planned(task: ReactiveTask = TASK, **values: Any) -> Store:
+    store = Store()
+    if values:
+        store.put(**values)
+    assert store.run(task.plan_pass(("x",), "p1")) == ()
+    store.asked.clear()
+    return store
+
+
+# --- what becomes of requests -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("at", range(1, 5))
+def test_a_look_is_written_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
+    """Law RT1: of the record, the document, the time or the write."""
+    store = Store(trouble={at: trouble})
+
+    assert store.run(TASK.plan_pass(("x",), "p1")) == ()
+    assert store.record is not None
+    assert store.record.status is Status.PENDING
+    assert len(store.world.read(ids("orders_tasks"))) == 1
+
+
+def test_a_pass_tells_which_looks_are_not_known_to_be_written() -> None:
+    """So that they are looked at again: the position of a stream must not pass them."""
+    store = Store(trouble={2: dropped, 4: dropped})
+
+    assert store.run(TASK.plan_pass(("x", "y"), "p1")) == ("x",)
+    assert store.record is None
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("at", range(1, 9))
+def test_whatever_becomes_of_one_request_the_next_worker_goes_on(at: int, trouble: Trouble) -> None:
+    """Laws RT1 and RT5: what was not run, or whose end nobody wrote down, is run when its lease has ended."""
+    store = planned()
+    store.trouble = {at: trouble}
+    if at == 6:  # it is the handler that is called
+        store.trouble = {}
+    store.run(TASK.work_one("w1"))
+    store.later(LEASE)
+    store.run(TASK.work_one("w2"))
+
+    assert store.record is not None
+    assert (store.record.status, 1 <= len(store.calls) <= 2) == (Status.COMPLETED, True)
+    assert laws.no_change_is_lost(store.record, 1, [1])
+
+
+def test_a_claim_whose_reply_is_lost_is_recognised() -> None:
+    """By its owner and its token; where nobody answers then either, its lease will end."""
+    store = planned()
+    store.trouble = {3: unheard}
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
+
+    store = planned()
+    store.trouble = {3: dropped}
+    assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
+
+    store = planned()
+    store.trouble = {3: unheard, 4: dropped}
+    assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
+    assert store.record is not None
+    assert store.record.status is Status.PROCESSING
+
+
+def test_where_nobody_answers_nothing_is_known() -> None:
+    """Not whether a run has ended, nor whether its lease goes on, nor what became of a record."""
+    store = planned()
+    store.trouble = {8: dropped, 9: dropped}
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], None)
+
+    store.trouble = dict.fromkeys(range(100), dropped)
+    assert store.run(TASK.renew("x", store.calls[0])) is None
+    assert store.run(TASK.clean_up(("x",))) == ("x",)
+    assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
+
+
+def test_a_run_that_cannot_begin_leaves_its_claim() -> None:
+    """Where nobody answers while the document is looked at, and where the record is gone when it is read again."""
+    store = planned()
+    store.trouble = {4: dropped, 5: dropped}
+    assert store.run(TASK.work_one("w1")) is Idle.STALE
+
+    def deleted(at: Store, effect: Effect[object]) -> object:
+        at.do(DeleteOne("orders_tasks", Eq(ID, record_id("bill", "x"))))
+        return dropped(at, effect)
+
+    store = planned()
+    store.trouble = {4: deleted}
+    assert store.run(TASK.work_one("w1")) is Idle.STALE
+    assert not store.calls
+
+
+def test_what_the_store_refuses_is_passed_on() -> None:
+    """Whoever is not authorised will not be when asked again."""
+    with pytest.raises(Refused, match="not authorised"):
+        Store(trouble={4: refused}).run(TASK.plan_pass(("x",), "p1"))
+    store = planned()
+    store.trouble = {3: refused}
+    with pytest.raises(Refused, match="not authorised"):
+        store.run(TASK.work_one("w1"))
+
+
+def refused(store: Store, effect: Effect[object]) -> object:
+    del store, effect
+    return Refused("not authorised")
+
+
+# --- what handlers come to --------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_due_before_its_time_and_after_its_end() -> None:
+    """A worker that finds nothing says so; a handler that succeeds completes its record."""
+    store = Store()
+    assert store.run(TASK.work_one("w1")) is Idle.NOTHING_DUE
+    assert store.run(TASK.plan_pass(("x",), "p1")) == ()
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
+    assert store.run(TASK.work_one("w1")) is Idle.NOTHING_DUE
+    assert str(Ran(store.calls[0], None)).endswith("nobody knows")
+
+
+def test_a_handler_that_fails_is_called_again_and_given_up() -> None:
+    """As the policy says: after a second, and no more than twice."""
+    store = planned()
+    store.answers = [Refused("no"), Refused("")]
+
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.RETRIED)
+    assert store.run(TASK.work_one("w1")) is Idle.NOTHING_DUE
+    store.later(SECOND)
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[1], Why.GIVEN_UP)
+    assert store.record is not None
+    assert store.record.last_error == "Refused()"
+
+
+def test_a_handler_may_ask_to_be_called_later() -> None:
+    """That is no failure, and no attempt."""
+    store = planned()
+    store.answers = [Later(5 * SECOND)]
+
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.DEFERRED)
+    store.later(5 * SECOND)
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[1], Why.SUCCEEDED)
+    assert [claim.attempts for claim in store.calls] == [1, 1]
+
+
+def test_a_worker_that_never_comes_back_is_given_up() -> None:
+    """Law RT5: its attempts were counted when it claimed, and the next one to look asks the policy."""
+    task = attrs.evolve(TASK, policy=Policy(schedule=Fixed(0), attempts_max=1))
+    store = planned(task)
+    store.run(_claims(task, store))
+    store.later(LEASE)
+    store.asked.clear()
+    store.trouble = {3: dropped}
+
+    assert store.run(task.work_one("w2")) is Idle.NOT_CLAIMED
+    assert store.run(task.work_one("w2")) is Idle.GIVEN_UP
+    assert store.run(task.work_one("w2")) is Idle.NOTHING_DUE
+    assert store.calls == []
+
+
+async def _claims(task: ReactiveTask, store: Store) -> None:
+    """A worker that claims, and dies."""
+    store.trouble = {len(store.asked) + at: dropped for at in (4, 5)}
+    assert await task.work_one("w1") is Idle.STALE
+
+
+def test_what_does_not_match_is_completed_without_its_handler() -> None:
+    """A filter chooses documents, and asks for no age."""
+    task = attrs.evolve(TASK, where=Eq(Field[str]("state"), "open"))
+    store = planned(task)
+    store.put(state="closed")
+
+    assert store.run(task.work_one("w1")) is Idle.SKIPPED
+    assert (store.calls, store.record and store.record.status) == ([], Status.COMPLETED)
+    store.put(at=Instant(0))
+    with pytest.raises(Misuse, match="how old"):
+        store.run(attrs.evolve(TASK, where=OlderThan(Field[Instant]("at"), 1)).plan_pass(("x",), "p2"))
+
+
+def test_what_cannot_be_computed_is_a_failure() -> None:
+    """The handler is not called; a look at it writes nothing, and a sweep leaves it alone."""
+    watched = Projection((), (("total", Computed(lambda doc: 1 // doc[TOTAL])),))
+    task = attrs.evolve(TASK, watched=watched)
+    store = planned(task)
+    store.put(total=0)
+    ran = store.run(task.work_one("w1"))
+
+    assert isinstance(ran, Ran)
+    assert (ran.end, store.calls) == (Why.RETRIED, [])
+    before = store.record
+    assert store.run(task.plan_pass(("x",), "p2")) == ()
+    assert store.run(task.clean_up(("x",))) == ()
+    assert store.record == before
+
+
+def test_a_run_adopts_what_is_there_when_it_begins() -> None:
+    """Law RE2, of the programs: what changed after the look is what the handler is called with."""
+    store = planned()
+    store.put(total=2)
+    store.run(TASK.work_one("w1"))
+
+    assert store.calls[0].snapshot == Document.of({"total": 2})
+
+
+# --- renewal, and the end of records ------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_renewed_while_its_claim_stands() -> None:
+    """And its end is written by whoever holds it, although the record has another version by then."""
+    store = planned()
+
+    @attrs.frozen(kw_only=True)
+    class Renewing(ReactiveTask):
+        async def _handled(self, key: str, claim: Claim) -> object:
+            await Sleepy(8 * SECOND)
+            assert await self.renew(key, claim) is Why.RENEWED
+            await Sleepy(8 * SECOND)
+            return await super()._handled(key, claim)
+
+    def slept(at: Store, effect: Effect[object]) -> object:
+        if isinstance(effect, Sleepy):
+            at.later(effect.by)
+            return None
+        return at.do(effect)
+
+    task = Renewing(**{field.name: getattr(TASK, field.name) for field in attrs.fields(ReactiveTask)})
+    store.trouble = dict.fromkeys(range(100), slept)
+    assert store.run(task.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
+    assert store.run(task.renew("x", store.calls[0])) is WhyNot.ENDED
+
+
+@attrs.frozen
+class Sleepy(Effect[None]):
+    """The handler takes so long."""
+
+    by: int
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("at", range(1, 5))
+def test_what_is_gone_loses_its_record_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
+    """Law RT4. First it is completed, and when nothing has happened to it for long enough it goes."""
+    store = planned()
+    store.do(DeleteOne("orders", Eq(ID, "x")))
+    assert store.run(TASK.clean_up(("x",))) == ()
+    store.run(TASK.work_one("w1"))
+    store.later(SECOND)
+    store.asked.clear()
+    store.trouble = {at: trouble}
+
+    assert store.run(TASK.clean_up(("x", "y"))) == ()
+    assert store.record is None
+    assert store.calls == []
+
+
+def test_the_store_is_asked_for_its_time() -> None:
+    """Decisions are taken by it, and by no other clock."""
+    store = planned()
+    store.later(SECOND)
+    assert store.run(_asked()) == Instant(SECOND)
+    assert str(StoreTime()) == "ask for the store's time"
+    assert Plain() != store.world
+
+
+async def _asked() -> Instant:
+    return await StoreTime()

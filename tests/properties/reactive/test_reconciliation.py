@@ -1,0 +1,448 @@
+"""Which documents have to be looked at although no change tells of them?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import WALL, Duration, Instant
+from tidegate.reactive import reconciliation
+from tidegate.reactive.laws import reconciliation as laws
+from tidegate.reactive.reconciliation import (
+    DAY,
+    Again,
+    Begin,
+    Checkpoint,
+    CleanedUp,
+    Failed,
+    Leave,
+    Outcome,
+    Planned,
+    Progress,
+    Run,
+    Scan,
+    Superseded,
+    Sweeps,
+    Trigger,
+    Verdict,
+    Wait,
+    WhyNot,
+    Write,
+    decide_sweep,
+    forgotten,
+    forgotten_task,
+    reconcile,
+    scans,
+    swept,
+)
+from tidegate.reactive.strategies.reconciliation import COLLECTIONS, deployments, outcomes, progresses, runs, sweeps
+
+Tasks: TypeAlias = Mapping[str, frozenset[Trigger]]
+Scans: TypeAlias = Callable[[Progress, Tasks], tuple[Scan, ...]]
+Reconciling: TypeAlias = Callable[[Run, Progress, Scan, Outcome], Verdict]
+
+A, B = Trigger("orders.a", 1), Trigger("orders.b", 1)
+BOTH: Final = {"orders": frozenset({A, B})}
+HALF: Final = Checkpoint("orders", frozenset({A, B}), 24)
+RUN: Final = Run(1, 0)
+
+
+@attrs.frozen
+class Parts:
+    """The functions, of which one may be planted."""
+
+    scans: Scans = scans
+    reconcile: Reconciling = reconcile
+    forgotten: Callable[[Progress], Progress] = forgotten
+    forgotten_task: Callable[[Progress, str, str], Progress] = forgotten_task
+    decide_sweep: Callable[[Sweeps, int, Instant, Duration], Begin | Wait | Leave] = decide_sweep
+    swept: Callable[[Sweeps, int, Instant, bool], Sweeps | Leave] = lambda cell, epoch, now, is_done: swept(
+        cell, epoch, now, is_done=is_done
+    )
+
+
+OURS: Final = Parts()
+
+
+def check_scans(parts: Parts) -> None:
+    @given(progresses(), deployments())
+    @example(Progress(checkpoints=(HALF,)), {"orders": frozenset({A})})
+    @example(Progress(checkpoints=(HALF,)), {"orders": frozenset({A, Trigger("orders.b", 2)})})
+    @example(Progress(reconciled=frozenset({"orders.a"}), checkpoints=(HALF,)), BOTH)
+    def law(progress: Progress, tasks: Tasks) -> None:
+        found = parts.scans(progress, tasks)
+        assert laws.scans_what_is_not_reconciled(progress, tasks, found), "RL6"
+        assert all(laws.goes_on_from_its_own_checkpoint(progress, scan) for scan in found), "RL1"
+
+    law()
+
+
+def check_writes(parts: Parts) -> None:
+    @given(runs(), progresses(), deployments(), outcomes())
+    @example(RUN, Progress(checkpoints=(HALF,)), BOTH, Failed())
+    @example(RUN, Progress(checkpoints=(HALF,)), BOTH, CleanedUp())
+    @example(RUN, Progress(1), BOTH, Planned((1,)))
+    def law(run: Run, progress: Progress, tasks: Tasks, outcome: Outcome) -> None:
+        for scan in scans(progress, tasks):
+            verdict = parts.reconcile(run, progress, scan, outcome)
+            assert laws.passes_no_failure(progress, scan, outcome, verdict), "RL3"
+            assert laws.flags_in_one_write(progress, scan, outcome, verdict), "RL4"
+            assert laws.leaves_others_alone(run, progress, scan, verdict), "RL5"
+
+    law()
+
+
+def check_interrupted(parts: Parts) -> None:
+    """A scan of a collection, in which batches fail and the process crashes, over documents that come and go."""
+
+    @given(st.sets(st.integers(0, 20)), st.integers(1, 4), st.lists(st.sampled_from("..xc+-"), max_size=12))
+    @example({1, 2, 3, 4, 5, 6}, 2, [".", "x", "c"])
+    @example({1, 2, 3, 4, 5, 6}, 2, [".", "c", "-"])
+    def law(there: set[int], size: int, faults: list[str]) -> None:
+        stored, first, gone, passed = Progress(), frozenset(there), set[int](), set[int]()
+        kept: list[tuple[int, ...]] = []
+        for fault in [*faults, *"." * 40]:
+            if fault in "+-":
+                change = {7, 11} if fault == "+" else {2, 3} & there
+                there = there | change if fault == "+" else there - change
+                gone = gone - change if fault == "+" else gone | change
+                continue
+            scan = next(iter(parts.scans(stored, BOTH)), None)
+            if scan is None:
+                break
+            since = -1 if scan.after is None else int(str(scan.after.last_id))
+            batch = tuple(sorted(each for each in there if each > since)[:size])
+            outcome: Outcome = Failed() if fault == "x" else Planned(batch) if batch else CleanedUp()
+            verdict = parts.reconcile(RUN, stored, scan, outcome)
+            if fault == "c":
+                continue  # it crashes after the passes and before the write
+            if isinstance(outcome, Planned):
+                passed |= set(batch)
+                assert all(laws.goes_on_after_an_interruption(each, batch) for each in kept), "RL6"
+                kept.append(batch)
+            if isinstance(verdict, Write):
+                stored = verdict.progress
+        assert stored.reconciled == {"orders.a", "orders.b"}, "RL6"
+        assert laws.all_was_looked_at(first, passed, gone), "RL2"
+
+    law()
+
+
+def check_forgetting(parts: Parts) -> None:
+    @given(progresses(), st.sampled_from(COLLECTIONS), st.sampled_from("abc"))
+    @example(Progress(0, frozenset({"orders.a"}), (HALF,)), "orders", "a")
+    def law(progress: Progress, collection: str, name: str) -> None:
+        task = f"{collection}.{name}"
+        assert laws.is_forgotten(progress, parts.forgotten(progress)), "RL7"
+        after = parts.forgotten_task(progress, collection, task)
+        assert laws.task_is_forgotten(progress, after, collection, task), "RL7"
+
+    law()
+
+
+def check_sweeps(parts: Parts) -> None:
+    @given(sweeps(), st.integers(1, 3), st.integers(0, 200).map(Instant), st.integers(0, 50), st.booleans())
+    @example(Sweeps(), 1, Instant(0), 50, True)
+    @example(Sweeps(Instant(99)), 1, Instant(0), 50, True)
+    @example(Sweeps(Instant(0)), 1, Instant(50), 50, True)
+    @example(Sweeps(Instant(0), 2), 1, Instant(99), 50, True)
+    @example(Sweeps(Instant(0), 1), 1, Instant(99), 50, False)
+    def law(cell: Sweeps, epoch: int, now: Instant, interval: int, is_done: bool) -> None:
+        verdict = parts.decide_sweep(cell, epoch, now, interval)
+        assert laws.is_due(cell, now, interval, verdict), "RL8"
+        assert laws.one_sweep_runs(cell, epoch, verdict), "RL9"
+        after = parts.swept(cell, epoch, now, is_done)
+        assert laws.ends_its_own_sweep(cell, epoch, now, after, is_done=is_done), "RL9"
+
+    law()
+
+
+LAWS: Final[dict[str, Callable[[Parts], None]]] = {
+    "RL1": check_scans,
+    "RL2": check_interrupted,
+    "RL3 to RL5": check_writes,
+    "RL7": check_forgetting,
+    "RL8 and RL9": check_sweeps,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_reconciliation_keeps_the_law(law: str) -> None:
+    """Laws RL1 to RL9; RL6 with RL1 and RL2. With a stream, leaders and histories: see `test_change_stream`."""
+    LAWS[law](OURS)
+
+
+# --- specimens --------------------------------------------------------------------------------------------------------
+
+
+def by_name(progress: Progress, tasks: Tasks) -> tuple[Scan, ...]:
+    """mongodash: the tasks of a checkpoint are compared by name, and not by what triggers them."""
+    renamed = tuple(
+        attrs.evolve(known, triggers=scan.triggers)
+        for known in progress.checkpoints
+        for scan in scans(progress, tasks)
+        if scan.collection == known.collection
+        and {each.task for each in scan.triggers} == {each.task for each in known.triggers}
+    )
+    return scans(attrs.evolve(progress, checkpoints=renamed), tasks)
+
+
+def whatever_the_tasks(progress: Progress, tasks: Tasks) -> tuple[Scan, ...]:
+    """The checkpoint of another set of tasks counts."""
+    renamed = tuple(
+        attrs.evolve(known, triggers=scan.triggers)
+        for known in progress.checkpoints
+        for scan in scans(progress, tasks)
+        if scan.collection == known.collection
+    )
+    return scans(attrs.evolve(progress, checkpoints=renamed), tasks)
+
+
+def from_the_start(progress: Progress, tasks: Tasks) -> tuple[Scan, ...]:
+    """Checkpoints do not count."""
+    return tuple(attrs.evolve(scan, after=None) for scan in scans(progress, tasks))
+
+
+def for_all_tasks(_: Progress, tasks: Tasks) -> tuple[Scan, ...]:
+    """Flags do not count."""
+    return scans(Progress(), tasks)
+
+
+def flags_whatever_happened(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+    """mongodash: "finished" is told, whatever happened."""
+    return reconcile(run, progress, scan, CleanedUp() if isinstance(outcome, Failed) else outcome)
+
+
+def passes_failures(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+    """A batch that failed has a checkpoint."""
+    return reconcile(run, progress, scan, Planned((9,)) if isinstance(outcome, Failed) else outcome)
+
+
+def flags_at_the_last_batch(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+    """The first batch that is planned ends the scan."""
+    return reconcile(run, progress, scan, CleanedUp() if isinstance(outcome, Planned) else outcome)
+
+
+def keeps_its_checkpoint(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+    """The checkpoint is left for a second write."""
+    verdict = reconcile(run, progress, scan, outcome)
+    if isinstance(verdict, Write) and isinstance(outcome, CleanedUp):
+        return attrs.evolve(verdict, progress=attrs.evolve(verdict.progress, checkpoints=progress.checkpoints))
+    return verdict
+
+
+def whatever_the_history(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+    """A run goes on after its history was lost."""
+    return reconcile(Run(run.epoch, progress.history), progress, scan, outcome)
+
+
+def drops_the_others(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+    """There is one checkpoint, of whatever collection."""
+    verdict = reconcile(run, progress, scan, outcome)
+    if not isinstance(verdict, Write):
+        return verdict
+    own = verdict.progress.checkpoint(scan.collection)
+    return Write(verdict.epoch, attrs.evolve(verdict.progress, checkpoints=() if own is None else (own,)))
+
+
+def with_checkpoints(progress: Progress) -> Progress:
+    """mongodash: lost history leaves the checkpoints."""
+    return Progress(progress.history + 1, checkpoints=progress.checkpoints)
+
+
+def only_the_flag(progress: Progress, _: str, task: str) -> Progress:
+    """The flag is cleared, and the scan goes on where an earlier one was."""
+    return attrs.evolve(progress, reconciled=progress.reconciled - {task})
+
+
+def after_the_first(cell: Sweeps, epoch: int, now: Instant, interval: Duration) -> Begin | Wait | Leave:
+    """mongodash: without a last time, the next one is an interval from now, for ever."""
+    return Wait(now + interval) if cell.last is None else decide_sweep(cell, epoch, now, interval)
+
+
+def believes_the_future(cell: Sweeps, epoch: int, now: Instant, interval: Duration) -> Begin | Wait | Leave:
+    """A last time in the future puts the next one off."""
+    if cell.last is not None and now - cell.last < 0:
+        return Wait(cell.last + interval)
+    return decide_sweep(cell, epoch, now, interval)
+
+
+def twice(cell: Sweeps, epoch: int, now: Instant, interval: Duration) -> Begin | Wait | Leave:
+    """A sweep begins although one runs."""
+    return decide_sweep(Sweeps(cell.last), epoch, now, interval)
+
+
+def whoever_sweeps(cell: Sweeps, _: int, now: Instant, is_done: bool) -> Sweeps | Leave:
+    """The end of one sweep is that of another."""
+    return Sweeps(now if is_done else cell.last)
+
+
+def done_or_not(cell: Sweeps, epoch: int, now: Instant, _: bool) -> Sweeps | Leave:
+    """mongodash: errors of a sweep are swallowed."""
+    return swept(cell, epoch, now, is_done=True)
+
+
+@pytest.mark.parametrize(
+    ("check", "law", "planted"),
+    [
+        (check_scans, "RL1", Parts(scans=by_name)),
+        (check_scans, "RL1", Parts(scans=whatever_the_tasks)),
+        (check_scans, "RL1", Parts(scans=from_the_start)),
+        (check_interrupted, "RL6", Parts(scans=from_the_start)),
+        (check_scans, "RL6", Parts(scans=for_all_tasks)),
+        (check_interrupted, "RL2", Parts(reconcile=flags_whatever_happened)),
+        (check_interrupted, "RL2", Parts(reconcile=passes_failures)),
+        (check_interrupted, "RL2", Parts(reconcile=flags_at_the_last_batch)),
+        (check_writes, "RL3", Parts(reconcile=flags_whatever_happened)),
+        (check_writes, "RL3", Parts(reconcile=passes_failures)),
+        (check_writes, "RL4", Parts(reconcile=keeps_its_checkpoint)),
+        (check_writes, "RL5", Parts(reconcile=whatever_the_history)),
+        (check_writes, "RL5", Parts(reconcile=drops_the_others)),
+        (check_forgetting, "RL7", Parts(forgotten=with_checkpoints)),
+        (check_forgetting, "RL7", Parts(forgotten_task=only_the_flag)),
+        (check_sweeps, "RL8", Parts(decide_sweep=after_the_first)),
+        (check_sweeps, "RL8", Parts(decide_sweep=believes_the_future)),
+        (check_sweeps, "RL9", Parts(decide_sweep=twice)),
+        (check_sweeps, "RL9", Parts(swept=whoever_sweeps)),
+        (check_sweeps, "RL9", Parts(swept=done_or_not)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(check: Callable[[Parts], None], law: str, planted: Parts) -> None:
+    """Each law is broken by a small faulty variant."""
+    with pytest.raises(AssertionError, match=law):
+        check(planted)
+
+
+# --- what it does, told one by one --------------------------------------------------------------------------------------
+
+
+def test_a_scan_goes_on_behind_its_checkpoint() -> None:
+    """mongodash, 34: checkpoint 24 with the same names, 25 and on; with other names, all of them."""
+    assert scans(Progress(checkpoints=(HALF,)), BOTH) == (Scan("orders", frozenset({A, B}), HALF),)
+    others = {"orders": frozenset({A, B, Trigger("orders.c", 1)})}
+    assert scans(Progress(checkpoints=(HALF,)), others) == (Scan("orders", others["orders"]),)
+    assert scans(Progress(reconciled=frozenset({"orders.a", "orders.b"})), BOTH) == ()
+
+
+def test_a_trigger_that_changed_begins_from_the_start() -> None:
+    """1 and 1.0 may mean another filter."""
+    changed = {"orders": frozenset({A, Trigger("orders.b", 1.0)})}
+    assert scans(Progress(checkpoints=(HALF,)), changed) == (Scan("orders", changed["orders"]),)
+
+
+def test_a_scan_ends_with_flags_and_without_a_checkpoint() -> None:
+    """mongodash, 33 and 34: the flag is true afterwards, and the checkpoint is removed; in one write."""
+    progress = Progress(checkpoints=(HALF,))
+    (scan,) = scans(progress, BOTH)
+
+    assert reconcile(RUN, progress, scan, Planned((25, 26))) == Write(
+        1, Progress(checkpoints=(Checkpoint("orders", frozenset({A, B}), 26),))
+    )
+    assert reconcile(RUN, progress, scan, CleanedUp()) == Write(
+        1, Progress(reconciled=frozenset({"orders.a", "orders.b"}))
+    )
+    assert reconcile(RUN, progress, scan, Failed()) == Again(scan)
+
+
+def test_a_run_ends_with_its_history() -> None:
+    """And where its tasks are reconciled by now: another run was there."""
+    (scan,) = scans(Progress(), BOTH)
+    assert reconcile(RUN, Progress(1), scan, CleanedUp()) == Superseded()
+    assert reconcile(RUN, Progress(reconciled=frozenset({"orders.a"})), scan, CleanedUp()) == Superseded()
+
+
+def test_a_null_id_is_an_id() -> None:
+    """The scan goes on behind it, and does not begin again."""
+    (scan,) = scans(Progress(), BOTH)
+    write = reconcile(RUN, Progress(), scan, Planned((None,)))
+    assert isinstance(write, Write)
+    assert scans(write.progress, BOTH)[0].after is not None
+
+
+def test_scans_come_by_name() -> None:
+    """One after the other, whatever the order of the tasks; a collection without tasks has none."""
+    tasks = {"users": frozenset({Trigger("u", 1)}), "none": frozenset[Trigger](), **BOTH}
+    assert [scan.collection for scan in scans(Progress(), tasks)] == ["orders", "users"]
+
+
+def test_a_sweep_begins_a_day_after_the_last_one() -> None:
+    """mongodash: 24 h; and at once where none has ended."""
+    last = Instant(0)
+    assert decide_sweep(Sweeps(last), 1, last + (DAY - 1)) == Wait(last + DAY)
+    assert decide_sweep(Sweeps(last), 1, last + DAY) == Begin(Sweeps(last, 1))
+    assert decide_sweep(Sweeps(), 1, last) == Begin(Sweeps(None, 1))
+
+
+def test_the_epoch_is_the_lock_of_a_sweep() -> None:
+    """The next leader takes over what an earlier one has left, and that one's end is not written."""
+    cell, now = Sweeps(Instant(0), 2), Instant(9)
+    assert decide_sweep(cell, 2, now, 5) == Leave(WhyNot.RUNNING)
+    assert decide_sweep(cell, 1, now, 5) == Leave(WhyNot.FENCED)
+    assert decide_sweep(cell, 3, now, 5) == Begin(Sweeps(Instant(0), 3))
+    assert swept(cell, 2, now, is_done=True) == Sweeps(now)
+    assert swept(cell, 2, now, is_done=False) == Sweeps(Instant(0))
+    assert swept(cell, 1, now, is_done=True) == Leave(WhyNot.FENCED)
+    assert swept(cell, 3, now, is_done=True) == Leave(WhyNot.ENDED)
+    assert swept(Sweeps(), 3, now, is_done=True) == Leave(WhyNot.ENDED)
+
+
+def test_what_is_decided_prints_on_one_line() -> None:
+    """For logs."""
+    assert str(Scan("orders", frozenset({A, B}))) == "scan orders for orders.a, orders.b from the start"
+    assert str(Scan("orders", frozenset({A, B}), HALF)) == "scan orders for orders.a, orders.b after 24"
+    assert str(HALF) == "orders up to 24"
+    assert str(Leave(WhyNot.RUNNING)) == "leave: a sweep of this epoch runs"
+
+
+MODULE: Final[Any] = reconciliation
+"""The same, for what the type checkers refuse."""
+
+
+@pytest.mark.parametrize(
+    "construct",
+    [
+        lambda: MODULE.Trigger("", 1),
+        lambda: MODULE.Trigger("a", [1]),
+        lambda: MODULE.Checkpoint("orders", {A}, 1),
+        lambda: MODULE.Checkpoint("orders", frozenset({1}), 1),
+        lambda: MODULE.Checkpoint("orders", frozenset({A, Trigger("orders.a", 2)}), 1),
+        lambda: MODULE.Checkpoint("orders", frozenset({A}), object()),
+        lambda: MODULE.Progress(-1),
+        lambda: MODULE.Progress(0, {"a"}),
+        lambda: MODULE.Progress(0, frozenset({1})),
+        lambda: MODULE.Progress(0, frozenset(), (HALF, HALF)),
+        lambda: MODULE.Progress(0, frozenset(), [HALF]),
+        lambda: MODULE.Scan("orders", frozenset()),
+        lambda: MODULE.Scan("orders", frozenset({A}), HALF),
+        lambda: MODULE.Scan("users", frozenset({A, B}), HALF),
+        lambda: MODULE.Planned(()),
+        lambda: MODULE.Planned([1]),
+        lambda: MODULE.Planned((object(),)),
+        lambda: MODULE.Write(0, Progress()),
+        lambda: MODULE.Again(None),
+        lambda: MODULE.Run(0, 0),
+        lambda: MODULE.scans(None, BOTH),
+        lambda: MODULE.scans(Progress(), [A]),
+        lambda: MODULE.scans(Progress(), {"orders": {A}}),
+        lambda: MODULE.reconcile(None, Progress(), Scan("orders", frozenset({A})), Failed()),
+        lambda: MODULE.reconcile(RUN, Progress(), Scan("orders", frozenset({A})), None),
+        lambda: MODULE.forgotten(None),
+        lambda: MODULE.forgotten_task(Progress(), "orders", None),
+        lambda: MODULE.Sweeps(0),
+        lambda: MODULE.Sweeps(None, 0),
+        lambda: decide_sweep(Sweeps(), 0, Instant(0)),
+        lambda: decide_sweep(Sweeps(), 1, Instant(0), -1),
+        lambda: decide_sweep(Sweeps(Instant(0)), 1, Instant(0, WALL)),
+        lambda: MODULE.swept(Sweeps(), 1, Instant(0), is_done=1),
+    ],
+)
+def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
+    """Two triggers of a task, a checkpoint of another scan, other types, and two clocks."""
+    with pytest.raises(Misuse):
+        _ = construct()

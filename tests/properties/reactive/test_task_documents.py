@@ -1,0 +1,90 @@
+"""A task record as a document, and back."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, Final
+
+import attrs
+import pytest
+from hypothesis import given
+
+from tidegate.model.documents import Document, Field, matches, updated
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.reactive.strategies.reactive import records
+from tidegate.reactive.task_documents import changes, guarded, loaded, record_id, stored
+from tidegate.reactive.task_records import Guard, Run, TaskRecord
+
+NOW: Final = Instant(0)
+
+
+def whole(record: TaskRecord) -> TaskRecord:
+    """The record with its times in whole milliseconds, which is what decisions write (law RE14)."""
+
+    def rounded(value: Any) -> Any:
+        match value:
+            case Instant(at, clock):
+                return Instant(at // MILLISECOND * MILLISECOND, clock)
+            case Run():
+                return attrs.evolve(value, at=rounded(value.at))
+            case tuple():
+                return tuple(map(rounded, value))
+            case _:
+                return value
+
+    return TaskRecord(**{field.name: rounded(getattr(record, field.name)) for field in attrs.fields(TaskRecord)})
+
+
+RECORDS: Final = records().map(whole)
+
+
+@given(RECORDS)
+def test_what_was_stored_is_loaded_the_same(record: TaskRecord) -> None:
+    """Law TK1. It stands under an id of the task and the document, and what is None is left out."""
+    doc = stored(record, "bill", "x")
+
+    assert loaded(doc) == record
+    assert doc.items[0] == ("_id", record_id("bill", "x"))
+    assert all(value is not None for _, value in doc.items)
+
+
+@given(RECORDS, RECORDS)
+def test_what_a_write_has_made_is_loaded_the_same(before: TaskRecord, after: TaskRecord) -> None:
+    """Law TK1, of a write: nothing but what differs is put, and what has no value any more is removed."""
+    after = attrs.evolve(after, id=before.id, version=before.version + 1)
+    changed = changes(before, after)
+
+    assert loaded(updated(stored(before, "bill", "x"), changed, lambda: NOW)) == after
+    assert {change.field.name for change in changes(before, attrs.evolve(before, version=9))} == {"version"}
+
+
+@given(RECORDS)
+def test_a_guard_finds_its_record_and_no_other(record: TaskRecord) -> None:
+    """Law TK2: each part of the guard counts, and so does the id."""
+    doc = stored(record, "bill", "x")
+
+    def is_found(key: str, on: Guard) -> bool:
+        return matches(guarded(key, on), doc, lambda: NOW)
+
+    others = product((record.id, "other"), (record.version, 9), (record.owner, "other"), (record.token, 9))
+    found = [Guard(*each) for each in others if is_found(record_id("bill", "x"), Guard(*each))]
+    assert found == [record.guard]
+    assert not is_found(record_id("bill", "y"), record.guard)
+
+
+@given(RECORDS)
+def test_a_write_that_changes_nothing_is_misuse(record: TaskRecord) -> None:
+    """Decisions say when nothing is to be written."""
+    with pytest.raises(Misuse, match="changes nothing"):
+        changes(record, record)
+
+
+@given(RECORDS)
+def test_a_document_that_holds_no_record_is_misuse(record: TaskRecord) -> None:
+    """The message names the field and the record."""
+    with pytest.raises(Misuse, match="a record has no 'version'\n  where: the record 'bill/x'"):
+        loaded(stored(record, "bill", "x").without(Field[int]("version")))
+    with pytest.raises(Misuse):
+        loaded({"_id": "x"})  # type: ignore[arg-type]
+    assert isinstance(stored(record, "bill", "x"), Document)

@@ -1,0 +1,1058 @@
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import accumulate, takewhile
+from typing import Any, Protocol, get_args
+
+import attrs
+import pytest
+from hypothesis import Phase, example, find, given, settings
+from hypothesis import strategies as st
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, STORE, WALL, Duration, Instant
+from tidegate.services.atomic_service import (
+    Alone,
+    Assigned,
+    AtomicService,
+    AtomicServiceClaim,
+    AtomicServiceRun,
+    Claiming,
+    Concern,
+    Crowded,
+    LateStart,
+    MissedByPolls,
+    NoStableRunners,
+    NotAssignedSlot,
+    NoWindows,
+    Runner,
+    ScheduledRunnerInGrace,
+    Shared,
+    ShortWindow,
+    SlotWindowInvalid,
+    StartUp,
+    Tolerance,
+    Verdict,
+    Window,
+    check_start_up,
+    decide_atomic_service_claim,
+    tolerance,
+)
+from tidegate.services.laws import atomic_service as laws
+from tidegate.services.strategies.atomic_service import atomic_services, claimings, claims, start_ups
+
+EPOCH = Instant(0)
+LONG_AGO = Instant(-10_000 * MINUTE)
+
+
+class Decide(Protocol):
+    """The decision, or a faulty variant of it."""
+
+    def __call__(
+        self, *, service: AtomicService, runner_id: str, runners: tuple[Runner, ...], now: Instant, run_id: str
+    ) -> AtomicServiceClaim: ...
+
+
+@attrs.frozen
+class View:
+    """What all runners know, and the time."""
+
+    service: AtomicService
+    runners: tuple[Runner, ...]
+    now: Instant
+
+    def claims(self, decide: Decide, now: Instant | None = None) -> list[AtomicServiceClaim]:
+        return [self.claim(decide, runner.id, now) for runner in self.runners]
+
+    def claim(self, decide: Decide, runner_id: str, now: Instant | None = None) -> AtomicServiceClaim:
+        return decide(
+            service=self.service, runner_id=runner_id, runners=self.runners, now=now or self.now, run_id="run"
+        )
+
+    def cycle(self) -> list[Instant]:
+        """Each instant of the cycle that now is in."""
+        start = self.now + -(self.now.at % self.service.interval)
+        return [start + elapsed for elapsed in range(self.service.interval)]
+
+    def later(self, by: Duration) -> View:
+        return View(
+            self.service, tuple(Runner(runner.id, runner.created + by) for runner in self.runners), self.now + by
+        )
+
+
+def listed(*ids: str) -> tuple[Runner, ...]:
+    return tuple(Runner(each, LONG_AGO) for each in ids)
+
+
+def crowd(count: int) -> tuple[Runner, ...]:
+    return listed(*(f"r{place}" for place in range(count)))
+
+
+@st.composite
+def small_views(draw: st.DrawFn, *, grace: bool = False) -> View:
+    """So small that each instant of a cycle can be asked."""
+    service = draw(atomic_services(st.integers(1, 24), grace=grace))
+    now = Instant(draw(st.integers(-60, 60)))
+    created = [now + -draw(st.integers(-5, 50)) for _ in range(draw(st.integers(1, 5)))]
+    return View(service, tuple(Runner(f"r{place}", each) for place, each in enumerate(created)), now)
+
+
+@st.composite
+def large_views(draw: st.DrawFn) -> View:
+    """Real lengths, and instants close to the edges of slots."""
+    service = draw(atomic_services(st.sampled_from([MINUTE, 5 * MINUTE, 7 * SECOND])))
+    count = draw(st.integers(1, 40))
+    edge = draw(st.integers(0, count)) * service.interval // count
+    cycle = draw(st.integers(-2, 6_000_000)) * service.interval
+    return View(service, crowd(count), Instant(cycle + edge + draw(st.integers(-2, 2))))
+
+
+views = st.one_of(small_views(), small_views(grace=True), large_views())
+
+UNGUARDED = AtomicService(interval=5 * MINUTE, spread=0, start_fraction_ppm=PPM)
+IN_2027 = 1_800_000_000 * SECOND
+THIRTEEN = View(UNGUARDED, crowd(13), Instant(IN_2027 + 3 * UNGUARDED.interval // 13))
+SEVENTEEN = View(UNGUARDED, crowd(17), Instant(IN_2027))
+
+
+# --- the laws, each as a property of an implementation ----------------------------------------------------------------
+
+
+def check_a1(decide: Decide) -> None:
+    @given(views)
+    @example(THIRTEEN)
+    def holds(view: View) -> None:
+        assert laws.one_runner_is_cleared(view.claims(decide))
+
+    holds()
+
+
+def check_a1_of_clocks_that_differ(decide: Decide) -> None:
+    @given(small_views())
+    @example(View(AtomicService(interval=12, spread=4, start_fraction_ppm=PPM), crowd(2), EPOCH))
+    def holds(view: View) -> None:
+        margin = view.service.spread
+        instants = [*view.cycle(), *(view.cycle()[-1] + late for late in range(1, margin + 1))]
+        claims = [view.claims(decide, now) for now in instants]
+
+        assert all(
+            laws.one_runner_is_cleared(earlier + later)
+            for first, earlier in enumerate(claims)
+            for later in claims[first : first + margin + 1]
+        )
+
+    holds()
+
+
+def check_a2(decide: Decide) -> None:
+    @given(views)
+    @example(SEVENTEEN)
+    def holds(view: View) -> None:
+        windows = [claim.window for claim in view.claims(decide) if claim.window is not None]
+
+        assert not windows or laws.gaps_are_the_margin(windows, view.service)
+
+    holds()
+
+
+def check_a3(decide: Decide) -> None:
+    @given(small_views())
+    def holds(view: View) -> None:
+        count = len(view.runners)
+        claims = [claim for now in view.cycle() for claim in view.claims(decide, now)]
+        expected = view.runners if count == 1 or view.service.interval // count > view.service.spread else ()
+
+        assert laws.every_runner_is_cleared(claims, expected)
+
+    holds()
+
+
+def check_a4(decide: Decide) -> None:
+    @given(views, st.integers(-3, 3))
+    @example(View(AtomicService(interval=10, spread=0), crowd(1), Instant(-3)), 1)
+    def holds(view: View, cycles: int) -> None:
+        by = cycles * view.service.interval
+
+        assert all(
+            laws.moved_by_whole_cycles(claim, later, by)
+            for claim, later in zip(view.claims(decide), view.later(by).claims(decide), strict=True)
+        )
+
+    holds()
+
+
+def check_a5(decide: Decide) -> None:
+    @given(views)
+    @example(View(AtomicService(interval=10, spread=0), crowd(3), Instant(3)))
+    def holds(view: View) -> None:
+        assert all(map(laws.the_assigned_is_cleared, view.claims(decide)))
+
+    holds()
+
+
+def check_a6(decide: Decide) -> None:
+    @given(small_views(grace=True))
+    @example(View(AtomicService(interval=10, spread=0, stabilisation=5), (Runner("a", EPOCH),), Instant(1)))
+    def holds(view: View) -> None:
+        claims = view.claims(decide)
+
+        assert all(laws.newcomers_are_spared(claim, view.service, view.runners, view.now) for claim in claims)
+
+    holds()
+
+
+def check_a7(decide: Decide) -> None:
+    @given(views)
+    @example(View(attrs.evolve(UNGUARDED, start_fraction_ppm=PPM // 2), crowd(1), EPOCH + (150 * SECOND + 1)))
+    def holds(view: View) -> None:
+        assert all(laws.no_start_is_late(claim, view.service, view.now) for claim in view.claims(decide))
+
+    holds()
+
+
+def check_a8(decide: Decide) -> None:
+    @given(views)
+    @example(View(AtomicService(interval=12, spread=4), crowd(3), EPOCH))
+    def holds(view: View) -> None:
+        assert all(map(laws.refused_beyond_what_it_bears, view.claims(decide)))
+
+    holds()
+
+
+def check_a9(decide: Decide) -> None:
+    @given(small_views())
+    @example(View(AtomicService(interval=20, spread=4), crowd(2), EPOCH))
+    @example(View(AtomicService(interval=20, spread=4, start_fraction_ppm=0), crowd(3), EPOCH))
+    def holds(view: View) -> None:
+        instants = [*view.cycle(), *(now + view.service.interval for now in view.cycle())]
+        claims = [view.claims(decide, now) for now in instants]
+
+        assert laws.tolerates_just_that(claims, claims[0][0].tolerance)
+
+    holds()
+
+
+Claims = list[AtomicServiceClaim]
+StartsUp = Callable[[AtomicService, Claiming, int], StartUp]
+
+
+def check_a10(start_up: StartsUp) -> None:
+    @settings(max_examples=40, phases=tuple(Phase) if start_up is check_start_up else (Phase.explicit, Phase.generate))
+    @given(atomic_services(st.integers(1, 20)), claimings(), st.lists(st.integers(1, 12), min_size=20, max_size=20))
+    @example(AtomicService(interval=40, spread=4), Claiming(check_interval=5, loop_sleep=0, run_margin_min=0), [1])
+    @example(AtomicService(interval=30, spread=0), Claiming(check_interval=9, loop_sleep=2, run_margin_min=0), [1])
+    @example(AtomicService(interval=12, spread=0), Claiming(check_interval=3, loop_sleep=0, run_margin_min=5), [1])
+    def holds(service: AtomicService, claiming: Claiming, gaps: list[int]) -> None:
+        polled_max = start_up(service, claiming, 1).polled_max
+        irregular = [min(gap, claiming.period) for gap in gaps] + [claiming.period] * service.interval
+        regular = [claiming.period] * service.interval
+        for count in {1, polled_max, polled_max + 1} - {0}:
+            view = View(service, crowd(count), EPOCH)
+            cycle = [view.claims(decide_atomic_service_claim, now) for now in view.cycle()]
+            reached = [
+                [
+                    laws.a_poll_leads_to_a_run([claims[place] for claims in polled(cycle, phase, apart)], claiming)
+                    for place in range(count)
+                    for phase in range(min(claiming.period, service.interval))
+                ]
+                for apart in (irregular, regular)
+            ]
+
+            assert all(map(all, reached)) if count <= polled_max else not all(reached[1])
+
+    holds()
+
+
+def polled(cycle: list[Claims], phase: int, gaps: list[int]) -> list[Claims]:
+    """What is answered at the polls of one cycle, the first of them at `phase`."""
+    return [cycle[at] for at in takewhile(lambda at: at < len(cycle), accumulate(gaps, initial=phase))]
+
+
+def test_at_most_one_runner_is_cleared_at_an_instant() -> None:
+    """Law A1, for one clock. pynenc: exactly one runner processes the services at any given time."""
+    check_a1(decide_atomic_service_claim)
+
+
+def test_at_most_one_runner_is_cleared_when_clocks_differ_by_the_margin() -> None:
+    """Law A1, for clocks: the margin is a guard time."""
+    check_a1_of_clocks_that_differ(decide_atomic_service_claim)
+
+
+def test_windows_follow_each_other_with_the_margin_between_them() -> None:
+    """Law A2: no window overlaps another, and no instant is lost beyond the margin."""
+    check_a2(decide_atomic_service_claim)
+
+
+def test_every_runner_has_its_turn_in_each_cycle() -> None:
+    """Law A3, by asking at each instant of small cycles; and nobody has one where a slot is all margin."""
+    check_a3(decide_atomic_service_claim)
+
+
+def test_a_whole_cycle_later_all_is_the_same() -> None:
+    """Law A4, before the epoch too."""
+    check_a4(decide_atomic_service_claim)
+
+
+@given(small_views(), st.integers(-3, 3))
+def test_without_grace_creations_do_not_matter(view: View, cycles: int) -> None:
+    """Law A4 without grace: creations may stay where they are."""
+    by = cycles * view.service.interval
+    claims = view.claims(decide_atomic_service_claim)
+    later = view.claims(decide_atomic_service_claim, view.now + by)
+
+    assert all(laws.moved_by_whole_cycles(claim, other, by) for claim, other in zip(claims, later, strict=True))
+
+
+def test_the_cleared_runner_is_the_assigned_one() -> None:
+    """Law A5: the index told agrees with the windows, at the edges of slots too."""
+    check_a5(decide_atomic_service_claim)
+
+
+def test_the_slot_of_a_newcomer_stays_empty() -> None:
+    """Law A6. pynenc: keep new runners in membership while temporarily non-runnable."""
+    check_a6(decide_atomic_service_claim)
+
+
+def test_no_start_is_late() -> None:
+    """Law A7. pynenc: abort starts that consume too much of the assigned slot."""
+    check_a7(decide_atomic_service_claim)
+
+
+def test_the_tolerance_names_how_many_runners_have_windows() -> None:
+    """Law A8: beyond that number every runner is refused for its window, and up to it none is."""
+    check_a8(decide_atomic_service_claim)
+
+
+def test_the_tolerance_names_the_difference_of_clocks() -> None:
+    """Law A9: at all pairs of instants of two cycles; the number is the largest, not only large enough."""
+    check_a9(decide_atomic_service_claim)
+
+
+def test_start_up_knows_for_how_many_runners_polls_suffice() -> None:
+    """Law A10: whatever the phase of the polls; and for one runner more there is a phase that misses."""
+    check_a10(check_start_up)
+
+
+# --- a dumb twin, and what goes wrong with it -------------------------------------------------------------------------
+
+
+class Twin:
+    """The same decision from fractions and a search, and its parts to be broken one by one."""
+
+    def cycle_start(self, now: Instant, service: AtomicService) -> Instant:
+        return Instant(math.floor(Fraction(now.at, service.interval)) * service.interval, now.clock)
+
+    def edges(self, count: int, service: AtomicService) -> list[int]:
+        return [math.floor(place * Fraction(service.interval, count)) for place in range(count + 1)]
+
+    def window(self, place: int, count: int, service: AtomicService, start: Instant) -> Window:
+        margin = service.spread if count > 1 else 0
+        edges = self.edges(count, service)
+        return Window(start + edges[place], start + (edges[place + 1] - margin))
+
+    def assigned(self, elapsed: Duration, count: int, service: AtomicService) -> int:
+        edges = self.edges(count, service)
+        return next(place for place in range(count) if edges[place] <= elapsed < edges[place + 1])
+
+    def holds(self, window: Window, now: Instant) -> bool:
+        return window.start.at <= now.at < window.end.at
+
+    def in_grace(self, runner: Runner, service: AtomicService, now: Instant, count: int) -> bool:
+        return count > 0 and service.stabilisation > 0 and now.at < runner.created.at + service.stabilisation
+
+    def late(self, window: Window, service: AtomicService, now: Instant) -> bool:
+        guarded = 0 < service.start_fraction_ppm < PPM
+        return guarded and self.gone(window, now) > Fraction(service.start_fraction_ppm, PPM)
+
+    def gone(self, window: Window, now: Instant) -> Fraction:
+        return Fraction(now.at - window.start.at, window.end.at - window.start.at)
+
+    def runners_max(self, service: AtomicService) -> int:
+        too_many = bisect_left(
+            range(2, service.interval + 2), x=True, key=lambda count: service.interval // count <= service.spread
+        )
+        return 1 + too_many
+
+    def clock_difference(self, count: int, service: AtomicService) -> Duration:
+        edges = self.edges(count, service)
+        windows = [self.window(place, count, service, EPOCH) for place in range(count)]
+        ends = [window.start + self.last_start(window, service) for window in windows]
+        return min(edge - end.at for edge, end in zip(edges[1:], ends, strict=True)) - 1
+
+    def last_start(self, window: Window, service: AtomicService) -> Duration:
+        if not 0 < service.start_fraction_ppm < PPM:
+            return window.length - 1
+        return math.floor(window.length * Fraction(service.start_fraction_ppm, PPM))
+
+    def tolerance(self, count: int, service: AtomicService) -> Tolerance:
+        most = self.runners_max(service)
+        if count <= 1:
+            return Alone(most)
+        return Crowded(most) if count > most else Shared(self.clock_difference(count, service), most)
+
+    def __call__(
+        self, *, service: AtomicService, runner_id: str, runners: tuple[Runner, ...], now: Instant, run_id: str
+    ) -> AtomicServiceClaim:
+        count = len(runners)
+        start = self.cycle_start(now, service)
+        ids = [runner.id for runner in runners]
+        place = ids.index(runner_id) if runner_id in ids else None
+        scheduled = runners[self.assigned(now - start, count, service)] if count else None
+        slots = zip(self.edges(count, service), self.edges(count, service)[1:], strict=False) if count else ()
+        invalid = count > 1 and min(end - begin for begin, end in slots) <= service.spread
+        window = None if place is None or invalid else self.window(place, count, service, start)
+        verdict: Verdict
+        if scheduled is None:
+            verdict = NoStableRunners()
+        elif place is None:
+            verdict = NotAssignedSlot()
+        elif window is None:
+            verdict = SlotWindowInvalid(service.interval // count, service.spread)
+        elif self.in_grace(scheduled, service, now, count):
+            verdict = ScheduledRunnerInGrace(scheduled.created + service.stabilisation)
+        elif count > 1 and not self.holds(window, now):
+            verdict = NotAssignedSlot()
+        elif self.late(window, service, now):
+            verdict = LateStart(math.ceil(self.gone(window, now) * PPM), service.start_fraction_ppm)
+        else:
+            verdict = Assigned(AtomicServiceRun(runner_id, run_id, start, window, now))
+        assigned = None if scheduled is None else scheduled.id
+        owner_now = window is not None and assigned == runner_id and now.at >= window.start.at
+        return AtomicServiceClaim(
+            runner_id=runner_id,
+            verdict=verdict,
+            cycle_start=start,
+            runners=count,
+            assigned=assigned,
+            position=place,
+            window=window,
+            owner_now=owner_now,
+            tolerance=self.tolerance(count, service),
+        )
+
+
+class FloatEdges(Twin):
+    """pynenc's windows: start and end each from its own floating-point sum, rounded to microseconds."""
+
+    def window(self, place: int, count: int, service: AtomicService, start: Instant) -> Window:
+        slot, margin = service.interval / SECOND / count, (service.spread if count > 1 else 0) / SECOND
+        begin = start.at / SECOND + place * slot
+        end = start.at / SECOND + place * slot + slot - margin
+        return Window(Instant(round(begin * SECOND)), Instant(round(end * SECOND)))
+
+    def clock_difference(self, count: int, service: AtomicService) -> Duration:
+        return max(0, super().clock_difference(count, service))  # of two windows that overlap it would be negative
+
+
+class EndIncluded(Twin):
+    """The last instant of a window is in it, and the first of the next."""
+
+    def holds(self, window: Window, now: Instant) -> bool:
+        return window.start.at <= now.at <= window.end.at
+
+
+class HalfAMargin(Twin):
+    """The margin is shared by the two slots that it lies between, and taken off once."""
+
+    def window(self, place: int, count: int, service: AtomicService, start: Instant) -> Window:
+        return super().window(place, count, attrs.evolve(service, spread=service.spread // 2), start)
+
+
+class StartExcluded(Twin):
+    """A window of one microsecond has no instant."""
+
+    def holds(self, window: Window, now: Instant) -> bool:
+        return window.start.at < now.at < window.end.at
+
+
+class CycleRoundedToZero(Twin):
+    """Division that cuts instead of flooring: around the epoch two cycles are one."""
+
+    def cycle_start(self, now: Instant, service: AtomicService) -> Instant:
+        return Instant(int(now.at / service.interval) * service.interval, now.clock)
+
+    def assigned(self, elapsed: Duration, count: int, service: AtomicService) -> int:
+        return super().assigned(elapsed % service.interval, count, service)
+
+
+class AssignedByDivision(Twin):
+    """pynenc's index, floor(t / (I / N)): another one than the windows' where an edge was rounded down."""
+
+    def assigned(self, elapsed: Duration, count: int, service: AtomicService) -> int:
+        return elapsed * count // service.interval
+
+
+class GraceForSeveralOnly(Twin):
+    """A single runner needs no margin, so it needs no grace either."""
+
+    def in_grace(self, runner: Runner, service: AtomicService, now: Instant, count: int) -> bool:
+        return count > 1 and super().in_grace(runner, service, now, count)
+
+
+class LateRoundedDown(Twin):
+    """The fraction is rounded down before it is compared."""
+
+    def late(self, window: Window, service: AtomicService, now: Instant) -> bool:
+        return 0 < service.start_fraction_ppm < math.floor(self.gone(window, now) * PPM)
+
+
+class OneTooFew(Twin):
+    """As if the last slot needed a margin of its own."""
+
+    def runners_max(self, service: AtomicService) -> int:
+        return super().runners_max(service) - 1
+
+
+class DifferenceIsTheMargin(Twin):
+    """The late guard keeps runners further apart than the margin does, and nobody says so."""
+
+    def clock_difference(self, count: int, service: AtomicService) -> Duration:  # noqa: ARG002  a variant
+        return service.spread
+
+
+class DifferenceThatIsNeeded(Twin):
+    """The difference at which two are cleared is told as one that is borne."""
+
+    def clock_difference(self, count: int, service: AtomicService) -> Duration:
+        return super().clock_difference(count, service) + 1
+
+
+def by_the_whole_window(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    """A comparison as pynenc's: of the time between polls with the window, whatever part of it clears."""
+    return check_start_up(attrs.evolve(service, start_fraction_ppm=0), claiming, runners)
+
+
+def without_the_margin(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    return check_start_up(service, attrs.evolve(claiming, run_margin_min=0), runners)
+
+
+def without_the_sleep(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    return check_start_up(service, attrs.evolve(claiming, loop_sleep=0), runners)
+
+
+def one_too_few(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
+    answer = check_start_up(service, claiming, runners)
+    return attrs.evolve(answer, polled_max=max(0, answer.polled_max - 1))
+
+
+@pytest.mark.parametrize("planted", [by_the_whole_window, without_the_margin, without_the_sleep, one_too_few])
+def test_a_planted_start_up_breaks_the_law(planted: StartsUp) -> None:
+    """Law A10 says something: each of these names a number for which it does not hold."""
+    with pytest.raises(AssertionError):
+        check_a10(planted)
+
+
+@pytest.mark.parametrize(
+    ("check", "bug"),
+    [
+        (check_a1, FloatEdges()),
+        (check_a1, EndIncluded()),
+        (check_a1_of_clocks_that_differ, HalfAMargin()),
+        (check_a2, FloatEdges()),
+        (check_a2, HalfAMargin()),
+        (check_a3, StartExcluded()),
+        (check_a4, CycleRoundedToZero()),
+        (check_a5, AssignedByDivision()),
+        (check_a6, GraceForSeveralOnly()),
+        (check_a7, LateRoundedDown()),
+        (check_a8, OneTooFew()),
+        (check_a9, DifferenceIsTheMargin()),
+        (check_a9, DifferenceThatIsNeeded()),
+        (check_a9, FloatEdges()),
+    ],
+    ids=lambda each: getattr(each, "__name__", type(each).__name__),
+)
+def test_a_planted_bug_breaks_the_law(check: Callable[[Decide], None], bug: Twin) -> None:
+    """Each law has a specimen that breaks it, so the law says something."""
+    with pytest.raises(AssertionError):
+        check(bug)
+
+
+@given(views, st.integers(0, 40))
+def test_the_decision_agrees_with_a_dumb_twin(view: View, place: int) -> None:
+    """Fractions and a search give the same claim, for runners and for a stranger."""
+    caller = f"r{place}"
+
+    assert view.claim(Twin(), caller) == view.claim(decide_atomic_service_claim, caller)
+
+
+def test_the_decision_is_total_over_a_small_world() -> None:
+    """Every interval to 6 us, margin, number of runners, instant of three cycles and caller has its claim."""
+    twin, asked = Twin(), 0
+    for interval in range(1, 7):
+        for spread in range(interval):
+            service = AtomicService(interval=interval, spread=spread, stabilisation=1, start_fraction_ppm=PPM // 3)
+            for count in range(5):
+                for now in range(-interval, 2 * interval):
+                    runners = tuple(Runner(f"r{place}", Instant(place)) for place in range(count))
+                    view = View(service, runners, Instant(now))
+                    for caller in ("r0", "r1", "z"):
+                        asked += 1
+                        assert view.claim(twin, caller) == view.claim(decide_atomic_service_claim, caller)
+
+    assert asked == sum(3 * interval * 3 * interval * 5 for interval in range(1, 7))
+
+
+def test_the_float_windows_of_pynenc_overlap_and_leave_gaps() -> None:
+    """In doubles, at the instants where it was seen, two runners of 13 are cleared and none of 17; ours clears one."""
+    cycle = 1_800_000_000.0
+
+    def cleared(count: int, now: float) -> list[int]:
+        slot = 300 / count
+        return [p for p in range(count) if cycle + p * slot <= now < cycle + p * slot + slot]
+
+    overlap, gap = cycle + 7 * 300 / 13, cycle + 300 / 17 + 300 / 17
+
+    assert cleared(13, overlap) == [6, 7]
+    assert cleared(17, gap) == []
+    for count, moment in ((13, overlap), (17, gap)):
+        for now in range(math.floor(moment * SECOND) - 1, math.ceil(moment * SECOND) + 2):
+            view = View(UNGUARDED, crowd(count), Instant(now))
+            assert len(laws.cleared(view.claims(decide_atomic_service_claim))) == 1
+
+
+# --- the vectors ------------------------------------------------------------------------------------------------------
+
+AB = listed("a", "b")
+ABC = listed("a", "b", "c")
+YOUNG = (Runner("a", EPOCH), Runner("b", EPOCH + 140 * SECOND))
+DEFAULT = AtomicService()
+GRACE = AtomicService(stabilisation=MINUTE)
+ANY_TIME = AtomicService(start_fraction_ppm=PPM)
+
+
+@attrs.frozen
+class Vector:
+    """A question, and what is to be answered; windows in seconds."""
+
+    caller: str
+    runners: tuple[Runner, ...]
+    service: AtomicService
+    now_ms: int
+    kind: type[Verdict]
+    assigned: str | None = None
+    window: tuple[int, int] | None = None
+    owner_now: bool = False
+    gone_ppm: int | None = None
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [
+        Vector("a", (), DEFAULT, 10_000, NoStableRunners, None, None, False, None),
+        Vector("a", listed("a"), DEFAULT, 1_000_000, Assigned, "a", (900, 1200), True, None),
+        Vector("a", listed("a"), DEFAULT, 1_051_000, LateStart, "a", (900, 1200), True, 503_334),
+        Vector("a", listed("a"), ANY_TIME, 250_000, Assigned, "a", (0, 300), True, None),
+        Vector("z", AB, DEFAULT, 10_000, NotAssignedSlot, "a", None, False, None),
+        Vector("a", AB, DEFAULT, 45_000, Assigned, "a", (0, 90), True, None),
+        Vector("a", AB, DEFAULT, 60_000, LateStart, "a", (0, 90), True, 666_667),
+        Vector("a", AB, DEFAULT, 90_000, NotAssignedSlot, "a", (0, 90), True, None),
+        Vector("b", AB, DEFAULT, 149_999, NotAssignedSlot, "a", (150, 240), False, None),
+        Vector("b", AB, DEFAULT, 150_000, Assigned, "b", (150, 240), True, None),
+        Vector("c", ABC, DEFAULT, 221_000, LateStart, "c", (200, 240), True, 525_000),
+        Vector("r0", crowd(5), DEFAULT, 10_000, SlotWindowInvalid, "r0", None, False, None),
+        Vector("r3", crowd(5), DEFAULT, 10_000, SlotWindowInvalid, "r0", None, False, None),
+        Vector("a", YOUNG, GRACE, 160_000, ScheduledRunnerInGrace, "b", (0, 90), False, None),
+        Vector("b", YOUNG, GRACE, 200_000, LateStart, "b", (150, 240), True, 555_556),
+        Vector("b", AB, DEFAULT, -60_000, NotAssignedSlot, "b", (-150, -60), True, None),
+    ],
+)
+def test_the_described_vectors_hold(vector: Vector) -> None:
+    """What pynenc answered when it ran at its defaults: interval 300 s, margin 60 s, start fraction 0.5."""
+    now = Instant(vector.now_ms * MILLISECOND)
+    claim = View(vector.service, vector.runners, now).claim(decide_atomic_service_claim, vector.caller)
+
+    assert type(claim.verdict) is vector.kind
+    assert claim.assigned == vector.assigned
+    assert claim.window == (vector.window and Window(*(Instant(second * SECOND) for second in vector.window)))
+    assert claim.owner_now == vector.owner_now
+    assert getattr(claim.verdict, "gone_ppm", None) == vector.gone_ppm
+    assert claim.runners == len(vector.runners)
+    assert claim.position == next((p for p, runner in enumerate(vector.runners) if runner.id == vector.caller), None)
+
+
+def test_an_invalid_window_comes_before_grace() -> None:
+    """Of five runners at the defaults none has a window, so it does not matter that the assigned one is new (pynenc)."""
+    runners = tuple(Runner(f"r{place}", EPOCH) for place in range(5))
+    view = View(GRACE, runners, EPOCH + 10 * SECOND)
+
+    assert {claim.verdict for claim in view.claims(decide_atomic_service_claim)} == {SlotWindowInvalid(MINUTE, MINUTE)}
+
+
+@pytest.mark.parametrize(
+    ("count", "windows"),
+    [
+        (1, [(0, 300)]),
+        (2, [(0, 90), (150, 240)]),
+        (3, [(0, 40), (100, 140), (200, 240)]),
+        (4, [(0, 15), (75, 90), (150, 165), (225, 240)]),
+        (5, []),
+        (6, []),
+    ],
+)
+def test_the_cleared_seconds_of_the_defaults(count: int, windows: list[tuple[int, int]]) -> None:
+    """With 1 to 6 runners, each is cleared in the first half of its window, its middle included (pynenc's table)."""
+    view = View(DEFAULT, crowd(count), EPOCH)
+    at_the_start = view.claims(decide_atomic_service_claim)
+
+    assert [claim.window for claim in at_the_start if claim.window] == [
+        Window(Instant(start * SECOND), Instant(end * SECOND)) for start, end in windows
+    ]
+    for place, (start, end) in enumerate(windows):
+        middle = (start + end) * SECOND // 2
+        for at, is_cleared in (
+            (start * SECOND, True),
+            (middle, True),
+            (middle + 1, False),
+            (start * SECOND - 1, False),
+        ):
+            claim = view.claim(decide_atomic_service_claim, f"r{place}", Instant(at))
+            assert isinstance(claim.verdict, Assigned) is is_cleared
+    if not windows:
+        seconds = [EPOCH + second * SECOND for second in range(300)]
+        assert not any(laws.cleared(view.claims(decide_atomic_service_claim, now)) for now in seconds)
+
+
+def asked(caller: str, runners: tuple[Runner, ...], service: AtomicService, second: int) -> AtomicServiceClaim:
+    return View(service, runners, EPOCH + second * SECOND).claim(decide_atomic_service_claim, caller)
+
+
+def test_a_single_runner_is_cleared_at_the_start() -> None:
+    """One runner, t = 0, no margin: it runs, and the run is told in full (pynenc, case 11)."""
+    claim = asked("a", listed("a"), AtomicService(spread=0), 0)
+
+    window = Window(EPOCH, EPOCH + 5 * MINUTE)
+    assert claim.verdict == Assigned(AtomicServiceRun("a", "run", EPOCH, window, EPOCH))
+
+
+def test_a_late_start_tells_how_late() -> None:
+    """Interval 60 s, t = 45 s: late by three quarters; with a fraction of 1 it runs (pynenc, case 12)."""
+    service = AtomicService(interval=MINUTE, spread=0)
+    late = asked("a", listed("a"), service, 45)
+
+    assert late.verdict == LateStart(750_000, 500_000)
+    assert "75.00%" in str(late)
+    assert isinstance(asked("a", listed("a"), attrs.evolve(service, start_fraction_ppm=PPM), 45).verdict, Assigned)
+
+
+@pytest.mark.parametrize(
+    ("age", "stabilisation", "in_grace"),
+    [(30, 60, True), (59, 60, True), (60, 60, False), (120, 60, False), (1, 0, False)],
+)
+def test_grace_is_for_a_single_runner_too(age: int, stabilisation: int, in_grace: bool) -> None:
+    """By the age of the assigned runner; an age of exactly the stabilisation passes (pynenc, case 13)."""
+    service = AtomicService(stabilisation=stabilisation * SECOND, start_fraction_ppm=PPM)
+    claim = asked("a", (Runner("a", EPOCH + (130 - age) * SECOND),), service, 130)
+
+    assert isinstance(claim.verdict, ScheduledRunnerInGrace if in_grace else Assigned)
+
+
+def test_an_invalid_window_tells_the_count_and_the_margin() -> None:
+    """Three runners, 180 s, margin 120 s (pynenc, case 14)."""
+    claim = asked("a", ABC, AtomicService(interval=3 * MINUTE, spread=2 * MINUTE), 0)
+
+    assert claim.verdict == SlotWindowInvalid(MINUTE, 2 * MINUTE)
+    assert "3 runners" in str(claim)
+    assert "120 s" in str(claim)
+
+
+def test_three_runners_take_turns() -> None:
+    """360 s, margin 60 s (pynenc, case 15)."""
+    service = AtomicService(interval=6 * MINUTE)
+
+    assert isinstance(asked("a", ABC, service, 0).verdict, Assigned)
+    assert isinstance(asked("b", ABC, service, 150).verdict, Assigned)
+    assert isinstance(asked("c", ABC, service, 250).verdict, Assigned)
+    assert asked("a", ABC, service, 150).verdict == NotAssignedSlot()
+
+
+def test_nobody_is_told_that_there_is_nobody() -> None:
+    """An empty list (pynenc, case 16)."""
+    assert asked("a", (), DEFAULT, 0).verdict == NoStableRunners()
+
+
+def test_grace_is_told_to_every_caller() -> None:
+    """Two runners, the assigned one in grace: both hear of it, and who it is (pynenc, case 17)."""
+    claims = [asked(caller, YOUNG, GRACE, 160) for caller in ("a", "b")]
+
+    assert {(claim.verdict, claim.assigned) for claim in claims} == {
+        (ScheduledRunnerInGrace(EPOCH + 200 * SECOND), "b")
+    }
+
+
+def test_a_runner_that_joins_takes_the_rest_of_the_cycle() -> None:
+    """A is cleared alone, then b joins and owns the second half: the gate must hold (pynenc, case 23, its pure part)."""
+    service = AtomicService(interval=MINUTE, spread=0)
+
+    assert isinstance(asked("a", listed("a"), service, 0).verdict, Assigned)
+    assert asked("a", AB, service, 30).verdict == NotAssignedSlot()
+    assert isinstance(asked("b", AB, service, 30).verdict, Assigned)
+
+
+def test_ten_slots_of_four_runners_have_a_winner_each() -> None:
+    """Whoever's slot it is, and nobody else (pynenc, case 24, its pure part)."""
+    service = AtomicService(interval=4 * MINUTE, spread=0)
+    winners = [
+        laws.cleared(View(service, crowd(4), EPOCH + slot * MINUTE).claims(decide_atomic_service_claim))
+        for slot in range(10)
+    ]
+
+    assert winners == [{f"r{slot % 4}"} for slot in range(10)]
+
+
+def test_a_latecomer_does_not_take_the_slot_of_the_first() -> None:
+    """The third runner joins late, t = 2 (pynenc, case 25)."""
+    claim = asked("c", ABC, DEFAULT, 2)
+
+    assert claim.verdict == NotAssignedSlot()
+    assert claim.assigned == "a"
+
+
+def test_slots_that_exceed_the_margin_by_less_than_a_microsecond_are_invalid() -> None:
+    """Ours: 10 us for 3 runners with a margin of 3 us would leave windows of 0, 0 and 1 us."""
+    claims = View(AtomicService(interval=10, spread=3), crowd(3), EPOCH).claims(decide_atomic_service_claim)
+
+    assert {claim.verdict for claim in claims} == {SlotWindowInvalid(3, 3)}
+
+
+@given(st.integers(1, PPM - 1), st.integers(1, 10**9), st.data())
+def test_the_fraction_told_is_above_the_limit_exactly_when_late(limit: int, interval: int, data: st.DataObject) -> None:
+    """A late fraction is rounded up, so the number told agrees with the exact comparison."""
+    service = AtomicService(interval=interval, spread=0, start_fraction_ppm=limit)
+    elapsed = data.draw(st.integers(0, interval - 1) | st.just(min(interval - 1, limit * interval // PPM + 1)))
+    verdict = View(service, crowd(1), Instant(elapsed)).claim(decide_atomic_service_claim, "r0").verdict
+
+    assert isinstance(verdict, LateStart) is (elapsed * PPM > limit * interval)
+    assert not isinstance(verdict, LateStart) or limit < verdict.gone_ppm <= PPM
+
+
+def test_two_lists_clear_two_runners() -> None:
+    """Known not to work: a sees {a, c} and b sees {b, c}, and both are cleared at t = 10 (pynenc, seen when it ran)."""
+    assert isinstance(asked("a", listed("a", "c"), DEFAULT, 10).verdict, Assigned)
+    assert isinstance(asked("b", listed("b", "c"), DEFAULT, 10).verdict, Assigned)
+
+
+# --- what a configuration bears ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "service", "expected"),
+    [
+        (0, DEFAULT, Alone(4)),
+        (1, DEFAULT, Alone(4)),
+        (2, DEFAULT, Shared(105 * SECOND - 1, 4)),
+        (3, DEFAULT, Shared(80 * SECOND - 1, 4)),
+        (4, DEFAULT, Shared(67_500 * MILLISECOND - 1, 4)),
+        (5, DEFAULT, Crowded(4)),
+        (4, ANY_TIME, Shared(MINUTE, 4)),
+        (2, UNGUARDED, Shared(0, 5 * MINUTE)),
+        (2, AtomicService(interval=10, spread=9), Crowded(1)),
+    ],
+)
+def test_the_tolerance_of_the_defaults(count: int, service: AtomicService, expected: Tolerance) -> None:
+    """What pynenc tells are the least differences that clear two (105, 80, 67.5 s); a microsecond less is borne."""
+    assert tolerance(service, count) == expected
+
+
+@pytest.mark.parametrize(
+    ("service", "runners", "expected"),
+    [
+        (DEFAULT, 1, StartUp(4, 2, ())),
+        (DEFAULT, 2, StartUp(4, 2, ())),
+        (DEFAULT, 3, StartUp(4, 2, (MissedByPolls(20 * SECOND + 1, 30_100 * MILLISECOND),))),
+        (DEFAULT, 4, StartUp(4, 2, (MissedByPolls(7_500 * MILLISECOND + 1, 30_100 * MILLISECOND),))),
+        (DEFAULT, 5, StartUp(4, 2, (NoWindows(5, 4),))),
+        (AtomicService(interval=2 * MINUTE), 2, StartUp(1, 1, (NoWindows(2, 1),))),
+        (
+            AtomicService(interval=4 * SECOND, spread=0, start_fraction_ppm=0),
+            1,
+            StartUp(
+                4 * SECOND,
+                0,
+                (ShortWindow(4 * SECOND), MissedByPolls(3_950 * MILLISECOND + 1, 30_100 * MILLISECOND)),
+            ),
+        ),
+        (AtomicService(interval=20, spread=0), 2, StartUp(20, 0, (ShortWindow(10), MissedByPolls(0, 30_100_000)))),
+    ],
+)
+def test_start_up_tells_what_will_not_work(service: AtomicService, runners: int, expected: StartUp) -> None:
+    """By the window of two, as pynenc looks at it, all would be well with four that are polled past their 7.5 s."""
+    assert check_start_up(service, Claiming(), runners) == expected
+
+
+@pytest.mark.parametrize(
+    ("concern", "text"),
+    [
+        (NoWindows(5, 4), "5 runners have no windows; 4 would: make the interval longer"),
+        (ShortWindow(4 * SECOND), "a window of 4 s is below 5 s"),
+        (
+            MissedByPolls(7_500 * MILLISECOND, 30 * SECOND),
+            "7.5 s of a window lead to a run, and a runner asks every 30 s",
+        ),
+    ],
+)
+def test_a_concern_says_what_to_do(concern: Concern, text: str) -> None:
+    """In one line, for the log of a runner that starts."""
+    assert str(concern) == text
+
+
+def test_a_cycle_of_any_length_is_judged_at_once() -> None:
+    """The numbers come from formulas, so an extreme size costs nothing."""
+    service = AtomicService(interval=10**30, spread=0)
+
+    assert check_start_up(service, Claiming(), 10**9).runners_max == 10**30
+    assert isinstance(tolerance(service, 10**29), Shared)
+
+
+@pytest.mark.parametrize("case", [*get_args(Verdict), *get_args(Tolerance), *get_args(Concern)])
+def test_every_case_is_drawn(case: type) -> None:
+    """The strategies reach each verdict, each tolerance, and each concern."""
+
+    def has_the_case(drawn: AtomicServiceClaim | StartUp) -> bool:
+        parts = drawn.concerns if isinstance(drawn, StartUp) else (drawn.verdict, drawn.tolerance)
+        return case in map(type, parts)
+
+    wanted: st.SearchStrategy[AtomicServiceClaim | StartUp] = start_ups() if case in get_args(Concern) else claims()
+    found = find(wanted, has_the_case, settings=settings(max_examples=10_000, phases=[Phase.generate]))
+
+    assert has_the_case(found)
+
+
+# --- bad input, and texts ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"interval": 0},
+        {"interval": -1},
+        {"interval": True},
+        {"interval": 300.0},
+        {"spread": -1},
+        {"interval": MINUTE, "spread": MINUTE},
+        {"stabilisation": -1},
+        {"start_fraction_ppm": -1},
+        {"start_fraction_ppm": PPM + 1},
+        {"start_fraction_ppm": 0.5},
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings: dict[str, int]) -> None:
+    """At construction, with tidegate's own error."""
+    with pytest.raises(Misuse):
+        AtomicService(**settings)
+
+
+@pytest.mark.parametrize("name", ["", None, 7, b"a"])
+def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
+    """A runner's, the caller's and the run's."""
+    with pytest.raises(Misuse):
+        Runner(name, EPOCH)
+    with pytest.raises(Misuse):
+        View(DEFAULT, AB, EPOCH).claim(decide_atomic_service_claim, name)
+    with pytest.raises(Misuse):
+        decide_atomic_service_claim(service=DEFAULT, runner_id="a", runners=AB, now=EPOCH, run_id=name)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"check_interval": 0},
+        {"check_interval": True},
+        {"loop_sleep": -1},
+        {"run_margin_min": -1},
+        {"run_margin_min": 0.05},
+    ],
+)
+def test_a_way_of_asking_that_means_nothing_is_refused(settings: dict[str, int]) -> None:
+    """At construction, with tidegate's own error; pynenc refuses a check interval of 0 when a runner starts."""
+    with pytest.raises(Misuse):
+        Claiming(**settings)
+
+
+NONSENSE: list[Any] = [None, True, -1, 1.5, "x", b"x", [], {}, object(), DEFAULT, EPOCH, (None,), Runner]
+
+
+@pytest.mark.parametrize("wrong", NONSENSE, ids=lambda wrong: type(wrong).__name__)
+def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
+    """Whatever stands in one place of a call, only tidegate's own error comes out."""
+    good: dict[str, Any] = {"service": DEFAULT, "runner_id": "a", "runners": AB, "now": EPOCH, "run_id": "run"}
+    calls: list[Callable[[], object]] = [
+        *(
+            lambda name=name: decide_atomic_service_claim(**{**good, name: wrong})
+            for name in good
+            if not isinstance(wrong, type(good[name])) or wrong == (None,)
+        ),
+        lambda: tolerance(wrong, 1) if wrong != DEFAULT else tolerance(DEFAULT, -1),
+        lambda: tolerance(DEFAULT, wrong),
+        lambda: check_start_up(DEFAULT, wrong, 1),
+        lambda: check_start_up(DEFAULT, Claiming(), wrong),
+        lambda: Runner("a", wrong) if wrong != EPOCH else Runner("", wrong),
+        lambda: Window(wrong, wrong),
+        lambda: AtomicServiceRun("a", "x", EPOCH, wrong, EPOCH),
+    ]
+    for call in calls:
+        with pytest.raises(Misuse):
+            call()
+
+
+def test_two_clocks_are_not_compared() -> None:
+    """Law T2 of instants: a runner that was created on another clock has no age."""
+    with pytest.raises(Misuse, match="compare"):
+        View(GRACE, (Runner("a", Instant(0, WALL)),), Instant(0, STORE)).claim(decide_atomic_service_claim, "a")
+
+
+def test_a_window_ends_after_it_starts() -> None:
+    """The invariant of a window."""
+    with pytest.raises(Misuse, match="no time"):
+        Window(EPOCH, EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("caller", "runners", "service", "second", "text"),
+    [
+        ("a", (), DEFAULT, 0, "'a' no_stable_runners: there are none (not one of 0 runners; at most 4 runners)"),
+        (
+            "a",
+            AB,
+            DEFAULT,
+            0,
+            "'a' assigned: run 'run' (position 0 of 2 runners, window 0 s@store to 90 s@store, turn of 'a'; at most 4 runners, clocks within 104.999999 s)",
+        ),
+        (
+            "z\n",
+            AB,
+            DEFAULT,
+            0,
+            "'z\\n' not_assigned_slot: it is not its turn (not one of 2 runners, turn of 'a'; at most 4 runners, clocks within 104.999999 s)",
+        ),
+        (
+            "r1",
+            crowd(5),
+            DEFAULT,
+            0,
+            "'r1' slot_window_invalid: a slot of 60 s has no room for a margin of 60 s (position 1 of 5 runners, turn of 'r0'; at most 4 runners would have windows)",
+        ),
+        (
+            "a",
+            YOUNG,
+            GRACE,
+            160,
+            "'a' scheduled_runner_in_grace: the slot stays empty until 200 s@store (position 0 of 2 runners, window 0 s@store to 90 s@store, turn of 'b'; at most 4 runners, clocks within 104.999999 s)",
+        ),
+        (
+            "a",
+            listed("a"),
+            DEFAULT,
+            151,
+            "'a' late_start: 50.3334% of the window is gone, and 50.00% may be (position 0 of 1 runners, window 0 s@store to 300 s@store, turn of 'a'; at most 4 runners)",
+        ),
+    ],
+)
+def test_a_claim_reads_as_one_line(
+    caller: str, runners: tuple[Runner, ...], service: AtomicService, second: int, text: str
+) -> None:
+    """What a person can paste into an issue, whatever the ids hold."""
+    assert str(asked(caller, runners, service, second)) == text

@@ -1,0 +1,672 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import Phase, example, find, given, settings
+from hypothesis import strategies as st
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Duration, Instant
+from tidegate.services import executions
+from tidegate.services.atomic_service import (
+    AtomicService,
+    AtomicServiceClaim,
+    AtomicServiceRun,
+    LateStart,
+    Runner,
+    ScheduledRunnerInGrace,
+    SlotWindowInvalid,
+    Window,
+    decide_atomic_service_claim,
+)
+from tidegate.services.executions import (
+    NO_MARGIN,
+    Admission,
+    Admitted,
+    AlreadyEnded,
+    Blocked,
+    Ended,
+    Enough,
+    Execution,
+    Gate,
+    NoMargin,
+    NotInTheGate,
+    Released,
+    Status,
+    skipped,
+)
+from tidegate.services.laws import executions as laws
+from tidegate.services.retention import Retention, surplus
+from tidegate.services.strategies.atomic_service import claims, runs
+from tidegate.services.strategies.executions import admissions, endings, gates, histories, margins, releases
+from tidegate.services.strategies.executions import executions as rows
+
+EPOCH = Instant(0)
+FAR = Instant(10**9)
+LIVE = st.sets(st.sampled_from(("r0", "r1", "r2")))
+
+
+@attrs.frozen
+class Flow:
+    """What a runner asks: the real functions, but for one that is planted."""
+
+    admit: Callable[..., Admission] = executions.admit
+    reaped: Callable[..., tuple[Execution, ...]] = executions.reaped
+    margin: Callable[[AtomicServiceRun, Duration, Instant], Enough | NoMargin] = executions.margin
+    ended: Callable[..., Ended | AlreadyEnded] = executions.ended
+    released: Callable[[Gate, str, int], Released | NotInTheGate] = executions.released
+    in_range: Callable[..., tuple[Execution, ...]] = executions.in_range
+
+
+def effort(flow: Flow) -> settings:
+    """A counterexample to a specimen need not be a small one."""
+    return settings() if flow == Flow() else settings(phases=(Phase.explicit, Phase.generate))
+
+
+def run_of(runner: str, run: str, window: Window | None = None) -> AtomicServiceRun:
+    window = window or Window(EPOCH, FAR)
+    return AtomicServiceRun(runner, run, window.start, window, window.start)
+
+
+IN = Gate(3, Execution(id="x", runner_id="r0", start=EPOCH))
+
+
+# --- the laws of one step -------------------------------------------------------------------------------------------------
+
+
+def check_admission(law: Callable[[Gate, Admission, Collection[str]], bool]) -> Callable[[Flow], None]:
+    def check(flow: Flow) -> None:
+        @effort(flow)
+        @given(gates(), runs(), LIVE)
+        @example(IN, run_of("r1", "y"), {"r0", "r1"})
+        @example(IN, run_of("r1", "y"), {"r1"})
+        @example(IN, run_of("r0", "x"), {"r0"})
+        @example(Gate(3), run_of("r0", "y"), {"r0"})
+        def holds(gate: Gate, run: AtomicServiceRun, live: set[str]) -> None:
+            assert law(gate, flow.admit(gate, run, live=live, now=FAR), live)
+
+        holds()
+
+    return check
+
+
+def check_ex5(flow: Flow) -> None:
+    @effort(flow)
+    @given(st.one_of(st.none(), rows(st.just("x"))), st.sampled_from((Status.COMPLETED, Status.ABANDONED)))
+    @example(Execution(id="x", runner_id="r0", start=EPOCH, status=Status.ABANDONED, end=EPOCH), Status.COMPLETED)
+    def holds(row: Execution | None, outcome: Status) -> None:
+        answer = flow.ended(row, run_of("r0", "x"), outcome, now=FAR)
+
+        assert laws.the_first_end_counts(row, answer.execution)
+        assert answer.execution.end is not None
+
+    holds()
+
+
+def check_ex6(flow: Flow) -> None:
+    @effort(flow)
+    @given(histories(), LIVE)
+    def holds(history: tuple[Execution, ...], live: set[str]) -> None:
+        changed = flow.reaped(history, live=live, now=FAR)
+        after = {each.id: each for each in (*history, *changed)}
+
+        again = flow.reaped(tuple(after.values()), live=live, now=FAR)
+        assert laws.exactly_the_gone_are_reaped(history, live, changed, again)
+
+    holds()
+
+
+def check_ex7(flow: Flow) -> None:
+    @effort(flow)
+    @given(runs(), st.integers(0, 20), st.integers(-70, 150))
+    @example(run_of("r0", "x", Window(EPOCH, Instant(10))), 4, 6)
+    @example(run_of("r0", "x", Window(EPOCH, Instant(10))), 0, 11)
+    def holds(run: AtomicServiceRun, least: Duration, at: int) -> None:
+        now = Instant(at)
+
+        assert laws.work_has_its_margin(run, least, now, flow.margin(run, least, now))
+
+    holds()
+
+
+def check_ex8(flow: Flow) -> None:
+    @effort(flow)
+    @given(histories(), st.integers(0, 25), st.integers(0, 25), st.integers(-1, 4))
+    def holds(history: tuple[Execution, ...], since: int, until: int, limit: int) -> None:
+        span = Instant(since), Instant(until)
+
+        assert laws.is_the_range(history, *span, limit, flow.in_range(history, *span, limit=limit))
+
+    holds()
+
+
+def check_ex9(flow: Flow) -> None:
+    @effort(flow)
+    @given(gates(), st.sampled_from("xyz"), st.integers(1, 9))
+    @example(IN, "x", 3)
+    @example(IN, "y", 3)
+    @example(IN, "x", 2)
+    def holds(gate: Gate, run_id: str, token: int) -> None:
+        assert laws.only_the_run_in_the_gate_leaves(gate, run_id, token, flow.released(gate, run_id, token))
+
+    holds()
+
+
+# --- the laws of a race ---------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class World:
+    """The gate and the history that runners race for; a write of the gate is a compare-and-set."""
+
+    flow: Flow
+    lost: list[bool]
+    gate: Gate = attrs.field(factory=Gate)
+    history: dict[str, Execution] = attrs.field(factory=dict)
+    live: set[str] = attrs.field(factory=set)
+    now: Instant = EPOCH
+    tokens: list[int] = attrs.field(factory=list)
+
+    def swap(self, seen: Gate, to: Gate) -> bool:
+        """Tell whether the caller hears that it has won; what it does not hear may have happened."""
+        if self.gate != seen:
+            return False
+        self.gate = to
+        return not (self.lost and self.lost.pop())
+
+    def tell(self, row: Execution) -> None:
+        before = self.history.get(row.id)
+        assert laws.the_first_end_counts(before, row)
+        self.history[row.id] = row
+
+
+def life(world: World, me: str) -> Generator[None, None, None]:
+    """A runner that is cleared all the time, as if nobody agreed on the slots."""
+    flow = world.flow
+    for number in range(3):
+        run = run_of(me, f"{me}.{number}")
+        while True:
+            seen, live = world.gate, frozenset(world.live)
+            yield
+            admission = flow.admit(seen, run, live=live, now=world.now)
+            if isinstance(admission, Blocked):
+                world.tell(admission.execution)
+                break
+            for row in admission.reaped:
+                answer = flow.ended(
+                    world.history.get(row.id, row), run_of(row.runner_id, row.id), Status.ABANDONED, now=world.now
+                )
+                world.tell(answer.execution)
+            yield
+            if admission.gate != seen and not world.swap(seen, admission.gate):
+                continue
+            yield from work(world, run, admission.gate)
+            break
+
+
+def work(world: World, run: AtomicServiceRun, gate: Gate) -> Generator[None, None, None]:
+    flow = world.flow
+    assert gate.active is not None
+    world.tokens.append(gate.token)
+    yield
+    row = world.history.get(run.run_id, gate.active)
+    world.tell(flow.ended(row, run, Status.COMPLETED, now=world.now).execution)
+    yield
+    while True:
+        seen = world.gate
+        yield
+        answer = flow.released(seen, run.run_id, gate.token)
+        if isinstance(answer, NotInTheGate) or world.swap(seen, answer.gate):
+            break
+
+
+def check_race(flow: Flow) -> None:
+    @effort(flow)
+    @given(
+        st.lists(st.tuples(st.integers(0, 5), st.sampled_from("sssssk")), max_size=60),
+        st.lists(st.booleans(), max_size=4),
+    )
+    @example([(0, "s"), (0, "s"), (0, "s"), (0, "k"), (1, "s"), (1, "s")], [])
+    @example([(0, "s"), (1, "s"), (0, "s"), (1, "s"), (0, "s"), (1, "s")], [])
+    def holds(schedule: list[tuple[int, str]], lost: list[bool]) -> None:
+        world = World(flow, list(lost))
+        lives = {f"r{number}": life(world, f"r{number}") for number in range(6)}
+        world.live = set(lives)
+        for who, what in schedule:
+            step(world, lives, f"r{who}", what)
+        for me in sorted(lives):
+            for _ in range(100):
+                step(world, lives, me, "s")
+        settle(world)
+
+    holds()
+
+
+def step(world: World, lives: dict[str, Generator[None, None, None]], me: str, what: str) -> None:
+    if me not in lives:
+        return
+    world.now += 1
+    before = world.gate
+    if what == "k":
+        world.live.discard(me)
+        del lives[me]
+        return
+    next(lives[me], None)
+    after = world.gate
+    if after != before and before.active is not None and after.active is not None:
+        assert before.active.runner_id not in world.live
+    assert after.token >= before.token
+    assert after == before or after.active is None or after.token > before.token
+
+
+def settle(world: World) -> None:
+    """Everybody has finished or is gone: a newcomer is let in, and what it reaps is told."""
+    world.live = {"new"}
+    admission = world.flow.admit(world.gate, run_of("new", "new"), live=world.live, now=world.now)
+
+    assert isinstance(admission, Admitted)
+    told = {each.id for each in admission.reaped} | world.history.keys()
+    assert world.gate.active is None or world.gate.active.id in told
+    assert world.tokens == sorted(set(world.tokens)), "each run that works has a greater token than all before it"
+
+
+LAWS: dict[str, Callable[[Flow], None]] = {
+    "EX1": check_admission(laws.the_living_are_not_replaced),
+    "EX2": check_admission(lambda gate, admission, _: laws.tokens_grow(gate, admission)),
+    "EX3": check_admission(laws.the_gone_block_nobody),
+    "EX4": check_admission(lambda gate, admission, _: laws.who_leaves_is_told(gate, admission)),
+    "EX5": check_ex5,
+    "EX6": check_ex6,
+    "EX7": check_ex7,
+    "EX8": check_ex8,
+    "EX9": check_ex9,
+    "race": check_race,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_flow_keeps_the_law(law: str) -> None:
+    """Laws EX1 to EX9, as the header of `tidegate.services.executions` states them; and six runners that race, and are killed."""
+    LAWS[law](Flow())
+
+
+# --- specimens ----------------------------------------------------------------------------------------------------------
+
+
+def never_reaped(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:
+    """A gate as pynenc ships it: a runner that is killed at work blocks all for good."""
+    return executions.admit(gate, run, live={*live, gate.active.runner_id} if gate.active else live, now=now)
+
+
+def whoever_comes(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:  # noqa: ARG001
+    """Every run that is under way is taken for one that was left behind."""
+    return executions.admit(gate, run, live=(), now=now)
+
+
+def one_token(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:
+    """A gate without a token: who was reaped cannot be told from who is in."""
+    admission = executions.admit(gate, run, live=live, now=now)
+    if isinstance(admission, Admitted) and admission.gate != gate:
+        return attrs.evolve(admission, gate=Gate(max(1, gate.token), admission.gate.active))
+    return admission
+
+
+def silently(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:
+    admission = executions.admit(gate, run, live=live, now=now)
+    return attrs.evolve(admission, reaped=()) if isinstance(admission, Admitted) else admission
+
+
+def the_last_end_counts(
+    execution: Execution | None, run: AtomicServiceRun, outcome: Status, *, reason: str = "", now: Instant
+) -> Ended | AlreadyEnded:
+    start = run.started if execution is None else execution.start
+    return Ended(Execution(id=run.run_id, runner_id="r0", start=start, status=outcome, end=now, reason=reason))
+
+
+def all_that_run(executions_: Collection[Execution], *, live: Collection[str], now: Instant) -> tuple[Execution, ...]:
+    del live
+    return executions.reaped(executions_, live=(), now=now)
+
+
+def all_of_the_gone(
+    executions_: Collection[Execution], *, live: Collection[str], now: Instant
+) -> tuple[Execution, ...]:
+    """The rows that are over are ended once more."""
+    gone = [each for each in executions_ if each.runner_id not in live]
+    return tuple(attrs.evolve(each, status=Status.ABANDONED, end=now) for each in gone)
+
+
+def margin_never_read(run: AtomicServiceRun, least: Duration, now: Instant) -> Enough | NoMargin:
+    """A setting as pynenc ships it: documented, and read nowhere."""
+    del least
+    return Enough(run.window.end - now)
+
+
+def left_out_under_way(
+    rows_: Collection[Execution], since: Instant, until: Instant, *, limit: int
+) -> tuple[Execution, ...]:
+    """A query as pynenc has it: what is under way counts by its start alone."""
+    found = executions.in_range(rows_, since, until, limit=limit)
+    return tuple(each for each in found if each.end is not None or each.start - since >= 0)
+
+
+def oldest_first(rows_: Collection[Execution], since: Instant, until: Instant, *, limit: int) -> tuple[Execution, ...]:
+    return executions.in_range(rows_, since, until, limit=limit)[::-1]
+
+
+def whoever_is_in(gate: Gate, run_id: str, token: int) -> Released | NotInTheGate:
+    """Unconditional: who lost the gate empties it for whom it belongs to now."""
+    del run_id, token
+    return Released(Gate(gate.token))
+
+
+def whatever_the_token(gate: Gate, run_id: str, token: int) -> Released | NotInTheGate:
+    del token
+    return executions.released(gate, run_id, max(1, gate.token))
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("EX1", Flow(admit=whoever_comes)),
+        ("EX2", Flow(admit=one_token)),
+        ("EX3", Flow(admit=never_reaped)),
+        ("EX4", Flow(admit=silently)),
+        ("EX5", Flow(ended=the_last_end_counts)),
+        ("EX6", Flow(reaped=all_that_run)),
+        ("EX6", Flow(reaped=all_of_the_gone)),
+        ("EX7", Flow(margin=margin_never_read)),
+        ("EX8", Flow(in_range=left_out_under_way)),
+        ("EX8", Flow(in_range=oldest_first)),
+        ("EX9", Flow(released=whoever_is_in)),
+        ("EX9", Flow(released=whatever_the_token)),
+        ("race", Flow(admit=whoever_comes)),
+        ("race", Flow(admit=one_token)),
+        ("race", Flow(admit=never_reaped)),
+        ("race", Flow(ended=the_last_end_counts)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Flow) -> None:
+    """Each law is broken by a small faulty variant; several of them are what pynenc ships."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+# --- facts --------------------------------------------------------------------------------------------------------------
+
+
+@given(claims())
+def test_a_skip_is_told_where_somebody_should_know(claim: AtomicServiceClaim) -> None:
+    """Three reasons leave a row of no width, the others are no news."""
+    left = skipped(claim, run_id="run", now=FAR)
+
+    told = isinstance(claim.verdict, (SlotWindowInvalid, ScheduledRunnerInGrace, LateStart))
+    assert [each.status for each in left] == [Status.BLOCKED] * told
+    assert all(each.duration == 0 and each.reason == str(claim.verdict) for each in left)
+
+
+def test_a_late_start_leaves_a_row_and_a_timely_one_none() -> None:
+    """Interval 60 s, t = 45 s; with a fraction of 1 there is no blocked row (pynenc, case 12)."""
+    service, runner = AtomicService(interval=MINUTE, spread=0), (Runner("a", EPOCH),)
+    rows_left = [
+        skipped(
+            decide_atomic_service_claim(
+                service=each, runner_id="a", runners=runner, now=Instant(45 * SECOND), run_id="run"
+            ),
+            run_id="run",
+            now=Instant(45 * SECOND),
+        )
+        for each in (service, attrs.evolve(service, start_fraction_ppm=0))
+    ]
+
+    assert [len(each) for each in rows_left] == [1, 0]
+    assert rows_left[0][0].reason.startswith("late_start: 75.00%")
+
+
+def test_of_sixteen_that_are_cleared_one_is_let_in() -> None:
+    """The others leave blocked rows that name the run before them (pynenc, cases 21 and 22)."""
+    live = {f"r{number}" for number in range(16)}
+    gate, blocked = Gate(), list[Execution]()
+    for runner in sorted(live):
+        admission = executions.admit(gate, run_of(runner, f"run-{runner}"), live=live, now=FAR)
+        if isinstance(admission, Admitted):
+            gate = admission.gate
+        else:
+            blocked.append(admission.execution)
+
+    assert gate == Gate(1, Execution(id="run-r0", runner_id="r0", start=FAR))
+    assert [each.reason for each in blocked] == ["prior_running:run-r0 runner:r0"] * 15
+
+
+def test_a_joiner_whose_slot_it_is_finds_the_gate_taken() -> None:
+    """A was cleared alone, b joins and owns the slot: no run, one blocked row for b (pynenc, case 23)."""
+    service = AtomicService(interval=MINUTE, spread=0)
+    both = (Runner("a", EPOCH), Runner("b", EPOCH))
+    ask = {"service": service, "run_id": "run"}
+    alone = decide_atomic_service_claim(**ask, runner_id="a", runners=both[:1], now=EPOCH)  # type: ignore[arg-type]
+    gate = executions.admit(Gate(), alone.verdict.run, live={"a"}, now=EPOCH).gate  # type: ignore[union-attr]
+    later = decide_atomic_service_claim(
+        service=service, runner_id="b", runners=both, now=Instant(30 * SECOND), run_id="other"
+    )
+    admission = executions.admit(gate, later.verdict.run, live={"a", "b"}, now=FAR)  # type: ignore[union-attr]
+
+    assert isinstance(admission, Blocked)
+    assert admission.execution.runner_id == "b"
+
+
+def test_a_runner_knows_itself_again() -> None:
+    """The reply to the write of the gate was lost: asked again, the run is in already, under the same token."""
+    run = run_of("r0", "x")
+    first = executions.admit(Gate(7), run, live={"r0"}, now=EPOCH)
+    assert isinstance(first, Admitted)
+    assert first.gate.token == 8
+
+    assert executions.admit(first.gate, run, live={"r0"}, now=FAR) == Admitted(first.gate)
+
+
+def test_a_runner_that_was_killed_at_work_is_reaped() -> None:
+    """At the next claim of anybody: pynenc's documents say so, and its shipped gate stays shut for ever."""
+    admission = executions.admit(IN, run_of("r1", "y"), live={"r1"}, now=FAR)
+
+    assert isinstance(admission, Admitted)
+    assert admission.gate == Gate(4, Execution(id="y", runner_id="r1", start=FAR))
+    assert admission.reaped == (
+        Execution(id="x", runner_id="r0", start=EPOCH, status=Status.ABANDONED, end=FAR, reason="runner_gone:r0"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("least", "at", "expected"),
+    [
+        (50 * MILLISECOND, 90 * SECOND - 50 * MILLISECOND, Enough(50 * MILLISECOND)),
+        (50 * MILLISECOND, 90 * SECOND - 10 * MILLISECOND, NoMargin(10 * MILLISECOND, 50 * MILLISECOND)),
+        (0, 90 * SECOND - 1, Enough(1)),
+        (0, 90 * SECOND, NoMargin(0, 0)),
+        (0, 91 * SECOND, NoMargin(-SECOND, 0)),
+    ],
+)
+def test_a_claim_at_the_end_of_its_slot_does_no_work(least: int, at: int, expected: Enough | NoMargin) -> None:
+    """A claim that pynenc grants: 10 ms before the end of the slot."""
+    run = run_of("a", "x", Window(EPOCH, Instant(90 * SECOND)))
+
+    assert executions.margin(run, least, Instant(at)) == expected
+
+
+def test_no_margin_reads_as_one_line() -> None:
+    """The reason begins with the word that pynenc's documents have for it."""
+    assert str(NoMargin(SECOND, 2 * SECOND)) == f"{NO_MARGIN}: 1 s of the window are left, and 2 s are needed"
+
+
+def test_an_end_tells_how_long_it_took() -> None:
+    """From the start of the row; a row that is missing has no width; and the clock may step back."""
+    row, run = Execution(id="x", runner_id="r0", start=Instant(10), reason="old"), run_of("r0", "x")
+    ended = executions.ended(row, run, Status.COMPLETED, now=Instant(15))
+    missing = executions.ended(None, run, Status.ABANDONED, reason="exception:ValueError", now=Instant(15))
+    back = executions.ended(row, run, Status.ABANDONED, reason=NO_MARGIN, now=Instant(5))
+
+    assert isinstance(ended, Ended)
+    assert (ended.execution.duration, ended.execution.reason) == (5, "old")
+    assert (missing.execution.duration, missing.execution.reason) == (0, "exception:ValueError")
+    assert (back.execution.end, back.execution.reason) == (Instant(10), NO_MARGIN)
+    assert executions.ended(ended.execution, run, Status.ABANDONED, now=FAR) == AlreadyEnded(ended.execution)
+    assert row.duration == 0
+
+
+def finished(name: str, start: int, length: Duration, runner: str = "r0") -> Execution:
+    return Execution(
+        id=name,
+        runner_id=runner,
+        start=Instant(start * SECOND),
+        status=Status.COMPLETED,
+        end=Instant(start * SECOND + length),
+    )
+
+
+def test_a_range_can_be_narrowed() -> None:
+    """Newest first (pynenc, case 26), by duration (case 30), by runner, and by nothing at all."""
+    history = (finished("a", 1, SECOND // 2), finished("b", 2, 1_200 * MILLISECOND), finished("c", 3, SECOND, "r1"))
+
+    def found(**narrowed: Any) -> str:
+        return "".join(each.id for each in executions.in_range(history, EPOCH, FAR, **{"limit": 9, **narrowed}))
+
+    assert found() == "cba"
+    assert found(duration_min=SECOND + 1) == "b"
+    assert found(runner_id="r1") == "c"
+    assert found(limit=2) == "cb"
+    assert found(limit=0) == found(limit=-1) == ""
+
+
+def test_a_history_is_cut_and_keeps_what_runs() -> None:
+    """Retention of executions (pynenc, cases 27 to 29): a running row stays, whatever its age."""
+    history = (
+        Execution(id="runs", runner_id="r0", start=EPOCH),
+        *(finished(str(number), number, 0) for number in range(5)),
+    )
+    gone = surplus(
+        tuple(each.row for each in history),
+        Retention(age=2 * MINUTE, count=2),
+        protected={"0"},
+        now=Instant(2 * MINUTE + SECOND + 1),
+    )
+
+    assert gone == ("1", "2")
+
+
+def test_an_execution_reads_as_one_line() -> None:
+    """What a person can paste into an issue."""
+    assert str(finished("x", 1, 5)) == "run 'x' of 'r0' from 1 s@store, completed"
+    assert str(skipped_row()) == "run 'y' of 'r1' from 0 s@store, blocked: prior_running:x runner:r0"
+
+
+def skipped_row() -> Execution:
+    admission = executions.admit(IN, run_of("r1", "y"), live={"r0", "r1"}, now=EPOCH)
+    assert isinstance(admission, Blocked)
+    return admission.execution
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------------
+
+CLAIM = decide_atomic_service_claim(service=AtomicService(), runner_id="a", runners=(), now=EPOCH, run_id="x")
+ROW: dict[str, Any] = {"id": "x", "runner_id": "r0", "start": Instant(5)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": ""},
+        {"runner_id": None},
+        {"start": 5},
+        {"end": Instant(6)},
+        {"status": Status.COMPLETED},
+        {"status": "running"},
+        {"status": Status.COMPLETED, "end": Instant(4)},
+        {"status": Status.COMPLETED, "end": 6},
+        {"status": Status.COMPLETED, "end": Instant(6, WALL)},
+        {"status": Status.BLOCKED, "end": Instant(6)},
+        {"reason": None},
+    ],
+    ids=lambda wrong: type(wrong).__name__,
+)
+def test_an_execution_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    """It has an end exactly when it is over, not before it starts, and blocked ones take no time."""
+    with pytest.raises(Misuse):
+        Execution(**{**ROW, **wrong})
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, True, -1, 1.5, "x", b"x", object(), (None,), Status, FAR], ids=lambda wrong: type(wrong).__name__
+)
+def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
+    """Whatever stands in one place of a call, only tidegate's own error comes out."""
+    run = run_of("r0", "x")
+    none: Any = object()
+    instant: Any = none if wrong == FAR else wrong
+    calls: list[Callable[[], object]] = [
+        lambda: Gate(0 if wrong is None else wrong, IN.active),
+        lambda: Gate(1, none if wrong is None else wrong),
+        lambda: Gate(1, finished("x", 1, 1)),
+        lambda: skipped(wrong, run_id="x", now=FAR),
+        lambda: skipped(CLAIM, run_id=none if wrong == "x" else wrong, now=FAR),
+        lambda: skipped(CLAIM, run_id="x", now=instant),
+        lambda: executions.admit(wrong, run, live=(), now=FAR),
+        lambda: executions.admit(IN, wrong, live=(), now=FAR),
+        lambda: executions.admit(IN, run, live=wrong, now=FAR),
+        lambda: executions.admit(IN, run, live=(), now=instant),
+        lambda: executions.reaped(wrong, live=(), now=FAR),
+        lambda: executions.reaped((), live=wrong, now=FAR),
+        lambda: executions.reaped((), live=(), now=instant),
+        lambda: executions.margin(wrong, 1, FAR),
+        lambda: executions.margin(run, wrong, FAR),
+        lambda: executions.margin(run, 1, instant),
+        lambda: executions.ended(none if wrong is None else wrong, run, Status.COMPLETED, now=FAR),
+        lambda: executions.ended(None, wrong, Status.COMPLETED, now=FAR),
+        lambda: executions.ended(None, run, wrong, now=FAR),
+        lambda: executions.ended(None, run, Status.COMPLETED, now=instant),
+        lambda: executions.ended(IN.active, run, Status.COMPLETED, now=instant),
+        lambda: executions.ended(None, run, Status.COMPLETED, reason=none if wrong == "x" else wrong, now=FAR),
+        lambda: executions.released(wrong, "x", 1),
+        lambda: executions.released(IN, none if wrong == "x" else wrong, 1),
+        lambda: executions.released(IN, "x", wrong),
+        lambda: executions.in_range(wrong, EPOCH, FAR, limit=1),
+        lambda: executions.in_range((), EPOCH, instant, limit=1),
+        lambda: executions.in_range((), instant, FAR, limit=1),
+        lambda: executions.in_range((), EPOCH, FAR, limit=none if wrong == -1 else wrong),
+        lambda: executions.in_range((), EPOCH, FAR, limit=1, runner_id=none if wrong in (None, "x") else wrong),
+        lambda: executions.in_range((), EPOCH, FAR, limit=1, duration_min=wrong),
+    ]
+    for call in calls:
+        with pytest.raises(Misuse):
+            call()
+
+
+def test_a_run_ends_as_completed_or_abandoned_and_in_its_own_row() -> None:
+    """Nothing else is an end, and the row of another run is not touched."""
+    with pytest.raises(Misuse, match="as completed or as abandoned"):
+        executions.ended(None, run_of("r0", "x"), Status.BLOCKED, now=FAR)
+    with pytest.raises(Misuse, match="is not run 'y'"):
+        executions.ended(IN.active, run_of("r0", "y"), Status.COMPLETED, now=FAR)
+
+
+def test_two_clocks_are_not_compared() -> None:
+    """Law T2 of instants: what was timed by the store is not ended by the clock of a machine."""
+    with pytest.raises(Misuse, match="compare"):
+        executions.admit(IN, run_of("r1", "y"), live={"r1"}, now=Instant(5, WALL))
+
+
+@pytest.mark.parametrize(
+    ("drawn", "case"),
+    [
+        (admissions(), lambda verdict: isinstance(verdict, Blocked)),
+        (admissions(), lambda verdict: isinstance(verdict, Admitted) and not verdict.reaped),
+        (admissions(), lambda verdict: isinstance(verdict, Admitted) and verdict.reaped),
+        *((margins(), lambda verdict, kind=kind: isinstance(verdict, kind)) for kind in (Enough, NoMargin)),
+        *((endings(), lambda verdict, kind=kind: isinstance(verdict, kind)) for kind in (Ended, AlreadyEnded)),
+        *((releases(), lambda verdict, kind=kind: isinstance(verdict, kind)) for kind in (Released, NotInTheGate)),
+    ],
+)
+def test_every_case_is_drawn(drawn: st.SearchStrategy[object], case: Callable[[object], bool]) -> None:
+    """The strategies reach each verdict, and a run that is let in in the place of another."""
+    assert case(find(drawn, case, settings=settings(max_examples=10_000, phases=[Phase.generate])))

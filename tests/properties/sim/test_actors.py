@@ -1,0 +1,400 @@
+"""Faults: what the caller hears and what the world knows, exactly; budgets, lives, late requests, clocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import attrs
+import pytest
+from tests.properties.plain_search import Found, agree, plain_search
+
+from tidegate.model.documents import ID, Add, AllOf, AnyOf, Document, Eq, Field, OlderThan, Push, Put, PutServerTime
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import delete_one, find_one, find_one_and_update, update_one
+from tidegate.sim.actors import Network, Process, Ticks, born
+from tidegate.sim.behaviour import Asking, Behaviour, Crashed, Failed, Returned
+from tidegate.sim.faults import FAULTS, Fault, Faults, anything, nothing
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Clock, Scenario, Trouble
+from tidegate.sim.world import (
+    CLOCK,
+    FLIGHT,
+    MOVES,
+    Meaning,
+    Outcomes,
+    Plain,
+    World,
+    calling,
+    document,
+    notes,
+    perform,
+    seeded,
+    wakes,
+)
+
+N = Field[int]("n")
+AT = Field[Instant]("at")
+LIVES = Field[tuple[int, ...]]("lives")
+ROW = Eq(ID, "x")
+ADD = find_one_and_update("rows", ROW, Add(N, 1))
+
+
+def scenario(
+    *births: Callable[[int], Program[object]],
+    faults: Faults,
+    budget: int = 1,
+    clock: Clock | None = None,
+    meaning: Meaning = perform,
+) -> Scenario:
+    programs = (Process(f"p{number}", birth, faults, meaning) for number, birth in enumerate(births))
+    return Scenario(
+        name="faults",
+        summary="",
+        world=seeded({"rows": (Document.of({"_id": "x", "n": 0, "lives": ()}),)}),
+        actors=(*programs, Network(meaning)),
+        budget=budget,
+        clock=clock,
+    )
+
+
+def checked(scenario: Scenario) -> Found:
+    """All that happens, once both searches agree on it."""
+    agree(scenario)
+    return plain_search(scenario)
+
+
+def number(world: World) -> int:
+    row = world.read(document("rows", "x"))
+    assert row is not None
+    return row[N]
+
+
+def ends(found: Found) -> set[tuple[str, int, int]]:
+    """Where the program has come to an end: how, what is stored by then, and how many requests are under way."""
+    return {
+        (str(here.standing("p0")), number(here.world), len(here.read(FLIGHT)))
+        for here in found.states.values()
+        if not isinstance(here.standing("p0"), Asking)
+    }
+
+
+async def adds(_: int) -> object:
+    """Adds one, and says what it heard."""
+    try:
+        row = await ADD
+    except Failure as failure:
+        return str(failure)
+    return row[N] if row else None
+
+
+DONE = ("finished: 1", 1, 0)
+
+TABLE: Mapping[tuple[Fault, ...], set[tuple[str, int, int]]] = {
+    (): {DONE},
+    (Fault.UNSENT,): {DONE, ('finished: "NotApplied(not sent)"', 0, 0)},
+    (Fault.DROPPED,): {DONE, ('finished: "Ambiguous(no reply)"', 0, 0)},
+    (Fault.LOST_REPLY,): {DONE, ('finished: "Ambiguous(no reply)"', 1, 0)},
+    (Fault.LATE,): {DONE, ('finished: "Ambiguous(no reply)"', 0, 1), ('finished: "Ambiguous(no reply)"', 1, 0)},
+    (Fault.CRASH_BEFORE,): {DONE, ("crashed", 0, 0)},
+    (Fault.CRASH_AFTER,): {DONE, ("crashed", 1, 0)},
+    (Fault.RESTART,): {DONE},
+    (Fault.NOT_DURABLE,): {DONE, ('finished: "NotDurable(no majority has confirmed it)"', 1, 0)},
+    (Fault.ROLLED_BACK,): {DONE},
+    (Fault.DUPLICATE,): {DONE, ("finished: 1", 1, 1), ("finished: 1", 2, 0)},
+    (Fault.CANCELLED,): {DONE, ("cancelled", 0, 0), ("cancelled", 1, 0)},
+    (Fault.CANCELLED, Fault.LATE): {
+        DONE,
+        ("cancelled", 0, 0),
+        ("cancelled", 1, 0),
+        ("cancelled", 0, 1),
+        ('finished: "Ambiguous(no reply)"', 0, 1),
+        ('finished: "Ambiguous(no reply)"', 1, 0),
+    },
+    (Fault.STALE_READ, Fault.STALL, Fault.CLOCK_FORWARD, Fault.CLOCK_BACK, Fault.SKEW): {DONE},
+    (Fault.HISTORY_LOST, Fault.REBALANCE, Fault.COMMIT_REFUSED, Fault.DEAD_LETTER_FAILED): {DONE},
+    (Fault.EVICTED, Fault.GAVE_UP, Fault.FAILED, Fault.SINK_FAILED, Fault.NEVER_RETURNS): {DONE},
+}
+
+
+@pytest.mark.parametrize("kinds", TABLE, ids=lambda kinds: "+".join(kinds) or "none")
+def test_each_fault_does_what_the_table_says_and_nothing_else(kinds: tuple[Fault, ...]) -> None:
+    """What the caller hears, and what the world knows; without a budget nothing happens but the effect."""
+    faults = Faults.of(*kinds)
+    assert ends(checked(scenario(adds, faults=faults))) == TABLE[kinds]
+    assert ends(checked(scenario(adds, faults=faults, budget=0))) == {DONE}
+
+
+@pytest.mark.parametrize("kind", [Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE])
+def test_a_fault_strikes_only_what_it_may_strike(kind: Fault) -> None:
+    """A scenario says which effects; crashes and restarts strike whatever comes."""
+    found = checked(scenario(adds, faults=Faults({kind: nothing})))
+    assert ends(found) == {DONE}
+    assert found.faults == {}
+
+
+@pytest.mark.parametrize("budget", [0, 1, 2, 3])
+def test_no_more_faults_strike_than_the_budget_has(budget: int) -> None:
+    """All kinds together; each occurrence spends one."""
+
+    async def adds_three_times(_: int) -> object:
+        troubles = 0
+        for _again in range(3):
+            try:
+                await ADD
+            except Failure:
+                troubles += 1
+        return troubles
+
+    found = checked(scenario(adds_three_times, faults=Faults.of(Fault.UNSENT, Fault.DROPPED), budget=budget))
+    heard = {here.standing("p0") for here in found.states.values() if isinstance(here.standing("p0"), Returned)}
+    assert heard == {Returned(troubles) for troubles in range(budget + 1)}
+    assert {here.read(FAULTS) for here in found.states.values()} == set(range(budget + 1))
+
+
+def test_each_outcome_of_an_effect_may_lose_its_reply() -> None:
+    """Several outcomes: the caller hears of none, and the world knows one of them."""
+
+    def either(effect: Effect[object], world: World, who: str) -> Outcomes:
+        yield from perform(effect, world, who)
+        yield world, None
+
+    found = checked(scenario(adds, faults=Faults.of(Fault.LOST_REPLY), meaning=either))
+    assert ends(found) == {
+        DONE, ("finished: null", 0, 0), ('finished: "Ambiguous(no reply)"', 0, 0), ('finished: "Ambiguous(no reply)"', 1, 0),
+    }  # fmt: skip
+    assert found.faults == {Fault.LOST_REPLY: 2}
+
+
+def test_an_effect_that_must_wait_can_still_be_lost() -> None:
+    """It has no outcome yet, so no reply can be lost; but the request can, and the process can die."""
+
+    def never(effect: Effect[object], world: World, who: str) -> Outcomes:
+        del effect, world, who
+        return iter(())
+
+    every = Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.CRASH_BEFORE)
+    found = checked(scenario(adds, faults=every, meaning=never))
+    assert found.faults == {Fault.UNSENT: 1, Fault.DROPPED: 1, Fault.CRASH_BEFORE: 1}
+
+
+async def asks_nobody(_: int) -> object:
+    await Note("at", 1)
+    await Sleep(SECOND)
+    return (await Now()).clock
+
+
+def test_what_asks_nobody_meets_no_trouble_of_the_network() -> None:
+    """A note, a sleep and a look at one's own clock cannot be lost, whatever the faults may strike."""
+    network = Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, on=anything)
+    found = checked(scenario(asks_nobody, faults=network, clock=Clock(SECOND, moves=1)))
+    assert found.faults == {}
+
+
+# --- crashes and lives --------------------------------------------------------------------------------------------------
+
+
+async def signs(life: int) -> object:
+    await update_one("rows", ROW, Push(LIVES, life))
+    return life
+
+
+def lives(found: Found) -> set[tuple[int, ...]]:
+    rows = (here.read(document("rows", "x")) for here in found.states.values())
+    return {row[LIVES] for row in rows if row is not None}
+
+
+def test_a_restart_is_a_new_life() -> None:
+    """The program is born again, and told which life it is: it uses new request ids, and may do its work twice."""
+    crashes = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART)
+    found = checked(scenario(signs, faults=Faults.of(*crashes), budget=4))
+    assert lives(found) == {(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)}
+    assert lives(checked(scenario(signs, faults=Faults.of(*crashes), budget=1))) == {(), (0,)}
+
+
+async def sleeps_first(_: int) -> object:
+    await Sleep(SECOND)
+    return "awake"
+
+
+def test_the_dead_neither_sleep_nor_say_anything() -> None:
+    """What a process keeps of itself dies with it: its alarm and its notes."""
+
+    async def notes_and_sleeps(_: int) -> object:
+        await Note("at", 1)
+        await Sleep(SECOND)
+        return None
+
+    every = Faults.of(Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART)
+    found = checked(scenario(notes_and_sleeps, faults=every, budget=2, clock=Clock(SECOND, moves=1)))
+    dead = [here for here in found.states.values() if here.standing("p0") == Crashed()]
+    assert len(dead) > 1
+    assert all(here.read(notes("p0")) == () and here.read(wakes("p0")) is None for here in dead)
+
+
+def test_a_note_dies_with_its_process_also_where_it_stood_before() -> None:
+    """A process may come back to a place where it stood before it had said anything; a crash there silences it all the same."""
+
+    async def notes_now_and_then(_: int) -> object:
+        while True:
+            await find_one("rows", ROW)
+            await find_one("rows", Eq(ID, "y"))
+            await Note("holds", value=True)
+
+    silent = attrs.evolve(
+        scenario(notes_now_and_then, faults=Faults.of(Fault.CRASH_BEFORE)),
+        always={
+            "the dead say nothing": lambda state: state.standing("p0") != Crashed() or state.read(notes("p0")) == ()
+        },
+    )
+    first, again = explore(silent), explore(silent)
+    assert first.verdict is Verdict.COMPLETE
+    assert (first.states, first.transitions) == (again.states, again.transitions)
+    agree(silent)
+
+
+async def refused(_: int) -> object:
+    await Call("ask")
+    return None
+
+
+def test_who_has_failed_or_finished_moves_no_more() -> None:
+    """Only a crash after the last effect may come, and only to who has finished."""
+    every = Faults.of(*Fault)
+    failing = scenario(refused, faults=every, meaning=calling({"ask": (Refused("no"),)}))
+    found = checked(failing)
+    process = failing.actors[0]
+    for here in found.states.values():
+        if isinstance(here.standing("p0"), Failed):
+            assert list(process.steps(here.world)) == []
+
+
+# --- late requests ------------------------------------------------------------------------------------------------------
+
+
+def test_a_late_request_arrives_at_any_later_point() -> None:
+    """Between any two things that happen after it, and after all of them; nobody hears its reply."""
+
+    async def sends_and_goes_on(_: int) -> object:
+        try:
+            await ADD
+        except Ambiguous:
+            for name in ("a", "b", "c"):
+                await Note(name, 1)
+        return None
+
+    found = checked(scenario(sends_and_goes_on, faults=Faults.of(Fault.LATE)))
+    seen = Counter(
+        (len(here.read(notes("p0"))), number(here.world)) for here in found.states.values() if here.read(FAULTS) == 0
+    )
+    assert set(seen) == {(said, arrived) for said in range(4) for arrived in range(2)}
+
+
+def test_a_late_request_outlives_its_sender() -> None:
+    """The sender crashes, is born again, and its old request still arrives."""
+    late = Faults.of(Fault.LATE, Fault.CRASH_AFTER, Fault.RESTART)
+    assert (0, 1) in lives(checked(scenario(signs_anyway, faults=late, budget=3)))
+    assert (1, 0) in lives(checked(scenario(signs_anyway, faults=late, budget=3)))
+
+
+async def signs_anyway(life: int) -> object:
+    try:
+        return await signs(life)
+    except Ambiguous:
+        return None
+
+
+V = Field[object]("n")
+
+
+@pytest.mark.parametrize("values", [(1, 2), (1, True), (1, 1)], ids=["different", "equal", "the same"])
+def test_late_requests_overtake_each_other(values: tuple[object, object]) -> None:
+    """In either order, also where one is equal to the other and not the same; two that are the same are one step."""
+
+    async def puts_both(_: int) -> object:
+        for value in values:
+            with suppress(Ambiguous):
+                await update_one("rows", ROW, Put(V, value))
+        return None
+
+    found = checked(scenario(puts_both, faults=Faults.of(Fault.LATE), budget=2))
+    left = [
+        row.held(V)
+        for here in found.states.values()
+        if here.read(FAULTS) == 0 and not here.read(FLIGHT) and (row := here.read(document("rows", "x"))) is not None
+    ]
+    assert {(type(value), value) for value in left} >= {(type(value), value) for value in values}
+    under_way = [here.world for here in found.states.values() if len(here.read(FLIGHT)) == 2]
+    assert len(under_way) == 1
+    assert len(list(Network().steps(under_way[0]))) == len({(type(value), value) for value in values})
+
+
+# --- time ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_clock_moves_a_bounded_number_of_times() -> None:
+    """One quantum at a time, at any point, until no move is left."""
+    found = checked(scenario(sleeps_first, faults=Faults(), clock=Clock(SECOND, moves=3)))
+    seen = {(here.read(CLOCK).at, here.read(MOVES)) for here in found.states.values()}
+    assert seen == {(SECOND * gone, 3 - gone) for gone in range(4)}
+    assert list(Ticks(SECOND).steps(Plain())) == []
+
+
+def test_a_sleep_is_over_when_its_time_has_come_and_never_before() -> None:
+    """From the moment on when the program came to it; also at the very beginning, and in a second life."""
+    found = checked(
+        scenario(
+            sleeps_first,
+            faults=Faults.of(Fault.CRASH_BEFORE, Fault.RESTART),
+            budget=2,
+            clock=Clock(SECOND // 2, moves=3),
+        )
+    )
+    awake = [here for here in found.states.values() if isinstance(here.standing("p0"), Returned)]
+    assert {here.read(CLOCK).at for here in awake} == {SECOND, 3 * SECOND // 2}
+    reborn = [here.read(wakes("p0")) for here in found.states.values() if here.read(FAULTS) == 0]
+    assert {wake.at for wake in reborn if wake} >= {SECOND, 3 * SECOND // 2, 2 * SECOND}
+
+
+OLD = OlderThan(AT, 3 * SECOND)
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        find_one("rows", OLD),
+        find_one_and_update("rows", AllOf((ROW, OLD)), PutServerTime(AT)),
+        update_one("rows", AnyOf((ROW, AllOf((OLD,)))), PutServerTime(AT)),
+        delete_one("rows", OLD),
+    ],
+    ids=str,
+)
+def test_an_age_beyond_the_horizon_is_misuse(effect: Effect[object]) -> None:
+    """Beyond the horizon all ages are the same, so a comparison there would have one answer for ever, and the wrong one."""
+
+    async def asks(_: int) -> object:
+        await effect
+        return None
+
+    near = scenario(asks, faults=Faults(), clock=Clock(SECOND, horizon=2 * SECOND))
+    with pytest.raises(Misuse, match="3 s old, and the horizon is 2 s"):
+        explore(near)
+    assert explore(attrs.evolve(near, clock=Clock(SECOND, horizon=3 * SECOND))).verdict is Verdict.COMPLETE
+
+
+def test_a_program_that_is_the_same_in_every_life() -> None:
+    """`born` gives it its arguments."""
+
+    async def program(first: int, *, second: int) -> int:
+        return first + second
+
+    automaton = Behaviour(born(program, 1, second=2))
+    assert automaton.standing(automaton.born(0)) == automaton.standing(automaton.born(7)) == Returned(3)
+
+
+def test_trouble_reads_as_it_is() -> None:
+    """A reason in words stands unquoted in a trace."""
+    assert str(Trouble("could not be sent")) == "could not be sent"

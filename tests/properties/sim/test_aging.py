@@ -1,0 +1,480 @@
+"""Relative time is a quotient of absolute time: exact, finite, and given up where it does not fit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from random import Random  # noqa: TID251  seeded by Hypothesis
+
+import attrs
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.properties.plain_search import explored
+
+from tidegate.model.documents import (
+    ID,
+    Add,
+    AllOf,
+    AnyOf,
+    Document,
+    Eq,
+    Field,
+    Lt,
+    OlderThan,
+    Put,
+    PutServerTime,
+    exactly,
+)
+from tidegate.model.effects import Call, Effect, Now, Sleep
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, WALL, Duration, Instant
+from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.aging import aged, holds_instant
+from tidegate.sim.behaviour import Returned
+from tidegate.sim.explore import UNAGED, Explored
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.reducers import Reducer
+from tidegate.sim.replay import Reproduced, replay
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.world import CLOCK, MOVES, Cell, Outcomes, Plain, World, document, inbox, perform, seeded
+
+HOLDER = Field[str]("holder")
+AT = Field[Instant]("at")
+TOKEN = Field[int]("token")
+FENCE = Field[int]("fence")
+LEASE, THING = Eq(ID, "lease"), Eq(ID, "thing")
+LEASES = "leases"
+
+
+# --- a lease ------------------------------------------------------------------------------------------------------------
+
+
+async def worker(me: str, ttl: Duration) -> str:
+    """Takes the lease, writes behind its fence, renews, writes again and lets go. The store judges what has expired."""
+    token: int | None = None
+    for attempt in range(2):
+        if attempt:
+            await Sleep(ttl)
+        free = AllOf((LEASE, AnyOf((Eq(HOLDER, ""), OlderThan(AT, ttl)))))
+        lease = await find_one_and_update(LEASES, free, Put(HOLDER, me), PutServerTime(AT), Add(TOKEN, 1))
+        if lease is not None:
+            token = lease[TOKEN]
+            break
+    if token is None:
+        return "no lease"
+    mine = AllOf((LEASE, Eq(HOLDER, me), Eq(TOKEN, token)))
+    for _ in range(2):
+        if await find_one_and_update(LEASES, AllOf((THING, Lt(FENCE, token + 1))), Put(FENCE, token)) is None:
+            return "fenced off"
+        if not await update_one(LEASES, mine, PutServerTime(AT)):
+            return "lost it"
+    await update_one(LEASES, mine, Put(HOLDER, ""))
+    return "done"
+
+
+def leases(workers: int, ttl: Duration, *kinds: Fault) -> Scenario:
+    lease = Document.of({"_id": "lease", "holder": "", "at": Instant(0), "token": 0})
+    thing = Document.of({"_id": "thing", "fence": 0})
+    names = [f"w{number}" for number in range(workers)]
+    return Scenario(
+        name="lease",
+        summary="",
+        world=seeded({LEASES: (lease, thing)}),
+        actors=(*(Process(name, born(worker, name, ttl), Faults.of(*kinds)) for name in names), Network()),
+        budget=1 if kinds else 0,
+        clock=Clock(SECOND, horizon=ttl),
+        step={"the fence never falls": lambda before, after: fence(before) <= fence(after)},
+        sometimes={"one is done": lambda state: any(state.standing(name) == Returned("done") for name in names)},
+    )
+
+
+def fence(state: State) -> int:
+    thing = state.read(document(LEASES, "thing"))
+    assert thing is not None
+    return thing[FENCE]
+
+
+def with_clock(scenario: Scenario, moves: int) -> Scenario:
+    """The same, processes and all, in absolute time."""
+    assert scenario.clock is not None
+    return attrs.evolve(scenario, clock=Clock(scenario.clock.quantum, moves=moves))
+
+
+def forms(found: Explored, horizon: Duration) -> set[object]:
+    """The states with every instant relative to the clock, saturated at the horizon; the clock itself is left out."""
+    packing = found.search.packing
+    slots = [slot for slot in packing.slots.values() if slot.name not in (CLOCK.name, MOVES.name)]
+    now = packing.slot(CLOCK)
+    seen: set[object] = set()
+    for state in found.search.seen:
+        at = now.get(state)
+        assert isinstance(at, Instant)
+        form = []
+        for slot in slots:
+            value = slot.get(state)
+            older = value if slot.name[0] in UNAGED else aged(value, at.at, horizon)
+            if exactly(older) != exactly(slot.values[0]):
+                form.append((slot.name, exactly(older)))
+        seen.add(frozenset(form))
+    return seen
+
+
+def check_quotient(scenario: Scenario, moves: int) -> Explored:
+    """All that absolute time reaches in so many moves, and relative time without bounds, have the same forms, each once."""
+    assert scenario.clock is not None
+    horizon = scenario.clock.horizon
+    assert horizon is not None
+    relative = explored(scenario)
+    assert relative.search.relative
+    for few in (1, moves // 2):
+        assert forms(explored(with_clock(scenario, few)), horizon) <= forms(relative, horizon)
+    assert forms(explored(with_clock(scenario, moves)), horizon) == forms(relative, horizon)
+    assert len(forms(relative, horizon)) == relative.states
+    return relative
+
+
+@pytest.mark.parametrize(
+    ("workers", "ttl", "kinds", "moves"),
+    [
+        (1, SECOND, (), 8),
+        (2, SECOND, (), 8),
+        (2, 2 * SECOND, (), 16),
+        (2, SECOND, (Fault.CRASH_BEFORE,), 8),
+        (2, SECOND, (Fault.LATE,), 8),
+    ],
+)
+def test_relative_states_are_the_forms_of_absolute_ones(
+    workers: int, ttl: Duration, kinds: tuple[Fault, ...], moves: int
+) -> None:
+    """A lease judged by the store's clock: nothing is missed and nothing is made up, once there are enough moves."""
+    check_quotient(leases(workers, ttl, *kinds), moves)
+
+
+def test_time_without_bounds_has_finitely_many_states() -> None:
+    """Three workers and a lease of two quanta: done, where absolute time has no end."""
+    report = explore(leases(3, 2 * SECOND))
+    assert report.verdict is Verdict.COMPLETE
+    assert report.time == "relative time, quantum 1 s"
+
+
+ROW = Eq(ID, "x")
+
+
+async def little(words: tuple[str, ...]) -> tuple[object, ...]:
+    heard: tuple[object, ...] = ()
+    for word in words:
+        match word:
+            case "touch":
+                await update_one("rows", ROW, PutServerTime(AT))
+            case "sleep":
+                await Sleep(SECOND)
+            case "sleep long":
+                await Sleep(3 * SECOND)
+            case "old":
+                count = await update_one("rows", AllOf((ROW, OlderThan(AT, SECOND))), Put(HOLDER, "old"))
+                heard = (*heard, count)
+            case _:
+                row = await find_one("rows", AnyOf((OlderThan(AT, 2 * SECOND), Eq(HOLDER, "old"))))
+                heard = (*heard, row is not None)
+    return heard
+
+
+def little_scenario(random: Random) -> Scenario:
+    words = ("touch", "sleep", "sleep long", "old", "older")
+    programs = (tuple(random.choice(words) for _ in range(random.randint(1, 3))) for _ in range(random.randint(1, 2)))
+    row = Document.of({"_id": "x", "holder": "", "at": Instant(-SECOND * random.randint(0, 2))})
+    return Scenario(
+        name="little",
+        summary="",
+        world=seeded({"rows": (row,)}),
+        actors=tuple(Process(f"p{number}", born(little, words)) for number, words in enumerate(programs)),
+        clock=Clock(SECOND, horizon=2 * SECOND),
+    )
+
+
+def check_random_programs() -> None:
+    @settings(max_examples=40, phases=[Phase.generate])
+    @given(st.integers(0, 2**32))
+    def is_quotient(seed: int) -> None:
+        check_quotient(little_scenario(Random(seed)), 16)
+
+    is_quotient()
+
+
+def test_relative_states_are_the_forms_of_absolute_ones_for_random_programs() -> None:
+    """Sleeps, stamps by the store's clock and filters on age, in any order."""
+    check_random_programs()
+
+
+def aged_too_far(value: object, by: Duration, horizon: Duration) -> object:
+    return aged(value, by, horizon - SECOND)
+
+
+def never_saturated(value: object, by: Duration, horizon: Duration) -> object:
+    return aged(value, by, horizon + SECOND)
+
+
+def documents_only(value: object, by: Duration, horizon: Duration) -> object:
+    return value if isinstance(value, Instant) else aged(value, by, horizon)
+
+
+@pytest.mark.parametrize("bug", [aged_too_far, never_saturated, documents_only])
+def test_a_planted_bug_in_aging_is_no_quotient(bug: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saturating too early makes what is young old; too late tells apart what nobody can; an alarm must come nearer."""
+    monkeypatch.setattr(sys.modules["tidegate.sim.hands"], "aged", bug)
+    with pytest.raises(AssertionError):
+        check_random_programs()
+
+
+# --- laws and rest in relative time -------------------------------------------------------------------------------------
+
+
+def since(state: State) -> Duration:
+    row = state.read(document("rows", "x"))
+    assert row is not None
+    return state.read(CLOCK) - row[AT]
+
+
+async def touches() -> None:
+    await update_one("rows", ROW, PutServerTime(AT))
+    await Sleep(SECOND)
+    await update_one("rows", ROW, PutServerTime(AT))
+
+
+def touching() -> Scenario:
+    row = Document.of({"_id": "x", "at": Instant(0)})
+    return Scenario(
+        name="touching",
+        summary="",
+        world=seeded({"rows": (row,)}),
+        actors=(Process("p", born(touches)),),
+        clock=Clock(SECOND, horizon=3 * SECOND, moves=4),
+    )
+
+
+LAWS: dict[str, Callable[[Scenario], Scenario]] = {
+    "always": lambda scenario: attrs.evolve(scenario, always={"young": lambda state: since(state) < 3 * SECOND}),
+    "step": lambda scenario: attrs.evolve(
+        scenario, step={"young": lambda before, after: since(before) == since(after) or since(after) < 2 * SECOND}
+    ),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_time_that_passes_can_break_a_law(law: str) -> None:
+    """Laws are judged on the passing of time like on any step, and the shortest way is as long in either kind of time."""
+    relative = explore(LAWS[law](touching()))
+    absolute = explore(LAWS[law](with_clock(touching(), 4)))
+    assert relative.trace is not None
+    assert absolute.trace is not None
+    assert len(relative.trace.steps) == len(absolute.trace.steps) == (3 if law == "always" else 2)
+    assert relative.trace.steps[-1].event == absolute.trace.steps[-1].event == "1 s pass"
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_run_in_relative_time_is_replayed(law: str) -> None:
+    """The passing of time is a step like any other; where it would change nothing it is none."""
+    trace = explore(LAWS[law](touching())).trace
+    assert trace is not None
+    assert replay(trace, LAWS[law](touching())) == Reproduced(len(trace.steps))
+    standing_still = attrs.evolve(
+        touching(),
+        world=Plain(),
+        actors=(Process("p", born(finds)),),
+        always={"never": lambda state: not is_done(state)},
+    )
+    trace = explore(standing_still).trace
+    assert trace is not None
+    assert replay(trace, standing_still) == Reproduced(1)
+
+
+async def finds() -> str:
+    await find_one("rows", ROW)
+    return "done"
+
+
+def is_done(state: State) -> bool:
+    return state.standing("p") == Returned("done")
+
+
+def test_a_reducer_ages_as_cells_do() -> None:
+    """It is a value: the instants in its state, its wishes and what it has heard move with the others."""
+    told = Reducer("r", (), lambda _, event: ((event,), ()), lambda *_: None)
+    scenario = Scenario(
+        name="reducer",
+        summary="",
+        world=Plain().write(inbox("r"), (Instant(0), Instant(-SECOND))),
+        actors=(told,),
+        clock=Clock(SECOND, horizon=2 * SECOND),
+    )
+    found = check_quotient(scenario, 6)
+    assert found.resting == 1
+
+
+def test_rest_comes_when_time_changes_nothing_any_more() -> None:
+    """In relative time nothing is cut short: at rest all instants lie beyond the horizon."""
+    found = explored(attrs.evolve(touching(), eventually={"it is old": lambda state: since(state) >= 3 * SECOND}))
+    assert (found.broken, found.resting, found.cut_short) == (None, 1, 0)
+    assert found.search.relative
+
+
+def test_time_cut_short_is_no_rest() -> None:
+    """Who sleeps when the clock has no moves left would wake in time, so it is not judged there."""
+    cut = attrs.evolve(with_clock(touching(), 0), eventually={"it never rests": lambda _: False})
+    found = explored(cut)
+    assert (found.broken, found.resting, found.cut_short) == (None, 0, 1)
+    report = explore(cut)
+    assert (report.verdict, report.reason) == (
+        Verdict.INCONCLUSIVE,
+        "nothing comes to rest, so the laws about rest say nothing",
+    )
+
+
+LOCK = Cell[int](("lock",), 0)
+
+
+def locking(effect: Effect[object], world: World, who: str) -> Outcomes:
+    if effect != Call("lock"):
+        yield from perform(effect, world, who)
+    elif world.read(LOCK) == 0:
+        yield world.write(LOCK, 1), None
+
+
+async def locks() -> str:
+    await Call("lock")
+    return "locked"
+
+
+@pytest.mark.parametrize(
+    "clock", [None, Clock(SECOND, moves=1), Clock(SECOND, horizon=SECOND)], ids=["none", "absolute", "relative"]
+)
+def test_a_deadlock_is_rest_whatever_the_clock(clock: Clock | None) -> None:
+    """Who waits for something else than time waits for ever, and a law about rest must say so."""
+    report = explore(
+        Scenario(
+            name="deadlock",
+            summary="",
+            world=Plain(),
+            actors=tuple(Process(name, born(locks), meaning=locking) for name in ("a", "b")),
+            clock=clock,
+            eventually={"both lock": lambda state: state.standing("a") == state.standing("b")},
+        )
+    )
+    assert (report.verdict, report.law) == (Verdict.VIOLATED, "both lock")
+
+
+def test_a_reducer_that_waits_is_at_rest_in_absolute_time() -> None:
+    """Its wishes come true through others, or never."""
+    waits = Reducer("r", 0, lambda state, _: (state, (Call("lock"),)), lambda *_: None, meaning=lambda *_: iter(()))
+    found = explored(
+        Scenario(
+            name="reducer",
+            summary="",
+            world=Plain().write(inbox("r"), ("go",)),
+            actors=(waits,),
+            clock=Clock(SECOND, moves=1),
+        )
+    )
+    assert (found.resting, found.cut_short) == (1, 0)
+
+
+# --- where it does not fit ----------------------------------------------------------------------------------------------
+
+
+async def keeps_an_instant() -> object:
+    row = await find_one("rows", ROW)
+    await Sleep(SECOND)
+    again = await find_one("rows", ROW)
+    return again[AT] - row[AT] if row and again else None
+
+
+async def reads_its_clock() -> object:
+    await Now()
+    return None
+
+
+@pytest.mark.parametrize(
+    ("program", "where"), [(keeps_an_instant, "about to sleep 1 s"), (reads_its_clock, "about to read the clock")]
+)
+def test_a_program_with_an_instant_falls_back_to_absolute_time_and_the_report_says_why(
+    program: Callable[[], Coroutine[Effect[object], object, object]], where: str
+) -> None:
+    """An instant in the memory of a program would not move with the others, so time is what it is, and bounded."""
+    scenario = attrs.evolve(
+        touching(),
+        actors=(Process("p", born(program)),),
+        always={"no time has passed": lambda state: state.standing("p") in (Returned(0), Returned(None)) or True},
+    )
+    report = explore(scenario)
+    assert report.verdict is Verdict.COMPLETE
+    assert report.time == f"absolute time, 4 moves of 1 s, for a program holds an instant where it is {where}"
+    with pytest.raises(Misuse, match=f"relative time does not fit: {where}"):
+        explore(attrs.evolve(scenario, clock=Clock(SECOND, horizon=SECOND)))
+
+
+def test_absolute_time_that_is_asked_for_is_said_to_be() -> None:
+    """The report tells which kind of time the verdict rests on."""
+    assert explore(with_clock(touching(), 2)).time == "absolute time, 2 moves of 1 s"
+    assert explore(attrs.evolve(touching(), clock=None)).time == "time stands"
+
+
+# --- values -------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Deadline:
+    """A value with a private instant, and one that it makes itself."""
+
+    _at: Instant
+    name: str = "d"
+    made: int = attrs.field(init=False, default=7)
+
+
+INSTANTS = st.builds(
+    Instant, st.integers(-20, 20).map(lambda number: number * SECOND), st.sampled_from(["store", WALL])
+)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.integers(0, 3), st.just("a"), INSTANTS, st.builds(Deadline, INSTANTS)),
+    lambda items: st.one_of(
+        st.lists(items, max_size=3).map(tuple),
+        st.frozensets(items, max_size=3),
+        st.builds(Deadline, INSTANTS),
+        INSTANTS.filter(lambda at: at.clock != WALL).map(lambda at: Document.of({"at": at, "in": {"at": (at,)}})),
+    ),
+    max_leaves=6,
+)
+AGES = st.integers(0, 9).map(lambda number: number * SECOND)
+
+
+@given(VALUES, AGES, AGES, AGES)
+def test_aging_twice_is_aging_once_by_the_sum(
+    value: object, first: Duration, second: Duration, horizon: Duration
+) -> None:
+    """So it does not matter in which quanta time passes, nor that it saturates on the way."""
+    assert exactly(aged(aged(value, first, horizon), second, horizon)) == exactly(aged(value, first + second, horizon))
+
+
+@given(VALUES, AGES)
+def test_only_what_holds_an_instant_ages(value: object, by: Duration) -> None:
+    """And all that does, as long as the horizon is far."""
+    older = aged(value, by, 1_000 * SECOND)
+    assert (exactly(older) == exactly(value)) == (by == 0 or not holds_instant(value))
+
+
+def test_an_instant_ages_wherever_it_is() -> None:
+    """In documents, tuples, sets and frozen values, private fields included."""
+    at, older = Instant(0), Instant(-SECOND)
+    assert aged(Deadline(at), SECOND, 2 * SECOND) == Deadline(older)
+    assert aged((1, frozenset({at})), SECOND, 2 * SECOND) == (1, frozenset({older}))
+    assert aged(Document.of({"at": at}), SECOND, 2 * SECOND) == Document.of({"at": older})
+    assert aged(at, 5 * SECOND, 2 * SECOND) == Instant(-2 * SECOND)
+
+
+@pytest.mark.parametrize("held", [[Instant(0)], {Instant(0)}, {"at": Instant(0)}], ids=["list", "set", "dict"])
+def test_an_instant_is_found_also_in_what_is_no_value(held: object) -> None:
+    """What a program that is not merged was given may be a list."""
+    assert holds_instant(held)
+    assert not holds_instant(type(held)())

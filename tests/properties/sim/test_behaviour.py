@@ -1,0 +1,386 @@
+"""A program as an automaton: what it may await, return and raise, and what shows that it is not deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import cast
+
+import attrs
+import pytest
+
+from tidegate.model.documents import Document
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
+from tidegate.model.errors import Misuse, Nondeterministic, TidegateError, UnknownEffect
+from tidegate.model.instants import SECOND, STORE, WALL, Instant
+from tidegate.sim.actors import Process, born
+from tidegate.sim.behaviour import Asking, Behaviour, Crashed, Failed, HoldsInstant, Raised, Returned
+from tidegate.sim.explore import NO_ERROR
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.world import calling, seeded
+
+Coded = Callable[[], Coroutine[Effect[object], object, object]]
+
+
+def scenario(program: Coded, *replies: object) -> Scenario:
+    world = seeded({"rows": (Document.of({"_id": "x", "n": 0}),)})
+    return Scenario(
+        name="behaviour",
+        summary="",
+        world=world,
+        actors=(Process("p", born(program), meaning=calling({"ask": replies})),),
+    )
+
+
+# --- what it does -------------------------------------------------------------------------------------------------------
+
+
+async def asks_twice() -> object:
+    return await Call("ask"), await Call("ask")
+
+
+def test_a_program_is_run_once_for_each_reply_and_its_nodes_are_reused() -> None:
+    """The same reply leads to the same node, however often it is asked; 1 and true are two replies."""
+    born_at: list[int] = []
+
+    def birth(life: int) -> Program[object]:
+        born_at.append(life)
+        return asks_twice()
+
+    automaton = Behaviour(birth)
+    first = automaton.born(0)
+    assert automaton.born(0) == first
+    assert automaton.after(first, 1) == automaton.after(first, 1) != automaton.after(first, True)
+    assert automaton.standing(automaton.after(automaton.after(first, 1), 2)) == Returned((1, 2))
+    assert born_at == [0, 0]  # once, and once again for the second reply: the first run had gone on
+
+
+def test_each_life_is_a_run_of_its_own() -> None:
+    """The program is told which life it is, and lives that go on alike are one node."""
+
+    async def names_itself(life: int) -> object:
+        await Call("ask", (life,))
+        await Call("ask")
+        return None
+
+    automaton = Behaviour(names_itself)
+    first, second = automaton.born(0), automaton.born(1)
+    assert automaton.standing(second) == Asking(Call("ask", (1,)))
+    assert first != second
+    assert automaton.after(first, 1) == automaton.after(second, 1)
+
+
+def test_the_dead_stand_at_node_0() -> None:
+    """A crash needs no run of the program."""
+    assert Behaviour(lambda _: asks_twice()).standing(Behaviour.CRASHED) == Crashed()
+
+
+def test_every_standing_reads_as_a_sentence() -> None:
+    """As traces and pages show it."""
+    shown = [
+        str(each) for each in (Asking(Sleep(SECOND)), Returned("a"), Failed(Refused("no")), Raised("E: x"), Crashed())
+    ]
+    assert shown == ["about to sleep 1 s", 'finished: "a"', "failed: Refused(no)", "raised E: x", "crashed"]
+
+
+# --- how it ends --------------------------------------------------------------------------------------------------------
+
+
+async def fails() -> object:
+    await Call("ask")
+    raise KeyError("lost")
+
+
+async def asserts() -> object:
+    reply = await Call("ask")
+    assert reply == 2, "not two"
+    return reply
+
+
+async def recurses() -> object:
+    return await recurses()
+
+
+async def stops() -> object:
+    raise StopAsyncIteration
+
+
+@pytest.mark.parametrize("program", [fails, asserts, recurses, stops])
+def test_an_error_of_the_program_is_a_broken_law(program: Coded) -> None:
+    """Law `no program raises an error`; it holds for every scenario without being asked for, and has a shortest run."""
+    report = explore(scenario(program, 1))
+    assert (report.verdict, report.law) == (Verdict.VIOLATED, NO_ERROR)
+    assert report.trace is not None
+    assert len(report.trace.steps) == (0 if program in (recurses, stops) else 1)
+
+
+async def passes_on() -> object:
+    return await Call("ask")
+
+
+@pytest.mark.parametrize("failure", [Refused("no"), Ambiguous("no reply")])
+def test_a_failure_that_nobody_catches_is_an_end_and_no_error(failure: Failure) -> None:
+    """The caller of the program is told so; it has a standing of its own."""
+    report = explore(
+        attrs.evolve(
+            scenario(passes_on, failure, 1),
+            sometimes={"it fails": lambda state: state.standing("p") == Failed(failure)},
+            eventually={"it ends": lambda state: isinstance(state.standing("p"), (Failed, Returned))},
+        )
+    )
+    assert report.verdict is Verdict.COMPLETE
+
+
+def test_a_failure_is_told_apart_by_its_reason() -> None:
+    """Replies are values: equal by kind and content."""
+    automaton = Behaviour(lambda _: passes_on())
+    ends = {automaton.after(automaton.born(0), failure) for failure in (Refused("a"), Refused("b"), Ambiguous("a"))}
+    assert len(ends) == 3
+    assert automaton.after(automaton.born(0), Refused("a")) in ends
+
+
+async def uses_it_wrongly() -> object:
+    await Call("ask")
+    return Instant(0, STORE) - Instant(0, WALL)
+
+
+def test_a_program_that_uses_tidegate_wrongly_ends_the_search() -> None:
+    """Misuse is the author's to correct, no finding about the protocol."""
+    with pytest.raises(TidegateError, match="cannot compare"):
+        explore(scenario(uses_it_wrongly, 1))
+
+
+# --- what it may not do -------------------------------------------------------------------------------------------------
+
+
+class Bare:
+    """It can be awaited, and yields what is no effect."""
+
+    def __await__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204  as strangers write it
+        yield "a string"
+
+
+async def awaits_no_effect() -> object:
+    await Bare()
+    return None
+
+
+async def awaits_no_meaning() -> object:
+    await Call("unheard of")
+    return None
+
+
+async def awaits_an_unknown_kind() -> object:
+    await Unheard()
+    return None
+
+
+@attrs.frozen
+class Unheard(Effect[None]):
+    """An effect that no world knows."""
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (awaits_no_effect, "a str, which is no effect"),
+        (awaits_no_meaning, "has no outcomes"),
+        (awaits_an_unknown_kind, "has no meaning in this world"),
+    ],
+)
+def test_awaiting_what_is_no_effect_is_a_clear_error(program: Coded, said: str) -> None:
+    """UnknownEffect, with what to do."""
+    with pytest.raises(UnknownEffect, match=said) as raised:
+        explore(scenario(program, 1))
+    assert raised.value.todo
+
+
+async def awaits_a_mutable_effect() -> object:
+    await Call("ask", (["a list"],))
+    return None
+
+
+async def awaits_a_mutable_object() -> object:
+    await Call("ask", (object(),))
+    return None
+
+
+async def returns_a_list() -> object:
+    return [1]
+
+
+async def returns_an_object() -> object:
+    return object()
+
+
+@pytest.mark.parametrize(
+    "program", [awaits_a_mutable_effect, awaits_a_mutable_object, returns_a_list, returns_an_object]
+)
+def test_a_program_that_asks_or_returns_what_may_change_is_misuse(program: Coded) -> None:
+    """It would become part of states."""
+    with pytest.raises(Misuse, match="not known to be immutable"):
+        explore(scenario(program, 1))
+
+
+@pytest.mark.parametrize("reply", [[1], {"a": 1}, object()], ids=["list", "dict", "object"])
+def test_a_reply_that_may_change_is_misuse(reply: object) -> None:
+    """So is what a meaning answers."""
+    with pytest.raises(Misuse, match=r"a reply is a .*not known to be immutable"):
+        explore(scenario(passes_on, reply))
+
+
+# --- hidden state -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [(1, 2, 3, 4), (1, True, 1, True)], ids=["numbers", "a number and a bool"])
+def test_a_program_that_asks_for_something_else_in_a_replay_is_not_deterministic(values: tuple[object, ...]) -> None:
+    """A global, a clock or a random number shows when the program is run again with the same replies."""
+    hidden = iter(values)
+
+    async def depends() -> object:
+        await Call("ask")
+        await Call("ask", (next(hidden),))
+        await Call("ask")
+        return None
+
+    with pytest.raises(Nondeterministic, match="with the same replies a program was first about to call"):
+        explore(scenario(depends, 1, 2))
+
+
+def test_a_program_that_needs_no_replay_is_run_again_all_the_same() -> None:
+    """One process whose nodes are all met once; what it asks for depends on how often it was run."""
+    runs = count()
+
+    async def counts() -> object:
+        await Call("ask")
+        return next(runs)
+
+    with pytest.raises(Nondeterministic, match="first finished: 0 and then stood at: finished: 1"):
+        explore(scenario(counts, 1))
+
+
+def test_a_program_that_ends_early_in_a_replay_is_not_deterministic() -> None:
+    """Also where it asks for nothing at all."""
+    runs = iter(range(10))
+
+    async def ends_early() -> object:
+        if next(runs) > 0:
+            return "early"
+        await Call("ask")
+        return "late"
+
+    with pytest.raises(Nondeterministic, match='stood at: finished: "early"'):
+        explore(scenario(ends_early, 1, 2))
+
+
+# --- time ---------------------------------------------------------------------------------------------------------------
+
+
+async def holds_nothing() -> object:
+    await Sleep(SECOND)
+    return None
+
+
+async def reads_its_clock() -> object:
+    await Now()
+    return None
+
+
+async def names_an_instant() -> object:
+    await Note("at", Instant(0))
+    return None
+
+
+async def keeps_an_instant() -> object:
+    kept = cast("Instant", await Call("ask"))
+    await Call("ask")
+    return kept - kept
+
+
+async def keeps_a_set_of_instants() -> object:
+    kept = frozenset({cast("Instant", await Call("ask"))})
+    await Call("ask")
+    return len(kept)
+
+
+async def keeps_a_document() -> object:
+    kept = Document.of({"at": cast("Instant", await Call("ask"))})
+    await Call("ask")
+    return kept.items == ()
+
+
+@attrs.frozen
+class Deadline:
+    """A value with an instant in it."""
+
+    at: Instant
+
+    def passed(self, now: Instant) -> bool:
+        return now - self.at > 0
+
+
+async def keeps_a_method() -> object:
+    passed = Deadline(cast("Instant", await Call("ask"))).passed
+    await Call("ask")
+    return passed(Instant(0))
+
+
+async def keeps_a_default() -> object:
+    def passed(at: Instant = cast("Instant", await Call("ask"))) -> bool:  # noqa: B008  it is the case
+        return at.at > 0
+
+    await Call("ask")
+    return passed()
+
+
+async def keeps_one_in_a_list() -> object:
+    kept = [await Call("ask")]
+    await Call("ask")
+    return len(kept)
+
+
+async def returns_one() -> object:
+    return await Call("ask")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [keeps_an_instant, keeps_a_set_of_instants, keeps_a_document, keeps_a_method, keeps_a_default, keeps_one_in_a_list,
+     returns_one],
+)  # fmt: skip
+def test_a_program_that_holds_an_instant_is_noticed(program: Coded) -> None:
+    """Relative time does not fit it: the instants in its memory do not move."""
+    automaton = Behaviour(lambda _: program())
+    first = automaton.born(0)
+    assert automaton.later(first) == first
+    with pytest.raises(HoldsInstant):
+        automaton.later(automaton.after(first, Instant(0)))
+
+
+@pytest.mark.parametrize("program", [reads_its_clock, names_an_instant])
+def test_a_program_that_asks_with_an_instant_or_for_one_is_noticed(program: Coded) -> None:
+    """What the clock of a machine says depends on when time began."""
+    automaton = Behaviour(lambda _: program())
+    with pytest.raises(HoldsInstant, match="about to"):
+        automaton.later(automaton.born(0))
+
+
+def test_an_instant_that_an_unmerged_program_was_given_is_noticed() -> None:
+    """Its locals are not known, so its arguments are looked at."""
+
+    async def was_given(deadline: Instant) -> object:
+        held: list[object] = []
+        await Sleep(SECOND)
+        return len(held) + deadline.at
+
+    automaton = Behaviour(lambda _: was_given(Instant(0)))
+    with pytest.raises(HoldsInstant):
+        automaton.later(automaton.born(0))
+
+
+def test_a_program_without_instants_stays_where_it_is() -> None:
+    """Time passes for the world alone."""
+    automaton = Behaviour(lambda _: holds_nothing())
+    assert automaton.later(automaton.born(0)) == automaton.born(0)
+    assert automaton.later(automaton.after(automaton.born(0), None)) == automaton.after(automaton.born(0), None)

@@ -1,0 +1,152 @@
+"""A verdict tells what it did not cover: states beyond a bound, faults that never struck, goals, laws never asked."""
+
+from __future__ import annotations
+
+from random import Random  # noqa: TID251  seeded
+from typing import Any
+
+import pytest
+
+from tidegate.model.effects import Call, Note, Sleep
+from tidegate.model.instants import SECOND
+from tidegate.sim.actors import Process, born
+from tidegate.sim.behaviour import Returned
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Clock, Law, Scenario
+from tidegate.sim.world import Plain, calling, notes
+
+
+async def says() -> str:
+    await Note("at", 1)
+    await Call("ask")
+    return "done"
+
+
+async def forgets() -> None:
+    Note("at", 1)  # type: ignore[unused-awaitable]  # the mistake
+
+
+FINE: dict[str, object] = {"always": {"it says at most one thing": lambda state: len(state.read(notes("p"))) < 2}}
+
+
+def scenario(**changes: object) -> Scenario:
+    faults = Faults({Fault.LOST_REPLY: lambda effect: isinstance(effect, Call), Fault.LATE: lambda _: False})
+    actors = (Process("p", born(says), faults, calling({"ask": (1,)})),)
+    return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": actors, "budget": 1, **FINE, **changes})  # type: ignore[arg-type]
+
+
+LATE = "fault late never struck"
+ASKED = {"it says one thing": lambda before, after: before.read(notes("p")) == () or after.read(notes("p")) != ()}
+UNASKED = {"q is silent": lambda before, after: before.read(notes("q")) == after.read(notes("q"))}
+
+
+def test_a_fault_that_could_strike_and_never_does_is_told() -> None:
+    """A warning, and on demand a reason to be unsure. What the budgets forbid could not strike."""
+    assert (explore(scenario()).verdict, explore(scenario()).uncovered) == (Verdict.COMPLETE, (LATE,))
+    required = explore(scenario(), require_sometimes=True)
+    assert (required.verdict, required.reason) == (Verdict.INCONCLUSIVE, LATE)
+    for changes in ({"budgets": {Fault.LATE: 0}}, {"budget": 0}):
+        report = explore(scenario(**changes), require_sometimes=True)
+        assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
+
+
+def test_who_never_crashed_is_not_said_to_have_never_started_again() -> None:
+    """One fault is not enough for both; with two, and nothing but a restart to strike, it is told."""
+    faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
+    once, alone = (
+        Process("p", born(says), each, calling({"ask": (1,)})) for each in (faults, Faults.of(Fault.RESTART))
+    )
+
+    assert explore(scenario(actors=(once,))).uncovered == ()
+    assert explore(scenario(actors=(alone,), budget=2)).uncovered == ("fault restart never struck",)
+
+
+def test_a_goal_that_is_never_reached_is_told() -> None:
+    """A warning, and on demand a reason to be unsure; of random runs a warning."""
+    never, late = {"it flies": lambda _: False}, {Fault.LATE: 0}
+    told = ("goal never reached: it flies",)
+    default = explore(scenario(sometimes=never, budgets=late))
+    assert (default.verdict, default.ok, default.uncovered) == (Verdict.COMPLETE, True, told)
+    required = explore(scenario(sometimes=never, budgets=late), require_sometimes=True)
+    assert (required.verdict, required.ok, required.reason) == (Verdict.INCONCLUSIVE, False, *told)
+    assert explore(scenario(sometimes=never, budgets=late), runs=9, seeding=Random).uncovered == told
+
+
+def test_a_law_about_steps_that_nothing_touches_is_told() -> None:
+    """It holds, and says nothing."""
+    asked = explore(scenario(step=ASKED, budgets={Fault.LATE: 0}), require_sometimes=True)
+    assert (asked.verdict, asked.uncovered) == (Verdict.COMPLETE, ())
+    unasked = explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}))
+    assert unasked.uncovered == ("no step touches what the law is about: q is silent",)
+    assert (
+        explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}), require_sometimes=True).verdict is Verdict.INCONCLUSIVE
+    )
+
+
+def test_what_a_bound_cuts_off_is_told() -> None:
+    """How many states, how deep, which goals, and which laws about rest."""
+    done = {"it is done": lambda state: str(state.standing("p")) == 'finished: "done"'}
+    report = explore(scenario(sometimes=done, eventually=done), depth_max=1)
+    assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 steps were taken from the beginning")
+    assert report.uncovered == (
+        "1 states from depth 1 on were not looked beyond",
+        "goal never reached: it is done",
+        "fault lost_reply never struck",
+        LATE,
+        "nothing came to rest for the law: it is done",
+    )
+    assert report.to_json()["uncovered"] == list(report.uncovered)
+
+
+@pytest.mark.parametrize("how", [{}, {"runs": 9, "seeding": Random}], ids=["exhaustive", "random"])
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"always": {}}, ("no law is stated, so none can be broken",)),
+        ({"actors": (Process("p", born(forgets)),)}, ("nothing ever happens: does the program forget an await?",)),
+        (
+            {"actors": (Process("p", born(forgets)),), "clock": Clock(SECOND, moves=2)},
+            ("nothing ever happens: does the program forget an await?",),
+        ),
+        ({}, ()),
+    ],
+    ids=["no law", "no step", "only time passes", "fine"],
+)
+def test_a_scenario_in_which_nothing_can_be_found_says_so(
+    changes: dict[str, object], told: tuple[str, ...], how: dict[str, Any]
+) -> None:
+    """It passes whatever the program does; on demand it is unsure."""
+    empty = scenario(**{"budget": 0, **changes})
+    assert explore(empty, **how).uncovered == told
+    required = explore(empty, require_sometimes=True)
+    assert (required.verdict, required.reason) == (Verdict.INCONCLUSIVE if told else Verdict.COMPLETE, "; ".join(told))
+
+
+@pytest.mark.parametrize("require_sometimes", [False, True])
+def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, require_sometimes: bool) -> None:
+    """Something else came to rest, so it is no reason to be unsure."""
+
+    async def sleeps() -> None:
+        for _ in range(int(str(await Call("how often")))):
+            await Sleep(SECOND)
+
+    done: dict[str, Law] = {"it is done": lambda state: isinstance(state.standing("p"), Returned)}
+    told = (
+        "1 state rests only because the clock had no moves left: laws about rest were not judged there; "
+        "give the clock more moves"
+    )
+    for replies, expected in (((0,), ()), ((0, 1), (told,))):
+        actors = (Process("p", born(sleeps), meaning=calling({"how often": replies})),)
+        bounded = scenario(actors=actors, clock=Clock(SECOND, moves=1), eventually=done, budget=0)
+        report = explore(bounded, require_sometimes=require_sometimes)
+        assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, expected)
+        assert (report.cut_short, report.to_json()["cut_short"]) == (len(expected), len(expected))
+
+
+@pytest.mark.parametrize("require_sometimes", [False, True])
+def test_a_counterexample_needs_no_coverage(*, require_sometimes: bool) -> None:
+    """What is broken is broken."""
+    never = {"never": lambda _: False}
+    report = explore(scenario(always=never), require_sometimes=require_sometimes)
+    assert (report.verdict, report.uncovered) == (Verdict.VIOLATED, ())

@@ -1,0 +1,327 @@
+"""What a trace is written as is read by others: each form is read back by a reader that is not ours, or held to its rules."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import Any
+
+import attrs
+import itf_py
+import pydot
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.properties.hostile_traces import hostile_traces
+from tests.properties.shipped import SPECIMENS, report_on
+
+from tidegate import strategies
+from tidegate.catalogue import shipped
+from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.model.documents import Document, Foreign, Value, exactly
+from tidegate.model.instants import ClockName, Instant
+from tidegate.sim.attempts import attempt
+from tidegate.sim.compare import Difference, compared
+from tidegate.sim.exports.dot import dot, happens_before
+from tidegate.sim.exports.itf import ACTION, NEXT, PROCESS, encoded, itf, variable
+from tidegate.sim.exports.mermaid import CHARACTERS_MAX, mermaid
+from tidegate.sim.exports.perfetto import perfetto
+from tidegate.sim.exports.text import text
+from tidegate.sim.report import explore
+from tidegate.sim.trace import Mover, Trace, TraceStep
+
+pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
+
+FAMILIES = tuple({name.partition(".")[0]: name for name in SPECIMENS}.values())
+"""A specimen of each protocol."""
+
+
+def trace_of(name: str) -> Trace:
+    trace = report_on(name).trace
+    assert trace is not None
+    return trace
+
+
+# --- text ---------------------------------------------------------------------------------------------------------------
+
+
+@given(hostile_traces())
+def test_a_table_has_one_printable_line_a_step(trace: Trace) -> None:
+    """And two before: which law is broken, and the titles."""
+    lines = text(trace).splitlines()
+    assert len(lines) == 2 + len(trace.steps)
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_table_has_fixed_columns(name: str) -> None:
+    """Whatever stands in a column begins below its title, so a table can be cut and sorted by others."""
+    trace = trace_of(name)
+    _, titles, *rows = text(trace).splitlines()
+    for number, (row, step) in enumerate(zip(rows, trace.steps, strict=True), 1):
+        assert row[: titles.index("#") + 1].strip() == str(number)
+        assert row[titles.index("process") :].startswith(f"{step.process} ")
+        assert row[titles.index("event") :].startswith(step.event[:20])
+        assert row[titles.index("fault") : titles.index("change")].strip() == step.fault
+
+
+# --- Mermaid ------------------------------------------------------------------------------------------------------------
+
+WORDS = r"[^#;<>&%$\n]*(?:#\d+;[^#;<>&%$\n]*)*"
+"""Text of a statement: what is special is an entity."""
+STATEMENT = re.compile(
+    rf"  (?:participant [ps]\d+ as {WORDS}|Note over p\d+: {WORDS}|[ps]\d+(?:->>|-->>|-x|--x|-\))[ps]\d+: {WORDS})"
+)
+
+
+def check_mermaid(trace: Trace) -> list[str]:
+    """The diagram is made of statements of the grammar, whose participants are declared, and of text."""
+    told = mermaid(trace)
+    assert len(told) <= CHARACTERS_MAX
+    first, *lines = told.removesuffix("\n").split("\n")
+    assert first == "sequenceDiagram"
+    for line in lines:
+        assert STATEMENT.fullmatch(line), line
+        assert line.isprintable()
+    declared = {line.split()[1] for line in lines if line.startswith("  participant")}
+    arrows = [re.match(r"  ([ps]\d+)(?:->>|-->>|-x|--x|-\))([ps]\d+):", line) for line in lines]
+    assert {end for arrow in arrows if arrow for end in arrow.groups()} <= declared
+    return lines
+
+
+@given(hostile_traces())
+def test_a_hostile_trace_is_a_mermaid_diagram(trace: Trace) -> None:
+    """No text is a statement, a comment or a directive."""
+    check_mermaid(trace)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_counterexample_is_a_mermaid_diagram_of_all_of_its_steps(name: str) -> None:
+    """Each has its number."""
+    trace = trace_of(name)
+    lines = check_mermaid(trace)
+    numbers = [int(found[1]) for line in lines if (found := re.search(r": (\d+)\. ", line))]
+    assert numbers == list(range(1, len(trace.steps) + 1))
+    assert "breaks the law" in lines[-1]
+
+
+def test_what_the_network_does_has_arrows_of_its_own() -> None:
+    """A lost request or reply ends in a cross, a late request has an open head."""
+    late = check_mermaid(trace_of("array_push_lock.late"))
+    assert sum("-)s" in line for line in late) == 1
+    lost = check_mermaid(trace_of("array_push_lock.lost_reply"))
+    assert sum("--xp" in line for line in lost) == 1
+    dropped = trace_of("array_push_lock.late")
+    steps = tuple(attrs.evolve(step, fault="dropped" if step.fault else "") for step in dropped.steps)
+    assert sum("-xs" in line for line in check_mermaid(attrs.evolve(dropped, steps=steps))) == 1
+
+
+def test_a_long_run_is_cut_and_says_so() -> None:
+    """Viewers refuse more than fifty thousand characters."""
+    trace = trace_of("array_push_lock.stall.2")
+    long = attrs.evolve(trace, steps=trace.steps * 40)
+    lines = check_mermaid(long)
+    assert re.search(r"\d{3} more steps are left out", lines[-2])
+    assert "breaks the law" in lines[-1]
+
+
+# --- Perfetto -----------------------------------------------------------------------------------------------------------
+
+
+def check_perfetto(trace: Trace) -> None:
+    """Slices of a track do not overlap, and each end of an arrow lies inside of a slice of its track."""
+    events: list[dict[str, Any]] = json.loads(json.dumps(perfetto(trace)))["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert [event["args"]["step"] for event in slices] == list(range(1, len(trace.steps) + 1))
+    by_track: dict[int, list[dict[str, Any]]] = {}
+    for event in slices:
+        by_track.setdefault(event["tid"], []).append(event)
+    for track in by_track.values():
+        assert all(one["ts"] + one["dur"] <= two["ts"] for one, two in pairwise(track))
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert [names[event["tid"]] for event in slices] == [step.process for step in trace.steps]
+    ends = {phase: {event["id"]: event for event in events if event["ph"] == phase} for phase in "sf"}
+    assert ends["s"].keys() == ends["f"].keys()
+    for key, begin in ends["s"].items():
+        cause, effect = map(int, key.split("-"))
+        for end, number in ((begin, cause), (ends["f"][key], effect)):
+            held = slices[number - 1]
+            assert end["tid"] == held["tid"]
+            assert held["ts"] < end["ts"] < held["ts"] + held["dur"]
+        assert ends["f"][key]["bp"] == "e"
+        assert begin["ts"] < ends["f"][key]["ts"]
+    others = {
+        f"{cause}-{number}"
+        for number, step in enumerate(trace.steps, 1)
+        for cause in step.causes
+        if trace.steps[cause - 1].process != step.process
+    }
+    assert others == ends["s"].keys()
+
+
+@given(hostile_traces())
+def test_a_hostile_trace_fits_perfetto(trace: Trace) -> None:
+    """Whatever its names are."""
+    check_perfetto(trace)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_counterexample_fits_perfetto(name: str) -> None:
+    """Its slices nest, and its arrows are what happens before what in another process."""
+    check_perfetto(trace_of(name))
+
+
+# --- ITF ----------------------------------------------------------------------------------------------------------------
+
+
+def meant(read: Any) -> Value:
+    """The value that another one's reader has made of ours."""
+    match type(read).__name__:
+        case "bool" | "str" | "int":
+            return read  # type: ignore[no-any-return]
+        case "ImmutableList":
+            return tuple(map(meant, read))
+        case "ImmutableDict":
+            return Document(tuple((key, meant(item)) for key, item in read.items()))
+        case "Null":
+            return None
+        case "Float":
+            return float(read.value)
+        case "Bytes":
+            return bytes.fromhex(read.value)
+        case "Instant":
+            return Instant(read.at, ClockName(read.clock))
+        case "Foreign":
+            return Foreign(read.kind, bytes.fromhex(read.payload))
+        case other:
+            raise AssertionError(other)
+
+
+@given(strategies.values())
+@example(Document.of({"tag": "Null", "value": "U_OF_UNIT"}))
+@example(Document.of({"#map": (1, True, None, 1.5, b"\x00", 2**60)}))
+@example(Instant(5, ClockName("store")))
+@example(Foreign("minKey", b""))
+@example(-0.5)
+def test_values_are_read_back_from_itf(value: Value) -> None:
+    """By the reader of the format's own author: no value is taken for another one."""
+    json_value = json.loads(json.dumps(encoded(value)))
+    read = itf_py.value_from_json(json_value)
+    assert show_nan(exactly(meant(read))) == show_nan(exactly(value))
+
+
+def show_nan(key: object) -> str:
+    """As text, for no NaN equals itself, and ITF tells of one only that it is one."""
+    return re.sub(r"7ff8000000000000|nan", "nan", repr(key))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_counterexample_is_read_back_from_itf(name: str) -> None:
+    """Every state of it, who moved, and what could have happened."""
+    trace = trace_of(name)
+    read = itf_py.trace_from_json(json.loads(json.dumps(itf(trace))))
+    assert set(read.vars) == set(read.states[0].values)
+    for number, (state, mine) in enumerate(zip(trace.states(), read.states, strict=True)):
+        assert mine.meta["index"] == number
+        for key, value in state.items:
+            assert exactly(meant(mine.values[variable(key)])) == exactly(value)
+        absent = set(read.vars) - {variable(key) for key, _ in state.items} - {ACTION, PROCESS, NEXT}
+        assert all(meant(mine.values[key]) is None for key in absent)
+    for step, before, after in zip(trace.steps, read.states, read.states[1:], strict=False):
+        assert (after.values[PROCESS], after.values[ACTION]) == (step.process, step.event)
+        could = {(each.process, each.event, each.fault) for each in before.values[NEXT]}
+        assert could == {(each.process, each.event, each.fault) for each in step.choice.enabled}
+
+
+@given(hostile_traces())
+def test_a_hostile_trace_is_itf(trace: Trace) -> None:
+    """Names of variables that the format keeps for itself are not used."""
+    found = json.loads(json.dumps(itf(trace)))
+    assert not any(name.startswith("#") for name in found["vars"])
+    assert all(set(state) == {"#meta", *found["vars"]} for state in found["states"])
+
+
+# --- DOT ----------------------------------------------------------------------------------------------------------------
+
+
+def parsed(graph: str) -> pydot.Dot:
+    found = pydot.graph_from_dot_data(graph)
+    assert found is not None
+    assert len(found) == 1
+    return found[0]
+
+
+def nodes_of(graph: pydot.Dot) -> dict[str, dict[str, Any]]:
+    return {
+        each.get_name(): each.get_attributes() for each in graph.get_nodes() if re.fullmatch(r"n\d+", each.get_name())
+    }
+
+
+def test_the_states_of_a_scenario_are_a_graph_that_others_read() -> None:
+    """As many nodes as the search sees states, as many edges as it takes steps."""
+    graph = parsed(attempt(small_lock(2, 1, 1, 0), dot))
+    report = explore(small_lock(2, 1, 1, 0))
+    assert report.states > 50
+    assert len(nodes_of(graph)) == report.states
+    assert len(graph.get_edges()) == report.transitions
+
+
+def test_a_state_that_breaks_a_law_is_marked_and_leads_nowhere() -> None:
+    """What comes after it explains nothing. Faults are dashed."""
+    graph = parsed(attempt(shipped("transition.ambiguous_is_refused"), lambda search: dot(search, 40)))
+    red = {key for key, marks in nodes_of(graph).items() if marks.get("style") == "filled"}
+    assert red
+    assert red.isdisjoint(edge.get_source() for edge in graph.get_edges())
+    assert any(edge.get_attributes().get("style") == "dashed" for edge in graph.get_edges())
+
+
+def test_a_large_graph_is_cut_and_says_so() -> None:
+    """The states that are drawn are the nearest ones."""
+    told = attempt(shipped("array_push_lock.stall.2"), lambda search: dot(search, 20))
+    graph = parsed(told)
+    assert set(nodes_of(graph)) == {f"n{number}" for number in range(20)}
+    assert "the first 20 states" in told
+
+
+@settings(max_examples=25)
+@given(hostile_traces())
+def test_what_happens_before_what_is_a_graph_that_others_read(trace: Trace) -> None:
+    """A node a step and an edge a cause, whatever the names are."""
+    graph = parsed(happens_before(trace))
+    assert len(nodes_of(graph)) == len(trace.steps)
+    edges = {(edge.get_source(), edge.get_destination()) for edge in graph.get_edges()}
+    assert edges == {(f"n{cause}", f"n{number}") for number, step in enumerate(trace.steps, 1) for cause in step.causes}
+
+
+# --- two runs -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from("ab"), max_size=4), st.lists(st.sampled_from("ab"), max_size=4))
+def test_two_runs_part_at_the_first_step_that_differs(left: list[str], right: list[str]) -> None:
+    """Of two that are the same, none does anything more."""
+    one, two = (tuple(TraceStep("p", event) for event in events) for events in (left, right))
+    found = compared(one, two)
+    assert one[: found.alike] == two[: found.alike]
+    assert found.left == (one[found.alike] if len(one) > found.alike else None)
+    assert found.right == (two[found.alike] if len(two) > found.alike else None)
+    assert found.left is None or found.left != found.right
+    assert (found == Difference(len(one), None, None)) == (one == two)
+
+
+def test_a_name_cannot_become_a_directive() -> None:
+    """Mermaid looks for directives anywhere in the text."""
+    trace = attrs.evolve(
+        trace_of("array_push_lock.lost_reply"),
+        movers=(Mover("%%{init: {}}%%"),),
+        steps=(TraceStep("%%{init: {}}%%", "%%{x}%%"),),
+    )
+    assert "%" not in mermaid(trace)
+
+
+def test_a_long_trace_is_cut_where_it_is_a_graph_and_says_so() -> None:
+    """As a graph of states is."""
+    steps = tuple(TraceStep("p", "moves") for _ in range(501))
+    told = happens_before(attrs.evolve(trace_of("array_push_lock.late"), steps=steps))
+    assert "the first 500 of 501 steps" in told
+    assert len(nodes_of(parsed(told))) == 500

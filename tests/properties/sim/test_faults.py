@@ -1,0 +1,78 @@
+"""Faults: which strike, and what they spend."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidegate.model.effects import Sleep
+from tidegate.model.instants import SECOND
+from tidegate.sim.faults import FAULTS, Fault, Faults, bound, nothing, spent
+from tidegate.sim.packing import Lens, Looked, Packing
+from tidegate.sim.world import Plain, World
+
+
+def test_faults_strike_what_they_may_strike() -> None:
+    """Of some kinds, each on the effects that it picks."""
+    faults = Faults.of(Fault.LATE, Fault.DROPPED, on=nothing)
+    assert faults.allows(Fault.LATE)
+    assert not faults.strikes(Fault.LATE, Sleep(SECOND))
+    assert not faults.allows(Fault.UNSENT)
+    assert not faults.strikes(Fault.UNSENT, Sleep(SECOND))
+    assert Faults.of(Fault.LATE).strikes(Fault.LATE, Sleep(SECOND))
+
+
+def packed(all_kinds: int, late: int) -> World:
+    widths = {FAULTS.name: all_kinds.bit_length() + 1, bound(Fault.LATE).name: late.bit_length() + 1 if late else 0}
+    return Lens(Packing(widths), 0, Looked()).write(FAULTS, all_kinds).write(bound(Fault.LATE), late)
+
+
+def plain(all_kinds: int, late: int) -> World:
+    return Plain().write(FAULTS, all_kinds).write(bound(Fault.LATE), late)
+
+
+def how_often(world: World | None, *kinds: Fault) -> int:
+    """How many of the kinds may strike, one after the other, until none may."""
+    for count, kind in enumerate(kinds):
+        assert world is not None
+        world = spent(world, kind)
+        if world is None:
+            return count
+    return len(kinds)
+
+
+@pytest.mark.parametrize("begun", [plain, packed])
+@pytest.mark.parametrize("all_kinds", range(4))
+@pytest.mark.parametrize("late", range(4))
+def test_each_occurrence_spends_one_of_all_and_one_of_its_kind(
+    begun: Callable[[int, int], World], all_kinds: int, late: int
+) -> None:
+    """None strikes when either is at its end; a kind without a bound may strike as often as all together."""
+    world = begun(all_kinds, late)
+    assert how_often(world, *[Fault.LATE] * 5) == min(all_kinds, late)
+    assert how_often(world, *[Fault.UNSENT] * 5) == all_kinds
+    assert how_often(world, *[Fault.LATE] * late, *[Fault.UNSENT] * 5) == min(all_kinds, late + all_kinds - late)
+
+
+def test_a_kind_without_a_bound_costs_nothing() -> None:
+    """No bit of a state, and nothing is looked at; one that may never strike costs no bit either."""
+    packing, looked = Packing({FAULTS.name: 2, bound(Fault.LATE).name: 0}), Looked()
+    world = Lens(packing, 0, Looked()).write(FAULTS, 1).write(bound(Fault.LATE), 0)
+    assert packing.bits == 2
+    assert spent(Lens(packing, world.state, looked), Fault.UNSENT) is not None
+    assert spent(Lens(packing, world.state, looked), Fault.LATE) is None
+    assert (packing.bits, looked.bits) == (2, packing.slot(FAULTS).top)
+
+
+def test_each_kind_has_a_line_in_the_documentation() -> None:
+    """The table for users says of every kind what its member says."""
+    (said,) = ast.parse(inspect.getsource(Fault)).body
+    assert isinstance(said, ast.ClassDef)
+    lines = [ast.literal_eval(each.value) for each in said.body if isinstance(each, ast.Expr)][1:]
+    rows = [f"| `{kind}` | {line} |" for kind, line in zip(Fault, lines, strict=True)]
+    page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows

@@ -1,0 +1,684 @@
+"""A suspended program as a value: what merges, what does not, and that the search finds the same without any merging."""
+
+from __future__ import annotations
+
+import dis
+import enum
+import re
+import sys
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from typing import NamedTuple, cast
+
+import attrs
+import pytest
+from tests.properties.plain_search import explored
+
+from tidegate.model.documents import ID, Add, Document, Eq, Field, exactly
+from tidegate.model.effects import Call, Effect, Failure, Note, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.operations import find_one, find_one_and_update
+from tidegate.sim import behaviour, fingerprint
+from tidegate.sim.actors import Process, born
+from tidegate.sim.behaviour import Returned
+from tidegate.sim.explore import Explored
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.fingerprint import Canon, Unmergeable, is_value, must_be_value, suspensions, uses
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.world import calling, seeded
+
+Coded = Callable[[], Coroutine[Effect[object], object, object]]
+N = Field[int]("n")
+ROW = Eq(ID, "x")
+REPLIES = (1, 2, Refused("no"), Refused("never"))
+
+
+async def ask() -> int:
+    return cast("int", await Call("ask"))
+
+
+async def row() -> int:
+    found = await find_one("rows", ROW)
+    return found[N] if found else -1
+
+
+async def other() -> None:
+    """Moves while the programs do."""
+    for _ in range(2):
+        await find_one_and_update("rows", ROW, Add(N, 1))
+
+
+def scenario(program: Coded, *replies: object, faults: Faults = Faults()) -> Scenario:
+    return Scenario(
+        name=program.__name__,
+        summary="",
+        world=seeded({"rows": (Document.of({"_id": "x", "n": 0}),)}),
+        actors=(
+            Process("p", born(program), faults, calling({"ask": replies or REPLIES})),
+            Process("other", born(other)),
+        ),
+        budget=1 if faults.kinds else 0,
+    )
+
+
+# --- programs in every style --------------------------------------------------------------------------------------------
+
+
+async def straight() -> object:
+    first = await ask()
+    second = await row()
+    return first, second
+
+
+async def polls() -> object:
+    while await row() < 2:
+        pass
+    return "there"
+
+
+async def polls_a_bounded_number_of_times() -> object:
+    for attempt in range(3):
+        if await row() > 1:
+            return attempt
+    return "never"
+
+
+async def loops_over_a_tuple() -> object:
+    total = 0
+    for factor in (1, 10):
+        total += factor * await row()
+    return total
+
+
+async def loops_in_a_loop() -> object:
+    seen: tuple[object, ...] = ()
+    for index, word in enumerate(("a", "b")):
+        for left, right in zip(range(1), ("c",), strict=True):
+            number = await row()
+            seen = (*seen, index, word, left, right, number)
+    return seen
+
+
+async def unpacks_while_it_asks() -> object:
+    seen: tuple[object, ...] = ()
+    for _ in range(2):
+        seen = (*seen, await row())
+    return seen
+
+
+async def dead_locals() -> object:
+    first = await ask()
+    kept = first > 1
+    del first
+    await row()
+    return kept
+
+
+async def nested() -> object:
+    async def inner(depth: int) -> int:
+        return await row() if depth == 0 else await inner_of(depth - 1)
+
+    return await inner(0)
+
+
+async def inner_of(depth: int) -> int:
+    return await row() + depth
+
+
+async def passes_arguments() -> object:
+    return together(await ask(), await row(), last=await row())
+
+
+def together(*items: object, **named: object) -> object:
+    return items, tuple(named.items())
+
+
+async def tries() -> object:
+    try:
+        answer: object = await ask()
+    except Refused as refused:
+        answer = refused.reason
+    await row()
+    return answer
+
+
+async def tries_again() -> object:
+    for _ in range(2):
+        try:
+            return await ask()
+        except Failure:
+            continue
+    return await row()
+
+
+async def handles_while_it_asks() -> object:
+    try:
+        return await ask()
+    except Refused:
+        await row()
+        raise
+
+
+async def handles_deep_down() -> object:
+    try:
+        return await ask()
+    except Refused:
+        await raises_again()
+        return None
+
+
+async def raises_again() -> None:
+    await row()
+    raise  # noqa: PLE0704  whatever its caller handles
+
+
+async def looks_at_the_context() -> object:
+    try:
+        return await ask()
+    except Refused:
+        await row()
+        try:
+            raise ValueError  # noqa: TRY301  it must be raised here
+        except ValueError as error:
+            return str(error.__context__)
+
+
+async def handles_what_has_a_cause() -> object:
+    try:
+        try:
+            return await ask()
+        except Refused as refused:
+            raise ValueError(refused.reason) from refused
+    except ValueError as error:
+        await row()
+        return str(error.__cause__)
+
+
+async def handles_two() -> object:
+    try:
+        return await ask()
+    except Refused as first:
+        try:
+            return await ask()
+        except Refused as second:
+            await row()
+            return (first.reason, second.reason, str(second.__context__))
+
+
+async def cleans_up() -> object:
+    try:
+        return await ask()
+    finally:
+        await row()
+
+
+async def cleans_up_without_asking() -> object:
+    seen = 0
+    try:
+        seen = await ask()
+    except Refused:
+        seen = -1
+    finally:
+        seen += 10
+    await row()
+    return seen
+
+
+@attrs.frozen
+class Quiet:
+    """A context that is a value."""
+
+    name: str
+
+    def __enter__(self) -> str:
+        return self.name
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+async def within_a_value() -> object:
+    for name in ("a", "b"):
+        with Quiet(name):
+            await row()
+    return "out"
+
+
+@contextmanager
+def generated() -> Iterator[int]:
+    yield 1
+
+
+async def within_a_generator() -> object:
+    with generated() as one:
+        return one + await row()
+
+
+async def collects() -> object:
+    found = []
+    for _ in range(2):
+        found.append(await row())  # noqa: PERF401  a comprehension is another case
+    return tuple(found)
+
+
+async def comprehends() -> object:
+    return tuple([await row() for _ in range(2)])
+
+
+async def numbers() -> AsyncIterator[int]:
+    for _ in range(2):
+        yield await row()
+
+
+async def iterates() -> object:
+    total = 0
+    async for number in numbers():
+        total += number
+    return total
+
+
+async def counts_in_a_closure() -> object:
+    count = 0
+
+    def more() -> None:
+        nonlocal count
+        count += 1
+
+    while count < 2:
+        await row()
+        more()
+    return count
+
+
+async def keeps_a_lambda() -> object:
+    for _ in range(2):
+        double: Callable[[int], int] = lambda number: 2 * number  # noqa: E731  a function as a value
+        await row()
+        double(1)
+    return "done"
+
+
+async def keeps_a_method() -> object:
+    quiet = Quiet("a").__enter__
+    await row()
+    return quiet()
+
+
+async def keeps_an_object() -> object:
+    held = object()
+    await row()
+    return held is None
+
+
+async def keeps_parts_on_the_stack() -> object:
+    return tuple({"a": 1, "b": await row()}.items())
+
+
+class Odd:
+    """It can be awaited, and is no coroutine."""
+
+    def __await__(self) -> Generator[object, object, None]:
+        return cast("Generator[object, object, None]", iter((Note("odd", 1),)))
+
+
+async def awaits_an_iterator() -> object:
+    await Odd()
+    return "done"
+
+
+@types.coroutine
+def old_style() -> Generator[Effect[object], object, int]:
+    answer = yield Call("ask")
+    return cast("int", answer)
+
+
+async def awaits_a_generator() -> object:
+    answer = await cast("Awaitable[int]", old_style())
+    await row()
+    return answer
+
+
+MERGED: tuple[Coded, ...] = (
+    straight, polls_a_bounded_number_of_times, loops_over_a_tuple, loops_in_a_loop, dead_locals, passes_arguments, tries,
+    tries_again, nested, keeps_parts_on_the_stack, cleans_up_without_asking, within_a_value, keeps_a_lambda, keeps_a_method, awaits_a_generator,
+    handles_while_it_asks, handles_deep_down, looks_at_the_context, cleans_up,
+)  # fmt: skip
+UNMERGED: tuple[Coded, ...] = (
+    handles_what_has_a_cause, handles_two, within_a_generator, collects,
+    comprehends, iterates, counts_in_a_closure, keeps_an_object, unpacks_while_it_asks, awaits_an_iterator,
+)  # fmt: skip
+
+
+def by_name(program: Coded) -> str:
+    return program.__name__
+
+
+@pytest.mark.parametrize("program", MERGED, ids=by_name)
+def test_these_programs_are_values(program: Coded) -> None:
+    """Loops over tuples, ranges, enumerations and zips, nested programs, try, handled failures, frozen contexts, functions."""
+    assert not explore(scenario(program)).unmerged
+
+
+@pytest.mark.parametrize("program", UNMERGED, ids=by_name)
+def test_these_programs_are_not_values_and_the_report_says_where(program: Coded) -> None:
+    """Handled exceptions with a cause or a context, contexts that are no values, lists, closures, asynchronous iterators, objects."""
+    unmerged = explore(scenario(program)).unmerged
+    assert unmerged
+    assert all(re.match(r"p: (test_sim_fingerprint\.py:[0-9]+ \w+|it awaits a \w+)", where) for where in unmerged)
+
+
+def observed(found: Explored) -> set[object]:
+    """What can be seen of each state: the world, and where each process stands."""
+    slots = [slot for slot in found.search.packing.slots.values() if slot.name[0] != "process"]
+    return {
+        (
+            frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0]),
+            frozenset(
+                (name, exactly(process.standing(found.search.packing.slots["process", name].get(state))))
+                for name, process in found.search.processes.items()
+            ),
+        )
+        for state in found.search.seen
+    }
+
+
+@pytest.mark.parametrize("program", [*MERGED, *UNMERGED], ids=by_name)
+def test_merging_changes_nothing_that_can_be_seen(program: Coded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told apart by the history of their replies alone, programs reach the same worlds and stand at the same places."""
+    faults = Faults.of(Fault.LOST_REPLY, Fault.CRASH_BEFORE)
+    merged = explored(scenario(program, faults=faults))
+    monkeypatch.setattr(behaviour, "fingerprint", lambda *_: Unmergeable("it is not asked for"))
+    by_history = explored(scenario(program, faults=faults))
+    assert observed(merged) == observed(by_history)
+    assert merged.states <= by_history.states
+    assert (merged.broken, by_history.broken) == (None, None)
+
+
+def test_a_poll_without_end_is_a_finite_cycle() -> None:
+    """What is asked again in the same place with the same locals is the same state: without merging there is no end."""
+    report = explore(scenario(polls))
+    assert (report.verdict, report.states) == (Verdict.COMPLETE, 7)
+
+
+# --- what is told apart -------------------------------------------------------------------------------------------------
+
+
+class Won(NamedTuple):
+    """A tuple of one number."""
+
+    n: int
+
+
+class Lost(NamedTuple):
+    """Another one."""
+
+    n: int
+
+
+class Colour(enum.StrEnum):
+    """A text that is more than a text."""
+
+    RED = "red"
+
+
+class Busy(Exception):  # noqa: N818  as users name them
+    """An error that knows more than its arguments."""
+
+    def __init__(self, until: int) -> None:
+        super().__init__("busy")
+        self.until = until
+
+
+@attrs.define
+class Box:
+    """A mutable value with a `__setattr__` of its own, which attrs makes for the validator."""
+
+    n: int = attrs.field(validator=attrs.validators.instance_of(int))
+
+
+async def named_tuples() -> object:
+    answer = Won(1) if await ask() == 1 else Lost(1)
+    await row()
+    return type(answer).__name__
+
+
+async def text_and_enum() -> object:
+    colour = "red" if await ask() == 1 else Colour.RED
+    await row()
+    return type(colour).__name__
+
+
+async def numbers_alike() -> object:
+    number: object = 1 if await ask() == 1 else True
+    await row()
+    return type(number).__name__
+
+
+async def zeros() -> object:
+    number = 0.0 if await ask() == 1 else -0.0
+    await row()
+    return str(number)
+
+
+async def is_busy(until: int) -> None:
+    raise Busy(until)
+
+
+def fails_twice(number: int) -> None:
+    try:
+        raise KeyError(number)  # noqa: TRY301  it must be raised here
+    except KeyError:
+        raise ValueError from None
+
+
+async def kept_errors() -> object:
+    kept: Busy | None = None
+    try:
+        await is_busy(await ask())
+    except Busy as busy:
+        kept = busy
+    await row()
+    return kept and kept.until
+
+
+async def errors_with_a_cause() -> object:
+    kept: ValueError | None = None
+    try:
+        fails_twice(await ask())
+    except ValueError as error:
+        kept = error
+    await row()
+    return str(kept and kept.__context__)
+
+
+async def boxes() -> object:
+    box = Box(0)
+    wanted = await ask()
+    while box.n < wanted:
+        await row()
+        box.n += 1
+    return box.n
+
+
+async def reads_all_locals() -> object:
+    hidden = await ask()
+    await row()
+    return locals()["hidden"]
+
+
+async def swallowed() -> object:
+    try:
+        await Call("fail")
+    except Failure as failure:
+        await row()
+        return str(failure)
+    return None
+
+
+async def functions_with_defaults() -> object:
+    def name(number: int = await ask()) -> int:
+        return number
+
+    await row()
+    return name()
+
+
+async def functions_with_notes() -> object:
+    def name() -> object:
+        return vars(name)["said"]
+
+    vars(name)["said"] = await ask()
+    await row()
+    return name()
+
+
+async def on_the_stack() -> object:
+    return (await ask(), await row())[0]
+
+
+TOLD_APART: Mapping[Coded, frozenset[object]] = {
+    named_tuples: frozenset({"Won", "Lost"}),
+    text_and_enum: frozenset({"str", "Colour"}),
+    numbers_alike: frozenset({"int", "bool"}),
+    zeros: frozenset({"0.0", "-0.0"}),
+    kept_errors: frozenset({1, 2}),
+    errors_with_a_cause: frozenset({"1", "2"}),
+    boxes: frozenset({1, 2}),
+    reads_all_locals: frozenset({1, 2}),
+    functions_with_defaults: frozenset({1, 2}),
+    functions_with_notes: frozenset({1, 2}),
+    on_the_stack: frozenset({1, 2}),
+}
+
+
+def results(found: Explored) -> set[object]:
+    process = found.search.processes["p"]
+    slot = found.search.packing.slots["process", "p"]
+    standings = (process.standing(place) for place in slot.values if place is not None)
+    return {standing.value for standing in standings if isinstance(standing, Returned)}
+
+
+@pytest.mark.parametrize("program", TOLD_APART, ids=by_name)
+def test_programs_that_go_on_differently_are_told_apart(program: Coded) -> None:
+    """What differs in type only, or in what an error carries, or behind a mutable value, is not merged."""
+    alone = scenario(program, 1, 2)
+    alone = attrs.evolve(alone, actors=alone.actors[:1])  # each reply is heard once, so nobody can stand in for another
+    assert results(explored(alone)) == TOLD_APART[program]
+
+
+def test_an_exception_that_is_handled_is_not_forgotten() -> None:
+    """A bare `raise` passes on what only the interpreter holds, so that is part of the value."""
+    failed = {str(standing) for standing in standings(explored(scenario(handles_while_it_asks, *REPLIES[2:])))}
+    assert {"failed: Refused(no)", "failed: Refused(never)"} <= failed
+
+
+def standings(found: Explored) -> list[object]:
+    process = found.search.processes["p"]
+    return [process.standing(place) for place in found.search.packing.slots["process", "p"].values if place is not None]
+
+
+# --- the parts ----------------------------------------------------------------------------------------------------------
+
+
+VALUES: tuple[object, ...] = (
+    None, True, 1, 1.5, "a", b"a", int, Colour.RED, (1, ("a",)), frozenset({1}), Document.of({"n": 1}), Refused("no"),
+    ValueError("a", 1), Quiet("a"), Quiet("a").__enter__, by_name, len, sys.intern, Won(1),
+)  # fmt: skip
+
+
+def with_closure() -> Callable[[], object]:
+    held: list[object] = []
+    return lambda: held
+
+
+def with_keywords(*, held: object = 1) -> object:
+    return held
+
+
+def with_mutable_default(held: list[int] = [1]) -> object:  # noqa: B006  the case in point
+    return held
+
+
+NO_VALUES: tuple[object, ...] = (
+    [1], {"a": 1}, {1}, (1, [2]), frozenset({Busy(1)}), object(), Box(1), Busy(1), ValueError([1]),
+    Quiet(cast("str", [])), Box(1).__repr__, [].append, with_closure(), with_keywords, with_mutable_default, sys,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_these_are_values(value: object) -> None:
+    """Known to be immutable all the way down; a key of it is the same in every look."""
+    assert is_value(value)
+    must_be_value(value, "it")
+    assert Canon().key(value) == Canon().key(value) is not None
+
+
+@pytest.mark.parametrize("thing", NO_VALUES, ids=lambda thing: type(thing).__name__)
+def test_these_are_no_values(thing: object) -> None:
+    """Not known to be immutable all the way down: it has no key, and nothing may hold it."""
+    assert not is_value(thing)
+    assert Canon().key(thing) is None
+    with pytest.raises(Misuse, match="immutable"):
+        must_be_value(thing, "it")
+
+
+def test_functions_are_the_same_if_they_would_do_the_same() -> None:
+    """By their code and their defaults, for each run of a program makes functions of its own."""
+    makes: Callable[[], object] = lambda: lambda number=1: number  # noqa: E731  each call makes another one
+    assert Canon().key(makes()) == Canon().key(makes())
+    assert Canon().key(Quiet("a").__enter__) == Canon().key(Quiet("a").__enter__) != Canon().key(Quiet("b").__enter__)
+
+
+def test_a_python_whose_bytecode_is_not_known_merges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sound, and slower."""
+    monkeypatch.setattr(fingerprint, "KNOWN_PYTHONS", ())
+    (where,) = explore(scenario(straight, 1)).unmerged[:1]
+    assert where == f"p: the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known"
+
+
+def test_an_await_that_is_not_known_merges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the analysis of the bytecode does not have the place, nothing is assumed of it."""
+    monkeypatch.setattr(fingerprint, "suspensions", lambda _: {})
+    unmerged = explore(scenario(straight, 1)).unmerged
+    assert all("no known await" in where for where in unmerged)
+    assert unmerged
+
+
+def test_only_what_may_be_read_again_is_live() -> None:
+    """A local that is written before it is read again says nothing of what comes."""
+
+    async def program(given: int) -> int:
+        await row()
+        kept = given
+        await row()
+        given = 1
+        return kept + given
+
+    lives = [set(point.live) for point in dict.fromkeys(suspensions(program.__code__).values())]
+    assert {"given"} in lives
+    assert {"kept"} in lives
+    assert all(live <= {"given", "kept"} for live in lives)
+
+
+USES: Mapping[tuple[str, object], tuple[AbstractSet[str], AbstractSet[str]]] = {
+    ("LOAD_FAST", "a"): ({"a"}, set()),
+    ("LOAD_FAST_CHECK", "a"): ({"a"}, set()),
+    ("STORE_FAST", "a"): (set(), {"a"}),
+    ("DELETE_FAST", "a"): ({"a"}, {"a"}),
+    ("LOAD_FAST_AND_CLEAR", "a"): ({"a"}, {"a"}),
+    ("LOAD_FAST_LOAD_FAST", ("a", "b")): ({"a", "b"}, set()),
+    ("STORE_FAST_STORE_FAST", ("a", "b")): (set(), {"a", "b"}),
+    ("STORE_FAST_LOAD_FAST", ("a", "b")): ({"b"}, {"a"}),
+    ("STORE_FAST_LOAD_FAST", ("a", "a")): (set(), {"a"}),
+    ("LOAD_CONST", 1): (set(), set()),
+}
+
+
+@pytest.mark.parametrize(("name", "argument"), USES)
+def test_every_instruction_on_locals_is_known(name: str, argument: object) -> None:
+    """Of 3.11 to 3.13, whichever Python runs this: what is read, and what is written before it is read."""
+    step = cast("dis.Instruction", types.SimpleNamespace(opname=name, argval=argument))
+    assert uses(step) == USES[name, argument]

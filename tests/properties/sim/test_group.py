@@ -1,0 +1,301 @@
+"""The consumer group as cells and one actor: generations, releases, evictions, fences."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+import pytest
+
+from tidegate.consumer.commands import (
+    METADATA_REFUSED,
+    Assigned,
+    Commit,
+    Fetch,
+    Lost,
+    Release,
+    Revoked,
+    TopicPartition,
+    Work,
+    heard,
+)
+from tidegate.consumer.fanout import Start
+from tidegate.model.effects import Effect, Now, Refused
+from tidegate.sim.faults import Fault, nothing
+from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, processed
+from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Scenario, State, Step
+from tidegate.sim.world import Meaning, Outcomes, Plain, World, inbox
+
+COORDINATOR = Coordinator("t", lambda consumer, number: f"{consumer}.{number}")
+BROKER = broker(3)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def steps(world: World) -> dict[str, Step]:
+    return {str(step.label): step for step in COORDINATOR.steps(world)}
+
+
+def told(world: World) -> dict[str, tuple[object, ...]]:
+    lanes = (f"{consumer}.{number}" for consumer in "abc" for number in range(2))
+    return {lane: events for lane in lanes if (events := world.read(inbox(lane)))}
+
+
+def begun(*members: str, rebalances: int = 1) -> World:
+    return COORDINATOR.assign(Plain().write(REBALANCES, rebalances), Group(0, members, ("", "")))
+
+
+def test_partitions_are_dealt_out_to_the_members_in_turn() -> None:
+    """Each generation begins with another one, and every owner is told from where to go on."""
+    world = begun("a", "b")
+    assert world.read(GROUP) == Group(1, ("a", "b"), ("b", "a"))
+    assert told(world) == {"b.0": (Assigned(P0, 1, 0),), "a.1": (Assigned(P1, 1, 0),)}
+
+
+def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
+    """No partition has two owners; a rebalance need not happen, assigning what was released must."""
+    steady = begun("a", "b").write(inbox("b.0"), ()).write(inbox("a.1"), ()).write(committed(0), 2)
+    begins = steps(steady)["begins a rebalance"]
+    assert not begins.must
+    assert told(begins.world) == {"b.0": (Revoked(P0),), "a.1": (Revoked(P1),)}
+    assert (begins.fault, begins.world.read(REBALANCES)) == (Fault.REBALANCE, 0)
+    assert steps(begins.world) == {}
+    released = begins.world
+    for partition in (P0, P1):
+        ((released, _),) = BROKER(Release(partition), released, "x")
+    assigns = steps(released)["assigns generation 2"]
+    assert assigns.must
+    assert assigns.world.read(GROUP) == Group(2, ("a", "b"), ("a", "b"))
+    assert told(assigns.world)["a.0"] == (Assigned(P0, 2, 2),)
+
+
+def test_the_dead_are_evicted_and_not_waited_for() -> None:
+    """They are told nothing; who lives gets what they had."""
+    evicts = steps(begun("a", "b").write(dead("b"), value=True))["evicts b"]
+    group = evicts.world.read(GROUP)
+    assert (group.members, group.rebalancing) == (("a",), True)
+    assert told(evicts.world)["a.1"][-1] == Revoked(P1)
+    assert told(evicts.world)["b.0"] == (Assigned(P0, 1, 0),)
+    ((released, _),) = BROKER(Release(P1), evicts.world, "a.1")
+    assert steps(released)["assigns generation 2"].world.read(GROUP).owners == ("a", "a")
+
+
+def test_a_death_during_a_rebalance_does_not_revoke_twice() -> None:
+    """The rebalance that goes on is the one."""
+    rebalancing = steps(begun("a", "b"))["begins a rebalance"].world.write(dead("b"), value=True)
+    before = told(rebalancing)
+    assert told(steps(rebalancing)["evicts b"].world) == before
+
+
+def test_a_dead_member_that_is_still_thought_alive_is_assigned_and_told_nothing() -> None:
+    """It will be evicted; until then nobody works on its partitions."""
+    world = COORDINATOR.assign(Plain().write(dead("b"), value=True), Group(0, ("a", "b"), ("", "")))
+    assert world.read(GROUP).owners == ("b", "a")
+    assert set(told(world)) == {"a.1"}
+
+
+def test_without_members_nobody_owns_anything() -> None:
+    """The last one has died."""
+    alone = steps(begun("a").write(dead("a"), value=True))["evicts a"].world
+    assert steps(alone)["assigns generation 2"].world.read(GROUP) == Group(2, (), ("", ""))
+
+
+def test_a_commit_of_an_old_generation_is_refused() -> None:
+    """It is fenced; the position stays. One of this generation is taken as it comes, even a lower one."""
+    world = Plain().write(GROUP, Group(2)).write(committed(0), 2)
+    assert list(BROKER(Commit(P0, 1, 3), world, "x")) == [(world, Refused("illegal generation"))]
+    ((lower, reply),) = BROKER(Commit(P0, 2, 1), world, "x")
+    assert (lower.read(committed(0)), reply) == (1, None)
+
+
+def test_a_fetch_waits_until_there_are_records() -> None:
+    """Nothing comes beyond the end of the log."""
+    world = Plain()
+    assert list(BROKER(Fetch(P0, 1, 1), world, "x")) == [(world, (1, 2))]
+    assert list(BROKER(Fetch(P0, 1, 3), world, "x")) == []
+
+
+def test_a_record_counts_as_processed_once_however_often_it_is() -> None:
+    """At least once is what is promised."""
+    world: World = Plain()
+    for offset in (2, 0, 2):
+        ((world, _),) = BROKER(Work(P1, 1, Start(0, (0,), 1), (offset,)), world, "x")
+    assert world.read(processed(1)) == (0, 2)
+
+
+def test_what_is_no_wish_of_a_partition_has_no_meaning() -> None:
+    """It is an error of the scenario."""
+    with pytest.raises(AssertionError):
+        list(BROKER(Now(), Plain(), "x"))
+    assert attrs.evolve(Group(), generation=1) == Group(1)
+
+
+# --- all that a group may do --------------------------------------------------------------------------------------------
+
+MEMBERS: Final = ("a", "b")
+
+
+@attrs.frozen
+class Holds:
+    """What a lane holds: the generation of its partition; -1 for none."""
+
+    generation: int = -1
+
+
+def holding(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+    """Takes what it is assigned, commits once, and releases what it is asked for."""
+    assert isinstance(state, Holds)
+    match event:
+        case Assigned(partition, generation):
+            return Holds(generation), (Commit(partition, generation, generation),)
+        case Revoked(partition):
+            return Holds(), (Release(partition),)
+        case Lost():
+            return Holds(), ()
+        case _:
+            return state, ()
+
+
+def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int = 1, crash: bool = False) -> Scenario:
+    """Two members who hold what they have until they are asked for it: of two partitions, or of three where some stay."""
+    numbers = range(3 if cooperative else 2)
+    coordinator = Coordinator("t", lambda member, number: f"{member}.{number}", cooperative, evicts=True)
+    lanes = {
+        member: tuple(
+            Reducer(f"{member}.{number}", Holds(), holding, heard, meaning=means, split=nothing, at_once=is_release)
+            for number in numbers
+        )
+        for member in MEMBERS
+    }
+    world = coordinator.assign(
+        Plain().write(REBALANCES, 1), Group(0, MEMBERS, ("",) * len(numbers), target=("",) * len(numbers))
+    )
+    assert isinstance(world, Plain)
+    crashes = (Crash("a", lanes["a"], dead("a")),) if crash else ()
+    return Scenario(
+        name="group",
+        summary="",
+        world=world,
+        actors=(*(each for own in lanes.values() for each in own), coordinator, *crashes),
+        budget=budget,
+        always={"only one holds it": holds_alone, "who holds it is its owner, or was put out": holder_is_owner},
+        step={
+            "generations grow": lambda before, then: before.read(GROUP).generation <= then.read(GROUP).generation,
+            "only an owner commits": commits_are_the_owner_s,
+            "who keeps it is told nothing": keepers_are_left_alone if cooperative else lambda *_: True,
+        },
+        eventually={"all is owned by who is there": all_is_owned},
+    )
+
+
+def numbers(state: State) -> range:
+    return range(len(state.read(GROUP).owners))
+
+
+def is_release(effect: Effect[object]) -> bool:
+    return isinstance(effect, Release)
+
+
+def held(state: State, member: str, number: int) -> int:
+    """The generation under which it holds the partition; -1 for not at all."""
+    machine = state.standing(f"{member}.{number}")
+    return machine.state.generation if isinstance(machine, Machine) and isinstance(machine.state, Holds) else -1
+
+
+def holds_alone(state: State) -> bool:
+    """Law GR2, but for those who have not heard that they were put out."""
+    return all(
+        sum(held(state, member, number) >= 0 and not is_out(state, member, number) for member in MEMBERS) <= 1
+        for number in numbers(state)
+    )
+
+
+def is_out(state: State, member: str, number: int) -> bool:
+    return any(isinstance(event, Lost) for event in state.read(inbox(f"{member}.{number}")))
+
+
+def holder_is_owner(state: State) -> bool:
+    owners = state.read(GROUP).owners
+    return all(
+        held(state, member, number) < 0 or owners[number] == member or is_out(state, member, number)
+        for member in MEMBERS
+        for number in numbers(state)
+    )
+
+
+def commits_are_the_owner_s(before: State, then: State) -> bool:
+    """Law GR3: the position is the generation that committed it, so it tells who did."""
+    group = before.read(GROUP)
+    return all(
+        then.read(committed(number)) in (before.read(committed(number)), group.generation_of(number))
+        and (then.read(committed(number)) == before.read(committed(number)) or group.owners[number] != "")
+        for number in numbers(before)
+    )
+
+
+def keepers_are_left_alone(before: State, then: State) -> bool:
+    """Law GR4: what is told to somebody of a partition is that it comes, goes, or went."""
+    old, new = before.read(GROUP), then.read(GROUP)
+    return all(
+        len(then.read(inbox(f"{member}.{number}"))) <= len(before.read(inbox(f"{member}.{number}")))
+        or old.owners[number] != new.owners[number]
+        or number in old.released
+        or new.target[number : number + 1] not in {(), (member,)}
+        for member in MEMBERS
+        for number in numbers(before)
+    )
+
+
+def all_is_owned(state: State) -> bool:
+    group = state.read(GROUP)
+    alive = [member for member in MEMBERS if not state.read(dead(member))]
+    counts = [group.owners.count(member) for member in alive]
+    return set(group.members) == set(alive) and sum(counts) == len(group.owners) and max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("crash", [False, True], ids=["", "crash"])
+def test_a_group_keeps_its_laws_whoever_stalls_or_dies(cooperative: bool, crash: bool) -> None:
+    """Laws GR1 to GR4, over all rebalances, evictions and deaths of a scope; who was put out comes back."""
+    kinds = {Fault.REBALANCE, Fault.EVICTED} | ({Fault.CRASH_BEFORE} if crash else set())
+    report = explore(grouped(cooperative=cooperative, crash=crash))
+    assert (report.verdict, report.law, report.reason) == (Verdict.COMPLETE, None, "")
+    assert set(report.faults) == kinds
+
+
+@pytest.mark.parametrize("kind", [Fault.REBALANCE, Fault.EVICTED])
+def test_each_fault_of_a_group_is_the_only_way_to_break_a_law(kind: Fault) -> None:
+    """A rebalance is a second generation that nobody was put out for; an eviction leaves two at work."""
+
+    def still(state: State) -> bool:
+        if kind is Fault.REBALANCE:
+            return state.read(GROUP).generation == 1
+        return all(sum(held(state, member, number) >= 0 for member in MEMBERS) <= 1 for number in numbers(state))
+
+    scenario = attrs.evolve(grouped(budget=1), always={"the law": still})
+    others = set(Fault) - {kind} - ({Fault.EVICTED} if kind is Fault.REBALANCE else set())
+    assert explore(scenario.choosing(others)).verdict is Verdict.COMPLETE
+    assert explore(scenario.choosing([kind])).law == "the law"
+
+
+def takes_any_commit(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """Planted bug: no fence."""
+    match effect:
+        case Commit(TopicPartition(_, number), _, position):
+            yield world.write(committed(number), position), None
+        case _:
+            yield from BROKER(effect, world, who)
+
+
+def test_a_broker_without_a_fence_is_found_out() -> None:
+    """Law GR3: one that was put out commits what it does not own."""
+    assert explore(grouped(means=takes_any_commit)).law == "only an owner commits"
+
+
+def test_metadata_that_is_too_long_is_refused() -> None:
+    """And so is the position, as Kafka does it."""
+    world = Plain().write(GROUP, Group(1))
+    for text, reply in (("x" * 3, None), ("x" * 4, METADATA_REFUSED)):
+        ((after, told),) = broker(3, metadata_max=3)(Commit(P0, 1, 2, text), world, "x")
+        assert (told, after.read(committed(0))) == (reply, 0 if reply else 2)

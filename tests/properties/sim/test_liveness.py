@@ -1,0 +1,230 @@
+"""What never comes to rest is found, and what rests where it must not is told with who waits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random  # noqa: TID251  seeded
+
+import attrs
+import pytest
+from tests.properties.plain_search import explored, plain_search
+from tests.properties.sim.test_explore import random_scenario
+
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.effects import Call, Effect, Sleep
+from tidegate.model.instants import SECOND
+from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.sim import liveness
+from tidegate.sim.actors import Process, born
+from tidegate.sim.behaviour import Crashed, Returned
+from tidegate.sim.explore import Explored, Search
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.packing import Packed
+from tidegate.sim.replay import Reproduced, replay
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.sample import portfolio
+from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.story import story
+from tidegate.sim.trace import Breach
+from tidegate.sim.world import Outcomes, World, document, perform, seeded
+from tidegate.testing import unexpected
+
+OWNER = Field[str]("owner")
+
+
+def must_lead(search: Search, before: Packed, after: Packed) -> set[str]:
+    """Whose steps that must happen lead from one state to the other: asked of the actors themselves."""
+    return {hand.name for hand in search.hands for step, to in hand.steps(before) if to == after and step.must}
+
+
+def is_fair_loop(found: Explored) -> bool:
+    """Law LV2."""
+    broken = found.broken
+    assert broken is not None
+    way = broken.path[-1 - broken.loop :]
+    movers = [must_lead(found.search, before, after) for before, after in pairwise(way)]
+    goes = set(broken.why.removeprefix("goes round for ever: ").split(", "))
+    return way[0] == way[-1] and all(movers) and goes <= set().union(*movers)
+
+
+def test_a_livelock_is_found_exactly_where_there_is_one() -> None:
+    """Laws LV1 and LV2, in random scenarios, against the definition on the plain graph."""
+    found = {True: 0, False: 0}
+    for seed in range(200):
+        random = Random(f"live {seed}")
+        scenario = attrs.evolve(random_scenario(random), always={}, step={})
+        plain = plain_search(scenario)
+        if plain.broken:
+            continue
+        real = explored(scenario)
+        laws = plain.livelocked(scenario)
+        assert (real.broken is not None) == bool(laws)
+        found[bool(laws)] += 1
+        if real.broken is not None:
+            assert (real.broken.breach, real.broken.law in laws) == (Breach.LIVELOCK, True)
+            assert real.broken.loop
+            assert is_fair_loop(real)
+    assert min(found.values()) > 10
+
+
+async def polite(me: str, other: str) -> str:
+    """Take what is free; give way to the other one: after you."""
+    while True:
+        await update_one("locks", Eq(ID, me), Put(OWNER, me))
+        theirs = await find_one("locks", Eq(ID, other))
+        await update_one("locks", Eq(ID, me), Put(OWNER, ""))
+        if theirs is None or theirs[OWNER] == "":
+            return "first"
+
+
+async def waits(me: str, other: str) -> str:
+    """Take one's own lock, and then wait for the other's."""
+    await find_one_and_update("locks", Eq(ID, me), Put(OWNER, me))
+    await Call("lock", (other,))
+    return "both"
+
+
+def until_free(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """A lock that is waited for."""
+    match effect:
+        case Call("lock", (str() as name,)):
+            held = world.read(document("locks", name))
+            if held is not None and held[OWNER] == "":
+                yield world, None
+        case _:
+            yield from perform(effect, world, who)
+
+
+def scenario(program: Callable[[str, str], object], **changes: object) -> Scenario:
+    pairs = (("a", "b"), ("b", "a"))
+    locks = tuple(Document.of({"_id": name, "owner": ""}) for name in "ab")
+    made: dict[str, object] = {
+        "name": "locks",
+        "summary": "",
+        "world": seeded({"locks": locks}),
+        "actors": tuple(Process(me, born(program, me, other), meaning=until_free) for me, other in pairs),  # type: ignore[arg-type]
+        "eventually": {"both are served": lambda state: all(is_served(state, name) for name in "ab")},
+        **changes,
+    }
+    return Scenario(**made)  # type: ignore[arg-type]
+
+
+def is_served(state: State, name: str) -> bool:
+    return isinstance(state.standing(name), Returned)
+
+
+def test_two_that_wait_for_each_other_are_a_deadlock_and_are_named() -> None:
+    """Law LV3."""
+    report = explore(scenario(waits))
+    assert (report.verdict, report.law, report.breach) == (Verdict.VIOLATED, "both are served", Breach.DEADLOCK)
+    assert "a, about to" in report.why
+    assert "b, about to" in report.why
+    assert report.to_json()["violation"] == "deadlock"
+    assert report.trace is not None
+    assert report.trace.why == report.why
+    assert story(report.trace).endswith(f"  <- both are served: broken here; {report.why}\n")
+
+
+def test_a_deadlock_that_a_random_run_meets_is_named_too() -> None:
+    """Law LV3, for runs that begin at the beginning, and for those that go on where a bound has stopped a search."""
+    alone = explore(scenario(waits), runs=200, seeding=Random)
+    onward = portfolio("0", runs=200, steps_max=100, seeding=Random)
+    beyond = explore(scenario(waits), depth_max=1, onward=onward)
+    for report in (alone, beyond):
+        assert (report.law, report.breach) == ("both are served", Breach.DEADLOCK)
+        assert report.why.startswith("waits for ever: ")
+
+
+async def once(me: str, other: str) -> str:  # noqa: ARG001
+    await find_one("locks", Eq(ID, me))
+    return "done"
+
+
+def test_a_rest_at_which_nobody_waits_is_no_deadlock() -> None:
+    """It breaks the law all the same."""
+    report = explore(scenario(once, eventually={"a holds it": lambda state: lock_of(state, "a") == "a"}))
+    assert (report.breach, report.why, report.loop) == (Breach.LIVENESS, "", 0)
+
+
+def lock_of(state: State, name: str) -> str:
+    held = state.read(document("locks", name))
+    return held[OWNER] if held else ""
+
+
+async def spins(me: str, other: str) -> str:
+    """Look until the other one has taken its lock, which it never does."""
+    while True:
+        theirs = await find_one("locks", Eq(ID, other))
+        if theirs is not None and theirs[OWNER] == other:
+            return me
+
+
+def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_told() -> None:
+    """Law LV1: from the beginning no rest can be reached."""
+    report = explore(scenario(spins))
+    assert (report.verdict, report.law, report.breach) == (Verdict.VIOLATED, "both are served", Breach.LIVELOCK)
+    assert (report.why, report.loop) == ("goes round for ever: a, b", 1), "what they look at is the same for ever"
+    assert unexpected(report).endswith("; goes round for ever: a, b"), "a test says so, too"
+    assert report.trace is not None
+    assert len(report.trace.steps) == 1
+    assert story(report.trace).endswith("broken here; goes round for ever: a, b, steps 1 to 1 again and again\n")
+    assert isinstance(replay(report.trace, scenario(spins)), Reproduced)
+
+
+def test_a_cycle_that_can_be_left_is_no_livelock() -> None:
+    """Two that are polite may go round, and do not have to: strong fairness is taken for granted."""
+    assert explore(scenario(polite)).verdict is Verdict.COMPLETE
+
+
+def test_a_cycle_in_which_the_law_holds_is_no_livelock() -> None:
+    """Who polls for ever by design is judged by what holds all the way round."""
+    free = {"both are free": lambda state: lock_of(state, "a") == lock_of(state, "b") == ""}
+    assert explore(scenario(spins, eventually=free)).breach is Breach.NONE
+
+
+def test_faults_do_not_come_to_the_rescue() -> None:
+    """A crash would end the cycle, and need not happen."""
+    crashes = Faults.of(Fault.CRASH_BEFORE)
+    pairs = (("a", "b"), ("b", "a"))
+    actors = tuple(Process(me, born(spins, me, other), crashes) for me, other in pairs)
+    over = {"all is over": lambda state: all(isinstance(state.standing(name), (Returned, Crashed)) for name in "ab")}
+    report = explore(scenario(spins, actors=actors, budget=2, eventually=over))
+    assert (report.breach, report.faults[Fault.CRASH_BEFORE] > 0) == (Breach.LIVELOCK, True)
+
+
+async def polls(me: str, other: str) -> str:
+    while True:
+        theirs = await find_one("locks", Eq(ID, other))
+        if theirs is not None and theirs[OWNER] == other:
+            return me
+        await Sleep(SECOND)
+
+
+@pytest.mark.parametrize(
+    "clock", [Clock(SECOND, horizon=2 * SECOND), Clock(SECOND, moves=3)], ids=["relative", "absolute"]
+)
+def test_time_goes_on_in_a_livelock_and_time_cut_short_is_none(clock: Clock) -> None:
+    """In relative time a poll is a cycle with the clock in it; in absolute time it ends with the clock's last move."""
+    report = explore(scenario(polls, clock=clock))
+    if clock.moves:
+        assert (report.verdict, report.breach) == (Verdict.INCONCLUSIVE, Breach.NONE)
+    else:
+        assert (report.breach, report.why) == (Breach.LIVELOCK, "goes round for ever: a, b, clock")
+
+
+BUGS: dict[str, tuple[str, Callable[..., object]]] = {
+    "nobody looks for what never rests": ("restless", lambda _: []),
+    "what can be left is taken for a cycle": ("cycles", lambda _, among: [among] if among else []),
+    "a loop leaves somebody out": ("loop", lambda search, cycle, start: liveness.loop(search, cycle, start)[:1]),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is needed."""
+    name, instead = BUGS[bug]
+    monkeypatch.setattr(sys.modules["tidegate.sim.explore"], name, instead)
+    with pytest.raises((AssertionError, KeyError)):
+        test_a_livelock_is_found_exactly_where_there_is_one()

@@ -1,0 +1,146 @@
+"""A partitioned log: records in order, holes that nobody is told of, compaction, and consumers that pause."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.consumer.commands import Assigned, Event, Fetch, Fetched, Records, Release, TopicPartition, Work, heard
+from tidegate.consumer.fanout import Start
+from tidegate.consumer.partition import Order, Processor, Unassigned
+from tidegate.model.errors import Misuse
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.group import GROUP, Group, broker
+from tidegate.sim.log import CONTROL, Append, Compaction, Entry, Hole, Pause, Resume, begun, fetched, log
+from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.world import World, inbox
+
+P0: Final = TopicPartition("t", 0)
+BROKER: Final = broker()
+ENTRIES: Final = st.lists(st.sampled_from([b"a", b"b", None, CONTROL, Hole.COMPACTED]), max_size=8).map(tuple)
+
+
+@given(ENTRIES, st.integers(0, 9), st.integers(1, 9))
+def test_what_is_fetched_are_the_next_records(entries: tuple[Entry, ...], position: int, most: int) -> None:
+    """Law LO1: page by page, each record from the position on once, with its key, and no hole."""
+    told: list[tuple[int, Entry]] = []
+    at = position
+    while (page := fetched(entries, at, most)) is not None:
+        assert 0 < len(page.offsets) <= most
+        told += zip(page.offsets, page.keys, strict=True)
+        at = page.offsets[-1] + 1
+    assert told == [(n, key) for n, key in enumerate(entries) if n >= position and not isinstance(key, Hole)]
+
+
+@given(ENTRIES)
+def test_compaction_leaves_the_last_record_of_each_key(entries: tuple[Entry, ...]) -> None:
+    """Laws LO2 and LO3: whatever order it comes in, until there is no more; other offsets are as they were."""
+    world: World = begun(0, *entries)
+    while steps := list(Compaction((0,)).steps(world)):
+        assert not any(step.must for step in steps)
+        world = steps[-1].world
+    left = world.read(log(0))
+    last = {key: n for n, key in enumerate(entries)}
+    assert len(left) == len(entries)
+    assert all(
+        now == was if not isinstance(was, bytes) or last[was] == n else now is Hole.COMPACTED
+        for n, (now, was) in enumerate(zip(left, entries, strict=True))
+    )
+
+
+async def produces() -> object:
+    return await Append(P0, b"k")
+
+
+def test_a_producer_whose_request_comes_twice_has_two_records() -> None:
+    """Offsets are of one's own even then; each record keeps its place."""
+    faults = Faults.of(Fault.DUPLICATE, Fault.LOST_REPLY)
+    producers = [Process(name, born(produces), faults, BROKER) for name in ("p", "q")]
+
+    def in_place(before: State, then: State) -> bool:
+        old, new = before.read(log(0)), then.read(log(0))
+        return new[: len(old)] == old
+
+    scenario = Scenario(
+        name="producers",
+        summary="",
+        world=begun(0),
+        actors=(*producers, Network(BROKER)),
+        budget=1,
+        step={"no offset is used again": in_place},
+        eventually={"two or three": lambda state: len(state.read(log(0))) in (2, 3)},
+        sometimes={"three": lambda state: len(state.read(log(0))) == 3},
+    )
+    report = explore(scenario)
+    assert report.verdict is Verdict.COMPLETE
+    assert set(report.faults) == {Fault.DUPLICATE, Fault.LOST_REPLY}
+
+
+def test_who_has_paused_is_told_nothing_until_it_resumes() -> None:
+    """Others are; and what is paused is a matter of the consumer's alone."""
+    world: World = begun(0, b"k")
+    ((waiting, _),) = BROKER(Pause(P0), world, "a")
+    assert list(BROKER(Fetch(P0, 1, 0), waiting, "a")) == []
+    assert [reply for _, reply in BROKER(Fetch(P0, 1, 0), waiting, "b")] == [Records((0,), (b"k",))]
+    ((again, _),) = BROKER(Resume(P0), waiting, "a")
+    assert [reply for _, reply in BROKER(Fetch(P0, 1, 0), again, "a")] == [Records((0,), (b"k",))]
+
+
+# --- the shipped partition, on a log with keys and holes ----------------------------------------------------------------
+
+
+def by_key(order: Order) -> Scenario:
+    """One consumer of a log of two keys, with holes between, that compaction makes more of."""
+    processor = Processor(running_max=3, order=order, metadata_max=0)
+
+    def step(state: object, event: object) -> tuple[object, tuple[object, ...]]:
+        assert isinstance(event, Event)
+        done = processor.step(state, event)  # type: ignore[arg-type]  # it checks
+        return done.state, done.wishes
+
+    consumer = Reducer(
+        "c", Unassigned(), step, heard, meaning=BROKER, split=lambda _: False,  # type: ignore[arg-type]
+        at_once=lambda wish: isinstance(wish, Release),
+    )  # fmt: skip
+    world = begun(0, b"x", CONTROL, b"y", b"x").write(GROUP, Group(1, ("c",), ("c",)))
+    return Scenario(
+        name="by key",
+        summary="",
+        world=world.write(inbox("c"), (Assigned(P0, 1, 0, "", 4),)),
+        actors=(consumer, Compaction((0,))),
+        always={"one of a key at a time": one_of_a_key},
+        sometimes={"two keys at once": lambda state: len(worked(state)) == 2},
+    )
+
+
+def worked(state: State) -> list[int]:
+    machine = state.standing("c")
+    wishes = machine.wishes if isinstance(machine, Machine) else ()
+    return [
+        offset for wish in wishes if isinstance(wish, Work) and isinstance(wish.task, Start) for offset in wish.offsets
+    ]
+
+
+def one_of_a_key(state: State) -> bool:
+    return not {0, 3} <= set(worked(state))
+
+
+def test_records_of_one_key_are_worked_on_one_after_the_other() -> None:
+    """The keys come with the records; without an order by key they do not matter, and the law is broken."""
+    assert explore(by_key(Order.BY_KEY)).verdict is Verdict.COMPLETE
+    assert explore(by_key(Order.ANY)).law == "one of a key at a time"
+
+
+def test_a_reply_to_a_fetch_may_tell_keys() -> None:
+    """As many as records, or none."""
+    wish = Fetch(P0, 1, 0)
+    assert heard(wish, Records((0, 2), (b"k", None))) == Fetched(P0, 1, (0, 2), (b"k", None))
+    assert heard(wish, (0, 2)) == Fetched(P0, 1, (0, 2))
+    with pytest.raises(Misuse, match="1 keys of 2 records"):
+        Records((0, 2), (b"k",))

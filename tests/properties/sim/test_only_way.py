@@ -1,0 +1,354 @@
+"""No fault is dead: for each kind there is a tiny world where it is the only way to break a law.
+
+Every process allows every kind wherever it may strike, and one fault strikes in all; where a kind only comes after another
+one, two, of which one is that. Without the kind the world is clean and completely explored; with it the law is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import pytest
+
+from tidegate.model.documents import ID, Add, Document, Eq, Field, OlderThan, Put, PutServerTime
+from tidegate.model.effects import (
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Note,
+    Now,
+    Program,
+    Refused,
+)
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.reactive.change_stream import Broken, From, Read
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.behaviour import Asking, Cancelled, Crashed, Failed, Returned
+from tidegate.sim.clocks import Host
+from tidegate.sim.failover import Failover, Was, earlier, recalling
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Actor, Scenario, State, StepLaw
+from tidegate.sim.streams import HISTORY_LOST, Forgetful, Stream
+from tidegate.sim.world import UNCONFIRMED, Meaning, Outcomes, World, calling, document, inbox, notes, perform, seeded
+
+N = Field[int]("n")
+AT = Field[Instant]("at")
+ROW = Eq(ID, "x")
+ADD = find_one_and_update("rows", ROW, Add(N, 1))
+EVERY = Faults.of(*Fault)
+HOST = Host(skew=10 * SECOND, jump=SECOND, stall=60 * SECOND)
+BEGUN = Document.of({"_id": "x", "n": 0, "at": Instant(0)})
+WORK = calling({"work": ("done",)})
+STREAM = Stream("s", ("rows",))
+
+Is = Callable[[State], bool]
+
+
+def tiny(
+    *births: Callable[[int], Program[object]],
+    never: Is = lambda _: False,
+    never_at_rest: Is = lambda _: False,
+    never_between: Callable[[State, State], bool] = lambda *_: False,
+    meaning: Meaning = perform,
+    others: tuple[Actor, ...] = (),
+    after: Fault | None = None,
+) -> Scenario:
+    """A world in which some things never happen; `after` is a fault that comes before the one that it is about."""
+    processes = (Process(f"p{number}", birth, EVERY, meaning, HOST) for number, birth in enumerate(births))
+
+    def between(before: State, then: State) -> bool:
+        return not never_between(before, then)
+
+    step: StepLaw = between
+    return Scenario(
+        name="tiny",
+        summary="",
+        world=STREAM.begun(seeded({"rows": (BEGUN,)}), epoch=1),
+        actors=(*processes, Network(meaning), *others),
+        budget=2 if after else 1,
+        budgets=dict.fromkeys(set(Fault) - {after}, 1),
+        always={"never": lambda state: not never(state)},
+        eventually={"never at rest": lambda state: not never_at_rest(state)},
+        step={"never between": step},
+    )
+
+
+# --- what they do -------------------------------------------------------------------------------------------------------
+
+
+async def adds(_: int) -> object:
+    return (await ADD) is not None
+
+
+async def adds_twice(_: int) -> object:
+    return (await adds(0), await adds(0))
+
+
+async def signs(life: int) -> object:
+    return await find_one_and_update("rows", ROW, Put(N, life))
+
+
+async def reads_the_clock(_: int) -> object:
+    first = await Now()
+    second = await Now()
+    return (first.at, second.at)
+
+
+async def calls(_: int) -> object:
+    return await Call("work")
+
+
+async def reads_its_own(_: int) -> object:
+    row = await ADD
+    found = await find_one("rows", ROW)
+    return (row and row[N], found and found[N])
+
+
+async def reads_the_stream(_: int) -> object:
+    return await Read(1, From(0))
+
+
+async def holds(_: int) -> None:
+    await update_one("rows", ROW, PutServerTime(AT))
+    await Note("holds", value=True)
+    await find_one("rows", ROW)
+    await Note("holds", value=False)
+
+
+async def takes_over(_: int) -> None:
+    found = await find_one("rows", OlderThan(AT, 30 * SECOND))
+    await Note("holds", value=found is not None)
+
+
+def waits(*kinds: Fault) -> Reducer:
+    """A reducer that waits for a time, and then is late."""
+
+    def step(_: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        return ("waiting", (Call("timer"),)) if event == "go" else ("late", ())
+
+    return Reducer("r", "new", step, lambda *_: "over", Faults.of(*kinds), is_timer=lambda _: True)
+
+
+def told(scenario: Scenario) -> Scenario:
+    return attrs.evolve(scenario, world=scenario.world.write(inbox("r"), ("go",)))
+
+
+# --- what is seen of it -------------------------------------------------------------------------------------------------
+
+
+def count(state: State) -> int:
+    row = state.read(document("rows", "x"))
+    assert row is not None
+    return row[N]
+
+
+def heard(state: State, kind: type[Failure] = Failure, reason: str = "") -> bool:
+    standing = state.standing("p0")
+    return isinstance(standing, Failed) and isinstance(standing.failure, kind) and reason in standing.failure.reason
+
+
+def result(state: State) -> Any:
+    standing = state.standing("p0")
+    return standing.value if isinstance(standing, Returned) else None
+
+
+def crashed_with(number: int) -> Is:
+    return lambda state: state.standing("p0") == Crashed() and count(state) == number
+
+
+def refused(reason: str) -> Is:
+    return lambda state: heard(state, Refused, reason)
+
+
+def both_hold(state: State) -> bool:
+    return all(("holds", True) in state.read(notes(process)) for process in ("p0", "p1"))
+
+
+def clock_shows(wrong: Callable[[int, int], bool]) -> Is:
+    return lambda state: result(state) is not None and wrong(*result(state))
+
+
+def is_late(state: State) -> bool:
+    machine = state.standing("r")
+    return isinstance(machine, Machine) and machine.state == "late"
+
+
+ONLY: Mapping[Fault, Scenario] = {
+    Fault.CRASH_BEFORE: tiny(adds_twice, never=crashed_with(1)),
+    Fault.CRASH_AFTER: tiny(adds, never=crashed_with(1)),
+    Fault.RESTART: tiny(signs, never=lambda state: count(state) == 1, after=Fault.CRASH_BEFORE),
+    Fault.UNSENT: tiny(adds, never=lambda state: heard(state, NotApplied)),
+    Fault.DROPPED: tiny(adds, never_at_rest=lambda state: heard(state, Ambiguous) and count(state) == 0),
+    Fault.LOST_REPLY: tiny(
+        adds,
+        never_between=lambda before, then: heard(then, Ambiguous) and not heard(before) and count(then) > count(before),
+    ),
+    Fault.LATE: tiny(adds, never_between=lambda before, then: heard(before, Ambiguous) and count(then) > count(before)),
+    Fault.DUPLICATE: tiny(adds, never=lambda state: count(state) == 2),
+    Fault.NOT_DURABLE: tiny(adds, never=lambda state: heard(state, NotDurable)),
+    Fault.ROLLED_BACK: tiny(
+        adds,
+        never_between=lambda before, then: count(then) < count(before),
+        others=(Failover(),),
+        after=Fault.NOT_DURABLE,
+    ),
+    Fault.STALL: tiny(holds, takes_over, never=both_hold),
+    Fault.CANCELLED: tiny(adds, never=lambda state: state.standing("p0") == Cancelled()),
+    Fault.CLOCK_FORWARD: tiny(reads_the_clock, never=clock_shows(lambda first, second: second - first == HOST.jump)),
+    Fault.CLOCK_BACK: tiny(reads_the_clock, never=clock_shows(lambda first, second: second < first)),
+    Fault.SKEW: tiny(reads_the_clock, never=clock_shows(lambda first, _: abs(first) == HOST.skew)),
+    Fault.STALE_READ: tiny(reads_its_own, never=lambda state: result(state) == (1, 0), meaning=recalling(perform)),
+    Fault.HISTORY_LOST: tiny(
+        reads_the_stream,
+        adds,
+        never=lambda state: result(state) == Broken(HISTORY_LOST),
+        meaning=STREAM.meaning(),
+        others=(Forgetful(),),
+    ),
+    Fault.FAILED: tiny(calls, never=refused("user code raised"), meaning=WORK),
+    Fault.NEVER_RETURNS: tiny(
+        calls, never_at_rest=lambda state: isinstance(state.standing("p0"), Asking), meaning=WORK
+    ),
+    Fault.SINK_FAILED: tiny(calls, never=refused("the sink refused"), meaning=WORK),
+    Fault.DEAD_LETTER_FAILED: tiny(calls, never=refused("dead letters"), meaning=WORK),
+    Fault.COMMIT_REFUSED: tiny(calls, never=refused("the group has moved on"), meaning=WORK),
+    Fault.GAVE_UP: told(tiny(others=(waits(Fault.GAVE_UP),), never=is_late)),
+}
+GROUPS = {Fault.REBALANCE, Fault.EVICTED}
+"""These are in `test_sim_group`, with the group that they strike."""
+
+
+@pytest.mark.parametrize("kind", ONLY)
+def test_each_fault_is_the_only_way_to_break_a_law(kind: Fault) -> None:
+    """Without it all is clean, whatever else strikes; with it, and what must come before it, the law is broken."""
+    scenario = ONLY[kind]
+    without = explore(scenario.choosing(set(Fault) - {kind}))
+    assert (without.verdict, without.reason) == (Verdict.COMPLETE, "")
+    first = {each for each in (Fault.CRASH_BEFORE, Fault.NOT_DURABLE) if scenario.budget == 2}
+    report = explore(scenario.choosing({kind} | first))
+    assert report.verdict is Verdict.VIOLATED
+    assert report.trace is not None
+    assert kind in {step.fault for step in report.trace.steps}
+
+
+def test_there_is_a_world_for_every_fault() -> None:
+    """None is dead."""
+    assert {*ONLY, *GROUPS} == set(Fault)
+
+
+# --- what a failover takes back -----------------------------------------------------------------------------------------
+
+
+async def adds_to(row: str) -> object:
+    try:
+        await update_one("rows", Eq(ID, row), Add(N, 1))
+    except Failure as failure:
+        return type(failure)
+    return "confirmed"
+
+
+def failing_over(meaning: Meaning = perform) -> Scenario:
+    """Three writers, of two documents; any of their writes may stay unconfirmed, and be taken back."""
+    faults = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
+    rows = (Document.of({"_id": "x", "n": 0}), Document.of({"_id": "y", "n": 0}))
+    writers = (("w1", "x"), ("w2", "x"), ("w3", "y"))
+    return Scenario(
+        name="failing over",
+        summary="",
+        world=seeded({"rows": rows}),
+        actors=(*(Process(name, born(adds_to, row), faults, meaning) for name, row in writers), Failover()),
+        budget=4,
+        always={"what is confirmed stays": stays},
+        step={"nothing comes back": lambda before, then: sum_of(then) <= sum_of(before) + 1},
+        sometimes={"two writes are taken back at once": lambda state: sum_of(state) == 0 and len(unsure(state)) == 2},
+    )
+
+
+def sum_of(state: State) -> int:
+    found = (state.read(document("rows", key)) for key in "xy")
+    return sum(row[N] for row in found if row is not None)
+
+
+def confirmed_of(state: State, row: str) -> int:
+    writers = {"x": ("w1", "w2"), "y": ("w3",)}[row]
+    return sum(state.standing(name) == Returned("confirmed") for name in writers)
+
+
+def unsure(state: State) -> list[str]:
+    return [name for name in ("w1", "w2", "w3") if state.standing(name) == Returned(NotDurable)]
+
+
+def stays(state: State) -> bool:
+    rows = {key: state.read(document("rows", key)) for key in "xy"}
+    return all(row is not None and row[N] >= confirmed_of(state, key) for key, row in rows.items())
+
+
+def confirms_nothing(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """Planted bug: a write that a majority has leaves those before it unconfirmed."""
+    for after, reply in perform(effect, world, who):
+        yield after.write(UNCONFIRMED, world.read(UNCONFIRMED)), reply
+
+
+def test_only_the_newest_writes_are_taken_back_and_never_a_confirmed_one() -> None:
+    """Laws FO1 and FO2, over all ways of three writers; a store that forgets what a majority has is found out."""
+    report = explore(failing_over())
+    assert report.verdict is Verdict.COMPLETE
+    assert report.faults.keys() == {Fault.NOT_DURABLE, Fault.ROLLED_BACK}
+    assert explore(failing_over(confirms_nothing)).law == "what is confirmed stays"
+
+
+# --- what a member shows that is behind ---------------------------------------------------------------------------------
+
+
+async def counts_up() -> None:
+    for _ in range(2):
+        await update_one("rows", Eq(ID, "x"), Add(N, 1))
+
+
+async def looks_up() -> int | None:
+    found = await find_one("rows", Eq(ID, "x"))
+    return None if found is None else found[N]
+
+
+def behind(meaning: Meaning) -> Scenario:
+    """A reader whose member of the replica set may be one version behind the writer's."""
+    stale = Faults.of(Fault.STALE_READ)
+    return Scenario(
+        name="behind",
+        summary="",
+        world=seeded({"rows": (Document.of({"_id": "x", "n": 0}),)}),
+        actors=(Process("writer", born(counts_up), meaning=meaning), Process("reader", born(looks_up), stale, meaning)),
+        budget=1,
+        always={"what is read was there": was_there},
+        sometimes={
+            "an old version is read": lambda state: state.standing("reader") == Returned(1) and sum_of(state) == 2
+        },
+    )
+
+
+def was_there(state: State) -> bool:
+    standing = state.standing("reader")
+    return not isinstance(standing, Returned) or standing.value in range(sum_of(state) + 1)
+
+
+def recalling_too_far(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """Planted bug: the version before the first one is kept as if it had been one."""
+    for after, reply in recalling(perform)(effect, world, who):
+        row = document("rows", "x")
+        yield (after if after.read(earlier(row)) is None else after.write(earlier(row), Was(None))), reply
+
+
+def test_a_stale_read_answers_nothing_that_was_never_there() -> None:
+    """Law FO3: an old version is one that was there; a store that makes one up is found out."""
+    report = explore(behind(recalling(perform)))
+    assert report.verdict is Verdict.COMPLETE
+    assert report.faults.keys() == {Fault.STALE_READ}
+    assert explore(behind(recalling_too_far)).law == "what is read was there"

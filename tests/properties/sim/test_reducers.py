@@ -1,0 +1,421 @@
+"""Reducers as actors: wishes come true in any order, are heard of in any order, and die with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import permutations
+from typing import Any
+
+import attrs
+import pytest
+from tests.properties.plain_search import Found, agree, plain_search
+
+from tidegate.model.effects import Ambiguous, Call, Cancel, Effect, Failure, NotApplied, Now, Program, Refused, Sleep
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.behaviour import Crashed, Returned
+from tidegate.sim.explore import NO_ERROR
+from tidegate.sim.faults import Fault, Faults, Which, anything, nothing
+from tidegate.sim.reducers import Crash, HeardAs, Machine, Reducer, Restart
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Actor, Clock, Scenario
+from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, perform
+
+DEAD = Cell[bool](("dead", "r"), empty=False)
+DONE = Cell[tuple[object, ...]](("done",), ())
+A, B = Call("a"), Call("b")
+
+Step = Callable[[object, object], tuple[object, tuple[Effect[object], ...]]]
+
+
+def does(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """What comes true is written down."""
+    del who
+    assert isinstance(effect, Call)
+    yield world.write(DONE, (*world.read(DONE), effect.name)), f"did {effect.name}"
+
+
+def wishes(*effects: Effect[object]) -> Step:
+    """To `go` it wishes for these; whatever else it hears of it remembers."""
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, tuple)
+        return (state, effects) if event == "go" else ((*state, event), ())
+
+    return step
+
+
+def tells(wish: Effect[object], reply: object) -> object | None:
+    return f"{wish}: {reply}"
+
+
+def reducer(
+    step: Step,
+    *,
+    faults: Faults = Faults(),
+    split: Which = anything,
+    is_timer: Which = nothing,
+    at_once: Which = nothing,
+    heard_as: HeardAs = tells,
+    meaning: Meaning = does,
+) -> Reducer:
+    return Reducer("r", (), step, heard_as, faults, meaning, split, is_timer, at_once)
+
+
+def found(*actors: Actor, events: tuple[object, ...] = ("go",), budget: int = 0) -> Found:
+    """All that happens, once both searches agree on it."""
+    scenario = Scenario(
+        name="reducers", summary="", world=Plain().write(inbox("r"), events), actors=actors, budget=budget
+    )
+    agree(scenario)
+    return plain_search(scenario)
+
+
+def ends(found: Found) -> set[tuple[object, tuple[object, ...]]]:
+    """What it has heard of when nothing is left to hear of, and what was done."""
+    machines = ((here.standing("r"), here.read(DONE)) for here in found.states.values() if not here.read(inbox("r")))
+    return {
+        (machine.state, done)
+        for machine, done in machines
+        if isinstance(machine, Machine) and not machine.wishes and not machine.heard and not machine.running
+    }
+
+
+def test_wishes_come_true_and_are_heard_of_in_any_order() -> None:
+    """Coming true and being heard of are two steps where others can see the wish: each has its own order."""
+    orders = list(permutations(("a", "b")))
+    assert ends(found(reducer(wishes(A, B)))) == {
+        (tuple(f"call {name}(): did {name}" for name in heard), done) for heard in orders for done in orders
+    }
+
+
+def test_a_wish_that_nobody_sees_is_heard_of_as_it_comes_true() -> None:
+    """One step less, and one order."""
+    whole = found(reducer(wishes(A, B), split=nothing))
+    assert ends(whole) == {
+        (tuple(f"call {name}(): did {name}" for name in order), order) for order in permutations(("a", "b"))
+    }
+    assert len(whole.states) < len(found(reducer(wishes(A, B))).states)
+
+
+def test_events_of_the_world_are_taken_in_their_order() -> None:
+    """They come between anything else."""
+    heard = {state for state, _ in ends(found(reducer(wishes(A)), events=("go", "x", "y")))}
+    told = "call a(): did a"
+    assert heard == {(told, "x", "y"), ("x", told, "y"), ("x", "y", told)}
+
+
+def test_of_what_nothing_is_told_nothing_is_heard() -> None:
+    """The wish comes true all the same."""
+    assert ends(found(reducer(wishes(A), heard_as=lambda *_: None))) == {((), ("a",))}
+
+
+@pytest.mark.parametrize("wish", [(A, A), (Call("a", (1,)), Call("a", (2,)))], ids=["equal wishes", "equal events"])
+def test_each_of_two_equal_ones_comes_true_and_is_heard_of(wish: tuple[Effect[object], ...]) -> None:
+    """Law RU1: two wishes that are equal are two, and so are two events, also where they are one and the same object."""
+    assert ends(found(reducer(wishes(*wish), heard_as=lambda *_: "one"))) == {(("one", "one"), ("a", "a"))}
+
+
+def test_what_is_to_be_at_once_happens_with_the_event() -> None:
+    """No other process comes between, and nothing is heard of it."""
+    whole = found(reducer(wishes(A, B), at_once=lambda wish: wish == A))
+    assert ends(whole) == {(("call b(): did b",), ("a", "b"))}
+    assert not any(
+        isinstance(machine := here.standing("r"), Machine) and A in machine.wishes for here in whole.states.values()
+    )
+
+
+def test_a_wish_can_be_taken_back_until_it_has_come_true() -> None:
+    """Then it neither comes true nor is heard of; what has come true is still heard of."""
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, tuple)
+        match event:
+            case "go":
+                return state, (A, B)
+            case "stop":
+                return state, (Cancel(A),)
+            case _:
+                return (*state, event), ()
+
+    whole = ends(found(reducer(step), events=("go", "stop")))
+    did_a, did_b = "call a(): did a", "call b(): did b"
+    assert whole == {
+        ((did_b,), ("b",)),
+        *((heard, done) for heard in permutations((did_a, did_b)) for done in permutations("ab")),
+    }
+
+
+def test_a_wish_that_follows_its_own_cancellation_is_a_new_one() -> None:
+    """In the order in which they are wished for; the other way round it is taken back."""
+    assert ends(found(reducer(wishes(Cancel(A), A)))) == {(("call a(): did a",), ("a",))}
+    assert ends(found(reducer(wishes(A, Cancel(A))))) == {((), ())}
+
+
+# --- faults -------------------------------------------------------------------------------------------------------------
+
+HEARD: Mapping[Fault, set[tuple[object, tuple[object, ...]]]] = {
+    Fault.UNSENT: {((f"call a(): {NotApplied('not sent')}",), ())},
+    Fault.DROPPED: {((f"call a(): {Ambiguous('no reply')}",), ())},
+    Fault.LOST_REPLY: {((f"call a(): {Ambiguous('no reply')}",), ("a",))},
+    Fault.LATE: {((f"call a(): {Ambiguous('no reply')}",), ()), ((f"call a(): {Ambiguous('no reply')}",), ("a",))},
+    Fault.FAILED: {((f"call a(): {Refused('user code raised')}",), ())},
+    Fault.SINK_FAILED: {((f"call a(): {Refused('the sink refused')}",), ())},
+    Fault.DEAD_LETTER_FAILED: {((f"call a(): {Refused('the topic for dead letters refused')}",), ())},
+    Fault.COMMIT_REFUSED: {((f"call a(): {Refused('the group has moved on')}",), ())},
+    Fault.DUPLICATE: {(("call a(): did a",), ("a", "a"))},
+    Fault.NEVER_RETURNS: {((), ())},
+}
+
+
+@pytest.mark.parametrize("kind", Fault)
+def test_each_fault_does_what_the_table_says_and_nothing_else(kind: Fault) -> None:
+    """What the reducer hears, and what the world knows."""
+    right = (("call a(): did a",), ("a",))
+    struck = reducer(wishes(A), faults=Faults.of(kind))
+    assert ends(found(struck, Network(does), budget=1)) == {right, *HEARD.get(kind, set())}
+    assert ends(found(struck, Network(does))) == {right}
+
+
+def test_a_timer_comes_true_by_a_stall_only() -> None:
+    """It spends a fault, needs no meaning, and who waits for it is at rest."""
+    timer = reducer(wishes(A, B), faults=Faults.of(Fault.GAVE_UP), is_timer=lambda wish: wish == A)
+    did_b = "call b(): did b"
+    assert ends(found(timer)) == set()
+    assert found(timer).resting == 1
+    stalled = found(timer, budget=1)
+    assert {heard for heard, _ in ends(stalled)} == {("call a(): None", did_b), (did_b, "call a(): None")}
+    assert set(stalled.faults) == {Fault.GAVE_UP}
+
+
+def test_a_crash_takes_all_that_is_in_memory() -> None:
+    """Its reducers stand nowhere, their inboxes are empty, others can see that it is dead; it dies once."""
+    alive = reducer(wishes(A, B))
+    whole = found(alive, Crash("r's host", (alive,), DEAD), budget=2)
+    dead = [here for here in whole.states.values() if here.read(DEAD)]
+    assert dead
+    assert all(here.standing("r") == Crashed() and here.read(inbox("r")) == () for here in dead)
+    assert all(list(alive.steps(here.world)) == [] for here in dead)
+    assert {here.read(DONE) for here in dead} == {(), ("a",), ("b",), ("a", "b"), ("b", "a")}
+    assert whole.faults == {Fault.CRASH_BEFORE: len(whole.states) - len(dead)}
+
+
+def test_a_late_wish_outlives_the_crash() -> None:
+    """The request is under way, whoever sent it."""
+    alive = reducer(wishes(A), faults=Faults.of(Fault.LATE))
+    whole = found(alive, Network(does), Crash("r's host", (alive,), DEAD), budget=2)
+    late = [here for here in whole.states.values() if here.read(DEAD) and here.read(FLIGHT)]
+    assert late
+    assert any(here.read(DEAD) and here.read(DONE) == ("a",) for here in whole.states.values())
+
+
+def test_the_state_of_a_reducer_is_immutable() -> None:
+    """It becomes part of states."""
+    with pytest.raises(Misuse, match="the state of a reducer is a list"):
+        found(reducer(lambda *_: ([], ())))
+
+
+# --- wishes that a program carries out ----------------------------------------------------------------------------------
+
+
+async def does_both() -> object:
+    """Does a, and then b; says what it heard of each."""
+    said = []
+    for effect in (A, B):
+        try:
+            said.append(str(await effect))
+        except Failure as failure:
+            said.append(type(failure).__name__)
+    return " ".join(said)
+
+
+PASS = Call("pass")
+NETWORK = (Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.LATE)
+
+
+def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **more: Any) -> Reducer:
+    """A reducer whose wish PASS the program carries out."""
+    carried = attrs.evolve(
+        reducer(wishes(*asked or (PASS,)), **more), carried_out=lambda wish: program() if wish == PASS else None
+    )
+    assert carried.behaviours == {}
+    return carried
+
+
+@pytest.mark.parametrize("kind", [None, *NETWORK])
+def test_a_wish_does_what_its_program_does_in_a_process_of_its_own(kind: Fault | None) -> None:
+    """Law RU3: the same worlds and the same answers, with each fault of the network, and with anybody in between."""
+    faults = Faults.of(kind) if kind else Faults()
+    other = Process("other", born(does_both), meaning=does)
+    network = Network(does)
+    alone = found_by_process(Process("p", born(does_both), faults, does), other, network)
+    carried = found(carrying(does_both, faults=faults), other, network, budget=1)
+    told = {
+        (machine.state[-1].removeprefix("call pass(): "), here.read(DONE), here.standing("other"))
+        for here in carried.states.values()
+        if isinstance(machine := here.standing("r"), Machine) and isinstance(machine.state, tuple) and machine.state
+    }
+    assert told == alone != set()
+
+
+def found_by_process(*actors: Actor) -> set[tuple[object, ...]]:
+    scenario = Scenario(name="process", summary="", world=Plain(), actors=actors, budget=1)
+    agree(scenario)
+    return {
+        (standing.value, here.read(DONE), here.standing("other"))
+        for here in plain_search(scenario).states.values()
+        if isinstance(standing := here.standing("p"), Returned)
+    }
+
+
+def test_the_effects_of_two_wishes_come_one_by_one_in_any_order() -> None:
+    """Each is a program of its own, also where they are equal; nothing is heard of one before its end."""
+    whole = ends(found(carrying(does_both, PASS, PASS)))
+    told = "call pass(): did a did b"
+    assert whole == {((told, told), done) for done in {*permutations("aabb")} if done[0] == "a" and done[-1] == "b"}
+
+
+def test_a_program_dies_with_its_owner_and_its_requests_go_on() -> None:
+    """Law RU2: nothing of it happens any more, but what is under way."""
+    carried = carrying(does_both, faults=Faults.of(Fault.LATE, on=lambda effect: effect == A))
+    whole = found(carried, Network(does), Crash("r's host", (carried,), DEAD), budget=2)
+    dead = [here for here in whole.states.values() if here.read(DEAD)]
+    assert {(here.read(DONE), len(here.read(FLIGHT))) for here in dead} >= {
+        ((), 0),
+        (("a",), 0),
+        ((), 1),
+        (("a", "b"), 0),
+    }
+    assert all(list(carried.steps(here.world)) == [] for here in dead)
+
+
+def test_a_dead_process_starts_again_with_nothing_in_memory() -> None:
+    """As it began, and told what the scenario says; it does its work once more."""
+    carried = carrying(does_both)
+
+    def told(world: World) -> World:
+        return world.write(inbox("r"), ("go",))
+
+    actors = (carried, Crash("r's host", (carried,), DEAD), Restart("again", (carried,), DEAD, told))
+    whole = found(*actors, budget=2)
+    assert whole.faults.keys() == {Fault.CRASH_BEFORE, Fault.RESTART}
+    assert {done for _, done in ends(whole)} >= {("a", "b"), ("a", "a", "b"), ("a", "b", "a", "b")}
+
+
+def test_a_wish_that_is_taken_back_has_no_program_any_more() -> None:
+    """Wherever it stands; what it has done is done."""
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(state, tuple)
+        match event:
+            case "go":
+                return state, (PASS,)
+            case "stop":
+                return state, (Cancel(PASS),)
+            case _:
+                return (*state, event), ()
+
+    carried = attrs.evolve(carrying(does_both), step=step)
+    assert ends(found(carried, events=("go", "stop"))) >= {((), ()), ((), ("a",))}
+    assert all(done != ("b",) for _, done in ends(found(carried, events=("go", "stop"))))
+    begun = attrs.evolve(carrying(does_both), step=wishes(PASS, Cancel(PASS)))
+    assert {done for _, done in ends(found(begun))} == {()}
+
+
+async def fails() -> object:
+    await A
+    raise Refused("no")
+
+
+async def raises() -> object:
+    await A
+    raise ValueError("a bug")
+
+
+async def sleeps() -> object:
+    await A
+    await Sleep(SECOND)
+    return await B
+
+
+def test_a_failure_that_a_program_passes_on_is_the_reply() -> None:
+    """As one of the world would be."""
+    assert ends(found(carrying(fails))) == {((f"call pass(): {Refused('no')}",), ("a",))}
+
+
+def test_an_error_that_a_program_raises_is_one_of_the_reducer() -> None:
+    """A bug is a finding, and nothing happens to it any more."""
+    scenario = Scenario(name="r", summary="", world=Plain().write(inbox("r"), ("go",)), actors=(carrying(raises),))
+    report = explore(scenario)
+    assert report.law == NO_ERROR
+    assert report.trace is not None
+    assert [step.event for step in report.trace.steps] == ["is told go", 'call a() -> "did a"']
+
+
+@pytest.mark.parametrize("clock", [Clock(SECOND, horizon=0), Clock(SECOND, moves=2)], ids=["relative", "absolute"])
+def test_a_program_sleeps_while_others_go_on(clock: Clock) -> None:
+    """In either kind of time; the time that it sleeps until is a part of it."""
+    actors = (carrying(sleeps), Process("other", born(does_both), meaning=does))
+    scenario = Scenario(
+        name="r",
+        summary="",
+        world=Plain().write(inbox("r"), ("go",)),
+        actors=actors,
+        clock=clock,
+        eventually={"it wakes": lambda state: state.read(DONE).count("b") == 2},
+        sometimes={"another one comes before": lambda state: state.read(DONE) == ("a", "a", "b")},
+    )
+    assert explore(scenario).verdict is Verdict.COMPLETE
+
+
+async def remembers() -> object:
+    now = await Now()
+    await Sleep(SECOND)
+    return now
+
+
+def test_a_program_that_holds_an_instant_makes_time_absolute() -> None:
+    """As one of a process does, and the verdict says so."""
+
+    def does_or_tells(effect: Effect[object], world: World, who: str) -> Outcomes:
+        yield from (perform if isinstance(effect, Now) else does)(effect, world, who)
+
+    held = carrying(remembers, meaning=does_or_tells)
+    world = Plain().write(inbox("r"), ("go",))
+    report = explore(
+        Scenario(name="r", summary="", world=world, actors=(held,), clock=Clock(SECOND, horizon=0, moves=2))
+    )
+    assert report.time.startswith("absolute time, 2 moves of 1 s, for a program holds an instant")
+
+
+def test_what_never_returns_is_not_heard_of_and_can_be_taken_back() -> None:
+    """User code that never comes to an end: others go on, and the reducer waits for ever."""
+    stuck = reducer(wishes(A, B), faults=Faults({Fault.NEVER_RETURNS: lambda wish: wish == A}))
+    whole = found(stuck, budget=1)
+    machines = [machine for here in whole.states.values() if isinstance(machine := here.standing("r"), Machine)]
+    assert any(machine.stuck == (A,) and machine.state == ("call b(): did b",) for machine in machines)
+    assert {done for _, done in ends(whole)} == {("a", "b"), ("b", "a"), ("b",)}
+
+
+@pytest.mark.parametrize("kind", [Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.COMMIT_REFUSED])
+def test_what_is_refused_was_not_done(kind: Fault) -> None:
+    """A sink, the dead letters, a commit: each told as a refusal, of the wishes that it may strike."""
+    refused = reducer(wishes(A, B), faults=Faults({kind: lambda wish: wish == A}))
+    assert {done for heard, done in ends(found(refused, budget=1)) if "Refused" in str(heard)} == {("b",)}
+
+
+def test_an_answer_that_changes_nothing_need_not_come() -> None:
+    """One who asks again for what there is not yet is at rest, and hears of it as soon as there is."""
+
+    def asks_again(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        return (state, (A,)) if event in {"go", None} else ((event,), ())
+
+    def looks(effect: Effect[object], world: World, who: str) -> Outcomes:
+        yield from ((world, world.read(DONE) or None),) if effect == A else does(effect, world, who)
+
+    asking = reducer(asks_again, meaning=looks, split=nothing, heard_as=lambda _, reply: reply)
+    assert found(asking).resting == 1
+    writer = Process("w", born(does_both), meaning=does)
+    whole = found(asking, writer)
+    assert {here.standing("r") for here in whole.states.values()} >= {Machine((("a",),)), Machine((("a", "b"),))}

@@ -1,0 +1,456 @@
+"""A search that leaves out what makes no difference finds what a plain one finds, and visits fewer states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
+from random import Random  # noqa: TID251  seeded
+
+import attrs
+import pytest
+from tests.properties.plain_search import Found, Key, plain_search
+from tests.properties.sim.test_explore import ADVERSARIES, SMALL, little_scenario, random_scenario
+
+from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Pull, Put, exactly
+from tidegate.model.effects import Ambiguous, Note
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND
+from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.attempts import attempt
+from tidegate.sim.behaviour import Returned
+from tidegate.sim.explore import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.fusing import Fusion
+from tidegate.sim.packing import Looked, Packed
+from tidegate.sim.replay import Reproduced, replay
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.sample import portfolio
+from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.symmetry import Renaming, Symmetry
+from tidegate.sim.trace import Breach
+from tidegate.sim.world import document, notes, seeded
+
+COUNT = Field[int]("count")
+LEADERS = Field[tuple[str, ...]]("leaders")
+
+
+def reduced(scenario: Scenario, reductions: Reductions = ALL) -> Explored:
+    return attempt(scenario, lambda search: search.run(Bounds(), go_on), reductions)
+
+
+def key_of(found: Explored, state: Packed) -> Key:
+    slots = found.search.packing.slots.values()
+    return frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0])
+
+
+def is_a_run(found: Explored, path: tuple[Packed, ...]) -> bool:
+    """Does each state follow from the one before by one step of one actor?"""
+    follows = all(
+        any(to == after for hand in found.search.hands for _, to in hand.steps(before))
+        for before, after in pairwise(path)
+    )
+    return path[0] == found.search.first and follows
+
+
+def is_broken_at_the_end(found: Explored, scenario: Scenario) -> bool:
+    """A law over states, that is; a step law was broken by the last step."""
+    assert found.broken is not None
+    last = found.search.view(found.broken.path[-1], Looked())
+    laws = {**scenario.always, **scenario.eventually}
+    holds = laws.get(found.broken.law, ())
+    parts = holds if isinstance(holds, tuple) else (holds,)
+    return not parts or not all(part(last) for part in parts)
+
+
+def agree_reduced(scenario: Scenario, reductions: Reductions = ALL) -> tuple[Explored, Found]:
+    """Laws FU1, FU2, FU3, FU4, SY2 and SY3: the same verdict, laws, goals and rest as a search that shares nothing with it."""
+    found, plain = reduced(scenario, reductions), plain_search(scenario)
+    if not plain.broken:
+        assert (found.broken is None) == (not plain.livelocked(scenario))
+        if found.broken is not None:
+            assert found.broken.breach is Breach.LIVELOCK
+            assert found.broken.law in plain.livelocked(scenario)
+            assert is_a_run(found, found.broken.path)
+            return found, plain
+    assert (found.broken is None) == (not plain.broken)
+    assert found.states <= len(plain.states)
+    if found.broken is not None:
+        assert found.broken.law in plain.broken
+        shortest = plain.broken[found.broken.law]
+        assert len(found.broken.path) - 1 == shortest or (reductions.fusion and len(found.broken.path) - 1 > shortest)
+        assert is_a_run(found, found.broken.path)
+        assert is_broken_at_the_end(found, scenario)
+        return found, plain
+    assert found.goals == plain.goals
+    assert set(found.faults) <= set(plain.faults)
+    if not (reductions.symmetry and scenario.symmetric):
+        assert {key_of(found, state) for state in found.search.seen} <= plain.states.keys()
+        assert (found.resting, found.cut_short) == (plain.resting, plain.cut_short)
+    return found, plain
+
+
+@pytest.mark.parametrize("name", [name for name in SMALL if "." not in name])
+def test_a_reduced_search_agrees_in_small_scopes(name: str) -> None:
+    """Shipped scenarios, made small."""
+    agree_reduced(SMALL[name]())
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_a_reduced_search_agrees_where_one_is_out_to_break_it(name: str) -> None:
+    """Footprints that grow late, laws that look elsewhere, blind writes."""
+    agree_reduced(ADVERSARIES[name]())
+
+
+def test_a_reduced_search_agrees_on_actors_and_programs_drawn_at_random() -> None:
+    """Some of which have private cells, and laws that look at them late."""
+    for seed in range(100):
+        agree_reduced(random_scenario(Random(f"fused {seed}")))
+    for seed in range(40):
+        agree_reduced(little_scenario(Random(f"fused {seed}")))
+
+
+# --- private work -------------------------------------------------------------------------------------------------------
+
+
+async def work(me: str, pieces: int) -> int:
+    """Join the leaders; count in a document of one's own; leave."""
+    await update_one("shared", Eq(ID, "leaders"), AddToSet(LEADERS, me))
+    done = 0
+    for _ in range(pieces):
+        own = await find_one("own", Eq(ID, me))
+        assert own is not None
+        after = await find_one_and_update("own", Eq(ID, me), Add(COUNT, 1))
+        done = after[COUNT] if after else -1
+    await update_one("shared", Eq(ID, "leaders"), Pull(LEADERS, me))
+    return done
+
+
+NAMES = ("a", "b", "c")
+
+
+def workers(
+    pieces: int = 2, who: tuple[str, ...] = NAMES, faults: Faults | None = None, budget: int = 0, **changes: object
+) -> Scenario:
+    """So many of them, each with work of its own between two steps that all can see."""
+    owns = tuple(Document.of({"_id": name, "count": 0}) for name in who)
+    actors = tuple(Process(name, born(work, name, pieces), faults or Faults()) for name in who)
+    world = seeded({"shared": (Document.of({"_id": "leaders", "leaders": ()}),), "own": owns})
+    return Scenario(
+        **{  # type: ignore[arg-type]
+            "name": "workers",
+            "summary": "",
+            "world": world,
+            "actors": actors,
+            "budget": budget,
+            "eventually": {
+                "all is counted": lambda state: all(counted(state, name) == pieces or budget for name in who)
+            },
+            **changes,
+        }
+    )
+
+
+def counted(state: State, name: str) -> int:
+    own = state.read(document("own", name))
+    assert own is not None
+    return own[COUNT]
+
+
+def test_work_of_ones_own_is_taken_at_once() -> None:
+    """Three workers with four steps each between two shared ones: a small part of the states, and the same rest."""
+    found, plain = agree_reduced(workers())
+    assert reduced(workers(), Reductions()).states == len(plain.states)
+    assert found.states * 10 < len(plain.states)
+
+
+PRIVATE: Mapping[str, Callable[[], Scenario]] = {
+    "a law looks at one of them": lambda: workers(always={"b is no hurry": lambda state: counted(state, "b") < 3}),
+    "a law looks late": lambda: workers(
+        always={
+            "c does not count while b leads": lambda state: (
+                leads(state, "b") is False or leads(state, "a") is False or counted(state, "c") < 2
+            )
+        }
+    ),
+    "a goal looks": lambda: workers(sometimes={"b has one": lambda state: counted(state, "b") == 1}),
+    "a goal that is passed": lambda: workers(
+        sometimes={"both at one": lambda state: counted(state, "a") == counted(state, "b") == 1}
+    ),
+    "a step law looks": lambda: workers(
+        step={"c counts by one": lambda before, after: counted(after, "c") - counted(before, "c") in (0, 1)}
+    ),
+    "a step law breaks": lambda: workers(
+        step={"c stays at one": lambda before, after: counted(before, "c") != 1 or counted(after, "c") == 1}
+    ),
+    "a law on where one stands": lambda: workers(
+        always={"not three": lambda state: state.standing("a") != Returned(2) or counted(state, "b") == 2}
+    ),
+    "they may crash": lambda: workers(1, ("a", "b"), Faults.of(Fault.CRASH_BEFORE, Fault.LOST_REPLY), budget=1),
+    "they may start again": lambda: workers(
+        1, ("a", "b"), Faults.of(Fault.CRASH_AFTER, Fault.RESTART, Fault.CRASH_BEFORE), budget=2
+    ),
+    "the clock moves": lambda: workers(1, ("a", "b"), clock=Clock(SECOND, moves=2)),
+}
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_what_somebody_looks_at_is_not_private(name: str) -> None:
+    """Laws, goals and step laws that look at what would else be private, early or late; crashes; a clock."""
+    agree_reduced(PRIVATE[name]())
+
+
+def leads(state: State, name: str) -> bool:
+    doc = state.read(document("shared", "leaders"))
+    return doc is not None and name in doc[LEADERS]
+
+
+async def spins(me: str) -> None:
+    """It turns its own switch for ever."""
+    while True:
+        own = await find_one("own", Eq(ID, me))
+        assert own is not None
+        await update_one("own", Eq(ID, me), Add(COUNT, 1 if own[COUNT] == 0 else -1))
+
+
+def test_who_goes_round_for_ever_leaves_room_for_others() -> None:
+    """The ignoring problem: a private cycle is not followed to the end of time while somebody else waits."""
+    spinning = attrs.evolve(workers(1, ("a", "b")), eventually={})
+    scenario = attrs.evolve(spinning, actors=(Process("a", born(spins, "a")), *spinning.actors[1:]))
+    found, _ = agree_reduced(attrs.evolve(scenario, sometimes={"b is done": lambda state: counted(state, "b") == 1}))
+    assert found.goals == {"b is done": True}
+    broken = attrs.evolve(scenario, always={"b does nothing": lambda state: counted(state, "b") == 0})
+    assert agree_reduced(broken)[0].broken is not None
+
+
+# --- interchangeable processes ------------------------------------------------------------------------------------------
+
+
+LEADER = Field[str]("leader")
+
+
+async def contends(me: str, rounds: int) -> str:
+    """Take a lock by name, say so, give it back."""
+    heard = ""
+    for number in range(rounds):
+        try:
+            taken = await find_one_and_update("locks", Eq(LEADER, ""), Put(LEADER, me))
+        except Ambiguous:
+            taken = await find_one("locks", Eq(ID, "lock"))
+        if taken is not None and taken[LEADER] == me:
+            await Note("holds", f"{me}.{number}")
+            await update_one("log", Eq(ID, me), Put(LEADER, f"{me}.{number}"))
+            await update_one("locks", Eq(LEADER, me), Put(LEADER, ""))
+            heard = f"{me} was first"
+    return heard
+
+
+def contenders(who: tuple[str, ...] = NAMES, budget: int = 0, **changes: object) -> Scenario:
+    faults = Faults.of(Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.LATE) if budget else Faults()
+    log = tuple(Document.of({"_id": name, "leader": ""}) for name in who)
+    actors = (*(Process(name, born(contends, name, 2), faults) for name in who), Network())
+    world = seeded({"locks": (Document.of({"_id": "lock", "leader": ""}),), "log": log})
+    made: dict[str, object] = {"name": "contenders", "summary": "", "world": world, "actors": actors, "budget": budget,
+                               "symmetric": (who,)}  # fmt: skip
+    return Scenario(**{**made, **changes})  # type: ignore[arg-type]
+
+
+async def overhears() -> str:
+    """Who has the lock?"""
+    found = await find_one("locks", Eq(ID, "lock"))
+    return "" if found is None else f"it was {found[LEADER]}"
+
+
+def overheard() -> Scenario:
+    scenario = contenders(("a", "b"))
+    return attrs.evolve(scenario, actors=(*scenario.actors, Process("c", born(overhears))))
+
+
+def leads_now(name: str, state: State) -> bool:
+    lock = state.read(document("locks", "lock"))
+    return lock is not None and lock[LEADER] == name
+
+
+def leads_not(name: str, state: State) -> bool:
+    return not leads_now(name, state)
+
+
+def noted_last(name: str, state: State) -> bool:
+    return ("holds", f"{name}.1") in state.read(notes(name))
+
+
+SYMMETRIC: Mapping[str, Callable[[], Scenario]] = {
+    "three": contenders,
+    "two, with faults": partial(contenders, ("a", "b"), 1),
+    "two of three": partial(contenders, symmetric=(("a", "c"),)),
+    "one in no group hears of those who are": overheard,
+    "one is cancelled": partial(workers, 1, ("a", "b"), Faults.of(Fault.CANCELLED), 1, symmetric=(("a", "b"),)),
+    "a clock": partial(contenders, ("a", "b"), clock=Clock(SECOND, moves=1)),
+    "workers": partial(workers, 1, symmetric=(NAMES,)),
+    **{
+        f"a law that singles out {name}": partial(
+            contenders, always={f"{name} does not lead": partial(leads_not, name)}
+        )
+        for name in "ac"
+    },
+    **{
+        f"a law at rest that singles out {name}": partial(
+            contenders, ("a", "b"), 1, eventually={f"{name} was last": partial(noted_last, name)}
+        )
+        for name in "ab"
+    },
+    **{
+        f"a goal that singles out {name}": partial(contenders, sometimes={f"{name} leads": partial(leads_now, name)})
+        for name in "ac"
+    },
+}
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+@pytest.mark.parametrize("fusion", [False, True], ids=["", "fused"])
+def test_a_search_up_to_names_agrees(name: str, *, fusion: bool) -> None:
+    """Laws SY2 and SY3, also where a law or a goal is about one of them only."""
+    agree_reduced(SYMMETRIC[name](), Reductions(fusion=fusion, symmetry=True))
+
+
+@pytest.mark.parametrize("name", ["three", "two, with faults", "two of three", "workers"])
+def test_the_states_up_to_names_are_the_orbits_of_the_plain_ones(name: str) -> None:
+    """Law SY1: one state of each set of states that differ in names only, and from each set one."""
+    scenario = SYMMETRIC[name]()
+    found, whole = reduced(scenario, Reductions(symmetry=True)), reduced(scenario, Reductions())
+    symmetry = found.search.symmetry
+    assert symmetry is not None
+    seen = {key_of(found, state) for state in found.search.seen}
+    everything = {key_of(found, each) for state in found.search.seen for each in (state, *symmetry.images(state))}
+    assert len(seen) == found.states < whole.states
+    assert everything == {key_of(whole, state) for state in whole.search.seen} == set(plain_search(scenario).states)
+    orbits = {
+        frozenset({key_of(found, each) for each in (state, *symmetry.images(state))}) for state in found.search.seen
+    }
+    assert len(orbits) == found.states
+
+
+async def favours(me: str) -> None:
+    """It does one thing more for one of them."""
+    await update_one("log", Eq(ID, me), Put(LEADER, me))
+    if me == "b":
+        await update_one("log", Eq(ID, me), Put(LEADER, ""))
+
+
+def differs(me: str) -> Document:
+    return Document.of({"_id": me, "leader": "x" if me == "b" else ""})
+
+
+NOT_ALIKE: Mapping[str, Callable[[], Scenario]] = {
+    "a program that favours one": lambda: contenders(
+        ("a", "b"), actors=tuple(Process(name, born(favours, name)) for name in ("a", "b"))
+    ),
+    "faults that strike one": lambda: contenders(
+        ("a", "b"),
+        1,
+        actors=(
+            Process("a", born(contends, "a", 2), Faults.of(Fault.CRASH_BEFORE)),
+            Process("b", born(contends, "b", 2)),
+        ),
+    ),
+    "a world that favours one": lambda: contenders(
+        ("a", "b"), world=seeded({"locks": (), "log": (differs("a"), differs("b"))})
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ALIKE)
+def test_who_is_not_interchangeable_is_told(name: str) -> None:
+    """It is misuse, and the message says who and why; without symmetry the scenario is explored as it is."""
+    scenario = NOT_ALIKE[name]()
+    with pytest.raises(Misuse, match=r"[ab] and [ab] are not interchangeable"):
+        _ = reduced(scenario, Reductions(symmetry=True))
+    assert reduced(scenario, Reductions(fusion=True)).states > 1
+
+
+def test_groups_name_actors_once() -> None:
+    """Anything else is misuse, told when the scenario is made."""
+    for groups in ((("a", "x"),), (("a", "a"),), (("a", "b"), ("b", "c"))):
+        with pytest.raises(Misuse, match="no groups of processes"):
+            _ = contenders(symmetric=groups)
+
+
+# --- planted bugs -------------------------------------------------------------------------------------------------------
+
+
+def sees_nobody(self: Fusion, who: str, at: int, changes: int) -> None:
+    """Nobody is ever seen to look."""
+
+
+PLANTED: Mapping[str, tuple[object, str, object, str]] = {
+    "nobody is seen to look": (Fusion, "saw", sees_nobody, "a goal that is passed"),
+    "laws are not asked what they look at": (Search, "laws_looked", lambda _: None, "a goal that is passed"),
+    "laws are judged for one naming": (Search, "named", lambda _, states: states, "a law that singles out c"),
+    "a node is not renamed": (Renaming, "node", lambda *names: names[-1], "two, with faults"),
+    "a run keeps the names of its states": (Symmetry, "renamed", lambda *runs: runs[1], "a law that singles out c"),
+    "a fused step is told as one": (Fusion, "unfused", lambda *states: states[2:], "a step law breaks"),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_in_a_reduction_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate sees each mechanism: without it some scenario comes out differently."""
+    where, attribute, instead, name = PLANTED[bug]
+    monkeypatch.setattr(where, attribute, instead)
+    make, how = (PRIVATE[name], ALL) if name in PRIVATE else (SYMMETRIC[name], Reductions(symmetry=True))
+    with pytest.raises((AssertionError, Misuse)):
+        _ = agree_reduced(make(), how)
+
+
+def test_who_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the comparison, faults that strike one of them only go unnoticed."""
+    monkeypatch.setattr(Symmetry, "check", lambda *_: None)
+    assert reduced(NOT_ALIKE["faults that strike one"](), Reductions(symmetry=True)).states > 1
+
+
+# --- reports ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_counterexample_is_a_shortest_one_although_steps_are_fused() -> None:
+    """It is looked for again without fusion; where a bound forbids that, the longer one is told, and that it may be."""
+    scenario = workers(always={"nobody leads twice": lambda state: not (leads(state, "a") and leads(state, "b"))})
+    plain, found = explore(scenario, reductions=PLAIN), explore(scenario)
+    assert (found.verdict, found.reductions, found.is_shortest) == (Verdict.VIOLATED, (), True)
+    assert found.trace is not None
+    assert plain.trace is not None
+    assert len(found.trace.steps) == len(plain.trace.steps) == 2
+    late = attrs.evolve(scenario, always={"nobody has finished": lambda state: state.standing("a") != Returned(2)})
+    cut_short = explore(late, states_max=reduced(late, Reductions(fusion=True)).states)
+    assert (cut_short.verdict, cut_short.reductions) == (Verdict.VIOLATED, ("fusion",))
+    assert not cut_short.is_shortest
+    assert cut_short.trace is not None
+    assert len(cut_short.trace.steps) == 6, "private steps are told one by one"
+
+
+def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:
+    """With everybody's own name, and every private step, from the beginning."""
+    scenario = workers(
+        3, always={"not all finish": lambda state: any(counted(state, name) < 3 for name in NAMES)}, symmetric=(NAMES,)
+    )
+    onward = portfolio("1", runs=20, seeding=Random)
+    report = explore(scenario, states_max=5, onward=onward)
+    assert (report.verdict, report.reductions) == (Verdict.VIOLATED, ("symmetry",))
+    assert report.trace is not None
+    assert isinstance(replay(report.trace, scenario), Reproduced)
+
+
+def test_what_is_left_out_is_chosen() -> None:
+    """A report says what was left out, and with nothing left out it counts what a plain search counts."""
+    scenario = workers(1, symmetric=(NAMES,))
+    counts = {
+        (fusion, symmetry): explore(scenario, reductions=Reductions(fusion=fusion, symmetry=symmetry))
+        for fusion in (False, True)
+        for symmetry in (False, True)
+    }
+    assert {choice: report.reductions for choice, report in counts.items()} == {
+        (False, False): (), (True, False): ("fusion",), (False, True): ("symmetry",), (True, True): ("fusion", "symmetry"),
+    }  # fmt: skip
+    states = {choice: report.states for choice, report in counts.items()}
+    assert states[True, True] < min(states[True, False], states[False, True])
+    assert max(states[True, False], states[False, True]) < states[False, False] == len(plain_search(scenario).states)

@@ -1,0 +1,193 @@
+"""A report answers one of three verdicts, and says why when it is not sure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random  # noqa: TID251  seeded
+
+import attrs
+import pytest
+
+import tidegate
+from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.model.effects import Call, Note, Sleep
+from tidegate.model.instants import SECOND
+from tidegate.sim.actors import Process, born
+from tidegate.sim.behaviour import Returned
+from tidegate.sim.explore import NO_ERROR, PLAIN, Progress
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.scenario import Clock, Kind, Scenario
+from tidegate.sim.world import Plain, calling, notes
+from tidegate.testing import assert_no_counterexample
+
+
+async def says() -> str:
+    await Note("at", 1)
+    await Call("ask")
+    return "done"
+
+
+def scenario(**changes: object) -> Scenario:
+    process = Process("p", born(says), Faults.of(Fault.LOST_REPLY), calling({"ask": (1,)}))
+    return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": (process,), "budget": 1, **changes})  # type: ignore[arg-type]
+
+
+SILENT = {"it says nothing": lambda state: state.read(notes("p")) == ()}
+DONE = {"it is done": lambda state: state.standing("p") == Returned("done")}
+NEVER = {"it flies": lambda _: False}
+REST = {"it rests": lambda _: True}
+TIRELESS = Clock(SECOND, moves=0)
+
+
+async def sleeps() -> None:
+    await Sleep(SECOND)
+
+
+REASONS: dict[str, tuple[Callable[[], Report], Verdict, str]] = {
+    "all was seen": (lambda: explore(scenario(sometimes=DONE, eventually=REST)), Verdict.COMPLETE, ""),
+    "a law is broken": (lambda: explore(scenario(always=SILENT)), Verdict.VIOLATED, ""),
+    "a law is broken before a bound is reached": (
+        lambda: explore(scenario(always=SILENT), proceed=lambda progress: progress.depth < 2),
+        Verdict.VIOLATED,
+        "",
+    ),
+    "a bound on states": (lambda: explore(scenario(), states_max=2), Verdict.INCONCLUSIVE, "2 states were seen"),
+    "a bound of the caller": (
+        lambda: explore(scenario(), proceed=lambda _: False),
+        Verdict.INCONCLUSIVE,
+        "the caller's bound was reached",
+    ),
+    "a goal that was missed": (
+        lambda: explore(scenario(sometimes={**DONE, **NEVER}, always=REST), require_sometimes=True),
+        Verdict.INCONCLUSIVE,
+        "goal never reached: it flies",
+    ),
+    "nothing came to rest": (
+        lambda: explore(scenario(actors=(Process("p", born(sleeps)),), clock=TIRELESS, eventually=REST)),
+        Verdict.INCONCLUSIVE,
+        "nothing comes to rest, so the laws about rest say nothing",
+    ),
+    "random runs": (
+        lambda: explore(scenario(), runs=3, seeding=Random),
+        Verdict.INCONCLUSIVE,
+        "3 random runs are not all that can happen",
+    ),
+    "a random run that breaks a law": (
+        lambda: explore(scenario(always=SILENT), runs=3, seeding=Random),
+        Verdict.VIOLATED,
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REASONS)
+def test_a_verdict_says_why(why: str) -> None:
+    """Complete and violated need no reason; inconclusive is never without one."""
+    make, verdict, reason = REASONS[why]
+    report = make()
+    assert (report.verdict, report.reason) == (verdict, reason)
+    assert (report.trace is not None) == (report.law is not None) == (verdict is Verdict.VIOLATED)
+
+
+EXPECTATIONS: dict[str, tuple[dict[str, object], bool]] = {
+    "clean and clean": ({}, True),
+    "clean and violated": ({"always": SILENT}, False),
+    "clean and a goal missed": ({"sometimes": NEVER}, True),
+    "violated and violated": ({"always": SILENT, "expect": "it says nothing"}, True),
+    "violated and clean": ({"always": REST, "expect": "it rests"}, False),
+    "violated and another law": ({"always": {**SILENT, **REST}, "expect": "it rests"}, False),
+}
+
+
+@pytest.mark.parametrize("what", EXPECTATIONS)
+def test_an_expectation_is_met_by_its_own_law_only(what: str) -> None:
+    """Another law broken, or none, is an expectation not met; so is anything but complete where it is to be clean."""
+    changes, met = EXPECTATIONS[what]
+    assert explore(scenario(**changes)).ok is met
+
+
+def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
+    """What `tidegate explore --json` prints, but for the seconds and the path of the trace."""
+    found = explore(
+        scenario(sometimes=DONE, always=REST, step={"still": lambda *_: True}, eventually={"rest": lambda _: True})
+    )
+    assert json.loads(json.dumps(found.to_json())) == {
+        "name": "s",
+        "kind": "program",
+        "expect": "clean",
+        "verdict": "complete",
+        "law": None,
+        "states": found.states,
+        "transitions": found.transitions,
+        "depth": 2,
+        "unmerged": 0,
+        "unmerged_at": [],
+        "faults": {"lost_reply": 1},
+        "budget": 1,
+        "cut_short": 0,
+        "goals": {"it is done": True},
+        "stopped_because": "",
+        "time": "time stands",
+        "policy": "",
+        "reductions": ["fusion"],
+        "uncovered": ["no step touches what the law is about: still"],
+        "expected_states": None,
+        "violation": "none",
+        "why": "",
+        "loop": 0,
+    }
+    assert found.laws == 3
+    broken = explore(scenario(always=SILENT, expect="it says nothing", kind=Kind.SPECIMEN)).to_json()
+    assert (broken["kind"], broken["expect"], broken["verdict"], broken["law"]) == (
+        "specimen", "violated", "violated", "it says nothing",
+    )  # fmt: skip
+
+
+def test_a_counterexample_names_what_it_is_of() -> None:
+    """The scenario, the law, the version of tidegate, the kind of time, and the seed of a random run."""
+    report = explore(scenario(always=SILENT))
+    assert report.trace is not None
+    assert (report.trace.scenario, report.trace.law, report.trace.version, report.trace.time, report.trace.seed) == (
+        "s", "it says nothing", tidegate.__version__, "time stands", None,
+    )  # fmt: skip
+    walked = explore(scenario(always=SILENT), runs=3, seed="a", seeding=Random)
+    assert walked.trace is not None
+    assert walked.trace.seed == walked.seed
+    assert str(walked.seed).startswith("a.")
+
+
+def test_the_caller_is_told_how_far_it_is() -> None:
+    """Now and then, with numbers that only grow."""
+    told: list[Progress] = []
+
+    def proceed(progress: Progress) -> bool:
+        told.append(progress)
+        return True
+
+    report = explore(small_lock(2, 2, 1, 1), proceed=proceed, reductions=PLAIN)
+    assert [progress.depth for progress in told] == list(range(1, report.depth + 2))
+    assert told == sorted(told, key=lambda progress: (progress.states, progress.transitions))
+    assert (told[-1].states, told[-1].transitions, told[-1].waiting) == (report.states, report.transitions, 0)
+
+
+async def raises() -> None:
+    await Call("ask")
+    raise KeyError("x")
+
+
+def test_the_law_that_no_program_raises_can_be_expected_to_break_by_nobody() -> None:
+    """It is no law of the scenario's own: a program that raises is an expectation not met."""
+    report = explore(scenario(actors=(Process("p", born(raises), meaning=calling({"ask": (1,)})),)))
+    assert (report.verdict, report.law, report.ok) == (Verdict.VIOLATED, NO_ERROR, False)
+    assert attrs.evolve(report, expect=NO_ERROR).ok
+
+
+def test_a_report_says_how_many_faults_a_run_may_have() -> None:
+    """None where none may be, although there is a budget."""
+    found = scenario()
+    assert [explore(each).budget for each in (found, found.choosing(Fault), found.choosing(()))] == [1, 1, 0]
+    bounded = [assert_no_counterexample(found, faults_max=faults_max) for faults_max in (None, 9, 1, 0)]
+    assert [report.budget for report in bounded] == [1, 1, 1, 0]
+    assert [bool(report.faults) for report in bounded] == [True, True, True, False]

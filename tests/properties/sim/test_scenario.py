@@ -1,0 +1,90 @@
+"""A scenario refuses what cannot be explored, and says what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.effects import Note, Refused, Sleep
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.operations import find_one, insert_one
+from tidegate.sim.actors import Network, Ticks
+from tidegate.sim.faults import FAULTS, Fault, anything, bound
+from tidegate.sim.scenario import Clock, Label, Scenario, Trouble
+from tidegate.sim.world import Plain
+
+
+def scenario(**changes: object) -> Scenario:
+    return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": (), **changes})  # type: ignore[arg-type]
+
+
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "two actors of one name": (lambda: scenario(actors=(Network(), Network())), "two actors have one name"),
+    "two laws of one name": (
+        lambda: scenario(always={"law": anything}, eventually={"law": anything}),
+        "two laws have one name",
+    ),
+    "an expectation that is no law": (
+        lambda: scenario(always={"law": anything}, expect="another"),
+        "it expects to break 'another', which is no law of it",
+    ),
+    "a negative budget": (lambda: scenario(budget=-1), "a budget of -1 faults"),
+    "a negative budget of a kind": (lambda: scenario(budgets={Fault.LATE: -1}), "a budget of -1 late"),
+    "no quantum": (lambda: Clock(0), "a quantum of 0 us"),
+    "a quantum finer than documents": (lambda: Clock(1_500), "a quantum of 1500 us"),
+    "a horizon in the future": (lambda: Clock(SECOND, horizon=-SECOND), "a horizon of -1000000 us"),
+    "a horizon finer than documents": (lambda: Clock(MILLISECOND, horizon=1_500), "a horizon of 1500 us"),
+    "negative moves": (lambda: Clock(SECOND, moves=-1), "-1 moves"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_explored_is_refused_at_once(what: str) -> None:
+    """Checked where it is made, with what is wrong."""
+    make, said = WRONG[what]
+    with pytest.raises(Misuse, match=said):
+        make()
+
+
+def test_what_can_be_explored_is_accepted() -> None:
+    """The same scenario, right."""
+    assert scenario(actors=(Network(), Ticks(SECOND)), always={"law": anything}, expect="law", budget=1).expect == "law"
+    assert Clock(MILLISECOND, horizon=0).horizon == 0
+
+
+def test_a_label_tells_what_was_heard_if_it_says_anything() -> None:
+    """That nothing was found is an answer, that nothing is answered is none."""
+    found = Document.of({"_id": "x"})
+    labels = [
+        (Label("crashes"), "crashes"),
+        (Label(Sleep(SECOND), None), "sleep 1 s"),
+        (Label(Note("a", 1), None), "note a: 1"),
+        (Label(insert_one("rows", found), None), 'insert into rows: {_id: "x"}'),
+        (Label(find_one("rows", Eq(ID, "x")), None), 'find rows where _id = "x" -> null'),
+        (Label(find_one("rows", Eq(ID, "x")), found), 'find rows where _id = "x" -> {_id: "x"}'),
+        (Label(Sleep(SECOND), Trouble("no reply")), "sleep 1 s -> no reply"),
+        (Label(Sleep(SECOND), Refused("no")), "sleep 1 s -> Refused(no)"),
+    ]
+    assert [str(label) for label, _ in labels] == [shown for _, shown in labels]
+
+
+def test_only_a_kind_that_may_strike_less_often_than_all_has_a_budget_of_its_own() -> None:
+    """The others cost nothing. Choosing kinds lets no other strike, and widens nothing."""
+    bounded = scenario(budget=2, budgets={Fault.LATE: 1, Fault.UNSENT: 2})
+    assert bounded.allowance() == {FAULTS: 2, bound(Fault.LATE): 1}
+    chosen = bounded.choosing([Fault.LATE]).allowance()
+    assert chosen[bound(Fault.LATE)] == 1
+    assert {kind for kind in Fault if chosen.get(bound(kind)) == 0} == set(Fault) - {Fault.LATE}
+
+
+def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
+    """A bound of one kind stays, and costs nothing where it is none any more."""
+    bounded = scenario(budget=3, budgets={Fault.LATE: 2})
+    allowed = [bounded.bounded(None, faults_max).allowance() for faults_max in (None, 4, 3, 2, 0)]
+    whole = {FAULTS: 3, bound(Fault.LATE): 2}
+    assert allowed == [whole, whole, whole, {FAULTS: 2}, {FAULTS: 0}]
+    with pytest.raises(Misuse, match="a budget of -1 faults"):
+        bounded.at_most(-1)

@@ -1,0 +1,274 @@
+"""A long failing run becomes a short one that breaks the same law, and nothing that is said of it is more than was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from random import Random  # noqa: TID251  seeded
+
+import attrs
+import pytest
+
+from tidegate.catalogue import shipped
+from tidegate.leases.scenarios.small_lock import COUNT as TIMES
+from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.model.errors import Misuse
+from tidegate.sim.attempts import attempt
+from tidegate.sim.explore import Search
+from tidegate.sim.policies import Decision, Uniform
+from tidegate.sim.replay import Reproduced, followed, replay, replaying
+from tidegate.sim.report import explore
+from tidegate.sim.sample import Walks, sample
+from tidegate.sim.scenario import Label, Scenario, State, Step
+from tidegate.sim.shrink import Budget, Run, Shortest, Shrunk, replayed, shrink, shrunk_path
+from tidegate.sim.trace import Policy, Trace, Truth
+from tidegate.sim.tracing import trace_of
+from tidegate.sim.world import Cell, Plain, World, document
+
+SPECIMENS = (
+    "transition.owner_not_checked",
+    "transition.not_read_again",
+    "transition.request_id_ignored",
+    "partition.revokes_without_drain",
+    "partition.commits_the_highest",
+    "array_push_lock.lost_reply",
+)
+
+
+@cache
+def failing(name: str, seed: str) -> Trace:
+    found = explore(shipped(name), runs=5_000, seed=seed, seeding=Random)
+    assert found.trace is not None
+    return found.trace
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_what_is_left_is_a_run_that_breaks_the_law_and_is_no_longer(name: str, seed: str) -> None:
+    """Laws SK1, SK2 and SK3: replayed step by step in the scenario; the run that it came from stands in the trace."""
+    trace = failing(name, seed)
+    short, shrunk = shrink(trace, shipped(name))
+    assert (short.law, short.breach, short.policy, short.seed) == (trace.law, trace.breach, Policy.SHRUNK, trace.seed)
+    assert replay(short, shipped(name)) == Reproduced(len(short.steps))
+    assert len(short.steps) == shrunk.run.steps <= shrunk.before == len(trace.steps)
+    assert short.original is not None
+    assert [step.event for step in short.original] == [step.event for step in trace.steps]
+    exhaustive = explore(shipped(name)).trace
+    assert exhaustive is not None
+    assert len(exhaustive.steps) <= len(short.steps)
+
+
+@pytest.mark.parametrize("states_max", [0, 20_000])
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_no_single_decision_can_be_left_out(name: str, states_max: int) -> None:
+    """Law SK4, with and without a search for a shorter run: each is left out in turn, and the law is not broken."""
+    trace = explore(shipped(name), seed="3", runs=5_000, steps_max=500, seeding=Random).trace
+    assert trace is not None
+    shrunk, smaller = on_path(trace, name, states_max)
+    assert shrunk.is_minimal
+    assert shrunk.run.steps <= len(trace.steps)
+    assert [run.law == shrunk.run.law and run.steps < shrunk.run.steps for run in smaller] == [False] * len(smaller)
+    assert len(smaller) in {shrunk.run.steps, shrunk.run.steps - 1}
+
+
+def on_path(trace: Trace, name: str, states_max: int) -> tuple[Shrunk, list[Run]]:
+    """The shrunk run, and what becomes of it without each of its decisions."""
+
+    def shrunk_in(search: Search) -> tuple[Shrunk, list[Run]]:
+        found = followed(trace, search)
+        shrunk = shrunk_path(search, found.path, trace.law, Budget(5_000, states_max, lambda _: True))
+        taken = shrunk.run.taken
+        return shrunk, [replayed(Walks(search), taken[:at] + taken[at + 1 :]) for at in range(len(taken))]
+
+    return replaying(trace, shipped(name), shrunk_in)
+
+
+# --- a scenario where it matters what is left out -------------------------------------------------------------------------
+
+COUNT, OTHER, NOISE = (Cell[int]((name,), 0) for name in ("count", "other", "noise"))
+
+
+@attrs.frozen(eq=False)
+class Counter:
+    """Adds one to its cell, up to a limit."""
+
+    cell: Cell[int]
+    limit: int
+    name: str
+    leap: int = 1
+    place: None = None
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[Step]:
+        if (count := world.read(self.cell)) < self.limit:
+            for more in sorted({1, self.leap}):
+                yield Step(Label(f"makes {self.cell.name[0]} {count + more}"), world.write(self.cell, count + more))
+
+
+def counting(**laws: Callable[[State], bool]) -> Scenario:
+    actors = (Counter(NOISE, 9, "noise"), Counter(OTHER, 1, "other"), Counter(COUNT, 9, "count"))
+    always = {name.replace("_", " "): law for name, law in laws.items()}
+    return Scenario(name="counting", summary="", world=Plain(), actors=actors, always=always)
+
+
+def recorded(scenario: Scenario, names: list[str]) -> Trace:
+    """The run in which they move in this order."""
+
+    def run(search: object) -> Trace:
+        from tidegate.sim.explore import Search
+
+        assert isinstance(search, Search)
+        path = [search.first]
+        for name in names:
+            hand = next(hand for hand in search.hands if hand.name == name)
+            path.append(next(after for _, after in hand.steps(path[-1])))
+        return trace_of(search, tuple(path), law="b", time="time stands", policy=Policy.RANDOM, seed="1.2")
+
+    return attempt(scenario, run)
+
+
+def two_laws() -> tuple[Scenario, Trace]:
+    """Without `other` a shorter run breaks the other law: that is another bug, and does not count."""
+    scenario = counting(
+        a=lambda state: state.read(COUNT) < 3 or state.read(OTHER) == 1, b=lambda state: state.read(COUNT) < 5
+    )
+    return scenario, recorded(scenario, ["noise", "count", "noise", "other", *["noise", "count"] * 4])
+
+
+def breaks_at_its_end(trace: Trace) -> bool:
+    """Does the last step break the law that the trace says, and no step before it any?"""
+    broken = [[law for law, truth in step.truths if truth is Truth.BROKEN] for step in trace.steps]
+    return broken[-1] == [trace.law] and not any(broken[:-1])
+
+
+def test_the_law_that_was_broken_is_the_law_that_is_kept() -> None:
+    """Whatever shorter run breaks another one."""
+    scenario, long = two_laws()
+    short, shrunk = shrink(long, scenario)
+    assert (short.law, len(short.steps), shrunk.before) == ("b", 6, 12)
+    assert breaks_at_its_end(short)
+    assert sorted(step.process for step in short.steps) == ["count"] * 5 + ["other"]
+    assert shrunk.shortest is Shortest.YES
+    assert explore(scenario).law == "a"
+
+
+def test_a_shrink_that_changes_the_law_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: whatever is broken will do."""
+
+    def careless(walks: Walks, wanted: tuple[Decision, ...]) -> Run:
+        run = replayed(walks, wanted)
+        return attrs.evolve(run, law="b") if run.law else run
+
+    scenario, long = two_laws()
+    monkeypatch.setattr("tidegate.sim.shrink.replayed", careless)
+    short, _ = shrink(long, scenario, states_max=0)
+    assert len(short.steps) == 3
+    assert not breaks_at_its_end(short)
+
+
+def test_actors_that_do_not_matter_are_left_out_and_the_others_take_few_turns() -> None:
+    """Nine switches become one, and no step of the noise is left."""
+    scenario = counting(b=lambda state: state.read(COUNT) < 4 or state.read(OTHER) == 0)
+    long = recorded(scenario, [*["count", "noise"] * 3, "other", "noise", "count"])
+    short, shrunk = shrink(long, scenario, states_max=0)
+    names = [step.process for step in short.steps]
+    assert sorted(names) == ["count"] * 4 + ["other"]
+    assert shrunk.run.switches == 1
+    assert shrunk.shortest is Shortest.UNKNOWN
+
+
+def test_a_shorter_run_that_only_a_search_finds_is_found() -> None:
+    """One that takes other steps: no part of the run can be left out, and two leaps would have done. What would need
+    actors that the run does not have is not looked for, and the verdict says so.
+    """
+    scenario = counting(b=lambda state: state.read(COUNT) < 4 and (state.read(COUNT) < 1 or state.read(OTHER) < 1))
+    leaping = attrs.evolve(scenario, actors=(*scenario.actors[:2], Counter(COUNT, 9, "count", leap=2)))
+    long = recorded(leaping, ["count"] * 4)
+    by_parts, _ = shrink(long, leaping, states_max=0)
+    assert [step.event for step in by_parts.steps] == [f"makes count {number}" for number in (1, 2, 3, 4)]
+    short, shrunk = shrink(long, leaping)
+    assert ([step.event for step in short.steps], shrunk.shortest) == (["makes count 2", "makes count 4"], Shortest.YES)
+    short, shrunk = shrink(recorded(scenario, ["count"] * 4), scenario)
+    assert (len(short.steps), shrunk.shortest) == (4, Shortest.YES)
+    assert str(shrunk).startswith("shrunk from 4 steps to 4, ")
+    assert str(shrunk).endswith("no shorter run exists with these processes and kinds of fault")
+    best = explore(scenario).trace
+    assert best is not None
+    assert len(best.steps) == 2
+
+
+def test_what_a_search_says_of_shorter_runs_is_so() -> None:
+    """Law SK5: the exhaustive search of the same actors alone finds a counterexample of that length."""
+    for limit in range(2, 6):
+        scenario = counting(b=lambda state, limit=limit: state.read(COUNT) * (1 + state.read(OTHER)) < limit)  # type: ignore[misc]
+        long = recorded(scenario, ["noise", "other", *["noise", "count"] * ((limit + 1) // 2)])
+        short, shrunk = shrink(long, scenario)
+        names = {step.process for step in short.steps}
+        same = attrs.evolve(scenario, actors=tuple(actor for actor in scenario.actors if actor.name in names))
+        shortest = explore(same).trace
+        assert shortest is not None
+        assert (len(shortest.steps), shrunk.shortest) == (len(short.steps), Shortest.YES)
+
+
+# --- bounds -------------------------------------------------------------------------------------------------------------
+
+
+def late() -> Scenario:
+    """Breaks a law of its own after five rounds of the lock: a long run."""
+    four = small_lock(4, 4, 2, 2)
+    counter = document("counters", "counter")
+
+    def is_low(state: State) -> bool:
+        found = state.read(counter)
+        return found is None or found[TIMES] < 6
+
+    return attrs.evolve(four, always={"the count stays low": is_low})
+
+
+def test_a_run_of_56_steps_is_shrunk_with_few_replays() -> None:
+    """Half of its steps are of polls, of faults, and of a process that never entered. How long it takes is a benchmark."""
+    sampled = sample(late(), seed="1", runs=200, steps_max=500, seeding=Random, policies=(Uniform(),))
+    assert sampled.broken is not None
+    assert len(sampled.broken.path) - 1 >= 56
+    budget = Budget(3_000, 0, lambda _: True)
+    shrunk = shrunk_path(sampled.search, sampled.broken.path, sampled.broken.law, budget)
+    assert (shrunk.run.steps, shrunk.run.faults, shrunk.is_minimal) == (34, 0, True)
+    assert shrunk.replays == budget.replays < 1_500
+
+
+def test_the_budget_is_kept_and_what_was_reached_is_kept_too() -> None:
+    """Of replays, and of the caller's patience. Whoever stops early is told that not all was tried."""
+    trace = failing("partition.revokes_without_drain", "1")
+    scenario = shipped(trace.scenario)
+    told: list[int] = []
+
+    def keep(replays: int) -> bool:
+        told.append(replays)
+        return replays < 7
+
+    _, impatient = shrink(trace, scenario, keep=keep)
+    assert (impatient.replays, impatient.is_minimal, impatient.shortest) == (7, False, Shortest.UNKNOWN)
+    assert told[:8] == list(range(8))
+    assert "the budget was spent before all was tried" in str(impatient)
+    short, poor = shrink(trace, scenario, replays_max=7, states_max=0)
+    assert (poor.replays, poor.is_minimal) == (7, False)
+    assert replay(short, scenario) == Reproduced(len(short.steps))
+    unshrunk, none = shrink(trace, scenario, replays_max=0, states_max=0)
+    assert (none.run.steps, [step.event for step in unshrunk.steps]) == (
+        none.before,
+        [step.event for step in trace.steps],
+    )
+
+
+def test_what_cannot_be_shrunk_is_told() -> None:
+    """A run that breaks nothing, one of a scenario that has changed, and one whose law a run alone does not break."""
+    scenario = counting(b=lambda state: state.read(COUNT) < 2)
+    good = recorded(scenario, ["count", "count"])
+    with pytest.raises(Misuse, match="breaks no law"):
+        shrink(attrs.evolve(good, law=""), scenario)
+    with pytest.raises(Misuse, match="not that of the scenario any more"):
+        shrink(good, attrs.evolve(scenario, actors=(Counter(NOISE, 9, "noise"),)))
+    with pytest.raises(Misuse, match="does not break 'c' by its last step"):
+        shrink(attrs.evolve(good, law="c"), scenario)
+    with pytest.raises(Misuse, match="a budget of -1 replays"):
+        shrink(good, scenario, replays_max=-1)

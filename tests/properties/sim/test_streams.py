@@ -1,0 +1,364 @@
+"""A change stream over the simulated store: every change once and in order, from any position that is still known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.properties.plain_search import agree
+
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, Lt, Put
+from tidegate.model.effects import Effect, Failure, Note, Program, Refused
+from tidegate.model.operations import delete_one, find_all, find_one, find_one_and_update, insert_one, update_one
+from tidegate.reactive import change_stream
+from tidegate.reactive.change_stream import (
+    CANNOT_RESUME,
+    After,
+    Await,
+    Broken,
+    Change,
+    Consumer,
+    Event,
+    Forget,
+    From,
+    Keep,
+    Locate,
+    Page,
+    Plan,
+    Read,
+    Reconcile,
+    Save,
+)
+from tidegate.sim.actors import Process, born
+from tidegate.sim.failover import Failover
+from tidegate.sim.faults import FAULTS, Fault, Faults
+from tidegate.sim.reducers import Crash, Machine, Reducer, Restart, Running
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Actor, Scenario, State
+from tidegate.sim.streams import HISTORY_LOST, KEPT, Forgetful, Kept, Stream
+from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, document, inbox, notes, seeded
+
+N = Field[int]("n")
+STREAM = Stream("s", ("rows",), others=("else",))
+MEANS = STREAM.meaning()
+BEGUN = STREAM.begun(seeded({"rows": (Document.of({"_id": "a", "n": 0}),)}), epoch=1)
+
+
+def outcome(effect: Effect[object], world: World, meaning: Meaning = MEANS) -> tuple[World, object]:
+    (one,) = meaning(effect, world, "p")
+    return one
+
+
+def wrote(world: World, *effects: Effect[object]) -> World:
+    for effect in effects:
+        world, _ = outcome(effect, world)
+    return world
+
+
+# --- what it tells ------------------------------------------------------------------------------------------------------
+
+CHANGES: tuple[tuple[Effect[object], Change | None], ...] = (
+    (find_one_and_update("rows", Eq(ID, "a"), Add(N, 1)), Change("rows", "a")),
+    (insert_one("else", Document.of({"_id": "x"})), None),
+    (insert_one("rows", Document.of({"_id": 1})), Change("rows", 1)),
+    (update_one("rows", Eq(ID, 1), Put(N, 1)), Change("rows", 1)),
+    (delete_one("rows", Eq(ID, "a")), Change("rows", "a", is_gone=True)),
+    (delete_one("else", Eq(ID, "x")), None),
+)
+UNTOLD: tuple[Effect[object], ...] = (
+    update_one("rows", Eq(ID, "b"), Put(N, 1)),
+    update_one("rows", Eq(ID, "a"), Put(N, 0)),
+    insert_one("rows", Document.of({"_id": "a"})),
+    insert_one("nobody asks", Document.of({"_id": "a"})),
+    find_one("rows", Eq(ID, "a")),
+)
+
+
+def read_all(world: World, position: change_stream.Position, stream: Stream) -> list[Change]:
+    told: list[Change] = []
+    while True:
+        page = stream.read(world, position)
+        assert isinstance(page, Page)
+        assert len(page.changes) <= stream.page
+        if page.position == position:
+            assert not page.changes
+            return told
+        told += page.changes
+        position = page.position
+
+
+@given(
+    st.lists(st.sampled_from([*CHANGES, *((each, None) for each in UNTOLD)]), max_size=12),
+    st.integers(1, 4),
+    st.integers(0, 12),
+)
+def test_from_a_position_every_change_is_told_once_and_in_order(
+    steps: list[tuple[Effect[object], Change | None]], page: int, start: int
+) -> None:
+    """Law ST1: whatever the pages; a change is a write that changes a document of a collection that is watched."""
+    world: World = BEGUN
+    changes: list[tuple[int, Change]] = []
+    for effect, _ in steps:
+        before = {key: world.read(document("rows", key)) for key in ("a", 1)}
+        number = world.read(KEPT).end
+        world, _ = outcome(effect, world)
+        for key, had in before.items():
+            has = world.read(document("rows", key))
+            if has != had:
+                changes.append((number, Change("rows", key, has is None)))
+    stream = attrs.evolve(STREAM, page=page)
+    assert read_all(world, From(start), stream) == [change for number, change in changes if number >= start]
+    assert read_all(world, After(start), stream) == [change for number, change in changes if number > start]
+
+
+def test_each_kind_of_write_is_a_change_and_nothing_else_is() -> None:
+    """Law ST1. What is not watched moves the position; what changes nothing is not told at all."""
+    world: World = BEGUN
+    for effect in UNTOLD:
+        world, _ = outcome(effect, world)
+    assert world.read(KEPT) == Kept()
+    for effect, change in CHANGES:
+        here, _ = outcome(Locate(1), world)
+        _, start = outcome(Locate(1), world)
+        world, _ = outcome(effect, here)
+        assert isinstance(start, From)
+        _, page = outcome(Read(1, start), world)
+        assert page == Page((change,) if change else (), After(world.read(KEPT).end - 1))
+    last = After(world.read(KEPT).end - 1)
+    assert outcome(Read(1, last), world) == (world, Page((), last))
+
+
+def test_what_is_forgotten_can_never_be_told_again() -> None:
+    """Law ST3: with the code that the consumer knows for it; what is still known goes on."""
+    world = wrote(BEGUN, *(effect for effect, _ in CHANGES))
+    assert HISTORY_LOST in CANNOT_RESUME
+    assert list(Forgetful(keep=2).steps(world)) == []
+
+    (forgets,) = Forgetful(keep=2).steps(world.write(FAULTS, 1))
+    assert (forgets.fault, forgets.must) == (Fault.HISTORY_LOST, False)
+    for lost in (From(0), From(3), After(0), After(2)):
+        assert outcome(Read(1, lost), forgets.world)[1] == Broken(HISTORY_LOST)
+    for known in (From(4), After(3)):
+        assert read_all(forgets.world, known, STREAM) == read_all(world, known, STREAM) != []
+
+
+def test_the_record_is_written_under_its_epoch_and_history_only() -> None:
+    """Law ST4; a history is begun once, and takes the position with it."""
+    world, reply = outcome(Save(1, 0, After(3)), BEGUN)
+    assert (reply, STREAM.position(world)) == (None, After(3))
+    for wrong in (Save(2, 0, After(4)), Save(1, 1, After(4)), Forget(2, 1)):
+        after, reply = outcome(wrong, world)
+        assert isinstance(reply, Refused)
+        assert after == world
+    world, reply = outcome(Save(1, 0, From(5)), world)
+    assert (reply, STREAM.position(world)) == (None, From(5))
+    world, reply = outcome(Forget(1, 1), world)
+    assert (reply, STREAM.position(world)) == (None, None)
+    assert outcome(Forget(1, 1), world) == (world, None)
+    assert isinstance(outcome(Save(1, 0, After(9)), world)[1], Refused)
+    later, told = STREAM.elected(world, 2)
+    assert (told.epoch, told.history, told.position) == (2, 1, None)
+    assert isinstance(outcome(Save(1, 1, After(9)), later)[1], Refused)
+
+
+# --- what a failover takes back -----------------------------------------------------------------------------------------
+
+
+async def adds() -> object:
+    try:
+        await find_one_and_update("rows", Eq(ID, "a"), Add(N, 1))
+    except Failure as failure:
+        return str(failure)
+    return "done"
+
+
+async def reads() -> object:
+    page = await Read(1, From(0))
+    assert isinstance(page, Page)
+    await Note("told", len(page.changes))
+    return page.changes
+
+
+def told_is_there(state: State) -> bool:
+    row = state.read(document("rows", "a"))
+    told = [value for _, value in state.read(notes("reader"))]
+    return row is not None and all(isinstance(value, int) and value <= row[N] for value in told)
+
+
+def failing_over(meaning: Meaning) -> Scenario:
+    faults = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
+    return Scenario(
+        name="failover",
+        summary="",
+        world=BEGUN,
+        actors=(
+            Process("one", born(adds), faults, meaning),
+            Process("two", born(adds), faults, meaning),
+            Process("reader", born(reads), meaning=meaning),
+            Failover(),
+        ),
+        budget=3,
+        always={"what was told is there": told_is_there},
+    )
+
+
+def tells_at_once(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """Planted bug: what no majority has confirmed is told, too."""
+    if isinstance(effect, Read):
+        kept = world.read(KEPT)
+        if kept.changes:
+            yield world, Page(tuple(filter(None, kept.changes)), After(kept.end - 1))
+        return
+    yield from MEANS(effect, world, who)
+
+
+def test_what_was_told_is_never_taken_back() -> None:
+    """Law ST2, over all ways of two writers, a reader and three faults; a stream that tells at once is found out."""
+    right = agree(failing_over(MEANS))
+    assert right.faults.keys() == {Fault.NOT_DURABLE, Fault.ROLLED_BACK}
+    assert explore(failing_over(tells_at_once)).law == "what was told is there"
+
+
+# --- a consumer whose passes are programs -------------------------------------------------------------------------------
+
+Looking = Callable[[tuple[object, ...]], Program[None]]
+PLANNED = Field[int]("planned")
+DEAD = Cell[bool](("dead", "consumer"), empty=False)
+
+
+async def looks(ids: tuple[object, ...]) -> None:
+    """A pass: what each document is now goes to its record, unless that is of a later version already."""
+    for key in ids:
+        row = await find_one("rows", Eq(ID, str(key)))
+        if row is not None:
+            await update_one("plans", AllOf((Eq(ID, str(key)), Lt(PLANNED, row[N]))), Put(PLANNED, row[N]))
+
+
+async def looks_at_all(looking: Looking) -> None:
+    for row in await find_all("rows", limit=10):
+        await looking((row[ID],))
+
+
+async def overwrites(ids: tuple[object, ...]) -> None:
+    """Planted bug: a pass that writes whatever it saw, although another one may have seen more."""
+    for key in ids:
+        row = await find_one("rows", Eq(ID, str(key)))
+        await update_one("plans", Eq(ID, str(key)), Put(PLANNED, row[N] if row else -1))
+
+
+async def forgets_to_look(ids: tuple[object, ...]) -> None:
+    """Planted bug: a pass that does half of what it is asked for."""
+    await looks(ids[:-1])
+
+
+def carried_out(
+    looking: Looking,
+) -> Callable[[Effect[object]], Program[object] | None]:
+    def program(wish: Effect[object]) -> Program[object] | None:
+        match wish:
+            case Plan():
+                return looking(wish.ids)
+            case Reconcile():
+                return looks_at_all(looking)
+            case _:
+                return None
+
+    return program
+
+
+def is_keep(wish: Effect[object]) -> bool:
+    return isinstance(wish, Await) and isinstance(wish.then, Keep)
+
+
+def consuming(
+    looking: Looking = looks, *, keys: str = "a", faults: tuple[Fault, ...] = (), budget: int = 0
+) -> Scenario:
+    consumer = Consumer(size=1)
+
+    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+        assert isinstance(event, Event)
+        done = consumer.step(state, event)  # type: ignore[arg-type]  # it checks
+        return done.state, done.wishes
+
+    reducer = Reducer(
+        "consumer",
+        change_stream.Following(),
+        step,
+        change_stream.heard,
+        Faults.of(*faults, on=lambda effect: isinstance(effect, Save)),
+        MEANS,
+        split=lambda _: False,
+        is_timer=is_keep,
+        carried_out=carried_out(looking),
+    )
+
+    def told(world: World) -> World:
+        after, elected = STREAM.elected(world, STREAM.record(world)[Field[int]("epoch")] + 1)
+        return after.write(inbox("consumer"), (elected,))
+
+    rows = tuple(Document.of({"_id": key, "n": 0}) for key in keys)
+    plans = tuple(Document.of({"_id": key, "planned": 0}) for key in keys)
+    begun = told(STREAM.begun(seeded({"rows": rows, "plans": plans})))
+    assert isinstance(begun, Plain)
+    writers: tuple[Actor, ...] = tuple(Process(f"writes {key}", born(writes, key), meaning=MEANS) for key in keys)
+    return Scenario(
+        name="consumer",
+        summary="",
+        world=begun,
+        actors=(
+            *writers,
+            reducer,
+            Crash("host", (reducer,), DEAD),
+            Restart("host again", (reducer,), DEAD, told),
+            Forgetful(),
+        ),
+        budget=budget,
+        eventually={"all is planned": partial(is_planned, keys)},
+        sometimes={"a pass is under way": is_under_way},
+    )
+
+
+async def writes(key: str) -> None:
+    await update_one("rows", Eq(ID, key), Add(N, 1))
+
+
+def is_planned(keys: str, state: State) -> bool:
+    pairs = [(state.read(document("rows", key)), state.read(document("plans", key))) for key in keys]
+    return state.read(DEAD) or all(row and plan and row[N] == plan[PLANNED] for row, plan in pairs)
+
+
+def is_under_way(state: State) -> bool:
+    machine = state.standing("consumer")
+    return isinstance(machine, Machine) and any(isinstance(each.wish, Plan) for each in machine.running)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [(), (Fault.CRASH_BEFORE, Fault.RESTART), (Fault.HISTORY_LOST,), (Fault.LOST_REPLY,)],
+    ids=lambda kinds: "+".join(kinds) or "none",
+)
+def test_the_shipped_consumer_loses_no_change(kinds: tuple[Fault, ...]) -> None:
+    """It leads, reads, plans by programs and saves; it dies and starts again, or the history is lost: all is planned."""
+    scope = {"keys": "a", "budget": 2} if kinds else {"keys": "ab", "budget": 0}
+    report = explore(consuming(faults=kinds, **scope).choosing(kinds))  # type: ignore[arg-type]
+    assert (report.verdict, report.law, report.reason) == (Verdict.COMPLETE, None, "")
+    assert set(report.faults) == set(kinds)
+    assert report.unmerged == ()
+
+
+@pytest.mark.parametrize("looking", [forgets_to_look, overwrites])
+def test_a_pass_that_leaves_one_out_is_found_out(looking: Looking) -> None:
+    """Planted bugs: one looks at too little; the other one is right alone, and not between the effects of another."""
+    assert explore(consuming(looking, keys="ab")).law == "all is planned"
+
+
+def test_laws_can_ask_where_the_program_of_a_wish_stands() -> None:
+    """It is a value at a node, and the reducer knows which."""
+    scenario = consuming()
+    reducer = next(actor for actor in scenario.actors if isinstance(actor, Reducer))
+    node = reducer.behaviour(Plan(1, 0, "rows", ("a",))).born(0)
+    assert str(reducer.at(Running(Plan(1, 0, "rows", ("a",)), node))).startswith("about to find rows")

@@ -1,0 +1,314 @@
+"""What each effect means on cells: documents, clocks, notes, calls, journals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tidegate.model.documents import (
+    ID,
+    Add,
+    AddToSet,
+    AllOf,
+    AnyOf,
+    Document,
+    Eq,
+    Exists,
+    Field,
+    In,
+    OlderThan,
+    Push,
+    Put,
+    PutServerTime,
+    equal,
+)
+from tidegate.model.effects import DUPLICATE_KEY, Call, Effect, Note, Now, Refused, Sleep
+from tidegate.model.errors import Misuse, UnknownEffect
+from tidegate.model.instants import SECOND, WALL, Instant
+from tidegate.model.operations import (
+    FindOneAndUpdate,
+    InsertOne,
+    UpdateOne,
+    delete_one,
+    find_all,
+    find_one,
+    find_one_and_update,
+    insert_one,
+    update_one,
+)
+from tidegate.model.strategies.documents import values
+from tidegate.model.strategies.operations import filters, inserted, updates
+from tidegate.sim.world import (
+    CLOCK,
+    Cell,
+    Flying,
+    Plain,
+    World,
+    calling,
+    document,
+    ids,
+    journal,
+    journaled,
+    notes,
+    perform,
+    seeded,
+    uniques,
+    wakes,
+)
+
+N = Field[int]("n")
+A_FIELD, B_FIELD = Field[Any]("a"), Field[Any]("b")
+AT = Field[Instant]("at")
+A, B = Document.of({"_id": "a", "n": 1}), Document.of({"_id": "b", "n": 2})
+WORLD = seeded({"rows": (A, B)})
+
+
+def outcome(effect: Effect[object], world: World = WORLD) -> tuple[World, object]:
+    (one,) = perform(effect, world, "p")
+    return one
+
+
+def rows(world: World) -> tuple[Document | None, ...]:
+    return tuple(world.read(document("rows", key)) for key in world.read(ids("rows")))
+
+
+def row(**contents: object) -> Document:
+    return Document.of({"_id": "a", **contents})
+
+
+# --- documents ----------------------------------------------------------------------------------------------------------
+
+READS: Mapping[Effect[object], object] = {
+    find_one("rows", Eq(ID, "b")): B,
+    find_one("rows", Eq(N, 2)): B,
+    find_one("rows", Exists(N)): A,
+    find_one("rows", AllOf((Exists(N), Eq(ID, "b")))): B,
+    find_one("rows", AnyOf((Eq(ID, "b"), Eq(ID, "a")))): A,
+    find_one("rows", Eq(ID, "c")): None,
+    find_one("rows", Eq(Field[bool]("_id"), value=True)): None,
+    find_one("nowhere", Exists(N)): None,
+    update_one("rows", Eq(N, 3), Add(N, 1)): 0,
+    find_one_and_update("rows", Eq(N, 3), Add(N, 1)): None,
+    delete_one("rows", Eq(N, 3)): 0,
+    insert_one("rows", A): Refused(DUPLICATE_KEY),
+    update_one("rows", Eq(ID, "a"), Push(Field[tuple[int, ...]]("n"), 1)): Refused("n is no array"),
+    find_one_and_update("rows", Eq(ID, "a"), AddToSet(Field[tuple[int, ...]]("n"), 1)): Refused("n is no array"),
+}
+
+
+@pytest.mark.parametrize("effect", READS, ids=str)
+def test_what_finds_nothing_or_is_refused_changes_nothing(effect: Effect[object]) -> None:
+    """By id, or else by a scan in natural order; a refused update leaves the document as it was."""
+    world, reply = outcome(effect)
+    assert (world, reply) == (WORLD, READS[effect])
+
+
+def test_a_write_changes_the_first_document_that_matches() -> None:
+    """Find-and-update replies what it is afterwards, update how many matched."""
+    world, reply = outcome(find_one_and_update("rows", Exists(N), Add(N, 5)))
+    assert reply == row(n=6)
+    assert rows(world) == (row(n=6), B)
+    assert outcome(update_one("rows", Exists(N), Add(N, 5))) == (world, 1)
+
+
+def test_natural_order_is_the_order_of_insertion() -> None:
+    """What is deleted and inserted again stands last."""
+    deleted, count = outcome(delete_one("rows", Eq(ID, "a")))
+    assert (rows(deleted), count) == ((B,), 1)
+    inserted, reply = outcome(insert_one("rows", A), deleted)
+    assert (rows(inserted), reply) == ((B, A), None)
+
+
+def test_several_are_found_in_the_order_of_their_ids() -> None:
+    """Law WO2: numbers, then strings; those that match, and no more than asked for."""
+    world = seeded({"rows": tuple(Document.of({"_id": key, "n": 1}) for key in ("b", 10, "a", "\u00e9", 9, "B"))})
+    for where, limit, found in (
+        ((), 10, [9, 10, "B", "a", "b", "\u00e9"]),
+        ((), 2, [9, 10]),
+        ((In(ID, ("b", "a", "z")),), 10, ["a", "b"]),
+        ((Eq(N, 2),), 10, []),
+    ):
+        after, reply = outcome(find_all("rows", *where, limit=limit), world)
+        assert after == world
+        assert isinstance(reply, tuple)
+        assert [doc[ID] for doc in reply] == found
+
+
+UNIQUE = {"rows": ((A_FIELD, N), (B_FIELD,))}
+WRITES = st.one_of(
+    st.builds(InsertOne, st.just("rows"), inserted(values())),
+    st.builds(FindOneAndUpdate, st.just("rows"), filters(values()), updates(values())),
+    st.builds(UpdateOne, st.just("rows"), filters(values()), updates(values())),
+)
+
+
+def is_shared(one: Document, other: Document, index: tuple[Field[Any], ...]) -> bool:
+    """Do both have a combination of values in these fields, as MongoDB's documentation says?"""
+
+    def held(doc: Document, field: Field[Any]) -> list[object]:
+        value = doc.held(field)
+        return [value] if not isinstance(value, tuple) else list(value) or ["no element"]
+
+    return all(any(equal(a, b) for a in held(one, field) for b in held(other, field)) for field in index)
+
+
+@given(st.lists(WRITES, max_size=8))
+@example([InsertOne("rows", Document.of({"_id": key, "a": 1, "n": key, "b": key})) for key in (1, 2)])
+@example([InsertOne("rows", Document.of({"_id": key, "a": a, "n": 1, "b": key})) for key, a in ((1, 1), (2, (2, 1.0)))])
+def test_a_unique_index_is_never_broken(writes: list[Effect[object]]) -> None:
+    """Law WO1, whatever is written; what is refused changes nothing, and what breaks no index is not refused for it."""
+    world: World = seeded({}, UNIQUE)
+    for write in writes:
+        after, reply = outcome(write, world)
+        docs = [doc for doc in rows(after) if doc is not None]
+        assert not any(is_shared(*pair, index) for pair in combinations(docs, 2) for index in UNIQUE["rows"])
+        if isinstance(reply, Refused):
+            assert after == world
+            freely, done = outcome(write, without_indexes(world))
+            assert isinstance(done, Refused) or breaks_an_index(rows(freely))
+        world = after
+
+
+def without_indexes(world: World) -> World:
+    return world.write(uniques("rows"), ())
+
+
+def breaks_an_index(docs: tuple[Document | None, ...]) -> bool:
+    there = [doc for doc in docs if doc is not None]
+    arrays = [doc for doc in there if isinstance(doc.held(A_FIELD), tuple) and isinstance(doc.held(N), tuple)]
+    shared = any(is_shared(*pair, index) for pair in combinations(there, 2) for index in UNIQUE["rows"])
+    return shared or bool(arrays)
+
+
+REFUSED_BY_INDEX: Mapping[str, tuple[Document, Document, bool]] = {
+    "equal numbers of two types": (Document.of({"_id": 1, "b": 1}), Document.of({"_id": 2, "b": 1.0}), True),
+    "missing and null": (Document.of({"_id": 1, "b": None}), Document.of({"_id": 2}), True),
+    "missing and an empty array": (Document.of({"_id": 1}), Document.of({"_id": 2, "b": ()}), False),
+    "two empty arrays": (Document.of({"_id": 1, "b": ()}), Document.of({"_id": 2, "b": ()}), True),
+    "an empty array in an array": (Document.of({"_id": 1, "b": ((),)}), Document.of({"_id": 2, "b": ()}), False),
+    "one common element": (Document.of({"_id": 1, "b": (1, 2)}), Document.of({"_id": 2, "b": (2, 3)}), True),
+    "an element twice in one": (Document.of({"_id": 1, "b": (1, 1)}), Document.of({"_id": 2, "b": 2}), False),
+    "one and true": (Document.of({"_id": 1, "b": 1}), Document.of({"_id": 2, "b": True}), False),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_BY_INDEX)
+def test_what_a_unique_index_takes_for_equal(what: str) -> None:
+    """Law WO1 as MongoDB has it; the refusal names the index, and a document never stands in its own way."""
+    one, other, is_refused = REFUSED_BY_INDEX[what]
+    world, _ = outcome(insert_one("rows", one), seeded({}, {"rows": ((B_FIELD,),)}))
+    world, _ = outcome(update_one("rows", Eq(N, None), Put(N, 1)), world)
+    _, reply = outcome(insert_one("rows", other), world)
+    assert reply == (Refused("duplicate key of the index on b") if is_refused else None)
+
+
+def test_an_id_that_is_a_number_is_not_the_text_that_looks_like_it() -> None:
+    """They are two documents."""
+    number = Document.of({"_id": 1, "n": 9})
+    text = Document.of({"_id": "1", "n": 8})
+    world = seeded({"rows": (number, text)})
+    assert outcome(find_one("rows", Eq(Field[int]("_id"), 1)), world)[1] == number
+    assert outcome(find_one("rows", Eq(ID, "1")), world)[1] == text
+    assert document("rows", 1).name != document("rows", "1").name
+
+
+# --- time, notes, calls -------------------------------------------------------------------------------------------------
+
+
+def test_the_store_s_clock_stamps_and_judges() -> None:
+    """It is one clock; whoever asks for the time of its own machine is told that it is another one."""
+    later = WORLD.write(CLOCK, Instant(5 * SECOND))
+    stamped, reply = outcome(find_one_and_update("rows", Eq(ID, "a"), PutServerTime(AT)), later)
+    assert reply == row(n=1, at=Instant(5 * SECOND))
+    much_later = stamped.write(CLOCK, Instant(7 * SECOND))
+    assert outcome(find_one("rows", OlderThan(AT, 3 * SECOND)), much_later)[1] is None
+    assert outcome(find_one("rows", OlderThan(AT, 2 * SECOND)), much_later)[1] == reply
+    assert outcome(Now(), later)[1] == Instant(5 * SECOND, WALL)
+
+
+def test_a_sleep_has_no_outcome_before_its_time() -> None:
+    """It ends when the clock has reached the alarm, or at once if there is none."""
+    asleep = WORLD.write(wakes("p"), Instant(SECOND))
+    assert list(perform(Sleep(SECOND), asleep, "p")) == []
+    world, reply = outcome(Sleep(SECOND), asleep.write(CLOCK, Instant(SECOND)))
+    assert (world.read(wakes("p")), reply) == (None, None)
+    assert outcome(Sleep(SECOND))[1] is None
+
+
+def test_a_note_stands_until_it_is_said_anew() -> None:
+    """By name, in the order of the names, whoever said what first."""
+    world, _ = outcome(Note("b", 1))
+    world, _ = outcome(Note("a", 2), world)
+    world, reply = outcome(Note("b", 3), world)
+    assert (world.read(notes("p")), world.read(notes("q")), reply) == ((("a", 2), ("b", 3)), (), None)
+
+
+@attrs.frozen
+class Unheard(Effect[None]):
+    """An effect that no world knows."""
+
+
+@pytest.mark.parametrize("effect", [Call("user code"), Unheard()], ids=["call", "another"])
+def test_an_effect_without_a_meaning_is_unknown(effect: Effect[object]) -> None:
+    """The message says what to do; user code has the outcomes that a scenario gives it."""
+    with pytest.raises(UnknownEffect, match="has no meaning") as raised:
+        outcome(effect)
+    assert ("calls=" in raised.value.todo) == isinstance(effect, Call)
+
+
+def test_user_code_answers_what_the_scenario_says() -> None:
+    """Each of the values, in an unchanged world; what is no call means what it meant."""
+    means = calling({"ask": (1, Refused("no"))})
+    assert list(means(Call("ask"), WORLD, "p")) == [(WORLD, 1), (WORLD, Refused("no"))]
+    assert list(means(find_one("rows", Eq(ID, "b")), WORLD, "p")) == [(WORLD, B)]
+    with pytest.raises(UnknownEffect, match="has no outcomes") as raised:
+        list(means(Call("tell"), WORLD, "p"))
+    assert "ask" in raised.value.todo
+
+
+def test_a_journal_keeps_every_version() -> None:
+    """Of one document, whatever effect made it; what changes nothing and what happens elsewhere is no version."""
+    means = journaled("rows", "a", lambda doc: Document.of({"n": doc[N]}))
+    world: World = WORLD
+    for effect in (
+        find_one_and_update("rows", Eq(ID, "a"), Add(N, 1)),
+        update_one("rows", Eq(ID, "a"), Put(N, 2)),
+        update_one("rows", Eq(ID, "b"), Put(N, 7)),
+        update_one("others", Eq(ID, "a"), Put(N, 7)),
+        find_one("rows", Eq(ID, "a")),
+        delete_one("rows", Eq(ID, "a")),
+        insert_one("rows", row(n=5)),
+        update_one("rows", Eq(ID, "a"), Add(N, 1)),
+    ):
+        ((world, _),) = means(effect, world, "p")
+    assert world.read(journal("rows", "a")) == tuple(Document.of({"n": n}) for n in (2, 5, 6))
+
+
+# --- cells --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_world_is_a_value() -> None:
+    """Writing makes another one; what was never written is empty."""
+    cell = Cell(("cell",), 0)
+    assert WORLD.read(cell) == 0
+    assert WORLD.write(cell, 1).read(cell) == 1
+    assert WORLD.read(cell) == 0
+    assert Plain() == Plain()
+
+
+def test_no_cell_is_empty_with_an_instant_in_it() -> None:
+    """In relative time it would be now for ever, however much time has passed since the beginning."""
+    with pytest.raises(Misuse, match="an empty cell holds an instant"):
+        Cell(("lease",), (1, Instant(0)))
+    assert Cell(("lease",), (1,)).empty == (1,)
+
+
+def test_a_late_request_reads_as_a_sentence() -> None:
+    """Whose it is, and what it asks."""
+    assert str(Flying("p", Note("a", 1))) == "p's late request: note a: 1"

@@ -1,0 +1,670 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, PPM, SECOND, STORE, WALL, Instant
+from tidegate.retries.retry import Fixed, Policy
+from tidegate.retries.strategies.retry import failures as drawn_failures
+from tidegate.sinks import delivery
+from tidegate.sinks.delivery import (
+    Acknowledged,
+    Action,
+    Buried,
+    Burying,
+    Complete,
+    Delivered,
+    Dismissed,
+    Event,
+    Failed,
+    Failures,
+    Held,
+    Incomplete,
+    Outbox,
+    Payload,
+    Released,
+    Rules,
+    Sending,
+    Skipped,
+    Unwritten,
+    Why,
+    Written,
+)
+from tidegate.sinks.laws import delivery as laws
+from tidegate.sinks.strategies import delivery as drawn
+
+START = Instant(0, WALL)
+PATIENT = Policy(schedule=Fixed(5), attempts_max=2)
+RULES = Rules(sending=PATIENT, burying=PATIENT)
+
+
+@attrs.frozen
+class Courier:
+    """What whoever delivers asks: the real functions, but for one that is planted."""
+
+    step: Callable[[Rules, Payload, Event], Payload] = delivery.step
+    judge: Callable[[Outbox], Complete | Incomplete] = delivery.judge
+
+
+REAL = Courier()
+
+
+def effort(courier: Courier) -> settings:
+    """A counterexample to a specimen need not be a small one."""
+    return settings() if courier == REAL else settings(phases=(Phase.explicit, Phase.generate))
+
+
+def failed(attempt: int = 1, failure: Failure | None = None, answer: Action = Action.RETRY, at: int = 0) -> Failed:
+    return Failed(attempt, failure or Ambiguous("no reply"), answer, START + at)
+
+
+def unwritten(attempt: int = 1, failure: Failure | None = None, at: int = 0) -> Unwritten:
+    return Unwritten(attempt, failure or Ambiguous("no reply"), START + at)
+
+
+def failures(count: int = 1, error: str = "Ambiguous(no reply)") -> Failures:
+    return Failures(count, START, START, error)
+
+
+# --- the laws: payloads and offsets -------------------------------------------------------------------------------------
+
+
+def check_dl1(courier: Courier) -> None:
+    @effort(courier)
+    @given(drawn.rules(), st.lists(drawn.delivery_events(), max_size=12))
+    @example(RULES, [failed(1), failed(2)])
+    @example(RULES, [failed(answer=Action.DEAD_LETTER)])
+    @example(RULES, [failed(1, NotApplied("closed"))])
+    def payloads_are_settled_by_what_was_heard(rules: Rules, events: list[Event]) -> None:
+        payload: Payload = Sending()
+        for number, event in enumerate(events, 1):
+            payload = courier.step(rules, payload, event)
+            assert laws.is_true_of_the_past(rules, events[:number], payload)
+
+    payloads_are_settled_by_what_was_heard()
+
+
+@attrs.frozen
+class Attempt:
+    """Whoever delivers carries out what the payload's state says, and the world does with it what it does."""
+
+    index: int
+    weather: int  # 0 fine, 1 lost before, 2 lost after, 3 refused
+    answer: Action
+
+
+@attrs.frozen
+class Heard:
+    """One of the replies under way arrives, and perhaps once more later."""
+
+    which: int
+    again: bool
+
+
+@attrs.frozen
+class Looked:
+    """Somebody looks at a payload, and releases or dismisses it."""
+
+    index: int
+    event: Released | Dismissed
+
+
+@attrs.frozen
+class Done:
+    """User code is done with the offset."""
+
+
+Act = Attempt | Heard | Looked | Done
+SHORT = st.integers(0, 2)
+ACTS = st.one_of(
+    st.builds(Attempt, SHORT, st.integers(0, 3), st.sampled_from(Action)),
+    st.builds(Attempt, SHORT, st.integers(0, 3), st.just(Action.RETRY)),
+    st.builds(Heard, st.integers(0, 3), st.booleans()),
+    st.builds(Looked, SHORT, st.sampled_from((Released(), Dismissed()))),
+    st.just(Done()),
+)
+WEATHER = (None, Ambiguous("no reply"), Ambiguous("no reply"), Refused("the table is not there"))
+
+
+@attrs.define
+class World:
+    """An offset with three payloads, a sink, a topic of dead letters, and replies that arrive late, twice, or never."""
+
+    courier: Courier
+    rules: Rules
+    outbox: Outbox = attrs.field(factory=lambda: delivery.added(Outbox(), 3))
+    sink: set[int] = attrs.field(factory=set)
+    dead_letters: set[int] = attrs.field(factory=set)
+    replies: list[tuple[int, Event]] = attrs.field(factory=list)
+    heard: list[list[Event]] = attrs.field(factory=lambda: [[], [], []])
+
+    def act(self, act: Act) -> None:
+        match act:
+            case Done():
+                self.outbox = delivery.sealed(self.outbox)
+            case Attempt(index, weather, answer):
+                self.attempt(index, weather, answer)
+            case Looked(index, event):
+                self.hear(index, event)
+            case Heard(which, again):
+                if which < len(self.replies):
+                    self.hear(*(self.replies[which] if again else self.replies.pop(which)))
+
+    def attempt(self, index: int, weather: int, answer: Action) -> None:
+        failure = WEATHER[weather]
+        match self.outbox.payloads[index]:
+            case Sending() as payload:
+                arrived, fine = self.sink, Acknowledged()
+                event: Event = fine if failure is None else failed(payload.attempt, failure, answer)
+            case Burying() as payload:
+                arrived, written = self.dead_letters, Written()
+                event = written if failure is None else unwritten(payload.attempt, failure)
+            case _:
+                return
+        if weather in {0, 2}:
+            arrived.add(index)
+        self.replies.append((index, event))
+
+    def hear(self, index: int, event: Event) -> None:
+        self.heard[index].append(event)
+        after = self.courier.step(self.rules, self.outbox.payloads[index], event)
+        payloads = self.outbox.payloads
+        self.outbox = Outbox((*payloads[:index], after, *payloads[index + 1 :]), self.outbox.sealed)
+
+    def done(self) -> set[int]:
+        skipped = (i for i in range(3) if any(laws.decided_to_skip(self.rules, self.heard[i], why) for why in Why))
+        return {*self.sink, *self.dead_letters, *skipped}
+
+
+def check_dl1_in_the_world(courier: Courier) -> None:
+    """Any interleaving of attempts, lost and repeated replies, releases and dismissals: what is complete is not lost."""
+
+    @effort(courier)
+    @given(drawn.rules(), st.lists(ACTS, max_size=40))
+    @example(RULES, [Done(), *(act for i in range(3) for act in lasting(i))])
+    @example(RULES, [Done(), Attempt(0, 0, Action.RETRY), Heard(0, again=False), *lasting(1), *lasting(2)])
+    @example(RULES, [*(act for i in range(3) for act in (Attempt(i, 0, Action.RETRY), Heard(0, again=False)))])
+    @example(RULES, [Done(), *(act for i in range(3) for act in (Attempt(i, 1, Action.HOLD), Heard(0, again=False)))])
+    def nothing_is_lost(rules: Rules, acts: Sequence[Act]) -> None:
+        world = World(courier, rules)
+        for act in acts:
+            world.act(act)
+            verdict = courier.judge(world.outbox)
+            sealed = world.outbox.sealed
+            assert laws.completes_only_what_is_done(3, world.done(), verdict, sealed=sealed)
+
+    nothing_is_lost()
+
+
+def lasting(index: int) -> list[Act]:
+    """A sink that is away for two attempts."""
+    return [act for _ in range(2) for act in (Attempt(index, 1, Action.RETRY), Heard(0, again=False))]
+
+
+STEPS = (drawn.rules(), drawn.payloads(), drawn.delivery_events())
+
+
+def check_dl2(courier: Courier) -> None:
+    @effort(courier)
+    @given(*STEPS)
+    @example(RULES, Delivered(), failed())
+    def what_is_settled_stays(rules: Rules, payload: Payload, event: Event) -> None:
+        assert laws.stays_settled(payload, courier.step(rules, payload, event))
+
+    what_is_settled_stays()
+
+
+def check_dl2_of_offsets(courier: Courier) -> None:
+    @effort(courier)
+    @given(drawn.rules(), drawn.outboxes(), st.lists(st.tuples(st.integers(0, 3), drawn.delivery_events()), max_size=9))
+    @example(RULES, Outbox((Delivered(),), sealed=True), [(0, failed())])
+    def what_is_complete_stays(rules: Rules, outbox: Outbox, events: list[tuple[int, Event]]) -> None:
+        for index, event in events:
+            before = courier.judge(outbox)
+            payloads = [
+                courier.step(rules, payload, event) if place == index else payload
+                for place, payload in enumerate(outbox.payloads)
+            ]
+            outbox = Outbox(tuple(payloads), outbox.sealed)
+            assert laws.stays_complete(before, courier.judge(outbox))
+
+    what_is_complete_stays()
+
+
+def check_dl3(courier: Courier) -> None:
+    @effort(courier)
+    @given(*STEPS)
+    @example(RULES, Sending(), failed())
+    @example(RULES, Sending(), failed(failure=Refused("no")))
+    @example(RULES, Sending(failures()), failed(2))
+    @example(RULES, Held(Why.LASTING, Sending(failures(2))), Released())
+    @example(RULES, Held(Why.ANSWERED, Sending()), Released())
+    def it_is_sent_again_as_allowed(rules: Rules, payload: Payload, event: Event) -> None:
+        assert laws.is_sent_again_as_allowed(rules, payload, event, courier.step(rules, payload, event))
+
+    it_is_sent_again_as_allowed()
+
+
+def check_dl4(courier: Courier) -> None:
+    @effort(courier)
+    @given(*STEPS)
+    @example(RULES, Burying(failures(), failures()), unwritten(2))
+    @example(RULES, Burying(failures()), unwritten(failure=Refused("too large")))
+    def nothing_is_dropped(rules: Rules, payload: Payload, event: Event) -> None:
+        assert laws.is_never_dropped(payload, event, courier.step(rules, payload, event))
+
+    nothing_is_dropped()
+
+
+def check_dl5(courier: Courier) -> None:
+    @effort(courier)
+    @given(*STEPS)
+    @example(RULES, Sending(failures()), failed(1))
+    def the_past_is_past(rules: Rules, payload: Payload, event: Event) -> None:
+        assert laws.is_deaf_to_the_past(payload, event, courier.step(rules, payload, event))
+
+    the_past_is_past()
+
+
+def check_dl6(courier: Courier) -> None:
+    @effort(courier)
+    @given(drawn.rules(), st.lists(st.tuples(drawn_failures(), st.sampled_from(Action)), max_size=12))
+    @example(RULES, [(Ambiguous("no reply"), Action.RETRY)] * 6)
+    def payloads_come_to_rest(rules: Rules, faults: list[tuple[Failure, Action]]) -> None:
+        payload: Payload = Sending()
+        for number, (failure, answer) in enumerate(faults, 1):
+            now = getattr(payload, "not_before", None) or START
+            match payload:
+                case Sending():
+                    payload = courier.step(rules, payload, Failed(payload.attempt, failure, answer, now))
+                case Burying():
+                    payload = courier.step(rules, payload, Unwritten(payload.attempt, failure, now))
+                case _:
+                    pass  # at rest
+            assert laws.comes_to_rest(rules, number, payload)
+
+    payloads_come_to_rest()
+
+
+LAWS: dict[str, Callable[[Courier], None]] = {
+    "DL1": check_dl1,
+    "DL1 in the world": check_dl1_in_the_world,
+    "DL2": check_dl2,
+    "DL2 of offsets": check_dl2_of_offsets,
+    "DL3": check_dl3,
+    "DL4": check_dl4,
+    "DL5": check_dl5,
+    "DL6": check_dl6,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_delivery_keeps_the_law(law: str) -> None:
+    """Laws DL1 to DL6, as the header of `tidegate.sinks.delivery` states them."""
+    LAWS[law](REAL)
+
+
+# --- specimens ----------------------------------------------------------------------------------------------------------
+
+
+def dropped_at_last(rules: Rules, payload: Payload, event: Event) -> Payload:
+    """Drakkar: what has used up its attempts is logged as dead-lettered, and dropped."""
+    after = delivery.step(rules, payload, event)
+    over = isinstance(payload, Sending) and isinstance(after, Burying) and isinstance(event, Failed)
+    return Skipped(Why.LASTING) if over else after
+
+
+def buried_unconfirmed(rules: Rules, payload: Payload, event: Event) -> Payload:
+    """The dead letter counts as written as soon as it is sent."""
+    after = delivery.step(rules, payload, event)
+    return Buried() if isinstance(after, Burying) else after
+
+
+def closed_is_delivered(rules: Rules, payload: Payload, event: Event) -> Payload:
+    """Drakkar: a sink that is closed returns silently, which counts as delivered."""
+    closed = isinstance(payload, Sending) and isinstance(event, Failed) and isinstance(event.failure, NotApplied)
+    return Delivered() if closed else delivery.step(rules, payload, event)
+
+
+def revived(rules: Rules, payload: Payload, event: Event) -> Payload:
+    """A failure that is heard late sends the payload again, settled or not."""
+    late = isinstance(payload, Delivered) and isinstance(event, Failed)
+    return Sending(failures()) if late else delivery.step(rules, payload, event)
+
+
+def refusals_again(rules: Rules, payload: Payload, event: Event) -> Payload:
+    """A refusal is taken for a blip."""
+    if isinstance(event, Failed) and isinstance(event.failure, Refused):
+        return delivery.step(rules, payload, attrs.evolve(event, failure=Ambiguous()))
+    return delivery.step(rules, payload, event)
+
+
+def again_at_once(rules: Rules, payload: Payload, event: Event) -> Payload:
+    """Drakkar: no back-off."""
+    after = delivery.step(rules, payload, event)
+    return Sending(after.failures) if isinstance(after, Sending) else after
+
+
+def once_too_often(rules: Rules, payload: Payload, event: Event) -> Payload:
+    more = None if rules.sending.attempts_max is None else rules.sending.attempts_max + 1
+    patient = attrs.evolve(rules, sending=attrs.evolve(rules.sending, attempts_max=more))
+    return delivery.step(patient, payload, event)
+
+
+def dropped_unwritten(rules: Rules, payload: Payload, event: Event) -> Payload:
+    """Drakkar: where the dead letters are down, the payload is lost, and its offset commits."""
+    after = delivery.step(rules, payload, event)
+    return Skipped(Why.UNWRITTEN) if isinstance(after, Held) and isinstance(payload, Burying) else after
+
+
+def any_attempt(rules: Rules, payload: Payload, event: Event) -> Payload:
+    """Failures have no number, so one that is heard twice counts twice."""
+    if isinstance(event, Failed) and isinstance(payload, Sending):
+        return delivery.step(rules, payload, attrs.evolve(event, attempt=payload.attempt))
+    return delivery.step(rules, payload, event)
+
+
+def forgets_attempts(rules: Rules, payload: Payload, event: Event) -> Payload:
+    """The count does not survive the delay."""
+    after = delivery.step(rules, payload, event)
+    return attrs.evolve(after, failures=None) if isinstance(after, Sending) else after
+
+
+def held_is_done(outbox: Outbox) -> Complete | Incomplete:
+    """Nothing is under way, so the offset is taken for done."""
+    verdict = delivery.judge(outbox)
+    idle = isinstance(verdict, Incomplete) and not verdict.sending + verdict.burying and not verdict.more
+    return Complete(0, 0, 0) if idle else verdict
+
+
+def some_are_done(outbox: Outbox) -> Complete | Incomplete:
+    """Drakkar: one hook raises, and the offset commits while the other sink still sends."""
+    settled = [payload for payload in outbox.payloads if isinstance(payload, delivery.SETTLED)]
+    return delivery.judge(Outbox(tuple(settled), outbox.sealed) if settled else outbox)
+
+
+def before_it_is_sealed(outbox: Outbox) -> Complete | Incomplete:
+    """The offset completes between two payloads of a fan-out."""
+    return delivery.judge(delivery.sealed(outbox))
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("DL1", Courier(step=dropped_at_last)),
+        ("DL1", Courier(step=buried_unconfirmed)),
+        ("DL1", Courier(step=closed_is_delivered)),
+        ("DL1 in the world", Courier(step=dropped_at_last)),
+        ("DL1 in the world", Courier(step=buried_unconfirmed)),
+        ("DL1 in the world", Courier(judge=held_is_done)),
+        ("DL1 in the world", Courier(judge=some_are_done)),
+        ("DL1 in the world", Courier(judge=before_it_is_sealed)),
+        ("DL2", Courier(step=revived)),
+        ("DL2 of offsets", Courier(step=revived)),
+        ("DL3", Courier(step=refusals_again)),
+        ("DL3", Courier(step=again_at_once)),
+        ("DL3", Courier(step=once_too_often)),
+        ("DL3", Courier(step=forgets_attempts)),
+        ("DL4", Courier(step=dropped_unwritten)),
+        ("DL4", Courier(step=buried_unconfirmed)),
+        ("DL5", Courier(step=any_attempt)),
+        ("DL6", Courier(step=forgets_attempts)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Courier) -> None:
+    """Each law is broken by a small faulty variant of the function it speaks of."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+# --- facts: payloads ----------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_that_is_away_gets_three_attempts_and_then_the_dead_letters_have_it() -> None:
+    """The defaults: three attempts in all, 100 ms and 200 ms apart, then the dead letter, written at the second try."""
+    payload: Payload = Sending()
+    seen = list[Payload]()
+    first, second, third = (START, START + 150 * MILLISECOND, START + SECOND)
+    away = Ambiguous("no reply")
+    for event in (
+        Failed(1, away, Action.RETRY, first),
+        Failed(1, away, Action.RETRY, first),
+        Failed(2, away, Action.RETRY, second),
+        Failed(3, NotApplied("connection refused"), Action.RETRY, third),
+        Unwritten(1, NotDurable("one replica"), third),
+        Written(),
+        Released(),
+    ):
+        payload = delivery.step(Rules(), payload, event)
+        seen.append(payload)
+
+    one, two = Failures(1, first, first, str(away)), Failures(2, first, second, str(away))
+    three = Failures(3, first, third, "NotApplied(connection refused)")
+    assert seen == [
+        Sending(one, first + 100 * MILLISECOND),
+        Sending(one, first + 100 * MILLISECOND),
+        Sending(two, second + 200 * MILLISECOND),
+        Burying(three),
+        Burying(three, Failures(1, third, third, "NotDurable(one replica)"), third + 100 * MILLISECOND),
+        Buried(),
+        Buried(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "event", "expected"),
+    [
+        (RULES, failed(answer=Action.SKIP), Skipped(Why.ANSWERED)),
+        (RULES, failed(answer=Action.HOLD), Held(Why.ANSWERED, Sending(failures()))),
+        (RULES, failed(answer=Action.DEAD_LETTER), Burying(failures())),
+        (RULES, failed(failure=Refused("no")), Burying(failures(error="Refused(no)"))),
+        (attrs.evolve(RULES, refused=Action.SKIP), failed(failure=Refused("no")), Skipped(Why.REFUSED)),
+        (
+            Rules(sending=PATIENT, burying=None, refused=Action.HOLD, lasting=Action.HOLD),
+            failed(answer=Action.DEAD_LETTER),
+            Held(Why.NO_DEAD_LETTERS, Sending(failures())),
+        ),
+        (
+            Rules(sending=Policy(attempts_max=1), lasting=Action.HOLD),
+            failed(),
+            Held(Why.LASTING, Sending(failures())),
+        ),
+        (Rules(sending=Policy(attempts_max=1), lasting=Action.SKIP), failed(), Skipped(Why.LASTING)),
+    ],
+)
+def test_a_failure_is_followed_by_what_is_answered_or_ruled(rules: Rules, event: Failed, expected: Payload) -> None:
+    """User code first, then the rules: for a refusal, or when the attempts are used up."""
+    assert delivery.step(rules, Sending(), event) == expected
+
+
+def test_what_is_held_goes_on_where_it_was() -> None:
+    """Released, it gets one attempt more and its count goes on; a dead letter is written, not the payload sent."""
+    held = Held(Why.LASTING, Sending(failures(2)))
+    unburied = delivery.step(RULES, Burying(failures()), unwritten(failure=Refused("too large")))
+    again = delivery.step(RULES, held, Released())
+
+    assert again == Sending(failures(2))
+    assert delivery.step(attrs.evolve(RULES, lasting=Action.HOLD), again, failed(3)) == Held(
+        Why.LASTING, Sending(failures(3))
+    )
+    assert unburied == Held(Why.UNWRITTEN, Burying(failures(), failures(error="Refused(too large)")))
+    assert delivery.step(RULES, unburied, Released()) == Burying(failures(), failures(error="Refused(too large)"))
+    assert delivery.step(RULES, unburied, Dismissed()) == Skipped(Why.DISMISSED)
+
+
+def test_every_state_has_an_answer_to_every_event() -> None:
+    """Totality, and what is heard late: a success settles whatever is not; anything else out of turn says nothing."""
+    burying = Burying(failures())
+    open_states: tuple[Payload, ...] = (Sending(), burying, Held(Why.LASTING, Sending()), Held(Why.UNWRITTEN, burying))
+    events: tuple[Event, ...] = (Acknowledged(), Written(), failed(9), unwritten(9), Released(), Dismissed())
+
+    table = [[delivery.step(RULES, payload, event) for event in events] for payload in open_states]
+    done, buried, out = Delivered(), Buried(), Skipped(Why.DISMISSED)
+    sending, held, unwritten_yet = open_states[0], open_states[2], open_states[3]
+    assert table == [
+        [done, sending, sending, sending, sending, sending],
+        [done, buried, burying, burying, burying, burying],
+        [done, held, held, held, sending, out],
+        [done, buried, unwritten_yet, unwritten_yet, burying, out],
+    ]
+    for settled in (done, buried, out):
+        assert all(delivery.step(RULES, settled, event) == settled for event in events)
+
+
+def test_a_dead_letter_is_tried_five_times_and_then_held_back() -> None:
+    """The default, and without a draw of chance the delays of the policies are whole."""
+    payload: Payload = Burying(failures())
+    waits = list[int]()
+    while isinstance(payload, Burying):
+        payload = delivery.step(Rules(), payload, unwritten(payload.attempt))
+        waits += [payload.not_before - START] if isinstance(payload, Burying) and payload.not_before else []
+    jittery = Policy(schedule=Fixed(9 * SECOND), jitter_ppm=PPM)
+    late = START + 9 * SECOND
+
+    assert payload == Held(Why.UNWRITTEN, Burying(failures(), failures(5)))
+    assert waits == [100 * MILLISECOND, 200 * MILLISECOND, 400 * MILLISECOND, 800 * MILLISECOND]
+    assert delivery.step(Rules(sending=jittery), Sending(), failed()) == Sending(failures(), late)
+    assert delivery.step(Rules(burying=jittery), Burying(failures()), unwritten()) == Burying(
+        failures(), failures(), late
+    )
+
+
+def test_without_dead_letters_an_old_burial_is_held_back() -> None:
+    """Rules may change while a dead letter is on its way."""
+    rules = Rules(burying=None, refused=Action.SKIP, lasting=Action.SKIP)
+
+    assert delivery.step(rules, Burying(failures()), unwritten()) == Held(
+        Why.UNWRITTEN, Burying(failures(), failures())
+    )
+
+
+# --- facts: offsets -----------------------------------------------------------------------------------------------------
+
+
+def test_an_offset_waits_for_each_of_its_payloads() -> None:
+    """Two payloads and a third: told of one by one, and complete only when user code is done with it."""
+    outbox = delivery.added(delivery.added(Outbox(), 2), 1)
+    outbox = delivery.told(RULES, outbox, 0, Acknowledged())
+    outbox = delivery.told(RULES, outbox, 1, failed(answer=Action.SKIP))
+    outbox = delivery.told(RULES, outbox, 2, failed(answer=Action.DEAD_LETTER))
+
+    assert str(delivery.judge(outbox)) == (
+        "incomplete: 0 to send, 1 to dead-letter, 0 held back, and user code is not done"
+    )
+    outbox = delivery.told(RULES, delivery.sealed(outbox), 2, Written())
+    assert delivery.judge(outbox) == Complete(delivered=1, skipped=1, buried=1)
+    assert str(delivery.judge(outbox)) == "complete: 1 delivered, 1 skipped, 1 dead-lettered"
+
+
+def test_an_offset_without_payloads_is_complete_when_user_code_is_done() -> None:
+    """A tombstone, or a record of which user code makes nothing."""
+    assert delivery.judge(Outbox()) == Incomplete(0, 0, 0, more=True)
+    assert delivery.judge(delivery.sealed(Outbox())) == Complete(0, 0, 0)
+    assert str(delivery.judge(Outbox((Held(Why.LASTING, Sending()),), sealed=True))) == (
+        "incomplete: 0 to send, 0 to dead-letter, 1 held back"
+    )
+
+
+def test_an_error_is_cut_and_masked_once() -> None:
+    """What is kept of an error is kept as it is when it is kept again, so that a dead letter comes back."""
+    long = "x" * 4_090 + "mongodb://u:p@a,b/?x@y " + "\ud800" + "z" * 9
+
+    assert len(delivery.shown(long)) == delivery.ERROR_MAX
+    assert delivery.shown(delivery.shown(long)) == delivery.shown(long)
+    assert delivery.shown("at mongodb://u:p@ss/w@host") == "at mongodb://***@host"
+    assert delivery.shown("\ud800") == "\\ud800"
+
+
+@given(st.integers(0, 40), st.sampled_from(("", " gone", " gone " * 2_000)))
+def test_an_error_that_is_cut_shows_no_password(place: int, rest: str) -> None:
+    """Wherever in an address the cut is, and whatever follows; kept again it is the same."""
+    kept = delivery.shown("x" * (delivery.ERROR_MAX - place - 1) + " mongodb://me:hunter2@host" + rest)
+
+    assert "hunter" not in kept
+    assert len(kept) <= delivery.ERROR_MAX
+    assert delivery.shown(kept) == kept
+
+
+def test_an_error_of_ten_million_words_is_kept_at_once() -> None:
+    """No more of it is looked at than is kept; it took ten seconds."""
+    before = delivery.shown("no " * 1_400)
+
+    assert delivery.shown("no " * 10_000_000) == before
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Rules(sending=None),  # type: ignore[arg-type]
+        lambda: Rules(burying=5),  # type: ignore[arg-type]
+        lambda: Rules(refused="skip"),  # type: ignore[arg-type]
+        lambda: Rules(refused=Action.RETRY),
+        lambda: Rules(lasting=Action.RETRY),
+        lambda: Rules(burying=None),
+        lambda: Failures(0, START, START, "no reply"),
+        lambda: Failures(1, 0, START, "no reply"),  # type: ignore[arg-type]
+        lambda: Failures(1, START, None, "no reply"),  # type: ignore[arg-type]
+        lambda: Failures(1, START, START, ""),
+        lambda: Failures(1, START, START, b"no reply"),  # type: ignore[arg-type]
+        lambda: Sending(1),  # type: ignore[arg-type]
+        lambda: Sending(None, 5),  # type: ignore[arg-type]
+        lambda: Burying(None),  # type: ignore[arg-type]
+        lambda: Burying(failures(), 1),  # type: ignore[arg-type]
+        lambda: Burying(failures(), None, 1),  # type: ignore[arg-type]
+        lambda: Held("why", Sending()),  # type: ignore[arg-type]
+        lambda: Held(Why.LASTING, Delivered()),  # type: ignore[arg-type]
+        lambda: Skipped("why"),  # type: ignore[arg-type]
+        lambda: failed(0),
+        lambda: failed(True),
+        lambda: Failed(1, "no reply", Action.RETRY, START),  # type: ignore[arg-type]
+        lambda: Failed(1, Refused(), "retry", START),  # type: ignore[arg-type]
+        lambda: Failed(1, Refused(), Action.RETRY, 0),  # type: ignore[arg-type]
+        lambda: Failed(1, Refused(), Action.RETRY, START, PPM + 1),
+        lambda: Unwritten(0, Refused(), START),
+        lambda: delivery.step(None, Sending(), Written()),  # type: ignore[arg-type]
+        lambda: delivery.step(RULES, None, Written()),  # type: ignore[arg-type]
+        lambda: delivery.step(RULES, Sending(), "written"),  # type: ignore[arg-type]
+        lambda: delivery.step(RULES, Sending(failures()), Failed(2, Ambiguous(), Action.RETRY, Instant(0, STORE))),
+        lambda: Outbox([Sending()]),  # type: ignore[arg-type]
+        lambda: Outbox((5,)),  # type: ignore[arg-type]
+        lambda: Outbox((), None),  # type: ignore[arg-type]
+        lambda: delivery.added(None, 1),  # type: ignore[arg-type]
+        lambda: delivery.added(Outbox(), -1),
+        lambda: delivery.added(Outbox(), 10**12),
+        lambda: delivery.added(delivery.added(Outbox(), delivery.PAYLOADS_MAX), 1),
+        lambda: delivery.added(delivery.sealed(Outbox()), 1),
+        lambda: delivery.sealed(None),  # type: ignore[arg-type]
+        lambda: delivery.told(RULES, Outbox(), 0, Written()),
+        lambda: delivery.told(RULES, None, 0, Written()),  # type: ignore[arg-type]
+        lambda: delivery.told(RULES, Outbox(), -1, Written()),
+        lambda: delivery.judge(None),  # type: ignore[arg-type]
+    ],
+)
+def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
+    """A bad configuration is an error at construction, a bad argument one at the call; neither shows what is carried."""
+    with pytest.raises(Misuse) as told:
+        wrong()
+
+    assert "hunter2" not in str(told.value)
+
+
+def test_every_value_may_be_a_key() -> None:
+    """Values are hashable and compare by content."""
+    every = (
+        Sending(failures()),
+        Held(Why.LASTING, Sending()),
+        Outbox((Sending(),)),
+        RULES,
+        failed(),
+    )
+
+    assert len({*every, *every}) == len(every)

@@ -1,0 +1,353 @@
+"""The programs of triggers, whatever becomes of a request; how evaluators meet is explored (`test_scenarios`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Final, TypeVar, final
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.model.documents import ID, Document, Eq, Field
+from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import DeleteOne, InsertOne
+from tidegate.retries.schedule import Cell, Missed, Schedule
+from tidegate.services.retention import Retention
+from tidegate.sim.world import CLOCK, World, contents, perform, seeded
+from tidegate.triggers.conditions import (
+    Context,
+    CronContext,
+    EventContext,
+    ExceptionContext,
+    Kind,
+    OnCron,
+    OnEvent,
+    ResultContext,
+    StatusContext,
+    condition_id,
+)
+from tidegate.triggers.evaluator import Evaluator
+from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, Run
+from tidegate.triggers.trigger import FromContext, Occurrence, Trigger
+from tidegate.triggers.trigger_documents import (
+    STATE,
+    loaded_cell,
+    loaded_occurrence,
+    loaded_run,
+    stored_cell,
+    stored_occurrence,
+    stored_run,
+)
+
+T = TypeVar("T")
+
+MINUTE: Final = 60 * SECOND
+A: Final = OnEvent("a")
+MINUTELY: Final = OnCron(Schedule("* * * * *", Missed.EACH))
+ON_A: Final = Trigger(task="t", conditions=(A,))
+ON_MINUTE: Final = Trigger(task="t", conditions=(MINUTELY,))
+EVENT: Final = EventContext("a", "a1", Document.of({"n": 1}))
+TIMES: Final = st.integers(0, 10**6).map(lambda second: Instant(second * SECOND))
+
+
+def next_minute(expression: str, after: Instant) -> Instant:
+    assert expression == MINUTELY.schedule.expression
+    return Instant((after.at // MINUTE + 1) * MINUTE, after.clock)
+
+
+def evaluator(*triggers: Trigger, attempts: int = 3, keep: Retention | None = None) -> Evaluator:
+    made = Evaluator(
+        triggers=triggers, next_after=next_minute, claims=Claims(expiry=MINUTE, attempts_max=2), attempts=attempts
+    )
+    return made if keep is None else attrs.evolve(made, keep=keep)
+
+
+Trouble = Callable[["Store", Effect[object]], object]
+
+
+@final
+@attrs.define
+class Store:
+    """A store; `trouble` is what becomes of requests, by their number, and of others what should."""
+
+    world: World = attrs.field(factory=lambda: seeded({}))
+    trouble: dict[int, Trouble] = attrs.field(factory=dict)
+    asked: list[Effect[object]] = attrs.field(factory=list)
+
+    def do(self, effect: Effect[object]) -> object:
+        ((self.world, reply),) = perform(effect, self.world, "caller")
+        return reply
+
+    def run(self, program: Coroutine[Effect[object], object, T]) -> T:
+        self.asked.clear()
+        reply: object = None
+        try:
+            while True:
+                asked = program.throw(reply) if isinstance(reply, Exception) else program.send(reply)
+                self.asked.append(asked)
+                reply = self.trouble.get(len(self.asked), Store.do)(self, asked)
+        except StopIteration as stop:
+            answer: T = stop.value
+            return answer
+
+    def run_beside(self, program: Coroutine[Effect[object], object, object]) -> None:
+        """Run another program, with which nothing goes wrong."""
+        other = Store(self.world)
+        other.run(program)
+        self.world = other.world
+
+    def later(self, by: int) -> None:
+        self.world = self.world.write(CLOCK, self.world.read(CLOCK) + by)
+
+    @property
+    def runs(self) -> list[Run]:
+        return [loaded_run(doc) for doc in contents(self.world, "runs")]
+
+    @property
+    def invocations(self) -> tuple[Document, ...]:
+        return contents(self.world, "invocations")
+
+
+def unsent(store: Store, effect: Effect[object]) -> object:
+    del store, effect
+    return NotApplied("not sent")
+
+
+def dropped(store: Store, effect: Effect[object]) -> object:
+    del store, effect
+    return Ambiguous("no reply")
+
+
+def unheard(store: Store, effect: Effect[object]) -> object:
+    store.do(effect)
+    return Ambiguous("no reply")
+
+
+def refused(store: Store, effect: Effect[object]) -> object:
+    del store, effect
+    return Refused("not authorised")
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+CONTEXTS: Final[tuple[Context, ...]] = (
+    EVENT,
+    StatusContext("t", "i", 3, "failed", Document.of({"n": 1})),
+    ResultContext("t", "i", 3, (1, "two", None)),
+    ExceptionContext("t", "i", 3, "ValueError"),
+    CronContext(Schedule("* * * * *"), Instant(MINUTE)),
+    CronContext(Schedule("3 * * * *", Missed.EACH, 5), Instant(MINUTE)),
+)
+OCCURRENCES: Final = st.builds(Occurrence, st.sampled_from(("c1", "c2")), st.sampled_from(CONTEXTS), TIMES)
+REASONS: Final = st.lists(st.sampled_from(("no", "none")), min_size=1, max_size=2).map(tuple)
+STATES: Final = st.one_of(
+    st.builds(Held, st.just("p"), TIMES),
+    st.builds(Failed, REASONS),
+    st.builds(GivenUp, REASONS, TIMES),
+    st.builds(Fired, TIMES),
+)
+FIRINGS: Final = st.lists(OCCURRENCES, min_size=1, max_size=3, unique_by=lambda each: each.id).flatmap(
+    lambda each: st.builds(Firing, st.just("t"), st.just(tuple(each)), st.integers(1, 3))
+)
+
+
+@given(OCCURRENCES)
+def test_an_occurrence_is_loaded_as_it_was_stored(occurrence: Occurrence) -> None:
+    """Law TO1, of every kind of context."""
+    assert loaded_occurrence(stored_occurrence(occurrence)) == occurrence
+
+
+@given(FIRINGS, STATES, st.integers(1, 3), st.integers(3, 5))
+def test_a_run_is_loaded_as_it_was_stored(firing: Firing, state: Held, attempt: int, version: int) -> None:
+    """Law TO1, of every state."""
+    run = Run(firing, state, attempt, version)
+    assert loaded_run(stored_run(run)) == run
+
+
+@given(st.lists(TIMES, unique=True, max_size=3))
+def test_a_cell_is_loaded_as_it_was_stored(times: list[Instant]) -> None:
+    """Law TO1, of crons."""
+    cell = Cell(Instant(10**6 * SECOND), 2, tuple(sorted(times, key=lambda each: each.at)))
+    assert loaded_cell(stored_cell("c", cell)) == cell
+
+
+def test_a_document_that_holds_none_of_these_is_misuse() -> None:
+    """The message says what is missing."""
+    run = stored_run(Run(Firing("t", (Occurrence("c", EVENT, Instant(0)),)), Fired(Instant(0))))
+    with pytest.raises(Misuse, match="has no 'state'"):
+        loaded_run(run.without(STATE))
+    with pytest.raises(Misuse, match="'lost' is no state of a run"):
+        loaded_run(run.put(STATE, "lost"))
+    context = Field[Document]("context")
+    occurrence = stored_occurrence(Occurrence("c", EVENT, Instant(0)))
+    with pytest.raises(Misuse, match="a context has no 'event'"):
+        loaded_occurrence(occurrence.put(context, occurrence[context].without(Field[str]("event"))))
+
+
+# --- a pass -----------------------------------------------------------------------------------------------------------
+
+
+def noticed(*triggers: Trigger) -> Store:
+    store = Store()
+    assert store.run(evaluator(*triggers).notice(EVENT))
+    return store
+
+
+def test_what_happened_is_kept_once_whatever_becomes_of_a_request() -> None:
+    """Noticed again, it is the same occurrence; where nobody answers, it is not known to be kept."""
+    for trouble in (unsent, dropped, unheard):
+        for at in (1, 2):
+            store = Store(trouble={at: trouble})
+            assert store.run(evaluator(ON_A).notice(EVENT))
+            assert len(contents(store.world, "occurrences")) == 1
+    assert not Store(trouble=dict.fromkeys(range(9), dropped)).run(evaluator(ON_A).notice(EVENT))
+    store = Store()
+    assert store.run(evaluator(ON_A).notice(EventContext("b", "b1")))
+    assert contents(store.world, "occurrences") == ()
+
+
+@pytest.mark.parametrize("trouble", [unsent, dropped, unheard])
+@pytest.mark.parametrize("at", range(1, 11))
+def test_it_fires_once_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
+    """Laws TE1 and TE2: a pass that was cut short is taken up by the next one, when its claim has expired."""
+    store = noticed(ON_A)
+    store.trouble = {at: trouble}
+    programs = evaluator(ON_A)
+    store.run(programs.evaluate("p1"))
+    store.trouble = {}
+    for number in range(2, 5):
+        store.later(MINUTE)
+        store.run(programs.evaluate(f"p{number}"))
+
+    assert [run.state.settled for run in store.runs] == [True]
+    assert [doc[ID] for doc in store.invocations] == [store.runs[0].id]
+    assert contents(store.world, "occurrences") == ()
+
+
+def test_an_invocation_says_what_it_is_of() -> None:
+    """Its task, its arguments, and its parent: the event."""
+    ask = FromContext("n", Kind.EVENT, lambda context: getattr(context, "payload", None))
+    trigger = Trigger(task="t", conditions=(A,), provider=ask)
+    store = noticed(trigger)
+    store.run(evaluator(trigger).evaluate("p1"))
+
+    (made,) = store.invocations
+    assert made.without(ID) == Document.of(
+        {"task": "t", "trigger": trigger.id, "of": [contents(store.world, "occurrences")[0][ID]],
+         "arguments": {"n": 1}, "parent": "a1"}
+    )  # fmt: skip
+
+
+def test_what_has_no_arguments_is_given_up_in_the_end() -> None:
+    """After as many attempts as there may be; then its occurrence goes."""
+    trigger = Trigger(task="t", conditions=(A,), provider=FromContext("none", Kind.CRON, lambda _: {}))
+    store = noticed(trigger)
+    for number in range(4):
+        store.run(evaluator(trigger).evaluate(f"p{number}"))
+
+    assert [(run.attempt, type(run.state)) for run in store.runs] == [(2, GivenUp)]
+    assert store.invocations == ()
+    assert contents(store.world, "occurrences") == ()
+
+
+def test_a_claim_that_expires_again_and_again_is_given_up() -> None:
+    """Where whoever claimed it never comes back: the last claim is an attempt like others."""
+    store = noticed(ON_A)
+    for number in range(3):
+        store.trouble = {7: dropped}
+        store.run(evaluator(ON_A).evaluate(f"p{number}"))
+        store.later(MINUTE)
+
+    assert [type(run.state) for run in store.runs] == [GivenUp]
+
+
+def test_a_run_whose_trigger_is_gone_is_given_up() -> None:
+    """Nobody will make it happen."""
+    store = noticed(ON_A)
+    store.trouble = {7: dropped}
+    store.run(evaluator(ON_A).evaluate("p1"))
+    store.trouble = {}
+    store.run(evaluator().evaluate("p2"))
+
+    assert [type(run.state) for run in store.runs] == [GivenUp]
+    assert contents(store.world, "occurrences") == ()
+
+
+def test_what_another_was_faster_with_is_left_to_it() -> None:
+    """A cell that another moved, a run that another claimed at each attempt, and one that is gone when it is told."""
+    store = Store()
+    programs = evaluator(ON_MINUTE)
+    store.run(programs.evaluate("p1"))
+    store.later(MINUTE)
+
+    def moved(at: Store, effect: Effect[object]) -> object:
+        at.run_beside(programs.evaluate("other"))
+        return at.do(effect)
+
+    store.trouble = {3: moved}
+    store.run(programs.evaluate("p2"))
+    assert len(store.invocations) == 1
+
+    def taken(at: Store, effect: Effect[object]) -> object:
+        at.do(DeleteOne("runs", Eq(ID, at.runs[0].id)))
+        return at.do(effect)
+
+    store = noticed(ON_A)
+    store.trouble = {7: taken}
+    store.run(evaluator(ON_A).evaluate("p1"))
+    assert store.runs == []
+    assert len(store.invocations) == 1
+
+    def never(at: Store, effect: Effect[object]) -> object:
+        return Refused("duplicate key") if isinstance(effect, InsertOne) else at.do(effect)
+
+    store = noticed(ON_A)
+    store.trouble = dict.fromkeys(range(50), never)
+    store.run(evaluator(ON_A).evaluate("p1"))
+    assert store.runs == []
+
+
+def test_what_the_store_refuses_is_passed_on() -> None:
+    """Whoever is not authorised will not be when asked again."""
+    store = noticed(ON_A)
+    store.trouble = {6: refused}
+    with pytest.raises(Refused, match="not authorised"):
+        store.run(evaluator(ON_A).evaluate("p1"))
+
+
+def test_each_minute_of_a_cron_fires_and_is_closed() -> None:
+    """Law TE4: none before the first sight, each after it, however late somebody looks."""
+    store = Store()
+    programs = evaluator(ON_MINUTE, ON_A)
+    store.run(programs.notice(EVENT))
+    store.run(programs.evaluate("p1"))
+    assert len(store.invocations) == 1
+    store.later(3 * MINUTE)
+    for number in range(2, 5):
+        store.run(programs.evaluate(f"p{number}"))
+
+    assert len(contents(store.world, "invocations")) == 4
+    (cell,) = contents(store.world, "crons")
+    assert loaded_cell(cell) == Cell(Instant(3 * MINUTE), loaded_cell(cell).version, ())
+    assert cell[ID] == condition_id(MINUTELY)
+
+
+def test_runs_that_are_over_are_forgotten() -> None:
+    """As long as they are kept; one that is needed stays, and where nobody answers all stay."""
+    store = noticed(ON_A)
+    programs = evaluator(ON_A, keep=Retention(age=SECOND, count=0))
+    store.run(programs.evaluate("p1"))
+    store.later(MINUTE)
+    store.run(programs.purge())
+    assert len(store.runs) == 1, "its occurrence is still there"
+    store.run(programs.evaluate("p2"))
+    store.trouble = {2: dropped}
+    store.run(programs.purge())
+    assert len(store.runs) == 1
+    store.trouble = {}
+    store.run(programs.purge())
+    assert store.runs == []

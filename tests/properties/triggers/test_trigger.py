@@ -1,0 +1,435 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.model.documents import Document
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Instant
+from tidegate.retries.schedule import Cell, Schedule
+from tidegate.triggers import trigger as module
+from tidegate.triggers.conditions import (
+    Condition,
+    Context,
+    CronContext,
+    EventContext,
+    Judge,
+    Kind,
+    Logic,
+    OnCron,
+    OnEvent,
+    StatusContext,
+    condition_id,
+    holds,
+    identity,
+)
+from tidegate.triggers.laws import trigger as laws
+from tidegate.triggers.strategies.conditions import JUDGES, conditions, contexts, no, yes
+from tidegate.triggers.strategies.trigger import counted, fails, nothing, occurrences, providers, told, triggers
+from tidegate.triggers.trigger import (
+    FirstOf,
+    FromAll,
+    FromContext,
+    Noticed,
+    NotProvided,
+    Occurrence,
+    Provided,
+    Provider,
+    Registration,
+    Static,
+    Trigger,
+    noticed,
+    provided,
+    registration,
+    ticks,
+)
+
+NOW = Instant(7)
+EVENT, OTHER = EventContext("a", "e"), EventContext("a", "f")
+ON_A = OnEvent("a")
+
+
+@attrs.frozen
+class Registry:
+    """What is asked: the real functions, but for one that is planted."""
+
+    noticed: Callable[[Collection[Condition], Context, Instant], Noticed] = module.noticed
+    provided: Callable[[Provider, tuple[Context, ...]], Provided | NotProvided] = module.provided
+    registration: Callable[[Collection[Trigger], str, Collection[Trigger]], Registration] = module.registration
+    trigger_id: Callable[[Trigger], str] = lambda trigger: trigger.id
+    occurrence_id: Callable[[Occurrence], str] = lambda occurrence: occurrence.id
+
+
+REAL = Registry()
+
+
+def effort(registry: Registry) -> settings:
+    """A counterexample to a specimen need not be a small one."""
+    return settings() if registry == REAL else settings(phases=(Phase.explicit, Phase.generate))
+
+
+def renamed(drawn: Any, name: Callable[[Any], str]) -> Any:
+    """The same, with the id that an implementation gives it."""
+    copy = attrs.evolve(drawn)
+    object.__setattr__(copy, "id", name(drawn))
+    return copy
+
+
+# --- the laws -----------------------------------------------------------------------------------------------------------
+
+STATIC = Trigger(task="t", conditions=(ON_A,), provider=Static(Document((("k", 1),))))
+
+
+def check_tg1_of_triggers(registry: Registry) -> None:
+    @effort(registry)
+    @given(triggers(), triggers())
+    @example(STATIC, attrs.evolve(STATIC, provider=Static(Document((("k", 2),)))))
+    @example(STATIC, attrs.evolve(STATIC, task="u"))
+    def each_is_named(left: Trigger, right: Trigger) -> None:
+        named = [renamed(each, registry.trigger_id) for each in (left, right)]
+
+        assert laws.triggers_are_named_by_all(named[0], named[0])
+        assert laws.triggers_are_named_by_all(*named)
+
+    each_is_named()
+
+
+def check_tg1_of_occurrences(registry: Registry) -> None:
+    @effort(registry)
+    @given(occurrences(), occurrences(), st.integers(0, 9).map(Instant))
+    @example(Occurrence("c", EVENT, NOW), Occurrence("d", EVENT, NOW), NOW)
+    def each_is_named(left: Occurrence, right: Occurrence, seen: Instant) -> None:
+        for other in (right, attrs.evolve(left, seen=seen)):
+            named = [renamed(each, registry.occurrence_id) for each in (left, other)]
+
+            assert laws.occurrences_are_named_by_both(*named)
+
+    each_is_named()
+
+
+def check_tg2(registry: Registry) -> None:
+    @effort(registry)
+    @given(st.lists(conditions(), max_size=5), contexts())
+    @example([ON_A, OnEvent("a", JUDGES[0]), OnEvent("a", JUDGES[3]), ON_A], EVENT)
+    def all_is_noticed(some: list[Condition], context: Context) -> None:
+        answers = {condition_id(each): holds(each, context) for each in some}
+
+        assert laws.all_that_holds_is_noticed(answers, registry.noticed(some, context, NOW))
+
+    all_is_noticed()
+
+
+def check_tg3(registry: Registry) -> None:
+    @effort(registry)
+    @given(providers().filter(lambda drawn: isinstance(drawn, FirstOf)), st.lists(contexts(), max_size=3).map(tuple))
+    @example(FirstOf((FromAll("fails", fails), Static(), FromAll("counted", counted))), (EVENT,))
+    @example(FirstOf((FromAll("fails", fails), FromAll("nothing", nothing))), (EVENT,))
+    def the_first_decides(provider: FirstOf, some: tuple[Context, ...]) -> None:
+        parts = [provided(each, some) for each in provider.providers]
+
+        assert laws.the_first_decides(parts, registry.provided(provider, some))
+
+    the_first_decides()
+
+
+SAID: tuple[object, ...] = (
+    {},
+    {"k": 1},
+    Document((("k", 1),)),
+    None,
+    1,
+    "text",
+    [("k", 1)],
+    ValueError("x"),
+    RecursionError(),
+)
+
+
+def check_tg4(registry: Registry) -> None:
+    @effort(registry)
+    @given(st.sampled_from(SAID), st.booleans())
+    @example(ValueError("x"), True)
+    @example(None, True)
+    @example({"k": 1}, True)
+    def there_is_an_answer(said: object, of_one: bool) -> None:
+        def provider(some: object) -> object:
+            del some
+            if isinstance(said, Exception):
+                raise said
+            return said
+
+        kind: Provider = FromContext("p", Kind.EVENT, provider) if of_one else FromAll("p", provider)
+        document = Document.of(said) if isinstance(said, dict) else said if isinstance(said, Document) else None
+        assert laws.provides_a_document_or_tells(document, registry.provided(kind, (EVENT,)))
+
+    there_is_an_answer()
+
+
+WANTED = tuple(Trigger(task="t", conditions=(OnEvent(code),)) for code in "abc")
+FOREIGN = Trigger(task="u", conditions=(ON_A,))
+
+
+def check_registration(registry: Registry) -> None:
+    @effort(registry)
+    @given(st.lists(triggers(), max_size=5), st.lists(triggers(st.just("t")), max_size=3), st.integers(0, 5))
+    @example([*WANTED[:2], FOREIGN], [WANTED[2]], 1)
+    @example([FOREIGN], [], 0)
+    def it_is_as_wanted(stored: list[Trigger], more: list[Trigger], kept: int) -> None:
+        wanted = [*more, *[each for each in stored[:kept] if each.task == "t"]]
+        what = registry.registration(stored, "t", wanted)
+        again = registry.registration(tuple(laws.registered(stored, what)), "t", wanted)
+
+        assert laws.registers_what_is_wanted(stored, "t", wanted, what, again)
+        assert laws.drops_what_nobody_waits_for(stored, what)
+
+    it_is_as_wanted()
+
+
+LAWS: dict[str, Callable[[Registry], None]] = {
+    "TG1 of triggers": check_tg1_of_triggers,
+    "TG1 of occurrences": check_tg1_of_occurrences,
+    "TG2": check_tg2,
+    "TG3": check_tg3,
+    "TG4": check_tg4,
+    "TG5, TG6": check_registration,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_triggers_keep_the_law(law: str) -> None:
+    """Laws TG1 to TG6, as the header of `tidegate.triggers.trigger` states them."""
+    LAWS[law](REAL)
+
+
+# --- specimens ----------------------------------------------------------------------------------------------------------
+
+
+def without_the_provider(trigger: Trigger) -> str:
+    """A name as pynenc has it: two triggers that differ only in what makes the arguments are one."""
+    return identity(trigger.task, [*trigger.condition_ids], trigger.logic.value)
+
+
+def without_the_task(trigger: Trigger) -> str:
+    return attrs.evolve(trigger, task="t").id
+
+
+def by_what_happened(occurrence: Occurrence) -> str:
+    """Two conditions that hold of one event have one occurrence between them."""
+    return attrs.evolve(occurrence, condition_id="c").id
+
+
+def by_when(occurrence: Occurrence) -> str:
+    """What is noticed twice is two."""
+    return identity(occurrence.id, occurrence.seen.at)
+
+
+def the_first_that_holds(some: Collection[Condition], context: Context, seen: Instant) -> Noticed:
+    found = noticed(some, context, seen)
+    return attrs.evolve(found, occurrences=found.occurrences[:1])
+
+
+def silently(some: Collection[Condition], context: Context, seen: Instant) -> Noticed:
+    """What nobody can tell is not told."""
+    return attrs.evolve(noticed(some, context, seen), unknown=())
+
+
+def merged(provider: Provider, some: tuple[Context, ...]) -> Provided | NotProvided:
+    """The last one that has arguments decides."""
+    turned = FirstOf(provider.providers[::-1]) if isinstance(provider, FirstOf) else provider
+    return provided(turned, some)
+
+
+def the_first_reason(provider: Provider, some: tuple[Context, ...]) -> Provided | NotProvided:
+    answer = provided(provider, some)
+    return NotProvided(answer.reasons[:1]) if isinstance(answer, NotProvided) else answer
+
+
+def empty_arguments(provider: Provider, some: tuple[Context, ...]) -> Provided | NotProvided:
+    """A provider that fails is taken for one that has nothing to say."""
+    answer = provided(provider, some)
+    return Provided(Document()) if isinstance(answer, NotProvided) else answer
+
+
+def delete_first(stored: Collection[Trigger], task: str, wanted: Collection[Trigger]) -> Registration:
+    """A registration as pynenc has it: all is deleted and written again."""
+    mine = tuple(each for each in stored if each.task == task)
+    return attrs.evolve(registration(stored, task, wanted), remove=mine, add=tuple(wanted))
+
+
+def of_all_tasks(stored: Collection[Trigger], task: str, wanted: Collection[Trigger]) -> Registration:
+    what = registration(stored, task, wanted)
+    return attrs.evolve(what, remove=(*what.remove, *[each for each in stored if each.task != task]))
+
+
+def with_its_trigger(stored: Collection[Trigger], task: str, wanted: Collection[Trigger]) -> Registration:
+    """A condition is dropped with any of its triggers, though others wait for it."""
+    what = registration(stored, task, wanted)
+    dropped = {name for each in what.remove for name in each.condition_ids}
+    return attrs.evolve(what, conditions_dropped=tuple(sorted(dropped)))
+
+
+def for_good(stored: Collection[Trigger], task: str, wanted: Collection[Trigger]) -> Registration:
+    """A condition stays when its last trigger goes."""
+    return attrs.evolve(registration(stored, task, wanted), conditions_dropped=())
+
+
+SHARED = Trigger(task="t", conditions=(ON_A, OnEvent("b")))
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("TG1 of triggers", Registry(trigger_id=without_the_provider)),
+        ("TG1 of triggers", Registry(trigger_id=without_the_task)),
+        ("TG1 of occurrences", Registry(occurrence_id=by_what_happened)),
+        ("TG1 of occurrences", Registry(occurrence_id=by_when)),
+        ("TG2", Registry(noticed=the_first_that_holds)),
+        ("TG2", Registry(noticed=silently)),
+        ("TG3", Registry(provided=merged)),
+        ("TG3", Registry(provided=the_first_reason)),
+        ("TG4", Registry(provided=empty_arguments)),
+        ("TG5, TG6", Registry(registration=delete_first)),
+        ("TG5, TG6", Registry(registration=of_all_tasks)),
+        ("TG5, TG6", Registry(registration=with_its_trigger)),
+        ("TG5, TG6", Registry(registration=for_good)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Registry) -> None:
+    """Each law is broken by a small faulty variant; two of them are pynenc's own."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+def test_a_condition_that_another_task_waits_for_stays() -> None:
+    """Law TG6, and the specimen that drops it: the last trigger of t goes, and u still waits for a."""
+    stored = (SHARED, FOREIGN)
+    assert registration(stored, "t", ()).conditions_dropped == (condition_id(OnEvent("b")),)
+
+    assert not laws.drops_what_nobody_waits_for(stored, with_its_trigger(stored, "t", ()))
+
+
+# --- facts --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_unchanged_registration_writes_nothing() -> None:
+    """A process that starts and registers what is there does not touch the cell of any cron."""
+    cron = Trigger(task="t", conditions=(OnCron(Schedule("0 0 1 1 *")),))
+
+    assert registration((cron,), "t", (cron,)) == Registration((), (), ())
+
+
+def test_two_functions_of_one_name_are_noticed() -> None:
+    """They would share an id, and one of the triggers would be lost."""
+    one, other = (Trigger(task="t", conditions=(OnEvent("a", Judge("f", each)),)) for each in (yes, no))
+    assert one.id == other.id
+
+    with pytest.raises(Misuse, match="have one id"):
+        registration((one,), "t", (other,))
+
+
+def test_a_trigger_of_another_task_is_not_registered() -> None:
+    """It would never be removed again."""
+    with pytest.raises(Misuse, match="another task"):
+        registration((), "t", (FOREIGN,))
+
+
+def test_the_order_of_conditions_does_not_matter() -> None:
+    """Two spellings of one trigger are one; and only several conditions of all wait for each other."""
+    one = Trigger(task="t", conditions=(ON_A, OnEvent("b")))
+    assert one == Trigger(task="t", conditions=(OnEvent("b"), ON_A))
+
+    assert one.joins
+    assert not attrs.evolve(one, logic=Logic.ANY).joins
+    assert not STATIC.joins
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [
+        (Static(), Provided(Document())),
+        (FromContext("told", Kind.EVENT, told), Provided(Document((("context", "event 'e' of 'a'"),)))),
+        (FromContext("told", Kind.RESULT, told), NotProvided(("'told' needs a context of kind result",))),
+        (FromAll("counted", counted), Provided(Document((("contexts", 3),)))),
+        (FromAll("nothing", nothing), NotProvided(("'nothing' answered a NoneType, which is no document",))),
+        (FromAll("fails", fails), NotProvided(("'fails' raised LookupError",))),
+        (FromAll("naive", lambda _: {"k": object()}), NotProvided(("'naive' raised Misuse",))),
+        (
+            FirstOf((FromAll("fails", fails), FromContext("told", Kind.CRON, told))),
+            NotProvided(("'fails' raised LookupError", "'told' needs a context of kind cron")),
+        ),
+    ],
+)
+def test_a_provider_makes_arguments_or_tells_why_not(provider: Provider, expected: Provided | NotProvided) -> None:
+    """The first context of the kind counts, and an error shows its type alone: its text may be secret."""
+    some = (StatusContext("a", "i", 1, "retry"), EVENT, OTHER)
+
+    assert provided(provider, some) == expected
+
+
+def test_what_is_provided_is_not_shown() -> None:
+    """Arguments may be secret."""
+    secret = Document((("password", "hunter2"),))
+    shown = f"{Static(secret)!r} {Provided(secret)!r} {Provided(secret)} {Trigger(task='t', conditions=(ON_A,), provider=Static(secret))!r}"
+
+    assert "hunter2" not in shown
+    assert str(NotProvided(("a", "b"))) == "not provided: a; b"
+
+
+def test_the_pending_instants_of_a_cron_are_occurrences() -> None:
+    """Each under the instant of the schedule, whoever looked and whenever."""
+    cron = OnCron(Schedule("* * * * *"))
+    found = ticks(cron, Cell(Instant(9 * SECOND), 4, (Instant(0), Instant(SECOND))))
+
+    assert [each.seen for each in found] == [Instant(0), Instant(SECOND)]
+    assert found[0] == Occurrence(condition_id(cron), CronContext(cron.schedule, Instant(0)), Instant(0))
+    assert str(found[1]) == "cron '* * * * *' at 1 s@store, seen 1 s@store"
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------------
+
+GOOD: list[tuple[Callable[..., object], dict[str, Any]]] = [
+    (Occurrence, {"condition_id": "c", "context": EVENT, "seen": NOW}),
+    (noticed, {"conditions": (ON_A,), "context": EVENT, "seen": NOW}),
+    (ticks, {"condition": OnCron(Schedule("* * * * *")), "cell": Cell(NOW)}),
+    (Static, {"arguments": Document()}),
+    (FromContext, {"name": "f", "kind": Kind.EVENT, "function": told}),
+    (FromAll, {"name": "f", "function": counted}),
+    (FirstOf, {"providers": (Static(),)}),
+    (provided, {"provider": Static(), "contexts": (EVENT,)}),
+    (Trigger, {"task": "t", "conditions": (ON_A,)}),
+    (Trigger, {"task": "t", "conditions": (ON_A,), "logic": Logic.ALL, "provider": Static(), "within": 1}),
+    (registration, {"stored": (STATIC,), "task": "t", "wanted": (STATIC,)}),
+]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [None, True, 0, -1, 1.5, "", b"x", object(), (None,), [0], {"a": 1}],
+    ids=lambda wrong: type(wrong).__name__,
+)
+def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
+    """Whatever stands in one place of a call, only tidegate's own error comes out."""
+    calls = [partial(function, **{**good, name: wrong}) for function, good in GOOD for name in good]
+    for call in calls:
+        with pytest.raises(Misuse):
+            call()
+
+
+@pytest.mark.parametrize("wrong", [{"context": None}, {"seen": 5}])
+def test_whoever_asks_no_condition_is_checked_all_the_same(wrong: dict[str, Any]) -> None:
+    """A mistake shows where it is made, and not with the first condition that holds."""
+    with pytest.raises(Misuse):
+        noticed(**{"conditions": (), "context": EVENT, "seen": NOW, **wrong})
+
+
+@pytest.mark.parametrize("make", [lambda: FirstOf(()), lambda: Trigger(task="t", conditions=())])
+def test_what_is_made_of_nothing_is_refused(make: Callable[[], object]) -> None:
+    """A trigger without conditions never fires, and none of no providers has arguments."""
+    with pytest.raises(Misuse):
+        make()
