@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests that make test runs in part.
 LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_snapshot.py \
 	tests/integration/test_mongo_transition.py tests/properties/test_scenarios.py \
-	tests/properties/sim/test_explore.py
+	tests/properties/sim/test_search.py
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: run test check thorough coverage bench clean

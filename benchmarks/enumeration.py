@@ -19,9 +19,9 @@ from unittest.mock import patch
 
 from tidegate.catalogue import PROGRAMS
 from tidegate.sim.attempts import attempt
-from tidegate.sim.explore import ALL, Bounds, Search, go_on
 from tidegate.sim.fingerprint import Unmergeable
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import ALL, Bounds, Search, go_on
 
 TIMES = 20
 
@@ -41,7 +41,7 @@ def runs(search: Search, enough: int) -> tuple[int, bool]:
 
 def heard(scenario: Scenario, enough: int) -> tuple[int, bool]:
     """How many states there are where programs are told apart by what they heard; and whether there are more."""
-    with patch("tidegate.sim.behaviour.fingerprint", lambda *_: Unmergeable("it is told apart by what it heard")):
+    with patch("tidegate.sim.automaton.fingerprint", lambda *_: Unmergeable("it is told apart by what it heard")):
         found = attempt(scenario, lambda search: search.run(Bounds(enough), go_on))
     return found.states, bool(found.stopped)
 

@@ -1,6 +1,6 @@
 """What a record costs on its way through one partition, from `Fetched` to `Committed`, and where that time goes.
 
-A course is a few batches of records that one partition of `tidegate.consumer.group.Consumer` takes, works on and commits, as
+A course is a few batches of records that one partition of `tidegate.consumer.group.ConsumerRules` takes, works on and commits, as
 the adapter drives it. It is timed as a whole. Then it is run once more with notes being taken of each call that
 `partition` and `group` make into the layers below, arguments included; the calls of each layer are timed alone.
 What is left of the time of a partition's steps is its own, and what is left of the whole is that of the assignment and of
@@ -25,10 +25,11 @@ import attrs
 
 from tidegate.consumer import group, partition
 from tidegate.consumer.backpressure import Thresholds
-from tidegate.consumer.commands import Assigned, Event, Fetch, Fetched, Reported, TopicPartition, Wish, Work, heard
+from tidegate.consumer.commands import Assigned, Command, Event, Fetch, Fetched, Work, WorkReported, event_for
 from tidegate.consumer.fanout import Report, Start, TasksReported
-from tidegate.consumer.group import Assignment, Consumer
-from tidegate.consumer.partition import Processor
+from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.partition import PartitionRules
+from tidegate.model.records import TopicPartition
 
 MOST_US: Final = 2.0
 """What is allowed for a record, in batches of `MOST_AT`."""
@@ -42,7 +43,7 @@ LAYERS: Final = {
     "tidegate.consumer.backpressure": "gate",
     "tidegate.consumer.fanout": "fan-out",
 }
-PARTS: Final = (*LAYERS.values(), "partition", "assignment")
+PARTS: Final = (*LAYERS.values(), "partition", "group")
 STEPS: Final = "steps"
 RECORDS: Final = 1_000
 """How many records a course has at least."""
@@ -73,30 +74,30 @@ class Course:
     def run(self) -> None:
         """Take, work on and commit all records."""
         room = Thresholds(high=4 * self.batch, low=self.batch)
-        consumer = Consumer(executors=self.batch, thresholds=room, each=Processor(window_max=self.batch))
-        state = consumer.step(Assignment(), Assigned(HERE, 1, 0)).state
+        consumer = ConsumerRules(executors=self.batch, thresholds=room, each=PartitionRules(window_max=self.batch))
+        state = consumer.step(ConsumerState(), Assigned(HERE, 1, 0)).state
         for first in range(0, self.records, self.batch):
             events: deque[Event] = deque((Fetched(HERE, 1, tuple(range(first, first + self.batch))),))
             while events:
                 step = consumer.step(state, events.popleft())
                 state = step.state
-                events.extend(chain.from_iterable(map(self.answers, step.wishes)))
+                events.extend(chain.from_iterable(map(self.answers, step.commands)))
             consumer.polling(state, ())
-        assert state.parts[0].ledger.floor == self.records, "all of it is committed"
+        assert state.parts[0].tracker.floor == self.records, "all of it is committed"
 
-    def answers(self, wish: Wish) -> Iterator[Event]:
-        """What comes of a wish: each handler succeeds."""
+    def answers(self, command: Command) -> Iterator[Event]:
+        """What comes of a command: each handler succeeds."""
         reply = None
-        match wish:
+        match command:
             case Fetch():
                 return
             case Work(where, generation, Start(window, numbers, attempt)) if self.one_by_one:
                 for number in numbers:
-                    yield Reported(where, generation, TasksReported(window, (number,), attempt, Report.SUCCEEDED))
+                    yield WorkReported(where, generation, TasksReported(window, (number,), attempt, Report.SUCCEEDED))
                 reply = TasksReported(window, (), attempt, Report.SUCCEEDED)
             case _:
                 pass
-        event = heard(wish, reply)
+        event = event_for(command, reply)
         if event is not None:
             yield event
 
@@ -130,11 +131,9 @@ def measured(
     whole, *layers = best_of([course.run, *(partial(replayed, each) for each in calls.values())], seconds)
     took = dict(zip(calls, layers, strict=True))
     parts = {layer: sum(time for (_, of), time in took.items() if of == layer) for layer in LAYERS.values()}
-    steps = took["assignment", STEPS]
+    steps = took["group", STEPS]
     parts["partition"] = steps - sum(time for (user, _), time in took.items() if user == "partition")
-    parts["assignment"] = (
-        whole - steps - sum(time for (user, of), time in took.items() if user == "assignment" and of != STEPS)
-    )
+    parts["group"] = whole - steps - sum(time for (user, of), time in took.items() if user == "group" and of != STEPS)
     scale = 1e6 / course.records
     return Shares(course, whole * scale, {part: max(0.0, parts[part]) * scale for part in PARTS})
 
@@ -145,8 +144,8 @@ def noted(course: Course) -> Calls:
     with ExitStack() as stack:
         for user in (partition, group):
             stack.enter_context(patch.dict(vars(user), noting(user, calls)))
-        step = note(("assignment", STEPS), Processor.step, calls)
-        stack.enter_context(patch.object(Processor, "step", step))
+        step = note(("group", STEPS), PartitionRules.step, calls)
+        stack.enter_context(patch.object(PartitionRules, "step", step))
         course.run()
     return calls
 

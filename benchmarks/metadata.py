@@ -27,7 +27,7 @@ from timeit import default_timer
 from typing import Final
 
 from tidegate.consumer.commit_metadata import Alphabet, Survey, decoded, encoded, surveyed, units
-from tidegate.consumer.watermark import Ledger, Run, completed, delivered, heir, resumed
+from tidegate.consumer.watermark import OffsetTracker, Run, completed, delivered, restored, successor
 
 LIMIT: Final = 4096
 BYTES: Final = LIMIT * 3 // 4
@@ -83,7 +83,7 @@ def main() -> None:
     for name, data, measured in ROWS:
         runs = tuple(data())
         theirs, stop = (reached(runs, size, zstd) if zstd else measured * size // BYTES for size in (BYTES, STOP))
-        survey = surveyed(resumed(0, runs))
+        survey = surveyed(restored(0, runs))
         ascii_, wide = (encoded(survey, alphabet=alphabet).stop for alphabet in (Alphabet.ASCII, Alphabet.WIDE))
         print(f"{name:28}{theirs:12,}{stop:14,}{ascii_:14,}{wide:12,}{wide / theirs:7.2f}", flush=True)
     print(
@@ -146,20 +146,20 @@ def theirs_takes(bits: bytes, edges: Sequence[int], span: int, zstd: Compress) -
 def costs(window: int, spread: int) -> str:
     """Batches of completions, each drawn from so many of the open offsets that come first."""
     draw = Random(window + spread)  # noqa: S311  it draws a workload, no secret
-    ledger = completed(delivered(Ledger(), range(window)), [at for at in range(2, window) if at % 4 < 2])
+    tracker = completed(delivered(OffsetTracker(), range(window)), [at for at in range(2, window) if at % 4 < 2])
     waiting = [at for at in range(1, window) if at % 4 >= 2]
     size = min(BATCH, window // 16)
     survey: Survey | None = None
     rounds: list[tuple[float, ...]] = []
-    made = encoded(surveyed(ledger))
+    made = encoded(surveyed(tracker))
     while len(rounds) < ROUNDS and len(waiting) > window // 8:
         batch = draw.sample(waiting[:spread], size)
         waiting = sorted({*waiting} - {*batch})
-        ledger = completed(ledger, batch)
+        tracker = completed(tracker, batch)
         clock = [default_timer()]
-        survey = surveyed(ledger, survey)
+        survey = surveyed(tracker, survey)
         clock.append(default_timer())
-        again = surveyed(ledger)
+        again = surveyed(tracker)
         clock.append(default_timer())
         _ = units(survey)
         clock.append(default_timer())
@@ -167,7 +167,7 @@ def costs(window: int, spread: int) -> str:
         clock.append(default_timer())
         told = decoded(made.text, position=made.position, end=window)
         clock.append(default_timer())
-        if (again, told.ledger) != (survey, heir(ledger, made.stop)):
+        if (again, told.tracker) != (survey, successor(tracker, made.stop)):
             raise AssertionError("what was decoded is not what was encoded, so the times mean nothing")
         rounds.append(tuple((stop - start) * 1e6 for start, stop in pairwise(clock)))
     by_step, anew, sized, made_in, read_in = map(min, zip(*rounds, strict=True))

@@ -46,10 +46,10 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from tidegate.catalogue import shipped
 from tidegate.leases.scenarios.small_lock import COUNT, small_lock
-from tidegate.sim.behaviour import Raised
+from tidegate.sim.automaton import Raised
 from tidegate.sim.policies import PORTFOLIO, Pct, Swarm, Uniform
 from tidegate.sim.sample import sample
-from tidegate.sim.scenario import Actor, Law, Scenario, Stands, State, Step
+from tidegate.sim.scenario import Actor, ActorStep, Law, ProcessActor, Scenario, State
 from tidegate.sim.shrink import Budget, shrunk_path
 from tidegate.sim.world import Cell, World, document
 
@@ -143,15 +143,15 @@ class View:
     """A state as laws see it."""
 
     world: World
-    processes: Mapping[str, Stands]
+    processes: Mapping[str, ProcessActor]
 
     def read(self, cell: Cell[object]) -> object:
         return self.world.read(cell)
 
-    def standing(self, process: str) -> object:
+    def status(self, process: str) -> object:
         actor = self.processes[process]
         assert actor.place is not None
-        return actor.standing(self.world.read(actor.place))
+        return actor.status(self.world.read(actor.place))
 
 
 def machine(scenario: Scenario, end: float) -> type[RuleBasedStateMachine]:
@@ -167,7 +167,7 @@ def machine(scenario: Scenario, end: float) -> type[RuleBasedStateMachine]:
             for process in processes.values():
                 world = process.begin(world)  # type: ignore[attr-defined]
             self.world = world
-            self.offered: dict[str, list[Step]] = {}
+            self.offered: dict[str, list[ActorStep]] = {}
             self.look()
 
         def look(self) -> None:
@@ -178,7 +178,7 @@ def machine(scenario: Scenario, end: float) -> type[RuleBasedStateMachine]:
             if not any(step.must for steps in self.offered.values() for step in steps):
                 laws += scenario.eventually.values()
             broken = not all(law(view) for law in laws)  # type: ignore[arg-type]
-            broken = broken or any(isinstance(view.standing(name), Raised) for name in processes)
+            broken = broken or any(isinstance(view.status(name), Raised) for name in processes)
             if broken or process_time() > end:
                 raise Found
 

@@ -1,11 +1,11 @@
-"""The ledger beside the offset tracker of Drakkar, in one run: `python benchmarks/watermark.py`.
+"""The tracker beside the offset tracker of Drakkar, in one run: `python benchmarks/watermark.py`.
 
 A window of offsets is outstanding. Each step completes a batch of them, asks what may be committed, acknowledges that,
 and delivers as many new ones; only these calls are timed, and 1,000 completions make a round. Rounds of both alternate,
 and the best of each counts, which is what the machine can do when nothing else disturbs it.
 
 Drakkar also counts what is pending after each completion, for its gauge of the lag, before it attempts to commit. The
-first three columns leave that out, the last three do it once a batch, on both sides. A ledger is a value, and a step of
+first three columns leave that out, the last three do it once a batch, on both sides. A tracker is a value, and a step of
 one offset makes three of them, so it cannot win the first columns at a batch of 1, until moving long lists costs more.
 """
 
@@ -21,7 +21,7 @@ from random import Random
 from timeit import default_timer
 from typing import Final
 
-from tidegate.consumer.watermark import Ledger, acknowledged, committable, completed, delivered, pending
+from tidegate.consumer.watermark import OffsetTracker, acknowledged, committable, completed, delivered, pending
 
 FIRST: Final = 1_000_000
 WINDOWS: Final = (100, 10_000, 100_000)
@@ -136,13 +136,13 @@ def raced(window: int, steps: Work, *, counting: bool) -> tuple[float, float]:
     rounds: list[tuple[float, float]] = []
     spent = 0.0
     while len(rounds) < ROUNDS and spent < SECONDS_PER_ROW:
-        ledger = delivered(Ledger(FIRST), range(FIRST, FIRST + window))
-        tracker = Tracker()
+        tracker = delivered(OffsetTracker(FIRST), range(FIRST, FIRST + window))
+        plain = Tracker()
         for offset in range(FIRST, FIRST + window):
-            tracker.register(offset)
-        ours, ledger = our_round(ledger, steps, counting=counting)
-        theirs = their_round(tracker, steps, counting=counting)
-        if (pending(ledger), committable(ledger)) != (tracker.pending(), tracker.committable()):
+            plain.register(offset)
+        ours, tracker = our_round(tracker, steps, counting=counting)
+        theirs = their_round(plain, steps, counting=counting)
+        if (pending(tracker), committable(tracker)) != (plain.pending(), plain.committable()):
             raise AssertionError("the two do not agree, so their times cannot be compared")
         rounds.append((ours, theirs))
         spent += ours + theirs
@@ -151,17 +151,17 @@ def raced(window: int, steps: Work, *, counting: bool) -> tuple[float, float]:
     return ours, theirs
 
 
-def our_round(ledger: Ledger, steps: Work, *, counting: bool) -> tuple[float, Ledger]:
+def our_round(tracker: OffsetTracker, steps: Work, *, counting: bool) -> tuple[float, OffsetTracker]:
     start = default_timer()
     for batch, refill in steps:
-        ledger = completed(ledger, batch)
+        tracker = completed(tracker, batch)
         if counting:
-            _ = pending(ledger)
-        position = committable(ledger)
+            _ = pending(tracker)
+        position = committable(tracker)
         if position is not None:
-            ledger = acknowledged(ledger, position)
-        ledger = delivered(ledger, refill)
-    return default_timer() - start, ledger
+            tracker = acknowledged(tracker, position)
+        tracker = delivered(tracker, refill)
+    return default_timer() - start, tracker
 
 
 def their_round(tracker: Tracker, steps: Work, *, counting: bool) -> float:
@@ -186,8 +186,8 @@ def numbers(window: int, gap: int) -> Iterator[int]:
     return iter(range(FIRST, FIRST + window * gap, gap))
 
 
-def our_window(window: int, gap: int) -> Ledger:
-    return completed(delivered(Ledger(), numbers(window, gap)), islice(numbers(window, gap), 1, None, 2))
+def our_window(window: int, gap: int) -> OffsetTracker:
+    return completed(delivered(OffsetTracker(), numbers(window, gap)), islice(numbers(window, gap), 1, None, 2))
 
 
 def their_window(window: int, gap: int) -> Tracker:

@@ -6,25 +6,25 @@ handed to tidegate, as a value that it keeps per partition. Run it: it needs no 
 
 from __future__ import annotations
 
-from tidegate.consumer.watermark import Ledger, acknowledged, committable, completed, delivered
+from tidegate.consumer.watermark import OffsetTracker, acknowledged, committable, completed, delivered
 
 
 class Partition:
     """What your consumer loop keeps for each partition that it is assigned."""
 
     def __init__(self, committed: int) -> None:
-        self.ledger = Ledger(committed)
+        self.tracker = OffsetTracker(committed)
 
     def fetched(self, offsets: list[int]) -> None:
         """Call it with a whole fetch, before any of it is worked on."""
-        self.ledger = delivered(self.ledger, offsets)
+        self.tracker = delivered(self.tracker, offsets)
 
     def finished(self, offset: int) -> int | None:
         """Call it when a worker is done, in whatever order; answers the position to commit, if there is a new one."""
-        self.ledger = completed(self.ledger, [offset])
-        position = committable(self.ledger)
+        self.tracker = completed(self.tracker, [offset])
+        position = committable(self.tracker)
         if position is not None:
-            self.ledger = acknowledged(self.ledger, position)  # once your client says that the commit was accepted
+            self.tracker = acknowledged(self.tracker, position)  # once your client says that the commit was accepted
         return position
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
 from tidegate.model.effects import Program
 from tidegate.model.operations import find_one, find_one_and_update
-from tidegate.sim import Process, Returned, Scenario, State, born, explore, seeded, story
+from tidegate.sim import Process, Returned, Scenario, State, explore, factory, render, world_with
 
 COUPON = Eq(ID, "coupon")
 USED_BY = Field[str | None]("used_by")
@@ -37,7 +37,7 @@ async def ask_and_write(customer: str) -> bool:
 
 def used_at_most_once(state: State) -> bool:
     """Law: at most one customer is told that the coupon is theirs."""
-    return sum(state.standing(customer) == Returned(value=True) for customer in ("ann", "bob")) <= 1
+    return sum(state.status(customer) == Returned(value=True) for customer in ("ann", "bob")) <= 1
 
 
 def scenario(name: str, use: Callable[[str], Program[object]]) -> Scenario:
@@ -45,8 +45,8 @@ def scenario(name: str, use: Callable[[str], Program[object]]) -> Scenario:
     return Scenario(
         name=name,
         summary="a coupon is used at most once",
-        world=seeded({"coupons": (Document.of({"_id": "coupon", "used_by": None}),)}),
-        actors=tuple(Process(customer, born(use, customer)) for customer in ("ann", "bob")),
+        world=world_with({"coupons": (Document.of({"_id": "coupon", "used_by": None}),)}),
+        actors=tuple(Process(customer, factory(use, customer)) for customer in ("ann", "bob")),
         always={"the coupon is used at most once": used_at_most_once},
     )
 
@@ -66,4 +66,4 @@ if __name__ == "__main__":
         report = explore(each)
         print(f"{each.name}: {report.verdict.value}, {report.states} states")
         if report.trace is not None:
-            print(story(report.trace))
+            print(render(report.trace))

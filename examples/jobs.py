@@ -38,9 +38,9 @@ async def main(mongodb: str, kafka: str, database: str, topic: str) -> None:
     handle = choosing(documents(AsyncMongo(client, database)), local_async())
 
     async def move(job: str, target: str, runner: str | None) -> bool:
-        request = str(uuid.uuid4())  # one id a wish: that is how a lost reply is recognised
-        wish = transition("jobs", INVOCATION, job, target, runner=runner, request=request)
-        return isinstance(await run_async(wish, handle), Granted)
+        request = str(uuid.uuid4())  # one id a command: that is how a lost reply is recognised
+        command = transition("jobs", INVOCATION, job, target, runner=runner, request=request)
+        return isinstance(await run_async(command, handle), Granted)
 
     async def work(runner: str, record: Record) -> None:
         job = (record.value or b"").decode()

@@ -54,13 +54,13 @@ def projecting(size: int) -> Made[Document | snapshot.NotComputed]:
 
 
 @table.case(snapshot, "diff, nothing changed", BYTES)
-def comparing(size: int) -> Made[snapshot.Verdict]:
+def comparing(size: int) -> Made[snapshot.SnapshotVerdict]:
     before, after = order(size), order(size)
     return lambda: snapshot.changed(before, after), lambda told: told == snapshot.Unchanged()
 
 
 @table.case(snapshot, "diff, one line changed", BYTES)
-def differing(size: int) -> Made[snapshot.Verdict]:
+def differing(size: int) -> Made[snapshot.SnapshotVerdict]:
     before = order(size)
     after = changed(before)
     return (
@@ -151,7 +151,7 @@ def evolving(_: int) -> Made[tuple[evolution.Action, ...]]:
 
 
 @table.case(orphans, "is it of any use still?")
-def cleaning(_: int) -> Made[orphans.Verdict]:
+def cleaning(_: int) -> Made[orphans.SweepVerdict]:
     record, policy, later = planned(order(1_000)), orphans.CleanUp(), NOW + 2 * orphans.DAY
     return (
         lambda: orphans.clean_up(record, orphans.Source.GONE, policy, later),
@@ -161,14 +161,14 @@ def cleaning(_: int) -> Made[orphans.Verdict]:
 
 @table.case(change_stream, "a page is received", RECORDS)
 def receiving(size: int) -> Made[change_stream.Step]:
-    consumer = change_stream.Consumer(size=size)
+    consumer = change_stream.ChangeStreamConsumer(size=size)
     led = consumer.step(change_stream.Following(), change_stream.Elected(1, 1, change_stream.After("here")))
-    (read,) = (wish for wish in led.wishes if isinstance(wish, change_stream.Read))
+    (read,) = (command for command in led.commands if isinstance(command, change_stream.Read))
     changes = tuple(change_stream.Change("orders", number) for number in range(size))
     page = change_stream.Received(read, change_stream.Page(changes, change_stream.After("there")))
     return (
         lambda: consumer.step(led.state, page),
-        lambda step: any(isinstance(wish, change_stream.Plan) for wish in step.wishes),
+        lambda step: any(isinstance(command, change_stream.Plan) for command in step.commands),
     )
 
 

@@ -27,6 +27,7 @@ from benchmarks.cases.table import (
 from tidegate.counters import counter
 from tidegate.invocations import admission, invocation, recovery, status
 from tidegate.leases import election, lease
+from tidegate.model import history as remembered
 from tidegate.model.documents import Document
 from tidegate.model.instants import MINUTE, PPM, SECOND
 from tidegate.payloads import chunking
@@ -38,13 +39,13 @@ table: Final = Table("Invocations and their runners")
 
 
 @table.case(status, "what became of a request")
-def telling_fate(_: int) -> Made[status.Fate]:
-    history = tuple(status.Change(version, f"request {version}", "running") for version in range(5, 21))
-    return lambda: status.became_of(20, history, 9, "request 10"), lambda fate: fate == status.Won(10)
+def telling_fate(_: int) -> Made[remembered.RequestOutcome]:
+    history = tuple(remembered.Change(version, f"request {version}", "running") for version in range(5, 21))
+    return lambda: remembered.outcome_of(20, history, 9, "request 10"), lambda fate: fate == remembered.Won(10)
 
 
 @table.case(invocation, "may it become running?")
-def moving(_: int) -> Made[status.Transition]:
+def moving(_: int) -> Made[status.TransitionVerdict]:
     record = status.StatusRecord(invocation.PENDING, "runner", 2)
     return (
         lambda: status.decide_transition(invocation.INVOCATION, record, invocation.RUNNING, "runner"),
@@ -106,7 +107,7 @@ def freeing(size: int) -> Made[recovery.Recovery]:
 
 
 @table.case(recovery, "an invocation for each runner", RUNNERS)
-def freeing_many(size: int) -> Made[tuple[recovery.Step, ...]]:
+def freeing_many(size: int) -> Made[tuple[recovery.RecoveryAction, ...]]:
     stuck = [
         recovery.Item(f"invocation {number}", status.StatusRecord(invocation.PENDING, f"runner {number}", 2), NOW + -at)
         for number, at in enumerate(drawn(size).choices((SECOND, 2 * MINUTE), k=size))
@@ -171,7 +172,7 @@ def history(size: int) -> list[executions.Execution]:
     """So many rows, each of another runner, every second of them under way."""
     begun = enumerate(drawn(size).sample(range(10 * size), size))
     rows = [executions.Execution(id=f"run {at}", runner_id=f"runner {at}", start=NOW + -ago) for at, ago in begun]
-    over = executions.Status.COMPLETED
+    over = executions.ExecutionStatus.COMPLETED
     return [attrs.evolve(row, status=over, end=NOW) if at % 2 else row for at, row in enumerate(rows)]
 
 
@@ -206,7 +207,7 @@ def ending(_: int) -> Made[executions.Ended | executions.AlreadyEnded]:
     execution = executions.Execution(id="run 1", runner_id="runner 1", start=NOW)
     ending_run = run(1)
     return (
-        lambda: executions.ended(execution, ending_run, executions.Status.COMPLETED, now=NOW + SECOND),
+        lambda: executions.ended(execution, ending_run, executions.ExecutionStatus.COMPLETED, now=NOW + SECOND),
         lambda told: isinstance(told, executions.Ended),
     )
 
@@ -340,13 +341,13 @@ def taking(_: int) -> Made[lease.Take | lease.Mine | lease.Busy]:
 @table.case(lease, "what a holder has to do")
 def keeping(_: int) -> Made[lease.Rest | lease.Renew | lease.Lapsed]:
     tenure = lease.Tenure(LEASE, NOW + -15 * SECOND)
-    return lambda: lease.duty(TERMS, tenure, NOW), lambda told: isinstance(told, lease.Renew)
+    return lambda: lease.next_action(TERMS, tenure, NOW), lambda told: isinstance(told, lease.Renew)
 
 
 @table.case(lease, "a lock of so many claims", CLAIMS)
 def queueing(size: int) -> Made[lease.LockView]:
     claims = tuple(f"claim {number}" for number in range(size))
-    seen = lease.sighted(None, claims[0], BACK_THEN)
+    seen = lease.observe(None, claims[0], BACK_THEN)
     return (
         lambda: lease.lock_view(claims, claims[-1], sighting=seen, now=NOW, threshold=2 * MINUTE),
         lambda view: isinstance(view, lease.Waiting),
@@ -359,7 +360,7 @@ def electing(size: int) -> Made[list[election.Step]]:
     woke = election.Woke(NOW)
     return (
         lambda: [each.step(election.Following(), woke) for each in candidates],
-        lambda steps: all(step.wishes == (election.Look(),) for step in steps),
+        lambda steps: all(step.commands == (election.Look(),) for step in steps),
     )
 
 
@@ -368,7 +369,7 @@ def seeing_it_free(_: int) -> Made[election.Step]:
     me = election.Candidate("runner", "life", TERMS)
     asked = me.step(election.Following(), election.Woke(NOW))
     told = election.Told(NOW + SECOND, election.Look(), None)
-    return lambda: me.step(asked.state, told), lambda step: isinstance(step.wishes[0], election.Swap)
+    return lambda: me.step(asked.state, told), lambda step: isinstance(step.commands[0], election.Swap)
 
 
 def noted(size: int) -> counter.Counter:
@@ -420,5 +421,5 @@ def joining(size: int) -> Made[chunking.Joined | chunking.Missing | chunking.Cor
 @table.case(chunking, "what may be collected", CHUNKS)
 def collecting(size: int) -> Made[tuple[chunking.Seen, ...]]:
     seen = [chunking.Seen(f"{number:064x}", "attempt") for number in range(size)]
-    records = [chunking.Record(1, pending=(chunking.Mark("attempt", (each.digest,)),)) for each in seen[::2]]
+    records = [chunking.PayloadRecord(1, pending=(chunking.Mark("attempt", (each.digest,)),)) for each in seen[::2]]
     return lambda: chunking.collectable(seen, records), lambda free: len(free) == size // 2

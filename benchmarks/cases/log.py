@@ -32,76 +32,76 @@ from tidegate.consumer import (
 )
 from tidegate.model.effects import Ambiguous
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND
-from tidegate.model.records import Record
+from tidegate.model.records import Record, TopicPartition
 from tidegate.retries import polling, retry
 from tidegate.sinks import circuit_breaker, dead_letters, delivery, outbox
 
 table: Final = Table("A partition of a log")
 
 
-def half_done(size: int) -> watermark.Ledger:
+def half_done(size: int) -> watermark.OffsetTracker:
     """So many offsets behind a stuck head, each done with one chance in two."""
     draw = drawn(size)
-    outstanding = watermark.delivered(watermark.Ledger(), range(size))
+    outstanding = watermark.delivered(watermark.OffsetTracker(), range(size))
     return watermark.completed(outstanding, [at for at in range(1, size) if draw.random() < 0.5])
 
 
-def some_open(ledger: watermark.Ledger) -> list[int]:
+def some_open(tracker: watermark.OffsetTracker) -> list[int]:
     """A batch of its open offsets, without the head."""
-    return drawn(BATCH).sample(watermark.open_offsets(ledger)[1:], BATCH)
+    return drawn(BATCH).sample(watermark.open_offsets(tracker)[1:], BATCH)
 
 
 @table.case(watermark, f"{BATCH} are delivered", OFFSETS)
-def delivering(size: int) -> Made[watermark.Ledger]:
-    ledger, batch = half_done(size), range(size, size + BATCH)
-    return lambda: watermark.delivered(ledger, batch), lambda after: watermark.highest(after) == size + BATCH - 1
+def delivering(size: int) -> Made[watermark.OffsetTracker]:
+    tracker, batch = half_done(size), range(size, size + BATCH)
+    return lambda: watermark.delivered(tracker, batch), lambda after: watermark.highest(after) == size + BATCH - 1
 
 
 @table.case(watermark, f"{BATCH} are completed", OFFSETS)
-def completing(size: int) -> Made[watermark.Ledger]:
-    ledger = half_done(size)
-    batch, left = some_open(ledger), watermark.pending(ledger) - BATCH
-    return lambda: watermark.completed(ledger, batch), lambda after: watermark.pending(after) == left
+def completing(size: int) -> Made[watermark.OffsetTracker]:
+    tracker = half_done(size)
+    batch, left = some_open(tracker), watermark.pending(tracker) - BATCH
+    return lambda: watermark.completed(tracker, batch), lambda after: watermark.pending(after) == left
 
 
 @table.case(watermark, "what may be committed", OFFSETS)
 def committing(size: int) -> Made[int | None]:
-    ledger = watermark.completed(half_done(size), range(size // 2))
-    return lambda: watermark.committable(ledger), lambda position: (position or 0) >= size // 2
+    tracker = watermark.completed(half_done(size), range(size // 2))
+    return lambda: watermark.committable(tracker), lambda position: (position or 0) >= size // 2
 
 
 @table.case(watermark, "a commit is acknowledged", OFFSETS)
-def acknowledging(size: int) -> Made[watermark.Ledger]:
-    ledger = watermark.completed(half_done(size), range(size // 2))
-    return lambda: watermark.acknowledged(ledger, size // 2), lambda after: after.floor == size // 2
+def acknowledging(size: int) -> Made[watermark.OffsetTracker]:
+    tracker = watermark.completed(half_done(size), range(size // 2))
+    return lambda: watermark.acknowledged(tracker, size // 2), lambda after: after.floor == size // 2
 
 
 @table.case(watermark, "explain", OFFSETS)
 def explaining(size: int) -> Made[watermark.Explanation]:
-    ledger, work = half_done(size), {0: watermark.Work("running", BACK_THEN)}
+    tracker, work = half_done(size), {0: watermark.Work("running", BACK_THEN)}
     return (
-        lambda: watermark.explain(ledger, work, NOW),
+        lambda: watermark.explain(tracker, work, NOW),
         lambda told: isinstance(told, watermark.Blocked) and told.age == MINUTE,
     )
 
 
 @table.case(watermark, "duplicate budget", OFFSETS)
 def budgeting(size: int) -> Made[watermark.DuplicateBudget]:
-    ledger, heir = half_done(size), watermark.Ledger()
-    finished = len(watermark.done_offsets(ledger))
-    return lambda: watermark.duplicate_budget(ledger, heir, (0,)), lambda told: told.records == finished + 1
+    tracker, heir = half_done(size), watermark.OffsetTracker()
+    finished = len(watermark.done_offsets(tracker))
+    return lambda: watermark.duplicate_budget(tracker, heir, (0,)), lambda told: told.records == finished + 1
 
 
 @table.case(commit_metadata, "survey from scratch", OFFSETS)
 def surveying(size: int) -> Made[commit_metadata.Survey]:
-    ledger = half_done(size)
-    return lambda: commit_metadata.surveyed(ledger), lambda survey: survey.ledger is ledger
+    tracker = half_done(size)
+    return lambda: commit_metadata.surveyed(tracker), lambda survey: survey.tracker is tracker
 
 
 @table.case(commit_metadata, f"survey after {BATCH} more are done", OFFSETS)
 def surveying_again(size: int) -> Made[commit_metadata.Survey]:
-    ledger = half_done(size)
-    before, after = commit_metadata.surveyed(ledger), watermark.completed(ledger, some_open(ledger))
+    tracker = half_done(size)
+    before, after = commit_metadata.surveyed(tracker), watermark.completed(tracker, some_open(tracker))
     return lambda: commit_metadata.surveyed(after, before), lambda survey: survey == commit_metadata.surveyed(after)
 
 
@@ -119,11 +119,11 @@ def encoding(size: int) -> Made[commit_metadata.Encoded]:
 
 @table.case(commit_metadata, "decode", OFFSETS)
 def decoding(size: int) -> Made[commit_metadata.Decoded]:
-    ledger = half_done(size)
-    made = commit_metadata.encoded(commit_metadata.surveyed(ledger))
+    tracker = half_done(size)
+    made = commit_metadata.encoded(commit_metadata.surveyed(tracker))
     return (
         lambda: commit_metadata.decoded(made.text, position=0, end=size),
-        lambda told: told.ledger == watermark.heir(ledger, made.stop),
+        lambda told: told.tracker == watermark.successor(tracker, made.stop),
     )
 
 
@@ -141,12 +141,12 @@ def opened(state: fanout.Fanout, offsets: range) -> fanout.Fanout:
 
 def arranged(state: fanout.Fanout) -> fanout.Fanout:
     """With a task for each record of the last window."""
-    tasks = fanout.Tasks(tuple((offset,) for offset in fanout.messages(state)[-BATCH:]))
+    tasks = fanout.Tasks(tuple((offset,) for offset in fanout.records(state)[-BATCH:]))
     return fanout.step(state, fanout.WindowArranged(last_window(state), tasks), partition.PLAIN).state
 
 
 def last_window(state: fanout.Fanout) -> int:
-    standing = fanout.standing(state, fanout.messages(state)[-1])
+    standing = fanout.record_status(state, fanout.records(state)[-1])
     assert standing is not None
     return standing.window
 
@@ -174,7 +174,7 @@ def reporting(size: int) -> Made[fanout.Step]:
     event = fanout.TasksReported(last_window(state), (7,), 1, fanout.Report.SUCCEEDED)
     return (
         lambda: fanout.step(state, event, partition.PLAIN),
-        lambda step: any(isinstance(notice, fanout.MessagesSettled) for notice in step.notices),
+        lambda step: any(isinstance(notice, fanout.RecordsSettled) for notice in step.notices),
     )
 
 
@@ -186,16 +186,16 @@ def loading(size: int) -> Made[backpressure.Load]:
 
 
 @table.case(fanout, "how a record is doing", RECORDS)
-def standing(size: int) -> Made[fanout.Standing | None]:
+def standing(size: int) -> Made[fanout.RecordStatus | None]:
     state = in_work(size)
     return (
-        lambda: fanout.standing(state, size - 1),
+        lambda: fanout.record_status(state, size - 1),
         lambda told: told is not None and told.waits is fanout.Waits.TASKS,
     )
 
 
 @table.case(backpressure, "the gate")
-def gating(_: int) -> Made[backpressure.Verdict]:
+def gating(_: int) -> Made[backpressure.GateVerdict]:
     thresholds = backpressure.for_executors(4)
     return (
         lambda: backpressure.decide(thresholds, backpressure.Gate.OPEN, 200),
@@ -204,11 +204,11 @@ def gating(_: int) -> Made[backpressure.Verdict]:
 
 
 @table.case(backpressure, "one partition")
-def holding(_: int) -> Made[backpressure.Standing]:
-    bounds, strain = backpressure.Bounds(), backpressure.Strain(span=20_000, metadata=100)
+def holding(_: int) -> Made[backpressure.PartitionHold]:
+    bounds, strain = backpressure.PartitionLimits(), backpressure.PartitionPressure(span=20_000, metadata=100)
     return (
         lambda: backpressure.decide_partition(bounds, backpressure.Free(), strain),
-        lambda standing: standing.by == (backpressure.Signal.SPAN,),
+        lambda hold: hold.by == (backpressure.Signal.SPAN,),
     )
 
 
@@ -220,37 +220,37 @@ def planning(size: int) -> Made[backpressure.Plan[int]]:
 
 
 @table.case(drain, "plan", RECORDS)
-def draining(size: int) -> Made[tuple[drain.Fate, ...]]:
+def draining(size: int) -> Made[tuple[drain.DrainDecision, ...]]:
     draw = drawn(size)
     records = [drain.InFlight(at, age=draw.randrange(MINUTE), expected=draw.randrange(MINUTE)) for at in range(size)]
     return lambda: drain.plan(partition.DRAIN, SECOND, records), lambda fates: len({f.action for f in fates}) > 1
 
 
-HERE: Final = commands.TopicPartition("topic", 0)
+HERE: Final = TopicPartition("topic", 0)
 
 
 def busy(
-    size: int, where: commands.TopicPartition = HERE
-) -> tuple[partition.Processor, partition.State, commands.Work]:
+    size: int, where: TopicPartition = HERE
+) -> tuple[partition.PartitionRules, partition.PartitionState, commands.Work]:
     """A partition with so many records in one window, all of which run."""
-    processor = partition.Processor(running_max=2 * size, window_max=size)
+    processor = partition.PartitionRules(running_max=2 * size, window_max=size)
     state = processor.step(partition.Unassigned(), commands.Assigned(where, 1, 0)).state
     step = processor.step(state, commands.Fetched(where, 1, tuple(range(size))))
-    return processor, step.state, next(wish for wish in step.wishes if isinstance(wish, commands.Work))
+    return processor, step.state, next(command for command in step.commands if isinstance(command, commands.Work))
 
 
-def one_told(work: commands.Work) -> commands.Reported:
+def one_told(work: commands.Work) -> commands.WorkReported:
     assert isinstance(work.task, fanout.Start)
     report = fanout.TasksReported(work.task.window, (7,), work.task.attempt, fanout.Report.SUCCEEDED)
-    return commands.Reported(work.partition, work.generation, report)
+    return commands.WorkReported(work.partition, work.generation, report)
 
 
 @table.case(partition, "a batch is fetched", RECORDS)
 def fetching(size: int) -> Made[partition.Step]:
-    processor = partition.Processor(running_max=size, window_max=size)
+    processor = partition.PartitionRules(running_max=size, window_max=size)
     state = processor.step(partition.Unassigned(), commands.Assigned(HERE, 1, 0)).state
     event = commands.Fetched(HERE, 1, tuple(range(size)))
-    return lambda: processor.step(state, event), lambda step: isinstance(step.wishes[0], commands.Work)
+    return lambda: processor.step(state, event), lambda step: isinstance(step.commands[0], commands.Work)
 
 
 @table.case(partition, "one of so many is done", RECORDS)
@@ -268,16 +268,16 @@ def revoking(size: int) -> Made[partition.Step]:
     processor, state, _ = busy(size)
     event = commands.Revoked(HERE, tuple(drain.InFlight(offset, age=SECOND) for offset in range(size)))
     return lambda: processor.step(state, event), lambda step: any(
-        isinstance(wish, commands.AwaitDrain) for wish in step.wishes
+        isinstance(command, commands.StartDrainTimer) for command in step.commands
     )
 
 
-def consuming(size: int) -> tuple[group.Consumer, group.Assignment, commands.Work]:
+def consuming(size: int) -> tuple[group.ConsumerRules, group.ConsumerState, commands.Work]:
     """So many partitions with eight records in work each."""
-    consumer = group.Consumer(executors=8 * size, each=partition.Processor(window_max=8))
-    partitions = [commands.TopicPartition("topic", number) for number in range(size)]
+    consumer = group.ConsumerRules(executors=8 * size, each=partition.PartitionRules(window_max=8))
+    partitions = [TopicPartition("topic", number) for number in range(size)]
     owned = [state for _, state, _ in (busy(8, each) for each in partitions) if isinstance(state, partition.Owned)]
-    return consumer, group.Assignment(tuple(owned)), busy(8)[2]
+    return consumer, group.ConsumerState(tuple(owned)), busy(8)[2]
 
 
 @table.case(group, "a record of one partition is done", PARTITIONS)
@@ -288,7 +288,7 @@ def stepping(size: int) -> Made[group.Step]:
 
 
 @table.case(group, "what to poll", PARTITIONS)
-def polling_them(size: int) -> Made[backpressure.Plan[commands.TopicPartition]]:
+def polling_them(size: int) -> Made[backpressure.Plan[TopicPartition]]:
     consumer, state, _ = consuming(size)
     return lambda: consumer.polling(state, ()), lambda plan: len(plan.poll) == size
 
@@ -298,15 +298,15 @@ def stopping(size: int) -> Made[shutdown.Step]:
     consumer, state, _ = consuming(size)
     stoppable, worker = shutdown.Stoppable(consumer), shutdown.Worker(assignment=state)
     return (
-        lambda: stoppable.step(worker, shutdown.Asked()),
-        lambda step: step.state.phase is shutdown.Phase.DRAINING and len(step.state.assignment.parts) == size,
+        lambda: stoppable.step(worker, shutdown.StopAsked()),
+        lambda step: step.state.phase is shutdown.ShutdownPhase.DRAINING and len(step.state.assignment.parts) == size,
     )
 
 
 @table.case(commands, "what a reply means")
 def hearing(_: int) -> Made[commands.Event | None]:
     commit, reply = commands.Commit(HERE, 1, 500), Ambiguous("timed out")
-    return lambda: commands.heard(commit, reply), lambda event: isinstance(event, commands.CommitUnanswered)
+    return lambda: commands.event_for(commit, reply), lambda event: isinstance(event, commands.CommitUnknown)
 
 
 RULES: Final = delivery.Rules()
@@ -322,8 +322,8 @@ def delivering_again(_: int) -> Made[delivery.Payload]:
 
 
 @table.case(delivery, "one of so many is delivered", PAYLOADS)
-def acknowledging_one(size: int) -> Made[delivery.Outbox]:
-    outbox, heard = delivery.added(delivery.Outbox(), size), delivery.Acknowledged()
+def acknowledging_one(size: int) -> Made[delivery.OffsetDelivery]:
+    outbox, heard = delivery.added(delivery.OffsetDelivery(), size), delivery.Acknowledged()
     return (
         lambda: delivery.told(RULES, outbox, size // 2, heard),
         lambda after: isinstance(after.payloads[size // 2], delivery.Delivered),
@@ -332,30 +332,30 @@ def acknowledging_one(size: int) -> Made[delivery.Outbox]:
 
 @table.case(delivery, "is the offset done?", PAYLOADS)
 def judging(size: int) -> Made[delivery.Complete | delivery.Incomplete]:
-    outbox = delivery.Outbox((delivery.Delivered(),) * size, sealed=True)
+    outbox = delivery.OffsetDelivery((delivery.Delivered(),) * size, sealed=True)
     return lambda: delivery.judge(outbox), lambda told: told == delivery.Complete(size, 0, 0)
 
 
 @table.case(circuit_breaker, "may it be tried?")
 def admitting_one(_: int) -> Made[circuit_breaker.Admit | circuit_breaker.HoldBack]:
-    breaker, state = circuit_breaker.Breaker(), circuit_breaker.Open(1, BACK_THEN)
+    breaker, state = circuit_breaker.CircuitBreaker(), circuit_breaker.Open(1, BACK_THEN)
     return lambda: circuit_breaker.admit(breaker, state, NOW), lambda told: isinstance(told, circuit_breaker.Admit)
 
 
 @table.case(circuit_breaker, "an outcome is heard")
-def opening_it(_: int) -> Made[circuit_breaker.Circuit]:
-    breaker, state = circuit_breaker.Breaker(), circuit_breaker.Closed(1, 4)
+def opening_it(_: int) -> Made[circuit_breaker.CircuitState]:
+    breaker, state = circuit_breaker.CircuitBreaker(), circuit_breaker.Closed(1, 4)
     return (
-        lambda: circuit_breaker.heard(breaker, state, 1, circuit_breaker.Outcome.UNANSWERED, NOW),
+        lambda: circuit_breaker.recorded(breaker, state, 1, circuit_breaker.AttemptOutcome.UNANSWERED, NOW),
         lambda after: isinstance(after, circuit_breaker.Open),
     )
 
 
 @table.case(outbox, "an attempt is answered", PAYLOADS)
 def answered_one(size: int) -> Made[outbox.Step]:
-    sender, state = outbox.Courier(), outbox.Post(waiting=tuple(range(1, size)), under_way=((0, 0),))
-    event = outbox.Heard(0, 0, circuit_breaker.Outcome.ANSWERED, NOW)
-    return lambda: sender.step(state, event), lambda step: len(step.wishes) == min(sender.most, size - 1)
+    sender, state = outbox.OutboxRules(), outbox.OutboxState(waiting=tuple(range(1, size)), under_way=((0, 0),))
+    event = outbox.Heard(0, 0, circuit_breaker.AttemptOutcome.ANSWERED, NOW)
+    return lambda: sender.step(state, event), lambda step: len(step.commands) == min(sender.most, size - 1)
 
 
 def dead(size: int) -> dead_letters.DeadLetter:
@@ -378,7 +378,7 @@ def digging_up(size: int) -> Made[dead_letters.DeadLetter | dead_letters.Undecod
 
 
 @table.case(retry, "again, and when?")
-def retrying(_: int) -> Made[retry.Verdict]:
+def retrying(_: int) -> Made[retry.RetryVerdict]:
     policy = retry.Policy(jitter_ppm=PPM // 10)
     return lambda: retry.decide(policy, 3, BACK_THEN, NOW, PPM // 2), lambda told: isinstance(told, retry.Retry)
 

@@ -74,7 +74,7 @@ class Table:
         """Add what is decorated."""
 
         def add(make: Make[T]) -> Make[T]:
-            self.cases.append(Case(module.__name__.removeprefix("tidegate."), what, sizes, make))
+            self.cases.append(Case(module.__name__.rpartition(".")[2], what, sizes, make))
             return make
 
         return add

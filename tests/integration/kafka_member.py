@@ -16,14 +16,16 @@ import sys
 from tidegate.consumer.backpressure import Thresholds
 from tidegate.consumer.commands import Assigned, Event, Fetched
 from tidegate.consumer.drain import Budget
-from tidegate.consumer.group import Assignment, Consumer
-from tidegate.consumer.partition import Processor
+from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
 from tidegate_adapters.kafka import Worker
 
-RULES = Consumer(
-    executors=16, thresholds=Thresholds(high=400, low=100), each=Processor(drain=Budget(5 * SECOND, SECOND, SECOND))
+RULES = ConsumerRules(
+    executors=16,
+    thresholds=Thresholds(high=400, low=100),
+    each=PartitionRules(drain=Budget(5 * SECOND, SECOND, SECOND)),
 )
 
 
@@ -40,7 +42,7 @@ async def main() -> None:
         await asyncio.sleep(stalls.expovariate(1 / 0.012))
         write("processed", record.partition, record.offset)
 
-    def observe(event: Event, state: Assignment) -> None:
+    def observe(event: Event, state: ConsumerState) -> None:
         match event:
             case Assigned(partition, generation, committed):
                 write("assigned", partition.partition, generation, committed)

@@ -17,10 +17,10 @@ BROKEN: Final = """
 import itertools
 from tidegate.model.documents import ID, Document, Eq, Field
 from tidegate.model.operations import find_one
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import factory, Process
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import seeded
+from tidegate.sim.world import world_with
 
 print("a module that prints")
 numbers = itertools.count()
@@ -48,8 +48,8 @@ async def moody():
 
 
 def scenario(program=look, name="broken", **more):
-    world = seeded({"counters": (Document.of({"_id": "c", "count": 0}),)})
-    actors = (Process("p", born(program), Faults.of(Fault.LOST_REPLY)),)
+    world = world_with({"counters": (Document.of({"_id": "c", "count": 0}),)})
+    actors = (Process("p", factory(program), Faults.of(Fault.LOST_REPLY)),)
     return Scenario(name=name, summary="", world=world, actors=actors, budget=1, **more)
 
 
@@ -66,7 +66,7 @@ def bad_law():
 
 
 def bad_goal():
-    return scenario(sometimes={"a goal": lambda state: state.standing("nobody")})
+    return scenario(sometimes={"a goal": lambda state: state.status("nobody")})
 
 
 def leaves():

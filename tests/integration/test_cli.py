@@ -26,8 +26,8 @@ from tidegate.catalogue import CATALOGUE
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.diagrams import mermaid
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.sim.explore import Progress
-from tidegate.sim.story import story
+from tidegate.sim.rendering import render
+from tidegate.sim.search import Progress
 from tidegate.sim.trace_json import decoded
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.progress import sparse
@@ -42,9 +42,9 @@ import sys
 import time
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.operations import find_one, find_one_and_update, update_one
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import factory, Process
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import document, seeded
+from tidegate.sim.world import document, world_with
 
 print("this module prints")
 COUNT = Field("count")
@@ -67,8 +67,8 @@ def count(state):
 
 
 def counter(name="counter", program=careless, processes=2, **laws):
-    world = seeded({"counters": (Document.of({"_id": "c", "count": 0}),)})
-    actors = tuple(Process(f"p{number}", born(program), ) for number in range(processes))
+    world = world_with({"counters": (Document.of({"_id": "c", "count": 0}),)})
+    actors = tuple(Process(f"p{number}", factory(program), ) for number in range(processes))
     laws = laws or {"eventually": {"all count": lambda state: count(state) == processes}}
     return Scenario(name=name, summary="", world=world, actors=actors, **laws)
 
@@ -281,7 +281,7 @@ def test_a_scenario_is_told_on_one_line_and_its_counterexample_is_stored(tmp_pat
     assert {path.name for path in store.iterdir()} == names | {".gitignore"}
     assert (store / ".gitignore").read_text() == "*\n"
     trace = decoded(json.loads((store / f"{QUICK}.json").read_text()))
-    assert (store / f"{QUICK}.txt").read_text().startswith(story(trace))
+    assert (store / f"{QUICK}.txt").read_text().startswith(render(trace))
     assert f"  .tidegate/failures/{QUICK}" in lines
 
 
@@ -555,7 +555,7 @@ def test_a_stored_trace_is_reproduced(tmp_path: Path, here: Callable[..., Done])
 
     pasted = run(tmp_path, "replay", f"{stored}.json")
 
-    assert (pasted.returncode, pasted.stderr, pasted.stdout) == (0, "", f"{story(trace)}\nreproduced 3 steps\n")
+    assert (pasted.returncode, pasted.stderr, pasted.stdout) == (0, "", f"{render(trace)}\nreproduced 3 steps\n")
     assert here("replay", f"{stored}.html") == (0, pasted.stdout, "")
     for form in ("json", "html"):
         assert answer(here("replay", f"{stored}.{form}", "--json")) == {

@@ -17,14 +17,14 @@ import random
 import time
 from datetime import datetime, timezone
 from tidegate.model.effects import Note
-from tidegate.sim import Process, Scenario, born, seeded
+from tidegate.sim import factory, Process, Scenario, world_with
 
 SEEN = []
 
 
 def scenario_of(program):
-    actors = tuple(Process(name, born(program)) for name in ("p", "q"))
-    return Scenario(name=program.__name__, summary="", world=seeded({}), actors=actors)
+    actors = tuple(Process(name, factory(program)) for name in ("p", "q"))
+    return Scenario(name=program.__name__, summary="", world=world_with({}), actors=actors)
 
 
 async def looks_at_a_clock():

@@ -59,8 +59,8 @@ def handle(request: pytest.FixtureRequest) -> Iterator[Handle]:
 def test_a_record_lives(handle: Handle) -> None:
     """`transition` makes a record, moves it by its owner alone, and refuses what the table does not have."""
     answers = [
-        run(move("x", *wish), handle)
-        for wish in (
+        run(move("x", *command), handle)
+        for command in (
             (status.REGISTERED, None, "q1"),
             (status.PENDING, "ann", "q2"),
             (status.RUNNING, "bob", "q3"),

@@ -21,8 +21,8 @@ from tests.integration.servers import KafkaServer
 from tidegate.conformance import breaches
 from tidegate.consumer.commands import Committed, Event, MetadataRefused, Revoked, Work
 from tidegate.consumer.drain import Budget
-from tidegate.consumer.group import Assignment, Consumer
-from tidegate.consumer.partition import AfterFailure, Processor
+from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record
@@ -159,7 +159,7 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
     """Law P4 on a real broker: what fails is not committed, nor is what is behind it; other partitions go on. And law K2:
-    the broker keeps what a log promises. What the reducer heard was recorded, and it wishes for the same when it hears
+    the broker keeps what a log promises. What the reducer heard was recorded, and it commands the same when it hears
     it again (law RE1).
     """
     recorder = Recorder(tmp_path / "orders.jsonl", "orders", kind="reducer")
@@ -179,7 +179,7 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
             if seen[-1] == (0, 5):
                 raise RuntimeError("poison")
 
-        def observe(event: Event, _: Assignment) -> None:
+        def observe(event: Event, _: ConsumerState) -> None:
             told.append(event)
 
         worker = Worker(
@@ -213,8 +213,8 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
 
 
 REDUCERS = """
-from tidegate.consumer.group import Consumer
-orders, fewer = Consumer(), Consumer(executors=1)
+from tidegate.consumer.group import ConsumerRules
+orders, fewer = ConsumerRules(), ConsumerRules(executors=1)
 """
 
 
@@ -251,7 +251,7 @@ def test_what_is_done_behind_a_stuck_record_is_not_done_again(kafka: str, make_t
     topic = make_topic(1)
     seen: list[int] = []
     ended: list[str] = []
-    brief = Processor(drain=Budget(SECOND, SECOND // 4, SECOND // 4))
+    brief = PartitionRules(drain=Budget(SECOND, SECOND // 4, SECOND // 4))
 
     async def stuck(record: Record) -> None:
         seen.append(record.offset)
@@ -266,7 +266,7 @@ def test_what_is_done_behind_a_stuck_record_is_not_done_again(kafka: str, make_t
 
     async def scenario() -> None:
         await fill(kafka, topic, 40)
-        first = Worker([topic], stuck, bootstrap=kafka, group=f"group-{topic}", consumer=Consumer(each=brief))
+        first = Worker([topic], stuck, bootstrap=kafka, group=f"group-{topic}", consumer=ConsumerRules(each=brief))
         run = asyncio.create_task(first.run())
         await until(lambda: len(seen) == 40)
         first.stop()
@@ -287,12 +287,12 @@ def test_what_is_done_behind_a_stuck_record_is_not_done_again(kafka: str, make_t
 
 
 def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """`AfterFailure.SKIP`: a hook gets the record, for instance to write it to another topic; what it answers wrongly is
+    """`FailurePolicy.SKIP`: a hook gets the record, for instance to write it to another topic; what it answers wrongly is
     taken for a failure of its own, and then the partition stops.
     """
     topic = make_topic(1)
     answered: list[tuple[str, tuple[int, ...]]] = []
-    rules = Consumer(each=Processor(after_failure=AfterFailure.SKIP))
+    rules = ConsumerRules(each=PartitionRules(failure_policy=FailurePolicy.SKIP))
 
     async def handle(record: Record) -> None:
         if record.offset in {5, 15}:
@@ -324,15 +324,15 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
     topic = make_topic(1)
     seen: list[tuple[str, int]] = []
     wanted: list[Event] = []
-    slowly = Consumer(each=Processor(drain=Budget(6 * SECOND, SECOND // 2, SECOND // 2)))
+    slowly = ConsumerRules(each=PartitionRules(drain=Budget(6 * SECOND, SECOND // 2, SECOND // 2)))
 
-    def worker(name: str, consumer: Consumer) -> Worker:
+    def worker(name: str, consumer: ConsumerRules) -> Worker:
         async def handle(record: Record) -> None:
             seen.append((name, record.offset))
             if record.offset == 1:
                 await asyncio.Event().wait()
 
-        def observe(event: Event, _: Assignment) -> None:
+        def observe(event: Event, _: ConsumerState) -> None:
             if isinstance(event, Revoked):
                 wanted.append(event)
 
@@ -343,7 +343,7 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
 
     async def scenario() -> None:
         await fill(kafka, topic, 2)
-        first, second = worker("first", slowly), worker("second", Consumer())
+        first, second = worker("first", slowly), worker("second", ConsumerRules())
         run = asyncio.create_task(first.run())
         await until(lambda: len(seen) == 2)
         first.stop()
@@ -372,12 +372,12 @@ def test_a_broker_that_takes_no_metadata_gets_none() -> None:
         if record.offset == 0:
             await goes_on.wait()
 
-    def observe(event: Event, _: Assignment) -> None:
+    def observe(event: Event, _: ConsumerState) -> None:
         told.append(event)
 
     async def scenario(bootstrap: str) -> None:
         await fill(bootstrap, "small", 20)
-        rules = Consumer(each=Processor(replay_max=1))
+        rules = ConsumerRules(each=PartitionRules(replay_max=1))
         worker = Worker(["small"], handle, bootstrap=bootstrap, group="group-small", consumer=rules, observe=observe)
         run = asyncio.create_task(worker.run())
         await until(lambda: sum(isinstance(event, MetadataRefused) for event in told) == 2)

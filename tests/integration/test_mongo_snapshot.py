@@ -39,7 +39,16 @@ from tidegate.model.documents import (
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.reactive.laws import snapshot as laws
-from tidegate.reactive.snapshot import Changed, Projection, Unchanged, Verdict, changed, differs, expression, snapshot
+from tidegate.reactive.snapshot import (
+    Changed,
+    Projection,
+    SnapshotVerdict,
+    Unchanged,
+    changed,
+    differs,
+    expression,
+    snapshot,
+)
 from tidegate.reactive.strategies.snapshot import (
     ODD_DECIMALS,
     binary,
@@ -56,7 +65,7 @@ from tidegate_adapters.mongo import changes, condition
 
 Raw: TypeAlias = dict[str, Any]
 Pair: TypeAlias = tuple[Document, Document]
-Decide: TypeAlias = Callable[[Document | None, Document], Verdict]
+Decide: TypeAlias = Callable[[Document | None, Document], SnapshotVerdict]
 Ask: TypeAlias = Callable[[Projection], Value]
 Differ: TypeAlias = Callable[[Projection, Document | str], Document]
 
@@ -164,7 +173,7 @@ WRONG: Final[dict[str, Callable[[Document, Document], bool]]] = {
 def test_another_equality_is_found_out(collection: Collection[Raw], wrong: str) -> None:
     """The comparison with MongoDB notices equalities that are near but wrong."""
 
-    def decide(before: Document | None, after: Document) -> Verdict:
+    def decide(before: Document | None, after: Document) -> SnapshotVerdict:
         assert before is not None
         return Unchanged() if WRONG[wrong](before, after) else changed(None, after)
 
@@ -176,7 +185,7 @@ def test_another_equality_is_found_out(collection: Collection[Raw], wrong: str) 
 def test_random_values_find_it_out_as_well(collection: Collection[Raw], wrong: str) -> None:
     """A thousand random pairs are enough to notice."""
 
-    def decide(before: Document | None, after: Document) -> Verdict:
+    def decide(before: Document | None, after: Document) -> SnapshotVerdict:
         assert before is not None
         return Unchanged() if WRONG[wrong](before, after) else changed(None, after)
 

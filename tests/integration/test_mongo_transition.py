@@ -22,7 +22,7 @@ from tidegate import laws
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.specimens.transition import AmbiguousIsRefused, OwnerNotChecked, RequestIdIgnored
-from tidegate.invocations.status import HISTORY_MAX, Change, StatusRecord
+from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import (
     HISTORY,
     OWNER,
@@ -36,6 +36,7 @@ from tidegate.invocations.transition import (
 )
 from tidegate.model.documents import ID, Document, Eq, Push
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, Program
+from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.operations import FindOneAndUpdate, InsertOne, Operation, find_one
 from tidegate_adapters.bson_values import CODEC, loaded
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
@@ -73,13 +74,13 @@ LOSSES: Final = (
 @final
 @attrs.frozen
 class Choice:
-    """What to wish for."""
+    """What to command."""
 
     target: str
     runner: str | None
 
 
-async def wish(program: type[Transition], key: str, name: str) -> Answered:
+async def command(program: type[Transition], key: str, name: str) -> Answered:
     """Look at a record, want something of it, and tell what was answered."""
     record = await look(key)
     choice = await Call("choose", (None if record is None else viewed(record),))
@@ -118,11 +119,11 @@ class Worker:
         self.heard: set[str] = set()
         self.number, self.program = number, program
 
-    def programs(self, wishes: int) -> Iterator[Program[Answered]]:
-        """Its wishes, more of them for the first records than for the last."""
-        for n in range(wishes):
+    def programs(self, commands: int) -> Iterator[Program[Answered]]:
+        """Its commands, more of them for the first records than for the last."""
+        for n in range(commands):
             key = min(self.chance.randrange(RECORDS), self.chance.randrange(RECORDS))
-            yield wish(self.program, f"record {key}", f"{self.number}.{n}")
+            yield command(self.program, f"record {key}", f"{self.number}.{n}")
 
     def choose(self, record: StatusRecord | None) -> Choice:
         """Mostly something legal by the owner, but anything by anybody otherwise."""
@@ -154,8 +155,8 @@ class Worker:
 Race: TypeAlias = Callable[[str, str, list[Worker], int], list[Answered]]
 
 
-def in_threads(uri: str, database: str, workers: list[Worker], wishes: int) -> list[Answered]:
-    """Each worker wishes so often, in a thread of its own."""
+def in_threads(uri: str, database: str, workers: list[Worker], commands: int) -> list[Answered]:
+    """Each worker commands so often, in a thread of its own."""
     with MongoClient[Raw](uri) as client, ThreadPoolExecutor(len(workers)) as pool:
         store = Mongo(client, database)
 
@@ -165,13 +166,13 @@ def in_threads(uri: str, database: str, workers: list[Worker], wishes: int) -> l
                 return worker.hear(effect, store(effect))
 
             handle = choosing(documents(carry_out), local({"choose": worker.choose}))
-            return [run(program, handle) for program in worker.programs(wishes)]
+            return [run(program, handle) for program in worker.programs(commands)]
 
         return [answered for told in pool.map(work, workers) for answered in told]
 
 
-def in_tasks(uri: str, database: str, workers: list[Worker], wishes: int) -> list[Answered]:
-    """Each worker wishes so often, in a task of its own."""
+def in_tasks(uri: str, database: str, workers: list[Worker], commands: int) -> list[Answered]:
+    """Each worker commands so often, in a task of its own."""
 
     async def race() -> list[Answered]:
         async with AsyncMongoClient[Raw](uri) as client:
@@ -186,7 +187,7 @@ def in_tasks(uri: str, database: str, workers: list[Worker], wishes: int) -> lis
                     return worker.choose(record)
 
                 handle = choosing(documents(carry_out), local_async({"choose": choose}))
-                return [await run_async(program, handle) for program in worker.programs(wishes)]
+                return [await run_async(program, handle) for program in worker.programs(commands)]
 
             return [answered for told in await asyncio.gather(*map(work, workers)) for answered in told]
 
@@ -263,7 +264,7 @@ class Raced:
 def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callable[..., Raced]:
     """Lets workers race, and gathers what became of it."""
 
-    def compete(race: Race, runners: int, wishes: int, *, retry_writes: bool, program: type[Transition]) -> Raced:
+    def compete(race: Race, runners: int, commands: int, *, retry_writes: bool, program: type[Transition]) -> Raced:
         workers = [Worker(number, program) for number in range(runners)]
         proxy = make_proxy(*LOSSES)
         uri = f"{proxy.uri}&socketTimeoutMS={TIMEOUT_MS}&retryWrites={str(retry_writes).lower()}"
@@ -271,7 +272,7 @@ def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callab
             collection = client.get_database(database, codec_options=CODEC)[COLLECTION]
             observer = Observer(collection)
             started = time.monotonic()
-            answered = race(uri, database, workers, -(-wishes // runners))
+            answered = race(uri, database, workers, -(-commands // runners))
             seconds = time.monotonic() - started
             time.sleep(2 * TIMEOUT_MS / 1_000)  # what is still under way arrives
             histories = observer.histories()
@@ -323,7 +324,7 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
 
 @pytest.mark.parametrize("bug", [AmbiguousIsRefused, RequestIdIgnored, OwnerNotChecked], ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: type[Transition]) -> None:
-    """A race for four hundred wishes is enough to notice each of these faulty variants."""
+    """A race for four hundred commands is enough to notice each of these faulty variants."""
     raced = compete(in_threads, THREADS, 400, retry_writes=False, program=bug)
     with pytest.raises(AssertionError):
         check(raced)

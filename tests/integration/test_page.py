@@ -20,9 +20,9 @@ from tidegate.model.documents import Document, Value, show
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, difference
 from tidegate.sim.page import page, page_of, windowed
+from tidegate.sim.rendering import render
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import explore
-from tidegate.sim.story import story
 from tidegate.sim.trace import Mover, Trace, TraceStep, past
 from tidegate.sim.trace_json import decoded, encoded
 
@@ -574,7 +574,7 @@ def test_without_scripts_the_story_is_read(browser: Browser, tmp_path: Path) -> 
     seen = tab.visible()
     tab.close()
 
-    assert story(EVERYTHING) in seen
+    assert render(EVERYTHING) in seen
     assert "No offset is committed before it is finished" in seen or EVERYTHING.law in seen
     assert "time" not in seen.splitlines()
     assert "search" not in seen.splitlines()

@@ -18,9 +18,9 @@ from tests.integration.hearing import HEARING
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
-from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
 from tidegate.sim.sample import Plan
+from tidegate.sim.search import Progress
 from tidegate.sim.tally import Tally
 from tidegate_adapters.cli.commands import main
 from tidegate_adapters.cli.failures import WorkersLostError

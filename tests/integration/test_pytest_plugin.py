@@ -12,7 +12,7 @@ import pytest
 SCENARIOS = """
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
 from tidegate.model.operations import find_one, find_one_and_update
-from tidegate.sim import Fault, Faults, Process, Returned, Scenario, born, seeded
+from tidegate.sim import factory, Fault, Faults, Process, Returned, Scenario, world_with
 
 CRASHES = Faults.of(Fault.CRASH_BEFORE)
 COUPON, USED_BY = Eq(ID, "coupon"), Field[str | None]("used_by")
@@ -34,9 +34,9 @@ def coupon(program, expect=None):
     return Scenario(
         name="coupon",
         summary="a coupon is used at most once",
-        world=seeded({"coupons": (Document.of({"_id": "coupon", "used_by": None}),)}),
-        actors=(Process("ann", born(program, "ann"), CRASHES), Process("bob", born(program, "bob"))),
-        always={"once": lambda state: [*map(state.standing, ("ann", "bob"))].count(Returned(value=True)) < 2},
+        world=world_with({"coupons": (Document.of({"_id": "coupon", "used_by": None}),)}),
+        actors=(Process("ann", factory(program, "ann"), CRASHES), Process("bob", factory(program, "bob"))),
+        always={"once": lambda state: [*map(state.status, ("ann", "bob"))].count(Returned(value=True)) < 2},
         expect=expect,
     )
 """

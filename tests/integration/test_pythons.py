@@ -30,7 +30,7 @@ from tidegate.catalogue import shipped
 from tidegate.consumer.scenarios.partition import partition
 from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.sim.report import explore
-from tidegate.sim.story import story
+from tidegate.sim.rendering import render
 from tidegate.sim.trace_json import encoded
 
 explored = [
@@ -54,7 +54,7 @@ json.dump(
             "unmerged": report.unmerged,
             "seed": report.seed,
             "trace": plain(report.trace),
-            "story": report.trace and story(report.trace),
+            "story": report.trace and render(report.trace),
         }
         for report in explored
     ],

@@ -123,7 +123,7 @@ def test_from_the_wheel_alone_a_scenario_is_explored(alone: str, unzipped: Path)
 
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        str(unzipped / "tidegate" / "scenarios" / "catalogue.py"),
+        str(unzipped / "tidegate" / "catalogue.py"),
         "array_push_lock.lost_reply violated True 0",
         "array_push_lock complete True 0",
     ]

@@ -2,7 +2,7 @@
 
 A state is a Python value that holds the whole world. Nothing is packed, masked or remembered, and nothing ends early: all
 that can be reached is seen, broken laws or not. It asks the same actors and the same laws, and shares nothing else with
-`tidegate.sim.explore`.
+`tidegate.sim.search`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tidegate.model.documents import exactly
 from tidegate.model.effects import Sleep
 from tidegate.sim.actors import Ticks
 from tidegate.sim.attempts import attempt
-from tidegate.sim.behaviour import Asking, Raised
-from tidegate.sim.explore import NO_ERROR, Bounds, Explored, go_on
+from tidegate.sim.automaton import Asking, Raised
 from tidegate.sim.faults import Fault
 from tidegate.sim.reducers import Machine
-from tidegate.sim.scenario import Actor, Scenario, Stands, Step
+from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
+from tidegate.sim.search import NO_ERROR, Bounds, Explored, go_on
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import MOVES, Cell, Plain, World
 
@@ -35,15 +35,15 @@ class Here:
     """A state as laws see it."""
 
     world: Plain
-    processes: Mapping[str, Stands]
+    processes: Mapping[str, ProcessActor]
 
     def read(self, cell: Cell[V]) -> V:
         return self.world.read(cell)
 
-    def standing(self, process: str) -> object:
+    def status(self, process: str) -> object:
         actor = self.processes[process]
         assert actor.place is not None
-        return actor.standing(self.world.read(actor.place))
+        return actor.status(self.world.read(actor.place))
 
 
 @attrs.frozen(eq=False)
@@ -93,7 +93,7 @@ class Found:
 
 def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max: int = 50_000) -> Found:
     """Everything that the scenario can do in absolute time, or in its first `depth_max` steps."""
-    processes = {actor.name: cast("Stands", actor) for actor in scenario.actors if hasattr(actor, "standing")}
+    processes = {actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")}
     actors: tuple[Actor, ...] = scenario.actors
     if scenario.clock is not None:
         actors = (*actors, Ticks(scenario.clock.quantum))
@@ -172,7 +172,7 @@ def agree(scenario: Scenario) -> Explored:
     return real
 
 
-def begun(scenario: Scenario, processes: Mapping[str, Stands]) -> Plain:
+def begun(scenario: Scenario, processes: Mapping[str, ProcessActor]) -> Plain:
     world: World = scenario.world
     for budget, left in scenario.allowance().items():
         world = world.write(budget, left)
@@ -183,7 +183,7 @@ def begun(scenario: Scenario, processes: Mapping[str, Stands]) -> Plain:
     return cast("Plain", world)
 
 
-def steps(actors: tuple[Actor, ...], world: Plain) -> Iterator[Step]:
+def steps(actors: tuple[Actor, ...], world: Plain) -> Iterator[ActorStep]:
     for actor in actors:
         yield from actor.steps(world)
 
@@ -202,14 +202,14 @@ def broken_laws(scenario: Scenario, here: Here) -> Iterator[str]:
     for law, joins in scenario.step.items():
         if not joins(here, here):
             yield law
-    if any(isinstance(here.standing(name), Raised) for name in here.processes):
+    if any(isinstance(here.status(name), Raised) for name in here.processes):
         yield NO_ERROR
 
 
 def is_anyone_asleep(here: Here) -> bool:
     """Is it only time that somebody waits for?"""
     for name in here.processes:
-        match here.standing(name):
+        match here.status(name):
             case Asking(Sleep()):
                 return True
             case Machine(running=running) if any(each.until is not None for each in running):

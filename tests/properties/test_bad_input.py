@@ -570,7 +570,11 @@ def test_several_wrong_arguments_are_answered(module: str) -> None:
 
 def test_everything_public_is_asked() -> None:
     """Classes, functions and methods are found in every module."""
-    assert {"model.instants.Instant", "consumer.watermark.committable", "invocations.transition.transition"} <= ASKED.keys()
+    assert {
+        "model.instants.Instant",
+        "consumer.watermark.committable",
+        "invocations.transition.transition",
+    } <= ASKED.keys()
     assert "consumer.partition.Processor.step" in ASKED
     assert WRITTEN.keys() <= ASKED.keys()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidegate import strategies
 from tidegate.conformance import Breach, X, agreement, breaches, probes
-from tidegate.consumer.commands import Assigned, Committed, CommitUnanswered, Event, Fetched, Revoked, TopicPartition
+from tidegate.consumer.commands import Assigned, Committed, CommitUnknown, Event, Fetched, Revoked
 from tidegate.model.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServerTime
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.instants import SECOND, Instant
@@ -27,6 +27,7 @@ from tidegate.model.operations import (
     UpdateOne,
     insert_one,
 )
+from tidegate.model.records import TopicPartition
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform
 
 Store: TypeAlias = Callable[[Operation, World], tuple[World, object]]
@@ -241,7 +242,7 @@ def histories(draw: st.DrawFn) -> tuple[Event, ...]:
             position, ahead = ahead[taken - 1] + 1, ahead[taken:]
             happens, is_heard = draw(st.booleans()), draw(st.booleans())
             committed = position if happens or is_heard else committed
-            told.append((Committed if is_heard else CommitUnanswered)(HERE, generation, position))
+            told.append((Committed if is_heard else CommitUnknown)(HERE, generation, position))
         if draw(st.booleans()):
             told += (Revoked(HERE), Committed(TopicPartition("topic", 1), -1, 0))
     return tuple(told)
@@ -267,7 +268,7 @@ def test_a_planted_bug_breaks_k2() -> None:
     """Judged without what was unsure, a lost reply looks like a breach; so does a repetition without generations."""
 
     def is_sure(history: tuple[Event, ...]) -> tuple[Breach, ...]:
-        return breaches([each for each in history if not isinstance(each, CommitUnanswered)])
+        return breaches([each for each in history if not isinstance(each, CommitUnknown)])
 
     def of_one_generation(history: tuple[Event, ...]) -> tuple[Breach, ...]:
         fetched = [offset for each in history if isinstance(each, Fetched) for offset in each.offsets]

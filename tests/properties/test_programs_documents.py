@@ -26,16 +26,16 @@ from tidegate.model.reading import needed, one_of
 from tidegate.payloads.replacement import Swapped, Unsettled, seen_of
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_documents import loaded, stored
-from tidegate.reactive.task_records import Ended, Run, Status, TaskRecord
+from tidegate.reactive.task_records import Ended, Run, TaskRecord, TaskStatus
 from tidegate.retries.schedule import Cell, Missed, Schedule
 from tidegate.services.members import announce, beat, begin, everybody, leave, member_of, membership_of
 from tidegate.services.membership import Member
 from tidegate.services.service_runner import gate_of, new_gate
 from tidegate.sim.actors import Process
-from tidegate.sim.behaviour import Returned
+from tidegate.sim.automaton import Returned
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import CLOCK, Plain, document, perform, seeded
+from tidegate.sim.world import CLOCK, Plain, document, perform, world_with
 from tidegate.triggers.conditions import CronContext, StatusContext
 from tidegate.triggers.firing import Firing, GivenUp, Held
 from tidegate.triggers.firing import Run as TriggerRun
@@ -62,7 +62,7 @@ def done(world: Plain, *effects: Effect[object]) -> Plain:
 
 
 def joined() -> Plain:
-    return done(seeded({}), announce(MEMBERS, "a"), begin(MEMBERS, "a"))
+    return done(world_with({}), announce(MEMBERS, "a"), begin(MEMBERS, "a"))
 
 
 def test_a_join_that_is_done_again_changes_nothing() -> None:
@@ -73,7 +73,7 @@ def test_a_join_that_is_done_again_changes_nothing() -> None:
     assert member_of(record) == Member(id="a", name="a", life=1, runner=None, created=zero, joined=zero, seen=zero)
     later = done(joined().write(CLOCK, Instant(5_000)), announce(MEMBERS, "a"), begin(MEMBERS, "a"))
     assert later.read(document(MEMBERS, "a")) == record
-    announced = done(seeded({}), announce(MEMBERS, "a")).read(document(MEMBERS, "a"))
+    announced = done(world_with({}), announce(MEMBERS, "a")).read(document(MEMBERS, "a"))
     assert announced is not None
     assert membership_of((announced,), 1).members == ()
 
@@ -120,7 +120,7 @@ TIME = Instant(0)
 TASK = TaskRecord(
     id="r",
     version=2,
-    status=Status.FAILED,
+    status=TaskStatus.FAILED,
     snapshot=Digest("0" * 64),
     next_run_at=None,
     due_at=TIME,
@@ -196,12 +196,12 @@ def test_what_a_record_lacks_is_told_with_its_id() -> None:
     with pytest.raises(Misuse, match=r"(?s)a record has no 'fence'.*the record 'x'"):
         needed(Document.of({"_id": "x"}), FENCE)
     with pytest.raises(Misuse, match="'lost' is none of pending, processing"):
-        one_of(Status, "lost")
+        one_of(TaskStatus, "lost")
 
 
 def test_a_fenced_write_under_an_older_epoch_changes_nothing() -> None:
     """Whoever is older replies 0; the same epoch may write again."""
-    world = done(seeded({"c": (Document.of({"_id": "x", "fence": 0}),)}), fenced("c", "x", 2))
+    world = done(world_with({"c": (Document.of({"_id": "x", "fence": 0}),)}), fenced("c", "x", 2))
     replies = [next(perform(fenced("c", "x", epoch), world, "a"))[1] for epoch in (1, 2, 3)]
     assert replies == [0, 1, 1]
     with pytest.raises(Misuse, match="two updates of one field"):
@@ -211,9 +211,9 @@ def test_a_fenced_write_under_an_older_epoch_changes_nothing() -> None:
 def one(program: Callable[[], Program[object]], contents: Mapping[str, tuple[Document, ...]]) -> object:
     """Where the program stands in the end, when nothing goes wrong."""
     process = Process("a", lambda _: program())
-    scenario = Scenario("one", "one program alone", seeded(contents), (process,))
+    scenario = Scenario("one", "one program alone", world_with(contents), (process,))
     assert explore(scenario).ok
-    return process.behaviour.nodes[-1].standing
+    return process.behaviour.nodes[-1].status
 
 
 def test_an_increment_and_a_sweep_are_functions_too() -> None:

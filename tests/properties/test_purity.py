@@ -135,9 +135,7 @@ def imports_too_much(module: str, tree: ast.Module) -> set[str]:
     return {
         name
         for name in imported(tree)
-        if is_exempt(name)
-        or not (is_ours(name) or name in VALUES)
-        or ONLY_IN.get(name, module) != module
+        if is_exempt(name) or not (is_ours(name) or name in VALUES) or ONLY_IN.get(name, module) != module
     }
 
 

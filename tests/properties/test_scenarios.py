@@ -162,7 +162,7 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
         Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.DROPPED, Fault.GAVE_UP, Fault.FAILED, Fault.NEVER_RETURNS,
         Fault.COMMIT_REFUSED, Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.REBALANCE, Fault.EVICTED,
     }  # fmt: skip
-    assert report_on("assignment").goals == {"a partition moves": True, "the gate closes": True}
+    assert report_on("group").goals == {"a partition moves": True, "the gate closes": True}
 
 
 def is_told(*, granted: bool) -> Law:
@@ -191,6 +191,6 @@ def laws_of(name: str) -> set[str]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_law_of_a_program_is_broken_by_something(name: str) -> None:
     """By a specimen of its family, and by no program; a consumer is made of partitions, and has their laws too."""
-    families = {name.partition(".")[0]} | ({"partition"} if name.partition(".")[0] == "assignment" else set())
+    families = {name.partition(".")[0]} | ({"partition"} if name.partition(".")[0] == "group" else set())
     assert laws_of(name) <= {each.law for each in catalogue.SPECIMENS if each.of.partition(".")[0] in families}
     assert report_on(name).verdict is Verdict.COMPLETE

@@ -18,8 +18,8 @@ from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
 from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.log import Compaction, Hole
+from tidegate.sim.rendering import render
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.story import story
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
 
@@ -29,7 +29,7 @@ GOLDEN: Final = Path(__file__).parent / "golden" / "specimens"
 def family(name: str) -> str:
     """Programs of one family share their laws."""
     first = name.partition(".")[0]
-    return {"assignment": "partition"}.get(first, first)
+    return {"group": "partition"}.get(first, first)
 
 
 def laws_of(name: str) -> set[str]:
@@ -44,7 +44,7 @@ def test_the_counterexample_of_a_specimen_is_the_one_on_record(name: str) -> Non
     """
     trace = report_on(name).trace
     assert trace is not None
-    golden, told = GOLDEN / f"{name}.txt", story(trace)
+    golden, told = GOLDEN / f"{name}.txt", render(trace)
     if environ.get("TIDEGATE_GOLDEN") == "write":
         golden.write_text(told, encoding="utf-8")
     assert told == golden.read_text(encoding="utf-8")

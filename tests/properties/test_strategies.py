@@ -5,19 +5,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
-from tidegate import strategies
+import tidegate
 
 
 def offered() -> Iterator[tuple[str, Callable[[], SearchStrategy[object]]]]:
     """Those that need no arguments."""
-    for module in iter_modules(strategies.__path__):
-        found = import_module(f"tidegate.strategies.{module.name}")
+    for module in walk_packages(tidegate.__path__, "tidegate."):
+        if "strategies" not in module.name.split("."):
+            continue
+        found = import_module(module.name)
         for name, function in vars(found).items():
             is_own = inspect.isfunction(function) and function.__module__ == found.__name__ and not name.startswith("_")
             if is_own and all(

@@ -32,7 +32,7 @@ from bson.dbref import DBRef
 from tidegate.model.documents import DEPTH_MAX, Document, Foreign, Value, checked
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_type
 
 CODEC: Final = CodecOptions[dict[str, Any]](document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS)
 
@@ -95,8 +95,8 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
     Raises:
         Misuse: A field holds a type of MongoDB that has no counterpart here, or is nested too deep.
     """
-    of_kind(document, Mapping, "a document")
-    of_kind(where, str, "the name of a collection")
+    check_type(document, Mapping, "a document")
+    check_type(where, str, "the name of a collection")
     items = ((key, _decoded(item, f"{where}: {_plain(key)}", 1)) for key, item in document.items())
     return Document(tuple(items))
 

@@ -33,7 +33,7 @@ from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Sl
 from tidegate.model.errors import UnknownEffect
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
-from tidegate.sim.behaviour import checked_effect
+from tidegate.sim.automaton import checked_effect
 from tidegate.sim.fingerprint import must_be_value
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from typing import Final, final
 from tidegate.model.documents import Clock, Document
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.operations import Operation, StoreTime, Unique
-from tidegate.sim.world import CLOCK, NO_INDEXES, World, contents, perform, seeded
+from tidegate.sim.world import CLOCK, NO_INDEXES, World, contents, perform, world_with
 
 EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
 
@@ -48,7 +48,7 @@ class Embedded:
         unique: Unique = NO_INDEXES,
     ) -> None:
         self._lock = threading.Lock()
-        self._world: World = seeded(contents, unique)
+        self._world: World = world_with(contents, unique)
         self._clock = clock
 
     def __call__(self, effect: Operation | StoreTime) -> object:

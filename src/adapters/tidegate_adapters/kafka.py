@@ -7,10 +7,10 @@ promises: user code must bear repetition.
 
     effect -> call                                      reply -> event
     Fetch        poll the partition (`polling`)         Fetched
-    Work         a task that awaits the user's code     Reported, or Raised
+    Work         a task that awaits the user's code     WorkReported, or Raised
     Interrupt    that task is cancelled                 Raised, once it has ended
     Commit       a task that awaits the commit          Committed, CommitRefused, MetadataRefused, CommitUnanswered
-    AwaitDrain   a task that sleeps                     DrainTimedOut
+    StartDrainTimer   a task that sleeps                     DrainTimedOut
     Cancel       that task is cancelled                 nothing
     Release      the revocation may return
     Leave        a task that stops the client           Answered
@@ -32,7 +32,6 @@ from typing import Final, NamedTuple, TypeAlias, assert_never, final
 from tidegate.consumer.commands import (
     METADATA_REFUSED,
     Assigned,
-    AwaitDrain,
     Commit,
     Event,
     Fetch,
@@ -40,23 +39,23 @@ from tidegate.consumer.commands import (
     Interrupt,
     Measured,
     Release,
-    Reported,
     Revoked,
-    TopicPartition,
+    StartDrainTimer,
     Work,
+    WorkReported,
 )
 from tidegate.consumer.drain import InFlight
 from tidegate.consumer.fanout import Report, Start, TasksReported
-from tidegate.consumer.group import Assignment, Consumer
-from tidegate.consumer.shutdown import Asked, AwaitLeave, Leave, Phase, Stoppable, heard
-from tidegate.consumer.shutdown import Event as WorkerEvent
-from tidegate.consumer.shutdown import Wish as WorkerWish
+from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownPhase, StopAsked, Stoppable, heard
+from tidegate.consumer.shutdown import ShutdownCommand as WorkerWish
+from tidegate.consumer.shutdown import ShutdownEvent as WorkerEvent
 from tidegate.consumer.shutdown import Worker as Standing
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Failure, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Duration
-from tidegate.model.records import Record
+from tidegate.model.records import Record, TopicPartition
 from tidegate_adapters.kafka_ports import (
     CONNECTION_ERROR,
     KAFKA_ERROR,
@@ -79,7 +78,7 @@ log.addHandler(logging.NullHandler())
 POLL_MS: Final = 100
 Handler: TypeAlias = Callable[[Record], Awaitable[None]]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
-Observer: TypeAlias = Callable[[Event, Assignment], None]
+Observer: TypeAlias = Callable[[Event, ConsumerState], None]
 Recording: TypeAlias = Callable[[WorkerEvent, Sequence[WorkerWish]], None]
 Estimate: TypeAlias = Callable[[Record], Duration | None]
 
@@ -108,7 +107,7 @@ class Worker:
         expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
             does not wait in vain for what takes longer than there is time.
         observe: Called with every event of a partition and the state after it, for logs and metrics.
-        record: Called with every event and what is wished for then: `tidegate_adapters.recorder.Recorder.stepped`.
+        record: Called with every event and what is commanded then: `tidegate_adapters.recorder.Recorder.stepped`.
         options: More options of aiokafka's consumer, for example `session_timeout_ms`.
 
     Raises:
@@ -122,7 +121,7 @@ class Worker:
         *,
         bootstrap: str,
         group: str,
-        consumer: Consumer = Consumer(),
+        consumer: ConsumerRules = ConsumerRules(),
         hooks: Hooks | None = None,
         expected: Estimate | None = None,
         observe: Observer | None = None,
@@ -141,7 +140,7 @@ class Worker:
         self.hooks, self.expected, self.observe, self.record = hooks, expected, observe, record
         self.client: Client = client(bootstrap, group, options)
         self.stoppable = Stoppable(consumer)
-        self.standing = Standing()
+        self.hold = Standing()
         self.generation = 0
         self.kept: dict[TopicPartition, dict[int, Kept]] = {}
         self.began: dict[Work, float] = {}
@@ -154,9 +153,9 @@ class Worker:
         self.is_gone = asyncio.Event()
 
     @property
-    def state(self) -> Assignment:
+    def state(self) -> ConsumerState:
         """Its partitions."""
-        return self.standing.assignment
+        return self.hold.assignment
 
     async def run(self) -> None:
         """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
@@ -184,11 +183,11 @@ class Worker:
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""
         self.asked += 1
-        if self.standing.phase is not Phase.WORKING:
+        if self.hold.phase is not ShutdownPhase.WORKING:
             self.apply(self.to_stop())
 
-    def to_stop(self) -> Asked:
-        return Asked(tuple(Revoked(part.partition, self.in_flight(part.partition)) for part in self.state.parts))
+    def to_stop(self) -> StopAsked:
+        return StopAsked(tuple(Revoked(part.partition, self.in_flight(part.partition)) for part in self.state.parts))
 
     async def poll(self) -> None:
         """One turn: measure, pause and resume as planned, fetch, and hand over what came."""
@@ -213,7 +212,7 @@ class Worker:
         """Forget the records that are done, and tell how much the others hold up, where that matters."""
         now, bounds = time.monotonic(), self.consumer.each.bounds
         for part in self.state.parts:
-            undone, kept = set(open_offsets(part.ledger)), self.kept[part.partition]
+            undone, kept = set(open_offsets(part.tracker)), self.kept[part.partition]
             self.kept[part.partition] = kept = {offset: kept[offset] for offset in kept if offset in undone}
             if bounds.size is not None or bounds.age is not None:
                 size = sum(len(each.record.key or b"") + len(each.record.value or b"") for each in kept.values())
@@ -258,29 +257,29 @@ class Worker:
         finally:
             self.is_assigned.set()
 
-    # --- what the reducer wishes ---
+    # --- what the reducer commands ---
 
     def apply(self, event: WorkerEvent) -> None:
-        """Step, and begin to carry out what is wished for."""
-        step = self.stoppable.step(self.standing, event)
-        self.standing = step.state
+        """Step, and begin to carry out what is commanded."""
+        step = self.stoppable.step(self.hold, event)
+        self.hold = step.state
         if self.record is not None:
-            self.record(event, step.wishes)
+            self.record(event, step.commands)
         if self.observe is not None and isinstance(event, Event):
             self.observe(event, self.state)
-        for wish in step.wishes:
-            self.carry_out(wish)
-        if self.standing.phase is Phase.GONE:
+        for command in step.commands:
+            self.carry_out(command)
+        if self.hold.phase is ShutdownPhase.GONE:
             self.is_gone.set()
 
-    def carry_out(self, wish: WorkerWish) -> None:
-        match wish:
+    def carry_out(self, command: WorkerWish) -> None:
+        match command:
             case Fetch():
                 pass  # the next turn polls it
-            case Work() | Commit() | AwaitDrain() | Leave() | AwaitLeave():
-                if isinstance(wish, Work):
-                    self.began[wish] = time.monotonic()
-                self.tasks[wish] = asyncio.create_task(self.come_true(wish), name=str(wish))
+            case Work() | Commit() | StartDrainTimer() | Leave() | AwaitLeave():
+                if isinstance(command, Work):
+                    self.began[command] = time.monotonic()
+                self.tasks[command] = asyncio.create_task(self.come_true(command), name=str(command))
             case Interrupt(work):
                 if task := self.tasks.get(work):
                     self.interrupted.add(work)
@@ -293,46 +292,46 @@ class Worker:
                 for wait in self.releases.pop(partition, ()):
                     wait.set()
 
-    async def come_true(self, wish: Work | Commit | AwaitDrain | Leave | AwaitLeave) -> None:
+    async def come_true(self, command: Work | Commit | StartDrainTimer | Leave | AwaitLeave) -> None:
         """Do it, and tell the reducer what became of it; a task that was taken back tells nothing."""
         try:
-            reply = await self.replied(wish)
+            reply = await self.replied(command)
         except asyncio.CancelledError:
-            if wish not in self.interrupted:
+            if command not in self.interrupted:
                 raise
             reply = Refused("interrupted")
         finally:
-            self.interrupted.discard(wish)
-            if isinstance(wish, Work):
-                self.began.pop(wish, None)
-            if self.tasks.get(wish) is asyncio.current_task():
-                del self.tasks[wish]
+            self.interrupted.discard(command)
+            if isinstance(command, Work):
+                self.began.pop(command, None)
+            if self.tasks.get(command) is asyncio.current_task():
+                del self.tasks[command]
         try:
-            event = heard(wish, reply)
+            event = heard(command, reply)
         except Misuse as error:  # the user's code has answered what is no answer
-            log.exception("no answer to %s", wish)
-            event = heard(wish, error)
+            log.exception("no answer to %s", command)
+            event = heard(command, error)
         if event is not None:
             self.apply(event)
 
-    async def replied(self, wish: Work | Commit | AwaitDrain | Leave | AwaitLeave) -> object:
-        match wish:
+    async def replied(self, command: Work | Commit | StartDrainTimer | Leave | AwaitLeave) -> object:
+        match command:
             case Work(partition, _, Start() as task, offsets) if not self.consumer.each.hooks:
                 kept = self.kept[partition]
                 given = [kept[offset].record for offset in offsets]
-                await asyncio.gather(*map(partial(self.handled, wish), task.numbers, given))
+                await asyncio.gather(*map(partial(self.handled, command), task.numbers, given))
                 return TasksReported(task.window, (), task.attempt, Report.SUCCEEDED)  # each was told
             case Work(partition, _, _, offsets):
-                return await self.hooked(wish, tuple(self.kept[partition][offset].record for offset in offsets))
+                return await self.hooked(command, tuple(self.kept[partition][offset].record for offset in offsets))
             case Commit(partition, _, position, metadata):
                 return await self.committed(partition, position, metadata)
-            case AwaitDrain(duration=duration) | AwaitLeave(duration):
+            case StartDrainTimer(duration=duration) | AwaitLeave(duration):
                 await asyncio.sleep(duration / SECOND)
                 return None
             case Leave():
                 return await self.left()
             case _:
-                assert_never(wish)
+                assert_never(command)
 
     async def handled(self, work: Work, number: int, given: Record) -> None:
         """Call the handler with a record, and tell at once how that ended."""
@@ -344,7 +343,7 @@ class Worker:
             log.exception("handler failed at %s", given)
             report = Report.FAILED
         self.apply(
-            Reported(
+            WorkReported(
                 work.partition, work.generation, TasksReported(work.task.window, (number,), work.task.attempt, report)
             )
         )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, cast
 
-from tidegate.consumer.commands import TopicPartition
 from tidegate.model.errors import MissingExtra
 from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.model.records import BROKER, PRODUCER, Record
+from tidegate.model.records import BROKER, PRODUCER, Record, TopicPartition
 
 try:
     import aiokafka

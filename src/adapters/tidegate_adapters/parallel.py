@@ -34,10 +34,10 @@ from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.sim.explore import Progress
 from tidegate.sim.faults import Fault
 from tidegate.sim.sample import Plan, Sampler
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import Progress
 from tidegate.sim.tally import Tally, merged, pieces
 from tidegate_adapters.cli.failures import WorkersLostError
 

@@ -1,7 +1,7 @@
 """Records runs of production, so that they can be executed again: `tidegate replay RECORDING TARGET`.
 
 A recorder wraps the handle that carries out the effects of one run, or is told by a worker what its reducer heard and
-wished for. It writes a line for each, as `tidegate.sim.recording` has them, and hands it to the operating system at once,
+commanded. It writes a line for each, as `tidegate.sim.recording` has them, and hands it to the operating system at once,
 so that a process that is killed leaves all lines but perhaps the last one whole.
 
     with Recorder(path, "transition", arguments) as recorder:
@@ -132,10 +132,10 @@ class Recorder:
 
         return lambda effect: awaited(effect, handle(effect))
 
-    def stepped(self, event: object, wishes: Iterable[Effect[object]]) -> None:
-        """A reducer has heard an event and wishes for these."""
-        made = tuple(wishes)
-        self._write_next(lambda number: recording.wished(number, event, made, self._hide))
+    def stepped(self, event: object, commands: Iterable[Effect[object]]) -> None:
+        """A reducer has heard an event and commands these."""
+        made = tuple(commands)
+        self._write_next(lambda number: recording.commanded(number, event, made, self._hide))
 
     def close(self) -> None:
         """The run has ended by itself."""

@@ -21,16 +21,16 @@ import attrs
 import pytest
 
 from tidegate.model.errors import Misuse
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_type
 from tidegate.sim.coverage import absent
-from tidegate.sim.explore import STATES_MAX
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import PORTFOLIO, Policy, policies
+from tidegate.sim.rendering import render
 from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import STATES_MAX
 from tidegate.sim.shrink import shrink
-from tidegate.sim.story import story
 from tidegate.sim.trace import Trace
 from tidegate.testing import unexpected
 from tidegate_adapters.cli.store import Store, named_apart, read
@@ -151,7 +151,7 @@ class Sim:
             Misuse: The scenario, or a program in it, breaks a contract.
         """
         __tracebackhide__ = True
-        of_kind(scenario, Scenario, "a scenario: is it a function that makes one, and was not called?")
+        check_type(scenario, Scenario, "a scenario: is it a function that makes one, and was not called?")
         if (trace := self.recorded(scenario)) is not None:
             self.replay(trace, scenario)
         whole, scenario = scenario, scenario.bounded(self.bounds.faults, self.bounds.faults_max)
@@ -193,7 +193,7 @@ class Sim:
     def show(self, trace: Trace, what: str = "", said: str = "") -> None:
         path = self.save(trace, what)
         self.item.add_report_section(
-            "call", " ".join(["tidegate", *what.split()]), f"{story(trace)}{said}replay    {self.replay_line(path)}\n"
+            "call", " ".join(["tidegate", *what.split()]), f"{render(trace)}{said}replay    {self.replay_line(path)}\n"
         )
         self.item.user_properties.append(("tidegate_trace", str(path)))
         self.item.ihook.pytest_tidegate_counterexample(item=self.item, trace=trace, path=path)
@@ -230,7 +230,7 @@ class Sim:
         __tracebackhide__ = True
         match replay(trace, scenario):
             case Reproduced(steps):
-                self.item.add_report_section("call", "tidegate", story(trace))
+                self.item.add_report_section("call", "tidegate", render(trace))
                 raise AssertionError(f"reproduced {steps} steps: {trace.scenario} breaks the law: {trace.law}")
             case Diverged(step, reason, enabled, was):
                 told = [f"the replay diverged at step {step}: {reason}", *([f"  recorded: {was}"] if was else [])]

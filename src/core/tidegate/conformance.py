@@ -28,7 +28,7 @@ from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
-from tidegate.consumer.commands import Assigned, Committed, CommitUnanswered, Event, Fetched, TopicPartition
+from tidegate.consumer.commands import Assigned, Committed, CommitUnknown, Event, Fetched
 from tidegate.model.documents import (
     ID,
     Add,
@@ -65,7 +65,8 @@ from tidegate.model.operations import (
     insert_one,
     update_one,
 )
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.records import TopicPartition
+from tidegate.model.values import check_tuple, check_type
 from tidegate.sim.world import CLOCK, Plain, World, perform
 
 # --- a store ------------------------------------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
         Failure: the store passed on trouble (not applied, ambiguous, not durable), so nothing can be said.
         Misuse: Something among them is no operation.
     """
-    tuple_of_kind(operations, get_args(Operation), "an operation")
+    check_tuple(operations, get_args(Operation), "an operation")
     inserts = {(each.collection, each.doc[ID]) for each in operations if isinstance(each, InsertOne)}
     stored: list[Key] = sorted(inserts, key=repr)
     world: World = Plain()
@@ -315,11 +316,11 @@ def breaches(events: Iterable[Event]) -> tuple[Breach, ...]:
     Raises:
         Misuse: Something among them is no event of a partition.
     """
-    of_kind(events, Iterable, "a number of events")
+    check_type(events, Iterable, "a number of events")
     logs: dict[TopicPartition, _Log] = {}
     found: list[Breach] = []
     for event in events:
-        of_kind(event, get_args(Event), "an event of a partition")
+        check_type(event, get_args(Event), "an event of a partition")
         log = logs.get(event.partition, _Log())
         if why := _broken(log, event):
             found.append(Breach(event, why))
@@ -355,7 +356,7 @@ def _learned(log: _Log, event: Event) -> _Log:
             return attrs.evolve(log, at=offsets[-1] + 1, known=log.known.union(offsets))
         case Committed(_, _, position):
             return attrs.evolve(log, committed=position)
-        case CommitUnanswered(_, _, position):  # it may be done, now or later
+        case CommitUnknown(_, _, position):  # it may be done, now or later
             return attrs.evolve(log, unsure=log.unsure | {position})
         case _:
             return log

@@ -8,6 +8,7 @@ from tidegate.consumer.laws import backpressure, commit_metadata, drain, fanout,
 from tidegate.counters import laws as counter
 from tidegate.invocations.laws import admission, array_push_lock, recovery, status, transition
 from tidegate.leases.laws import election, lease
+from tidegate.model.laws import history
 from tidegate.payloads import laws as chunking
 from tidegate.reactive.laws import (
     change_stream,
@@ -46,6 +47,7 @@ __all__ = [
     "fanout",
     "firing",
     "group",
+    "history",
     "lease",
     "membership",
     "orphans",

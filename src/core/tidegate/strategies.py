@@ -1,6 +1,6 @@
 """Hypothesis strategies for the values of the core, for tests here and in projects that use tidegate.
 
-They aim at what breaks comparisons and ledgers: numbers that are equal in one type and not in another, keys in another
+They aim at what breaks comparisons and trackers: numbers that are equal in one type and not in another, keys in another
 order, null beside missing, gaps in offsets, offsets that come again. `pairs` and `document_pairs` draw two values that
 are the same but for a step or two of that kind, for two independent draws are practically never nearly equal.
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import assert_never
 
 from tidegate.model.documents import one_line
-from tidegate.model.values import of_kind
-from tidegate.sim.explore import STATES_MAX
+from tidegate.model.values import check_type
+from tidegate.sim.rendering import render
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.story import story
+from tidegate.sim.search import STATES_MAX
 
 
 def assert_no_counterexample(
@@ -42,16 +42,16 @@ def assert_no_counterexample(
         AssertionError: It was not found, or not all could be seen; the message holds the story.
         Misuse: The scenario, or a program in it, breaks a contract.
     """
-    of_kind(scenario, Scenario, "a scenario")
+    check_type(scenario, Scenario, "a scenario")
     report = explore(scenario.bounded(None, faults_max), states_max=states_max, require_sometimes=require_sometimes)
     if not report.ok:
-        raise AssertionError(unexpected(report) + (f"\n{story(report.trace)}" if report.trace else ""))
+        raise AssertionError(unexpected(report) + (f"\n{render(report.trace)}" if report.trace else ""))
     return report
 
 
 def unexpected(report: Report) -> str:
     """In a line, how the report is not what was expected of its scenario."""
-    of_kind(report, Report, "a report")
+    check_type(report, Report, "a report")
     name, expected = one_line(report.scenario), one_line(report.expect or "")
     match report.verdict:
         case Verdict.VIOLATED:

@@ -12,20 +12,20 @@ from tidegate.consumer import backpressure
 from tidegate.consumer.backpressure import (
     NEXT,
     Band,
-    Bounds,
     Flow,
     Free,
     Gate,
+    GateVerdict,
     Held,
     Hold,
     Load,
+    PartitionHold,
+    PartitionLimits,
+    PartitionPressure,
     Plan,
     Reason,
     Signal,
-    Standing,
-    Strain,
     Thresholds,
-    Verdict,
     for_executors,
 )
 from tidegate.consumer.commit_metadata import Partial, encoded, surveyed, units
@@ -33,14 +33,14 @@ from tidegate.consumer.laws import backpressure as laws
 from tidegate.consumer.strategies.backpressure import (
     bounds,
     gates,
+    holds,
     loads,
     near,
-    standings,
     strains,
     thresholds,
     verdicts,
 )
-from tidegate.consumer.watermark import completed, delivered, resumed
+from tidegate.consumer.watermark import completed, delivered, restored
 from tidegate.model.errors import Misuse
 
 Partition = tuple[str, int]
@@ -50,8 +50,10 @@ Partition = tuple[str, int]
 class Valve:
     """What a consumer asks: the real functions, but for one that is planted."""
 
-    decide: Callable[[Thresholds, Gate, int], Verdict] = backpressure.decide
-    decide_partition: Callable[[Bounds, Standing, Strain], Standing] = backpressure.decide_partition
+    decide: Callable[[Thresholds, Gate, int], GateVerdict] = backpressure.decide
+    decide_partition: Callable[[PartitionLimits, PartitionHold, PartitionPressure], PartitionHold] = (
+        backpressure.decide_partition
+    )
     plan: Callable[..., Plan[Partition]] = backpressure.plan
     counted: Callable[[Load], Load] = lambda load: load
 
@@ -200,10 +202,12 @@ def check_b6(valve: Valve) -> None:
 
 def check_b7(valve: Valve) -> None:
     @effort(valve)
-    @given(bounds(), standings(), st.data())
-    @example(Bounds(span=Thresholds(9, 2), age=Thresholds(9, 2)), Held((Signal.SPAN,)), None)
-    def a_partition_is_held_for_its_signals(limits: Bounds, before: Standing, data: st.DataObject | None) -> None:
-        strain = Strain(span=2, age=5) if data is None else data.draw(strains(limits))
+    @given(bounds(), holds(), st.data())
+    @example(PartitionLimits(span=Thresholds(9, 2), age=Thresholds(9, 2)), Held((Signal.SPAN,)), None)
+    def a_partition_is_held_for_its_signals(
+        limits: PartitionLimits, before: PartitionHold, data: st.DataObject | None
+    ) -> None:
+        strain = PartitionPressure(span=2, age=5) if data is None else data.draw(strains(limits))
         after = valve.decide_partition(limits, before, strain)
         assert laws.holds_for_its_signals(limits, before, strain, after)
 
@@ -279,7 +283,7 @@ class Strained:
     """A partition's strain, whatever the records; nothing that the broker is asked."""
 
     partition: int
-    strain: Strain
+    strain: PartitionPressure
 
 
 @attrs.frozen
@@ -297,7 +301,7 @@ class PausedLate:
 
 
 Event = Polled | Moved | Settled | Strained | Rebalanced | PausedLate
-LIMITS = Bounds(span=Thresholds(4, 1), metadata=Thresholds(4, 1))
+LIMITS = PartitionLimits(span=Thresholds(4, 1), metadata=Thresholds(4, 1))
 FETCH_MAX = 4
 EVENTS = st.one_of(
     st.builds(Polled, st.integers(0, FETCH_MAX)),
@@ -318,14 +322,14 @@ class World:
         self.gate = Gate.OPEN
         self.assigned: tuple[Partition, ...] = ()
         self.paused: frozenset[Partition] = frozenset()
-        self.standings: dict[Partition, Standing] = {}
-        self.strains: dict[Partition, Strain] = {}
+        self.holds: dict[Partition, PartitionHold] = {}
+        self.strains: dict[Partition, PartitionPressure] = {}
 
     def happen(self, event: Event) -> None:
         match event:
             case Rebalanced(assigned):
                 self.assigned, self.paused = assigned, frozenset()
-                self.standings, self.strains = {}, {}
+                self.holds, self.strains = {}, {}
             case PausedLate(paused):
                 self.paused |= frozenset(paused) & frozenset(self.assigned)
             case Strained(at, strain):
@@ -344,15 +348,15 @@ class World:
 
     def turn(self) -> Plan[Partition]:
         """Decide, plan, and carry out the plan."""
-        self.standings = {
+        self.holds = {
             each: self.valve.decide_partition(
-                LIMITS, self.standings.get(each, Free()), self.strains.get(each, Strain())
+                LIMITS, self.holds.get(each, Free()), self.strains.get(each, PartitionPressure())
             )
             for each in self.assigned
         }
         verdict = self.valve.decide(self.limits, self.gate, self.valve.counted(self.load).records)
         self.gate = verdict.gate
-        held = tuple(each for each, standing in self.standings.items() if standing.by)
+        held = tuple(each for each, hold in self.holds.items() if hold.by)
         todo = self.valve.plan(verdict, self.assigned, tuple(self.paused), held, selective=self.selective)
         self.paused = laws.carried_out(todo, self.paused)
         return todo
@@ -381,7 +385,7 @@ def check_b11(valve: Valve) -> None:
     @effort(valve)
     @given(thresholds(), HISTORIES, st.booleans())
     @example(Thresholds(2, 1), [TWO, Polled(4), Polled(0), PausedLate((("a", 0),))], True)
-    @example(Thresholds(2, 1), [TWO, Strained(0, Strain(span=4)), Polled(0)], False)
+    @example(Thresholds(2, 1), [TWO, Strained(0, PartitionPressure(span=4)), Polled(0)], False)
     @example(Thresholds(2, 1), [TWO, Polled(4), Polled(0), Settled(9), Polled(0), PausedLate((("a", 0),))], True)
     def all_flows_again(limits: Thresholds, events: list[Event], selective: bool) -> None:
         world = World(valve, limits, selective=selective)
@@ -395,7 +399,7 @@ def check_b11(valve: Valve) -> None:
     all_flows_again()
 
 
-def turn(valve: Valve, case: Case) -> tuple[Verdict, Plan[Partition], frozenset[Partition]]:
+def turn(valve: Valve, case: Case) -> tuple[GateVerdict, Plan[Partition], frozenset[Partition]]:
     """The verdict, the plan, and what is paused once it is carried out."""
     verdict = valve.decide(case.thresholds, case.gate, case.load)
     todo = valve.plan(verdict, case.assigned, case.paused, case.held, selective=case.selective)
@@ -429,21 +433,21 @@ def test_the_gate_keeps_the_law(law: str) -> None:
 # --- specimens ----------------------------------------------------------------------------------------------------------
 
 
-def one_threshold(limits: Thresholds, gate: Gate, load: int) -> Verdict:
+def one_threshold(limits: Thresholds, gate: Gate, load: int) -> GateVerdict:
     """High is compared both ways."""
     return backpressure.decide(Thresholds(limits.high, limits.high - 1), gate, load)
 
 
-def above_high_only(limits: Thresholds, gate: Gate, load: int) -> Verdict:
+def above_high_only(limits: Thresholds, gate: Gate, load: int) -> GateVerdict:
     return backpressure.decide(Thresholds(limits.high + 1, limits.low), gate, load)
 
 
-def below_low_only(limits: Thresholds, gate: Gate, load: int) -> Verdict:
+def below_low_only(limits: Thresholds, gate: Gate, load: int) -> GateVerdict:
     held = gate is Gate.CLOSED and load == limits.low
     return Hold(Reason.ABOVE_LOW) if held else backpressure.decide(limits, gate, load)
 
 
-def news_each_time(limits: Thresholds, gate: Gate, load: int) -> Verdict:
+def news_each_time(limits: Thresholds, gate: Gate, load: int) -> GateVerdict:
     verdict = backpressure.decide(limits, gate, load)
     return Hold(Reason.REACHED_HIGH) if isinstance(verdict, Hold) else verdict
 
@@ -452,7 +456,7 @@ Names = Collection[Partition]
 
 
 def only_on_a_change(
-    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+    verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
 ) -> Plan[Partition]:
     """Drakkar's loop: what is assigned while the flag is up, or paused late, is never looked at."""
     todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
@@ -460,14 +464,16 @@ def only_on_a_change(
 
 
 def unless_some_are_paused(
-    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+    verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
 ) -> Plan[Partition]:
     """Newly assigned partitions are forgotten."""
     todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
     return attrs.evolve(todo, hold=()) if paused else todo
 
 
-def whatever_is_paused(verdict: Verdict, assigned: Names, _: Names, held: Names, *, selective: bool) -> Plan[Partition]:
+def whatever_is_paused(
+    verdict: GateVerdict, assigned: Names, _: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
     """It asks for everything each time, without looking."""
     return backpressure.plan(
         verdict, assigned, () if isinstance(verdict, Hold) else assigned, held, selective=selective
@@ -475,31 +481,37 @@ def whatever_is_paused(verdict: Verdict, assigned: Names, _: Names, held: Names,
 
 
 def revoked_ones_too(
-    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+    verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
 ) -> Plan[Partition]:
     every = {*assigned, *paused} if isinstance(verdict, Flow) else assigned
     return backpressure.plan(verdict, every, paused, held, selective=selective)
 
 
-def as_they_come(verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool) -> Plan[Partition]:
+def as_they_come(
+    verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
     todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
     return attrs.evolve(todo, hold=tuple(each for each in assigned if each in todo.hold))
 
 
-def one_for_all(verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool) -> Plan[Partition]:
+def one_for_all(
+    verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
     """Confluent's Parallel Consumer: one partition in trouble stops all."""
     stopped = assigned if {*assigned} & {*held} else ()
     return backpressure.plan(verdict, assigned, paused, stopped, selective=selective)
 
 
-def by_pausing(verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool) -> Plan[Partition]:
+def by_pausing(
+    verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+) -> Plan[Partition]:
     """The fall-back is the rule."""
     del selective
     return backpressure.plan(verdict, assigned, paused, held, selective=False)
 
 
 def by_not_polling(
-    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+    verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
 ) -> Plan[Partition]:
     """There is no fall-back."""
     del selective
@@ -507,7 +519,7 @@ def by_not_polling(
 
 
 def resumes_only_what_it_held(
-    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+    verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
 ) -> Plan[Partition]:
     """What is held on its own account is paused, and nobody resumes it once it is free, unless the gate has just opened."""
     todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
@@ -515,24 +527,26 @@ def resumes_only_what_it_held(
 
 
 def polls_what_flows(
-    verdict: Verdict, assigned: Names, paused: Names, held: Names, *, selective: bool
+    verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
 ) -> Plan[Partition]:
     """What is paused is not polled, though it is about to be resumed."""
     todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
     return attrs.evolve(todo, poll=tuple(each for each in todo.poll if each not in paused))
 
 
-def without_hysteresis(limits: Bounds, _: Standing, strain: Strain) -> Standing:
+def without_hysteresis(limits: PartitionLimits, _: PartitionHold, strain: PartitionPressure) -> PartitionHold:
     return backpressure.decide_partition(limits, Free(), strain)
 
 
-def one_gate_for_all_signals(limits: Bounds, before: Standing, strain: Strain) -> Standing:
+def one_gate_for_all_signals(
+    limits: PartitionLimits, before: PartitionHold, strain: PartitionPressure
+) -> PartitionHold:
     """What one signal has closed another one keeps closed."""
     every = Held(tuple(Signal)) if before.by else before
     return backpressure.decide_partition(limits, every, strain)
 
 
-def for_ever(limits: Bounds, before: Standing, strain: Strain) -> Standing:
+def for_ever(limits: PartitionLimits, before: PartitionHold, strain: PartitionPressure) -> PartitionHold:
     """What was held once stays held."""
     after = backpressure.decide_partition(limits, before, strain)
     by = tuple(signal for signal in Signal if signal in {*before.by, *after.by})
@@ -629,7 +643,7 @@ def test_the_gate_closes_at_128_and_opens_at_16() -> None:
     ],
 )
 def test_a_plan_is_made_from_what_is_observed(
-    expected: Plan[int], verdict: Verdict, assigned: Iterable[int], paused: Iterable[int], held: Iterable[int]
+    expected: Plan[int], verdict: GateVerdict, assigned: Iterable[int], paused: Iterable[int], held: Iterable[int]
 ) -> None:
     """Drakkar's edge case: 0 paused, then 5 and 7 assigned; one that was revoked; one or all held on their own account."""
     assert expected == backpressure.plan(verdict, tuple(assigned), tuple(paused), tuple(held))
@@ -675,12 +689,12 @@ def test_what_is_inside_arrange_is_load() -> None:
 
 def test_a_partition_is_held_from_high_to_low() -> None:
     """Two signals, each with two thresholds: it is held for those that have risen, until each of them has fallen."""
-    limits = Bounds(span=Thresholds(10, 5), metadata=None, age=Thresholds(60, 30))
-    standing: Standing = Free()
+    limits = PartitionLimits(span=Thresholds(10, 5), metadata=None, age=Thresholds(60, 30))
+    hold: PartitionHold = Free()
     seen = list[str]()
     for span, age in ((9, 59), (10, 0), (6, 45), (6, 60), (5, 45), (0, 31), (0, 30), (9, 59)):
-        standing = backpressure.decide_partition(limits, standing, Strain(span=span, age=age, metadata=9_999))
-        seen.append(str(standing))
+        hold = backpressure.decide_partition(limits, hold, PartitionPressure(span=span, age=age, metadata=9_999))
+        seen.append(str(hold))
 
     assert seen == [
         "free",
@@ -696,19 +710,23 @@ def test_a_partition_is_held_from_high_to_low() -> None:
 
 def test_a_partition_whose_metadata_does_not_fit_is_held() -> None:
     """Every second offset done behind a stuck head: beyond 61,353 offsets not all can be told; it is held long before."""
-    standing: Standing = Free()
-    held = dict[int, Standing]()
+    hold: PartitionHold = Free()
+    held = dict[int, PartitionHold]()
     for reach in (40_000, 45_000, 47_000, 62_000):
-        ledger = delivered(resumed(0, [(offset, offset + 1) for offset in range(1, reach, 2)]), range(reach))
-        survey = surveyed(ledger)
-        standing = backpressure.decide_partition(Bounds(span=None), standing, Strain(metadata=units(survey)))
+        tracker = delivered(restored(0, [(offset, offset + 1) for offset in range(1, reach, 2)]), range(reach))
+        survey = surveyed(tracker)
+        standing = backpressure.decide_partition(
+            PartitionLimits(span=None), hold, PartitionPressure(metadata=units(survey))
+        )
         held[reach] = standing
 
         assert isinstance(encoded(survey), Partial) == (reach > 61_353)
 
-        drained = surveyed(completed(ledger, range(reach)))
+        drained = surveyed(completed(tracker, range(reach)))
 
-        assert Free() == backpressure.decide_partition(Bounds(span=None), standing, Strain(metadata=units(drained)))
+        assert Free() == backpressure.decide_partition(
+            PartitionLimits(span=None), hold, PartitionPressure(metadata=units(drained))
+        )
 
     metadata = Held((Signal.METADATA,))
     assert held == {40_000: Free(), 45_000: Free(), 47_000: metadata, 62_000: metadata}
@@ -722,7 +740,7 @@ def test_loads_of_partitions_add_up(one: Load, other: Load) -> None:
 
 
 @given(verdicts())
-def test_a_verdict_says_why(verdict: Verdict) -> None:
+def test_a_verdict_says_why(verdict: GateVerdict) -> None:
     """In one line."""
     assert str(verdict) == f"{'hold' if isinstance(verdict, Hold) else 'flow'}: {verdict.reason.value}"
 
@@ -746,7 +764,7 @@ def test_what_is_no_number_is_refused(bad: int) -> None:
     """Records, bytes, microseconds, UTF-16 units and executors are whole numbers, and not negative."""
     made: list[Callable[[], object]] = [
         *(lambda place=place: Load(**{place: bad}) for place in PLACES),
-        *(lambda signal=signal: Strain(**{signal: bad}) for signal in ("span", "size", "age", "metadata")),
+        *(lambda signal=signal: PartitionPressure(**{signal: bad}) for signal in ("span", "size", "age", "metadata")),
         lambda: for_executors(bad),
         lambda: for_executors(1, high_each=bad),
         lambda: for_executors(1, low_each=bad),
@@ -763,12 +781,12 @@ def test_what_is_of_another_type_is_refused(bad: object) -> None:
     made: list[Callable[[], object]] = [
         lambda: backpressure.decide(limits, cast("Gate", bad), 1),
         lambda: backpressure.decide(cast("Thresholds", bad), Gate.OPEN, 1),
-        lambda: backpressure.decide_partition(cast("Bounds", bad), Free(), Strain()),
-        lambda: backpressure.decide_partition(Bounds(), cast("Standing", bad), Strain()),
-        lambda: backpressure.decide_partition(Bounds(), Free(), cast("Strain", bad)),
-        lambda: Valve().plan(cast("Verdict", bad), (), ()),
+        lambda: backpressure.decide_partition(cast("PartitionLimits", bad), Free(), PartitionPressure()),
+        lambda: backpressure.decide_partition(PartitionLimits(), cast("PartitionHold", bad), PartitionPressure()),
+        lambda: backpressure.decide_partition(PartitionLimits(), Free(), cast("PartitionPressure", bad)),
+        lambda: Valve().plan(cast("GateVerdict", bad), (), ()),
         lambda: Held(cast("tuple[Signal, ...]", bad)),
-        *([] if bad is None else [lambda: Bounds(age=cast("Thresholds", bad))]),
+        *([] if bad is None else [lambda: PartitionLimits(age=cast("Thresholds", bad))]),
     ]
     for make in made:
         with pytest.raises(Misuse):
@@ -777,7 +795,7 @@ def test_what_is_of_another_type_is_refused(bad: object) -> None:
 
 @pytest.mark.parametrize("by", [(), (Signal.AGE, Signal.SPAN), (Signal.AGE, Signal.AGE)])
 def test_signals_are_some_and_in_order(by: tuple[Signal, ...]) -> None:
-    """So that two standings that say the same are equal, and read the same."""
+    """So that two holds that say the same are equal, and read the same."""
     with pytest.raises(Misuse, match="holds no partition"):
         Held(by)
 

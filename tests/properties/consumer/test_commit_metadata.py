@@ -36,14 +36,14 @@ from tidegate.consumer.commit_metadata import (
     units,
 )
 from tidegate.consumer.laws import commit_metadata as laws
-from tidegate.consumer.strategies.commit_metadata import alphabets, damaged, patterned, surveys, texts, told_ledgers
+from tidegate.consumer.strategies.commit_metadata import alphabets, damaged, patterned, surveys, texts, told_trackers
 from tidegate.consumer.strategies.offsets import batches
 from tidegate.consumer.strategies.watermark import SPOTS
 from tidegate.consumer.watermark import (
     OFFSET_MAX,
     PAGE,
     TOLD_MAX,
-    Ledger,
+    OffsetTracker,
     Run,
     acknowledged,
     completed,
@@ -51,11 +51,11 @@ from tidegate.consumer.watermark import (
     done_offsets,
     done_runs,
     duplicate_budget,
-    fresh,
-    heir,
     low_watermark,
     open_offsets,
-    resumed,
+    restored,
+    successor,
+    undelivered,
 )
 from tidegate.model.errors import Misuse
 
@@ -67,7 +67,7 @@ BOUNDLESS = 10**9
 class Codec:
     """What a consumer asks: the real functions, but for one that is planted."""
 
-    surveyed: Callable[[Ledger, Survey | None], Survey] = surveyed
+    surveyed: Callable[[OffsetTracker, Survey | None], Survey] = surveyed
     units: Callable[[Survey, Alphabet], int] = units
     encoded: Callable[..., Encoded] = encoded
     decoded: Callable[..., Decoded] = commit_metadata.decoded
@@ -79,9 +79,9 @@ def effort(codec: Codec, examples: int = 100) -> settings:
     return settings(max_examples=examples) if codec == Codec() else hasty
 
 
-def stuck(*done: int, head: int = 0) -> Ledger:
-    """A ledger of which the head is open, and these offsets are done."""
-    return completed(delivered(Ledger(head), (head, *done)), done)
+def stuck(*done: int, head: int = 0) -> OffsetTracker:
+    """A tracker of which the head is open, and these offsets are done."""
+    return completed(delivered(OffsetTracker(head), (head, *done)), done)
 
 
 # --- a dumb twin --------------------------------------------------------------------------------------------------------
@@ -153,16 +153,16 @@ LIMITS = st.one_of(st.sampled_from((0, 3, 5, 6, LIMIT)), st.integers(5, 40))
 
 def check_me1(codec: Codec) -> None:
     @effort(codec)
-    @given(told_ledgers(), LIMITS, alphabets())
+    @given(told_trackers(), LIMITS, alphabets())
     @example(stuck(1, 2, 5, PAGE, PAGE + 1), LIMIT, Alphabet.WIDE)
-    @example(delivered(resumed(8, [(10, 11)]), (8,)), LIMIT, Alphabet.ASCII)
-    def what_is_decoded_was_encoded(ledger: Ledger, limit: int, alphabet: Alphabet) -> None:
-        made = codec.encoded(codec.surveyed(ledger, None), limit=limit, alphabet=alphabet)
+    @example(delivered(restored(8, [(10, 11)]), (8,)), LIMIT, Alphabet.ASCII)
+    def what_is_decoded_was_encoded(tracker: OffsetTracker, limit: int, alphabet: Alphabet) -> None:
+        made = codec.encoded(codec.surveyed(tracker, None), limit=limit, alphabet=alphabet)
         read = codec.decoded(made.text, position=made.position, end=END)
 
-        assert laws.is_what_was_encoded(ledger, made, read)
-        assert laws.says_what_is_left_out(ledger, made)
-        assert read == Told(heir(ledger, made.stop))
+        assert laws.is_what_was_encoded(tracker, made, read)
+        assert laws.says_what_is_left_out(tracker, made)
+        assert read == Told(successor(tracker, made.stop))
 
     what_is_decoded_was_encoded()
 
@@ -207,10 +207,10 @@ def check_me3_of_the_log(codec: Codec) -> None:
     def a_text_that_reaches_beyond_the_log_is_ignored(survey: Survey, alphabet: Alphabet, beyond: int) -> None:
         made = codec.encoded(survey, alphabet=alphabet)
         assume(made.text)
-        end = done_offsets(heir(survey.ledger, made.stop))[-1] + 1
+        end = done_offsets(successor(survey.tracker, made.stop))[-1] + 1
         within = codec.decoded(made.text, position=made.position, end=end + beyond)
 
-        assert within == Told(heir(survey.ledger, made.stop))
+        assert within == Told(successor(survey.tracker, made.stop))
         assert laws.skips_nothing(made.position, codec.decoded(made.text, position=made.position, end=end - 1))
 
     a_text_that_reaches_beyond_the_log_is_ignored()
@@ -225,7 +225,7 @@ def check_me3_of_any_text(codec: Codec) -> None:
         read = codec.decoded(text, position=position, end=end)
 
         assert laws.stays_within_the_log(position, end, read)
-        assert isinstance(read, Told) or read.ledger == Ledger(position)
+        assert isinstance(read, Told) or read.tracker == OffsetTracker(position)
         assert not text.startswith("bz") or isinstance(read, Ignored)
 
     any_text_has_a_verdict()
@@ -234,17 +234,17 @@ def check_me3_of_any_text(codec: Codec) -> None:
 def check_me4(codec: Codec) -> None:
     @effort(codec)
     @given(patterned(), st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 40), max_size=9)), max_size=4))
-    @example(Ledger(), [(True, [0, 1, 2]), (False, [1]), (False, [0, 2])])
-    def the_size_is_known_as_it_changes(ledger: Ledger, steps: list[tuple[bool, list[int]]]) -> None:
-        survey = codec.surveyed(ledger, None)
+    @example(OffsetTracker(), [(True, [0, 1, 2]), (False, [1]), (False, [0, 2])])
+    def the_size_is_known_as_it_changes(tracker: OffsetTracker, steps: list[tuple[bool, list[int]]]) -> None:
+        survey = codec.surveyed(tracker, None)
         for delivers, picks in steps:
-            found = sorted({*open_offsets(ledger), *range(ledger.floor, ledger.floor + PAGE, 99)})
+            found = sorted({*open_offsets(tracker), *range(tracker.floor, tracker.floor + PAGE, 99)})
             offsets = [found[pick % len(found)] for pick in picks]
-            ledger = delivered(ledger, offsets) if delivers else completed(ledger, offsets)
-            ledger = acknowledged(ledger, low_watermark(ledger)) if len(picks) % 2 else ledger
-            survey = codec.surveyed(ledger, survey)
+            tracker = delivered(tracker, offsets) if delivers else completed(tracker, offsets)
+            tracker = acknowledged(tracker, low_watermark(tracker)) if len(picks) % 2 else tracker
+            survey = codec.surveyed(tracker, survey)
             for alphabet in Alphabet:
-                whole = encoded(surveyed(ledger), limit=BOUNDLESS, alphabet=alphabet)
+                whole = encoded(surveyed(tracker), limit=BOUNDLESS, alphabet=alphabet)
 
                 assert laws.size_is_exact(codec.units(survey, alphabet), whole.text)
 
@@ -258,14 +258,14 @@ def check_me5(codec: Codec) -> None:
     def no_more_would_fit(survey: Survey, limit: int, alphabet: Alphabet) -> None:
         made = codec.encoded(survey, limit=limit, alphabet=alphabet)
         if isinstance(made, Partial):
-            one_more = heir(survey.ledger, made.stop + 1)
+            one_more = successor(survey.tracker, made.stop + 1)
 
             assert laws.holds_as_much_as_fits(limit, units(surveyed(one_more), alphabet))
 
     no_more_would_fit()
 
 
-NEAR = told_ledgers().filter(lambda ledger: done_offsets(ledger)[-1:] < (ledger.floor + 20 * PAGE,))
+NEAR = told_trackers().filter(lambda tracker: done_offsets(tracker)[-1:] < (tracker.floor + 20 * PAGE,))
 """The twin has a character for each offset."""
 
 
@@ -275,10 +275,10 @@ def check_me6(codec: Codec) -> None:
     @example(stuck(*range(1, 400, 2)), Alphabet.ASCII)
     @example(stuck(*range(40, 4000, 40)), Alphabet.ASCII)
     @example(stuck(*(at for at in range(1, 4000) if at % 40)), Alphabet.ASCII)
-    def nothing_else_is_shorter(ledger: Ledger, alphabet: Alphabet) -> None:
-        made = codec.encoded(surveyed(ledger), limit=BOUNDLESS, alphabet=alphabet)
+    def nothing_else_is_shorter(tracker: OffsetTracker, alphabet: Alphabet) -> None:
+        made = codec.encoded(surveyed(tracker), limit=BOUNDLESS, alphabet=alphabet)
         assume(made.text)
-        bits = bits_of(made.position, tuple(done_runs(heir(ledger))))
+        bits = bits_of(made.position, tuple(done_runs(successor(tracker))))
 
         assert laws.is_the_shortest(made, (length_of(size, alphabet) for size in sizes_of(bits).values()))
 
@@ -287,11 +287,11 @@ def check_me6(codec: Codec) -> None:
 
 def check_me7(codec: Codec) -> None:
     @effort(codec)
-    @given(told_ledgers(), st.lists(SPOTS, max_size=5), st.booleans())
+    @given(told_trackers(), st.lists(SPOTS, max_size=5), st.booleans())
     @example(stuck(*range(1, 9 * PAGE, 7)), [9 * PAGE, 9 * PAGE + 1], True)
-    def what_did_not_change_is_shared(ledger: Ledger, offsets: list[int], acknowledges: bool) -> None:
-        before = codec.surveyed(ledger, None)
-        after = completed(delivered(ledger, offsets), offsets[::2])
+    def what_did_not_change_is_shared(tracker: OffsetTracker, offsets: list[int], acknowledges: bool) -> None:
+        before = codec.surveyed(tracker, None)
+        after = completed(delivered(tracker, offsets), offsets[::2])
         after = acknowledged(after, low_watermark(after)) if acknowledges else after
 
         assert laws.shares_what_did_not_change(before, codec.surveyed(after, before))
@@ -324,14 +324,14 @@ def test_the_codec_keeps_the_law(law: str) -> None:
 
 def of_these(made: Encoded, done: Sequence[int], position: int, alphabet: Alphabet) -> Encoded:
     """The same answer with the text of another set."""
-    told = resumed(position, [(offset, offset + 1) for offset in done if offset >= position])
+    told = restored(position, [(offset, offset + 1) for offset in done if offset >= position])
     return attrs.evolve(made, text=encoded(surveyed(told), limit=BOUNDLESS, alphabet=alphabet).text)
 
 
 def with_the_head(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet.WIDE) -> Encoded:
     """The Parallel Consumer's race: the set is read after the highest that is done, and one in between is taken for done."""
     made = encoded(survey, limit=limit, alphabet=alphabet)
-    opened, done = open_offsets(survey.ledger), done_offsets(survey.ledger)
+    opened, done = open_offsets(survey.tracker), done_offsets(survey.tracker)
     taken = [offset for offset in opened[:1] if done and offset < done[-1]]
     return of_these(made, sorted({*done, *taken}), made.position, alphabet)
 
@@ -339,10 +339,10 @@ def with_the_head(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Al
 def gaps_as_done(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet.WIDE) -> Encoded:
     """The Parallel Consumer: what was not delivered is taken for done once something behind it is."""
     made = encoded(survey, limit=limit, alphabet=alphabet)
-    done = done_offsets(survey.ledger)
+    done = done_offsets(survey.tracker)
     if not done or done[-1] - made.position > 9 * PAGE:
         return made
-    opened = {*open_offsets(survey.ledger)}
+    opened = {*open_offsets(survey.tracker)}
     return of_these(
         made, [at for at in range(made.position, done[-1] + 1) if at not in opened], made.position, alphabet
     )
@@ -351,7 +351,7 @@ def gaps_as_done(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alp
 def at_two_instants(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet.WIDE) -> Encoded:
     """The Parallel Consumer's other race: the text was made for the position of before."""
     made = encoded(survey, limit=limit, alphabet=alphabet)
-    return of_these(made, done_offsets(survey.ledger), survey.ledger.floor, alphabet)
+    return of_these(made, done_offsets(survey.tracker), survey.tracker.floor, alphabet)
 
 
 def nothing_if_too_long(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet.WIDE) -> Encoded:
@@ -373,7 +373,7 @@ def always(layout: Layout) -> Callable[..., Encoded]:
 
     def as_planted(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet.WIDE) -> Encoded:
         made = encoded(survey, limit=limit, alphabet=alphabet)
-        runs = tuple(done_runs(heir(survey.ledger, made.stop)))
+        runs = tuple(done_runs(successor(survey.tracker, made.stop)))
         if not runs:
             return made
         bits = bits_of(made.position, runs)
@@ -403,7 +403,7 @@ def without_checksum(text: str, *, position: int, end: int) -> Decoded:
 def with_a_slip(text: str, *, position: int, end: int) -> Decoded:
     """A text that is not read means that all below is done, and so the record at the position is lost."""
     read = commit_metadata.decoded(text, position=position, end=end)
-    return Told(resumed(position, [(position, position + 1)])) if isinstance(read, Ignored) else read
+    return Told(restored(position, [(position, position + 1)])) if isinstance(read, Ignored) else read
 
 
 def without_end(text: str, *, position: int, end: int) -> Decoded:
@@ -414,38 +414,38 @@ def without_end(text: str, *, position: int, end: int) -> Decoded:
 
 def one_further(text: str, *, position: int, end: int) -> Decoded:
     read = commit_metadata.decoded(text, position=position, end=end)
-    done = done_offsets(read.ledger)
-    return Told(resumed(position, [(offset + 1, offset + 2) for offset in done if offset < OFFSET_MAX]))
+    done = done_offsets(read.tracker)
+    return Told(restored(position, [(offset + 1, offset + 2) for offset in done if offset < OFFSET_MAX]))
 
 
 def seen_at_once(text: str, *, position: int, end: int) -> Decoded:
     """What was told counts before it is delivered."""
-    done = done_offsets(commit_metadata.decoded(text, position=position, end=end).ledger)
-    return Told(completed(delivered(Ledger(position), done), done))
+    done = done_offsets(commit_metadata.decoded(text, position=position, end=end).tracker)
+    return Told(completed(delivered(OffsetTracker(position), done), done))
 
 
-def stale(ledger: Ledger, before: Survey | None) -> Survey:
+def stale(tracker: OffsetTracker, before: Survey | None) -> Survey:
     """What was surveyed once is not looked at again."""
-    survey = surveyed(ledger)
+    survey = surveyed(tracker)
     if before is not None:
         object.__setattr__(survey, "stretch", before.stretch)
     return survey
 
 
-def anew(ledger: Ledger, _: Survey | None) -> Survey:
-    return surveyed(ledger)
+def anew(tracker: OffsetTracker, _: Survey | None) -> Survey:
+    return surveyed(tracker)
 
 
 def of_the_floor(survey: Survey, alphabet: Alphabet) -> int:
     """What may be committed is counted too."""
-    told = resumed(survey.ledger.floor, tuple(done_runs(survey.ledger)))
+    told = restored(survey.tracker.floor, tuple(done_runs(survey.tracker)))
     return units(surveyed(told), alphabet)
 
 
 def a_bit_an_offset(survey: Survey, alphabet: Alphabet) -> int:
     """An upper bound."""
-    runs = tuple(done_runs(heir(survey.ledger)))
-    return length_of(2 + runs[-1][1] - low_watermark(survey.ledger), alphabet) if runs else 0
+    runs = tuple(done_runs(successor(survey.tracker)))
+    return length_of(2 + runs[-1][1] - low_watermark(survey.tracker), alphabet) if runs else 0
 
 
 @pytest.mark.parametrize(
@@ -484,9 +484,9 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Codec) -> None:
 
 @settings(max_examples=60)
 @given(NEAR, alphabets(), st.data())
-def test_every_form_is_read(ledger: Ledger, alphabet: Alphabet, data: st.DataObject) -> None:
+def test_every_form_is_read(tracker: OffsetTracker, alphabet: Alphabet, data: st.DataObject) -> None:
     """Agreement with a dumb writer: whatever layout and parameters a set is written in, it is told as it was."""
-    told = heir(ledger)
+    told = successor(tracker)
     assume(done_offsets(told))
     layout, parameters = data.draw(st.sampled_from(FORMS))
     content = written(layout, parameters, bits_of(told.floor, tuple(done_runs(told))))
@@ -497,16 +497,16 @@ def test_every_form_is_read(ledger: Ledger, alphabet: Alphabet, data: st.DataObj
 
 @settings(max_examples=40)
 @given(NEAR, alphabets())
-def test_what_is_written_is_what_a_dumb_writer_writes(ledger: Ledger, alphabet: Alphabet) -> None:
+def test_what_is_written_is_what_a_dumb_writer_writes(tracker: OffsetTracker, alphabet: Alphabet) -> None:
     """Agreement: the text is one of the shortest there are, letter by letter."""
-    told = heir(ledger)
+    told = successor(tracker)
     assume(done_offsets(told))
     bits = bits_of(told.floor, tuple(done_runs(told)))
     sizes = sizes_of(bits)
     least = min(sizes.values())
     shortest = {sealed(written(*form, bits), told.floor, alphabet) for form, size in sizes.items() if size == least}
 
-    assert encoded(surveyed(ledger), limit=BOUNDLESS, alphabet=alphabet).text in shortest
+    assert encoded(surveyed(tracker), limit=BOUNDLESS, alphabet=alphabet).text in shortest
 
 
 @given(st.text("01", max_size=99), alphabets(), st.integers(0, 12), st.one_of(st.integers(0, 99), st.just(10**30)))
@@ -519,19 +519,19 @@ def test_whatever_is_sealed_has_a_verdict(content: str, alphabet: Alphabet, posi
     read = commit_metadata.decoded(sealed(content, position, alphabet), position=position, end=end)
 
     assert laws.stays_within_the_log(position, end, read)
-    assert isinstance(read, Told) or read.ledger == Ledger(position)
+    assert isinstance(read, Told) or read.tracker == OffsetTracker(position)
 
 
-@given(told_ledgers(), st.lists(SPOTS, max_size=9))
-def test_a_survey_is_the_same_however_it_was_made(ledger: Ledger, offsets: list[int]) -> None:
-    """Metamorphic: from scratch, and step by step from the survey of an earlier ledger."""
-    survey = surveyed(ledger)
+@given(told_trackers(), st.lists(SPOTS, max_size=9))
+def test_a_survey_is_the_same_however_it_was_made(tracker: OffsetTracker, offsets: list[int]) -> None:
+    """Metamorphic: from scratch, and step by step from the survey of an earlier tracker."""
+    survey = surveyed(tracker)
     for offset in offsets:
-        ledger = completed(delivered(ledger, (offset,)), (offset,))
-        survey = surveyed(ledger, survey)
+        tracker = completed(delivered(tracker, (offset,)), (offset,))
+        survey = surveyed(tracker, survey)
 
-    assert survey == surveyed(ledger)
-    assert (survey.ledger, hash(survey)) == (ledger, hash(surveyed(ledger)))
+    assert survey == surveyed(tracker)
+    assert (survey.tracker, hash(survey)) == (tracker, hash(surveyed(tracker)))
 
 
 # --- a consumer that dies -----------------------------------------------------------------------------------------------
@@ -551,47 +551,47 @@ class Life:
 
     def be_born(self) -> None:
         read = commit_metadata.decoded(self.text, position=self.position, end=self.log[-1] + 1)
-        self.ledger = self.heir = read.ledger
+        self.tracker = self.heir = read.tracker
         self.survey: Survey | None = None
         self.under_way: set[int] = set()
 
     def act(self, what: str, how: int) -> None:
         match what:
             case "fetch":
-                upcoming = [offset for offset in self.log if offset >= self.ledger.frontier]
-                self.ledger = delivered(self.ledger, upcoming[: how % 9])
+                upcoming = [offset for offset in self.log if offset >= self.tracker.frontier]
+                self.tracker = delivered(self.tracker, upcoming[: how % 9])
             case "begin":
-                waiting = [offset for offset in open_offsets(self.ledger) if offset not in self.under_way]
+                waiting = [offset for offset in open_offsets(self.tracker) if offset not in self.under_way]
                 self.under_way |= {*waiting[how : how + 1]}
                 self.begun.update(waiting[how : how + 1])
             case "end":
                 finished = sorted(self.under_way)[how % 5 : how % 5 + 1]
                 self.under_way -= {*finished}
                 self.processed |= {*finished}
-                self.ledger = completed(self.ledger, finished)
+                self.tracker = completed(self.tracker, finished)
             case "commit":
                 self.commit()
             case _:
                 self.die()
 
     def commit(self) -> None:
-        self.survey = surveyed(self.ledger, self.survey)
+        self.survey = surveyed(self.tracker, self.survey)
         made = encoded(self.survey, limit=self.limit, alphabet=self.alphabet)
         self.position, self.text = made.position, made.text
-        self.heir = heir(self.ledger, made.stop)
-        self.ledger = acknowledged(self.ledger, made.position)
+        self.heir = successor(self.tracker, made.stop)
+        self.tracker = acknowledged(self.tracker, made.position)
 
         assert self.processed >= {offset for offset in self.log if offset < made.position}
         assert self.processed >= {*done_offsets(self.heir)}
 
     def die(self) -> None:
-        budget = duplicate_budget(self.ledger, self.heir, tuple(self.under_way))
-        done, under_way = {*done_offsets(self.ledger)}, self.under_way
+        budget = duplicate_budget(self.tracker, self.heir, tuple(self.under_way))
+        done, under_way = {*done_offsets(self.tracker)}, self.under_way
         self.be_born()
 
-        assert self.ledger == self.heir
+        assert self.tracker == self.heir
 
-        again = {*fresh(self.ledger, self.log)}
+        again = {*undelivered(self.tracker, self.log)}
         assert (len(again & done), len(again & under_way)) == (budget.finished, budget.begun)
 
     def work_off(self) -> None:
@@ -617,11 +617,14 @@ def test_a_consumer_that_dies_loses_nothing_and_repeats_what_the_budget_says(
 
 def test_a_restart_repeats_nothing_that_was_told() -> None:
     """A stuck head, 999 records done behind it: without word all would be done again, with it only the head is."""
-    ledger = stuck(*range(1, 1000))
-    made = encoded(surveyed(ledger))
-    again = commit_metadata.decoded(made.text, position=made.position, end=1000).ledger
+    tracker = stuck(*range(1, 1000))
+    made = encoded(surveyed(tracker))
+    again = commit_metadata.decoded(made.text, position=made.position, end=1000).tracker
 
-    assert (fresh(again, range(1000)), len(fresh(Ledger(made.position), range(1000)))) == ((0,), 1000)
+    assert (undelivered(again, range(1000)), len(undelivered(OffsetTracker(made.position), range(1000)))) == (
+        (0,),
+        1000,
+    )
     assert len(made.text) == 8
 
 
@@ -668,12 +671,12 @@ def test_it_reaches_two_and_a_half_times_as_far(runs: Iterator[Run], theirs: int
 
     At 50 % no code does better than a bit an offset, so there it is what the letters carry: 15 bits to 6.
     """
-    ledger = resumed(0, runs)
-    made = encoded(surveyed(ledger))
+    tracker = restored(0, runs)
+    made = encoded(surveyed(tracker))
 
     assert isinstance(made, Partial)
     assert laws.keeps_the_limit(made, LIMIT)
-    assert Told(heir(ledger, made.stop)) == commit_metadata.decoded(made.text, position=0, end=made.stop)
+    assert Told(successor(tracker, made.stop)) == commit_metadata.decoded(made.text, position=0, end=made.stop)
     assert made.stop * 10 >= theirs * times_ten
 
 
@@ -692,23 +695,23 @@ def test_every_letter_is_one_unit_and_survives() -> None:
 
 def test_texts_of_version_1_stay_readable() -> None:
     """Golden vectors: what was committed by this version must be read by the next ones."""
-    ledger = resumed(100, [(102, 104), (105, 106), (900, 2000)])
+    tracker = restored(100, [(102, 104), (105, 106), (900, 2000)])
     kept = {
         Alphabet.WIDE: "tg1\u91b2\u79de\u9089\u9c02\u3440\u340f\u973e\u59ff",
         Alphabet.ASCII: "tg1b3V0sOFOgCAIAAPxnyX",
     }
 
     for alphabet, text in kept.items():
-        assert Told(ledger) == commit_metadata.decoded(text, position=100, end=2000)
-        assert encoded(surveyed(ledger), alphabet=alphabet).text == text
+        assert Told(tracker) == commit_metadata.decoded(text, position=100, end=2000)
+        assert encoded(surveyed(tracker), alphabet=alphabet).text == text
 
 
 def test_nothing_to_tell_is_an_empty_text() -> None:
     """It is what Kafka keeps where no metadata was committed, so both mean the same."""
-    assert encoded(surveyed(Ledger(5))) == Whole(5, "")
-    assert encoded(surveyed(completed(delivered(Ledger(5), (5, 6)), (5, 6)))) == Whole(7, "")
-    assert commit_metadata.decoded("", position=5, end=0) == Told(Ledger(5))
-    assert units(surveyed(Ledger(5))) == 0
+    assert encoded(surveyed(OffsetTracker(5))) == Whole(5, "")
+    assert encoded(surveyed(completed(delivered(OffsetTracker(5), (5, 6)), (5, 6)))) == Whole(7, "")
+    assert commit_metadata.decoded("", position=5, end=0) == Told(OffsetTracker(5))
+    assert units(surveyed(OffsetTracker(5))) == 0
 
 
 @pytest.mark.parametrize(
@@ -735,7 +738,7 @@ def test_what_is_ignored_says_why(why: Why, text: str) -> None:
     """Foreign, of another version, damaged, or beyond the log."""
     read = commit_metadata.decoded(text, position=5, end=5)
 
-    assert read == Ignored(why, Ledger(5))
+    assert read == Ignored(why, OffsetTracker(5))
     assert str(read) == f"ignored: {why.value}"
 
 
@@ -743,20 +746,20 @@ def test_a_claim_of_too_many_offsets_is_ignored() -> None:
     """Of a text that is not damaged and a log that is long enough, before any memory is taken for it."""
     text = sealed(f"01{31:05b}{31:05b}{0:032b}{TOLD_MAX:032b}", 5, Alphabet.WIDE)
 
-    assert commit_metadata.decoded(text, position=5, end=END) == Ignored(Why.TOO_MANY, Ledger(5))
-    assert commit_metadata.decoded(text, position=5, end=TOLD_MAX) == Ignored(Why.OVERREACHING, Ledger(5))
+    assert commit_metadata.decoded(text, position=5, end=END) == Ignored(Why.TOO_MANY, OffsetTracker(5))
+    assert commit_metadata.decoded(text, position=5, end=TOLD_MAX) == Ignored(Why.OVERREACHING, OffsetTracker(5))
 
 
 def test_verdicts_read_as_one_line() -> None:
     """What fits and what does not, for logs."""
-    ledger = stuck(*range(2, 400, 2))
+    tracker = stuck(*range(2, 400, 2))
 
-    assert [str(encoded(surveyed(ledger), limit=limit)) for limit in (LIMIT, 12, 0)] == [
+    assert [str(encoded(surveyed(tracker), limit=limit)) for limit in (LIMIT, 12, 0)] == [
         "0, and all that is done beyond it, in 33 characters",
         "0, and what is done below 94; 153 beyond it are left out",
         "0, and what is done below 2; 199 beyond it are left out",
     ]
-    assert str(commit_metadata.decoded("", position=5, end=9)) == "told: Ledger(floor 5)"
+    assert str(commit_metadata.decoded("", position=5, end=9)) == "told: OffsetTracker(floor 5)"
 
 
 # --- misuse -------------------------------------------------------------------------------------------------------------
@@ -775,20 +778,20 @@ def test_what_is_no_number_is_refused(bad: int) -> None:
     refused: list[Callable[[], object]] = [
         partial(commit_metadata.decoded, "", position=bad, end=0),
         partial(commit_metadata.decoded, "", position=0, end=bad),
-        partial(encoded, surveyed(Ledger()), limit=bad),
+        partial(encoded, surveyed(OffsetTracker()), limit=bad),
     ]
     for ask in refused:
         with pytest.raises(Misuse):
             ask()
 
 
-@pytest.mark.parametrize("bad", [5, "ledger", (), Ledger])
+@pytest.mark.parametrize("bad", [5, "tracker", (), OffsetTracker])
 def test_what_is_of_another_type_is_refused(bad: object) -> None:
-    """Ledgers, surveys and alphabets."""
-    survey = surveyed(Ledger())
+    """Trackers, surveys and alphabets."""
+    survey = surveyed(OffsetTracker())
     refused: list[Callable[[], object]] = [
         partial(surveyed, bad),  # type: ignore[arg-type]
-        partial(surveyed, Ledger(), bad),  # type: ignore[arg-type]
+        partial(surveyed, OffsetTracker(), bad),  # type: ignore[arg-type]
         partial(units, bad),  # type: ignore[arg-type]
         partial(units, survey, bad),  # type: ignore[arg-type]
         partial(encoded, bad),  # type: ignore[arg-type]

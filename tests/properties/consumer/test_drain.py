@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate.consumer import drain
-from tidegate.consumer.drain import Action, Budget, Fate, InFlight, Stage
+from tidegate.consumer.drain import Action, Budget, DrainDecision, InFlight, Stage
 from tidegate.consumer.laws import drain as laws
 from tidegate.consumer.strategies import drain as drawn
 from tidegate.model.errors import Misuse
@@ -21,7 +21,9 @@ from tidegate.model.instants import MINUTE, SECOND, Duration
 class Plan(Protocol):
     """What is done about the records in flight."""
 
-    def __call__(self, budget: Budget, elapsed: Duration, in_flight: Collection[InFlight], /) -> tuple[Fate, ...]: ...
+    def __call__(
+        self, budget: Budget, elapsed: Duration, in_flight: Collection[InFlight], /
+    ) -> tuple[DrainDecision, ...]: ...
 
 
 @attrs.frozen
@@ -32,7 +34,7 @@ class Planner:
     stage: Callable[[Budget, Duration], Stage] = drain.stage
     left: Callable[[Budget, Duration], Duration] = drain.left
 
-    def fate(self, budget: Budget, elapsed: Duration, record: InFlight) -> Fate:
+    def fate(self, budget: Budget, elapsed: Duration, record: InFlight) -> DrainDecision:
         (fate,) = self.plan(budget, elapsed, (record,))
         return fate
 
@@ -257,10 +259,10 @@ def test_a_revocation_keeps_the_law(law: str) -> None:
 # --- specimens ----------------------------------------------------------------------------------------------------------
 
 
-def each(fate: Callable[[Budget, Duration, InFlight, Fate], Fate]) -> Planner:
+def each(fate: Callable[[Budget, Duration, InFlight, DrainDecision], DrainDecision]) -> Planner:
     """A plan that has another fate for some records."""
 
-    def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[Fate, ...]:
+    def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[DrainDecision, ...]:
         records = sorted(in_flight, key=lambda record: record.offset)
         fates = drain.plan(budget, elapsed, in_flight)
         return tuple(fate(budget, elapsed, *pair) for pair in zip(records, fates, strict=True))
@@ -271,87 +273,87 @@ def each(fate: Callable[[Budget, Duration, InFlight, Fate], Fate]) -> Planner:
 def supposing(what: Callable[[Budget, Duration, InFlight], InFlight]) -> Planner:
     """A plan for something else than what is in flight."""
 
-    def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[Fate, ...]:
+    def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[DrainDecision, ...]:
         return drain.plan(budget, elapsed, [what(budget, elapsed, record) for record in in_flight])
 
     return Planner(plan)
 
 
-def only_the_known(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[Fate, ...]:
+def only_the_known(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[DrainDecision, ...]:
     """What nothing is known about is forgotten."""
     return drain.plan(budget, elapsed, [record for record in in_flight if record.rest is not None])
 
 
-def once_more(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[Fate, ...]:
+def once_more(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[DrainDecision, ...]:
     """What is interrupted is also abandoned, in case that it does not care."""
     fates = drain.plan(budget, elapsed, in_flight)
     cancelled = [fate for fate in fates if fate.action is Action.CANCEL]
-    return (*fates, *(Fate(fate.offset, Action.ABANDON, fate.until) for fate in cancelled))
+    return (*fates, *(DrainDecision(fate.offset, Action.ABANDON, fate.until) for fate in cancelled))
 
 
-def as_it_comes(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[Fate, ...]:
+def as_it_comes(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[DrainDecision, ...]:
     return tuple(fate for record in in_flight for fate in drain.plan(budget, elapsed, (record,)))
 
 
-def until_all_is_done(_: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> Fate:
+def until_all_is_done(_: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> DrainDecision:
     """zio-kafka, once: no deadline."""
-    return Fate(record.offset, Action.WAIT, elapsed + MINUTE) if fate.action is Action.ABANDON else fate
+    return DrainDecision(record.offset, Action.WAIT, elapsed + MINUTE) if fate.action is Action.ABANDON else fate
 
 
-def without_time_to_commit(budget: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> Fate:
+def without_time_to_commit(budget: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> DrainDecision:
     """All the time there is goes to the work, none is kept for its commit."""
-    return Fate(record.offset, Action.WAIT, budget.total) if elapsed < budget.total else fate
+    return DrainDecision(record.offset, Action.WAIT, budget.total) if elapsed < budget.total else fate
 
 
-def granted_anew(budget: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> Fate:
+def granted_anew(budget: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> DrainDecision:
     """Each plan grants all the time to clean up, from then on."""
     if fate.action is not Action.CANCEL:
         return fate
-    return Fate(record.offset, Action.CANCEL, min(elapsed + budget.cancel, budget.commit_at))
+    return DrainDecision(record.offset, Action.CANCEL, min(elapsed + budget.cancel, budget.commit_at))
 
 
-def whenever_it_may_be(budget: Budget, elapsed: Duration, _: InFlight, fate: Fate) -> Fate:
+def whenever_it_may_be(budget: Budget, elapsed: Duration, _: InFlight, fate: DrainDecision) -> DrainDecision:
     """The time to clean up begins when the interruption is asked for, however late that is."""
     return attrs.evolve(fate, until=elapsed + budget.cancel) if fate.action is Action.CANCEL else fate
 
 
-def all_at_once(budget: Budget, _: Duration, record: InFlight, fate: Fate) -> Fate:
+def all_at_once(budget: Budget, _: Duration, record: InFlight, fate: DrainDecision) -> DrainDecision:
     """What can be interrupted is, whether or not it would have ended."""
-    return Fate(record.offset, Action.CANCEL, budget.commit_at) if record.stoppable else fate
+    return DrainDecision(record.offset, Action.CANCEL, budget.commit_at) if record.stoppable else fate
 
 
-def returns_at_once(_: Budget, elapsed: Duration, record: InFlight, __: Fate) -> Fate:
+def returns_at_once(_: Budget, elapsed: Duration, record: InFlight, __: DrainDecision) -> DrainDecision:
     """Drakkar: the callback waits for nothing, and work goes on beside the next owner."""
-    return Fate(record.offset, Action.ABANDON, elapsed)
+    return DrainDecision(record.offset, Action.ABANDON, elapsed)
 
 
-def in_vain(budget: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> Fate:
+def in_vain(budget: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> DrainDecision:
     """Whatever is known, it is waited for."""
     if elapsed >= budget.wait or fate.action is Action.WAIT:
         return fate
-    return Fate(record.offset, Action.WAIT, budget.wait)
+    return DrainDecision(record.offset, Action.WAIT, budget.wait)
 
 
-def to_the_end(budget: Budget, _: Duration, __: InFlight, fate: Fate) -> Fate:
+def to_the_end(budget: Budget, _: Duration, __: InFlight, fate: DrainDecision) -> DrainDecision:
     """What can be interrupted is waited for until there is no time left to do so."""
     return attrs.evolve(fate, until=budget.commit_at) if fate.action is Action.WAIT else fate
 
 
-def gives_up_early(_: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> Fate:
+def gives_up_early(_: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> DrainDecision:
     """Nothing is interrupted: what has not ended by itself is left alone."""
-    return Fate(record.offset, Action.ABANDON, elapsed) if fate.action is Action.CANCEL else fate
+    return DrainDecision(record.offset, Action.ABANDON, elapsed) if fate.action is Action.CANCEL else fate
 
 
-def by_force(budget: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> Fate:
+def by_force(budget: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> DrainDecision:
     """What cannot be interrupted is, and everybody waits for that."""
     if elapsed >= budget.commit_at or elapsed < budget.wait:
         return fate
-    return Fate(record.offset, Action.CANCEL, budget.commit_at)
+    return DrainDecision(record.offset, Action.CANCEL, budget.commit_at)
 
 
-def to_the_last_moment(budget: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> Fate:
+def to_the_last_moment(budget: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> DrainDecision:
     """A deadline that has come is not yet over."""
-    return Fate(record.offset, Action.WAIT, elapsed) if elapsed == budget.commit_at else fate
+    return DrainDecision(record.offset, Action.WAIT, elapsed) if elapsed == budget.commit_at else fate
 
 
 def ageless(_: Budget, __: Duration, record: InFlight) -> InFlight:
@@ -445,9 +447,9 @@ def test_each_record_has_the_fate_that_the_header_tells() -> None:
         "@6: wait for its end, until 28 s",
         "@7: interrupt it and wait for its end, until 28 s",
     ]
-    assert drain.plan(DRAKKAR, 4 * SECOND, (deaf_late,)) == (Fate(8, Action.ABANDON, 4 * SECOND),)
+    assert drain.plan(DRAKKAR, 4 * SECOND, (deaf_late,)) == (DrainDecision(8, Action.ABANDON, 4 * SECOND),)
     for over in (28, 29, 30, 3_000):
-        assert drain.plan(DRAKKAR, over * SECOND, (unknown,)) == (Fate(7, Action.ABANDON, 28 * SECOND),)
+        assert drain.plan(DRAKKAR, over * SECOND, (unknown,)) == (DrainDecision(7, Action.ABANDON, 28 * SECOND),)
     assert fates(0) == []
 
 
@@ -461,8 +463,8 @@ def test_a_partition_that_was_lost_has_no_time() -> None:
     """A budget of 0 is over at once, and so is all that is in flight."""
     assert drain.stage(Budget(0), 0) is Stage.OVER
     assert drain.plan(Budget(0), 0, (UNKNOWN, InFlight(1, stoppable=False))) == (
-        Fate(0, Action.ABANDON, 0),
-        Fate(1, Action.ABANDON, 0),
+        DrainDecision(0, Action.ABANDON, 0),
+        DrainDecision(1, Action.ABANDON, 0),
     )
 
 
@@ -483,7 +485,7 @@ def test_nothing_is_waited_for_where_nothing_runs() -> None:
 
 
 @given(st.lists(drawn.fates(), max_size=3))
-def test_a_fate_is_told_in_a_line(drawn_fates: list[Fate]) -> None:
+def test_a_fate_is_told_in_a_line(drawn_fates: list[DrainDecision]) -> None:
     """Each says which record, what is done, and until when where somebody waits."""
     for fate in drawn_fates:
         assert str(fate).startswith(f"@{fate.offset}: {fate.action.value}")
@@ -512,9 +514,9 @@ def test_a_fate_is_told_in_a_line(drawn_fates: list[Fate]) -> None:
         lambda: InFlight(0, 0, True),
         lambda: InFlight(0, 0, 1.0),  # type: ignore[arg-type]
         lambda: InFlight(0, 0, None, stoppable=1),  # type: ignore[arg-type]
-        lambda: Fate(-1, Action.WAIT, 0),
-        lambda: Fate(0, "wait", 0),  # type: ignore[arg-type]
-        lambda: Fate(0, Action.WAIT, -1),
+        lambda: DrainDecision(-1, Action.WAIT, 0),
+        lambda: DrainDecision(0, "wait", 0),  # type: ignore[arg-type]
+        lambda: DrainDecision(0, Action.WAIT, -1),
         lambda: drain.stage(None, 0),  # type: ignore[arg-type]
         lambda: drain.stage(DRAKKAR, -1),
         lambda: drain.left(DRAKKAR, 0.5),  # type: ignore[arg-type]

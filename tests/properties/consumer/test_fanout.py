@@ -19,26 +19,26 @@ from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
     Bar,
-    DeliverMessages,
+    DeliverRecords,
     DeliverTasks,
     DeliverWindow,
     Event,
     Fanout,
-    GaveUp,
     Ignored,
     Judge,
-    MessagesDelivered,
-    MessagesSettled,
-    Notice,
-    Phase,
+    Output,
     Reason,
+    RecordsDelivered,
+    RecordsSettled,
+    RecordStatus,
     Report,
     Rules,
-    Standing,
     Start,
     Step,
     Tally,
+    TaskGivenUp,
     TaskId,
+    TaskPhase,
     TaskReplaced,
     Tasks,
     TasksReported,
@@ -49,10 +49,10 @@ from tidegate.consumer.fanout import (
     WindowSettled,
     in_flight,
     load,
-    messages,
     offsets_of,
     outstanding,
-    standing,
+    record_status,
+    records,
     step,
 )
 from tidegate.consumer.laws import fanout as laws
@@ -62,7 +62,7 @@ from tidegate.consumer.strategies.fanout import Move, Player
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.errors import Misuse
 
-NOTHING: Final = Rules(task_delivery=False, message_delivery=False, window_delivery=False)
+NOTHING: Final = Rules(task_delivery=False, record_delivery=False, window_delivery=False)
 """Rules under which nothing is delivered, so that accounts are about tasks alone."""
 
 MESSAGES: Final = Rules(task_delivery=False, window_delivery=False)
@@ -72,7 +72,7 @@ MESSAGES: Final = Rules(task_delivery=False, window_delivery=False)
 class Machine(Protocol):
     """Whatever keeps the accounts."""
 
-    def step(self, event: Event) -> tuple[Notice, ...]: ...
+    def step(self, event: Event) -> tuple[Output, ...]: ...
 
     def look(self) -> object:
         """All that it knows, as a value."""
@@ -90,7 +90,7 @@ class Real:
     rules: Rules
     state: Fanout = attrs.field(factory=Fanout)
 
-    def step(self, event: Event) -> tuple[Notice, ...]:
+    def step(self, event: Event) -> tuple[Output, ...]:
         done = step(self.state, event, self.rules)
         self.state = done.state
         return done.notices
@@ -107,25 +107,25 @@ class Real:
 
 @attrs.define
 class Task:
-    """A task as one would write it at first. It is for messages, as (window, offset)."""
+    """A task as one would write it at first. It is for records, as (window, offset)."""
 
-    phase: Phase
+    phase: TaskPhase
     generation: int
     is_given: bool
-    messages: set[laws.Message]
+    records: set[laws.Record]
     attempt: int = 1
 
     @property
     def is_open(self) -> bool:
-        return self.phase in {Phase.RUNNING, Phase.FAILING, Phase.DELIVERING}
+        return self.phase in {TaskPhase.RUNNING, TaskPhase.FAILING, TaskPhase.DELIVERING}
 
 
 @attrs.define
 class Window:
-    """A window as one would write it at first: a message is waiting, gathered or closed."""
+    """A window as one would write it at first: a record is waiting, gathered or closed."""
 
     number: int
-    messages: dict[int, str]
+    records: dict[int, str]
     stage: str = "arranging"
     is_failed: bool = False
     news: list[int] = attrs.field(factory=list)
@@ -146,7 +146,7 @@ class Twin:
     def fork(self) -> Twin:
         return deepcopy(self)
 
-    def step(self, event: Event) -> tuple[Notice, ...]:
+    def step(self, event: Event) -> tuple[Output, ...]:
         if isinstance(event, WindowOpened):
             return tuple(self.open(event.offsets))
         window = self.windows.get(event.window)
@@ -162,11 +162,11 @@ class Twin:
             notices += self.due(self.windows[number])
         return (*notices, *ignored)
 
-    def told(self, window: Window, event: Event) -> tuple[list[Notice], list[Notice]]:
+    def told(self, window: Window, event: Event) -> tuple[list[Output], list[Output]]:
         match event:
             case WindowArranged(number, tasks):
                 window.stage = "working"
-                everyone = {(number, offset) for offset in window.messages}
+                everyone = {(number, offset) for offset in window.records}
                 return self.asked(window, tasks, everyone, more=set())
             case ArrangeFailed():
                 window.stage, window.is_failed = "working", True
@@ -175,14 +175,14 @@ class Twin:
                 return self.reported(window, numbers, attempt, report)
             case TaskReplaced(_, number, attempt, tasks):
                 return self.replaced(window, number, attempt, tasks)
-            case MessagesDelivered(_, offsets):
-                return self.messages_delivered(window, offsets)
+            case RecordsDelivered(_, offsets):
+                return self.records_delivered(window, offsets)
             case WindowDelivered(number):
                 return self.window_delivered(window)
             case _:
                 raise AssertionError(event)
 
-    def open(self, offsets: Sequence[int]) -> list[Notice]:
+    def open(self, offsets: Sequence[int]) -> list[Output]:
         new: set[int] = set()
         refused: list[tuple[Reason, int]] = []
         for offset in offsets:
@@ -197,21 +197,21 @@ class Twin:
         window = Window(self.opened, dict.fromkeys(sorted(new), "waiting"))
         self.windows[self.opened] = window
         self.opened += 1
-        return [Arrange(window.number, tuple(window.messages)), *grouped(None, refused)]
+        return [Arrange(window.number, tuple(window.records)), *grouped(None, refused)]
 
     def is_held(self, offset: int) -> bool:
-        return any(offset in window.messages for window in self.windows.values())
+        return any(offset in window.records for window in self.windows.values())
 
     def asked(
         self,
         window: Window,
         tasks: Tasks,
-        heirs: set[laws.Message],
+        heirs: set[laws.Record],
         *,
-        more: set[laws.Message],
+        more: set[laws.Record],
         generation: int = 0,
         instead: int | None = None,
-    ) -> tuple[list[Notice], list[Notice]]:
+    ) -> tuple[list[Output], list[Output]]:
         run: list[int] = []
         good: list[int] = []
         bad: list[int] = []
@@ -221,17 +221,17 @@ class Twin:
             waiting, vain = self.targets(window, offsets)
             refused += [(Reason.NOT_WAITING, offset) for offset in vain]
             self.tasks[window.number, number] = task = Task(
-                Phase.RUNNING, generation, at in tasks.succeeded + tasks.failed, self.holders(waiting, heirs, more)
+                TaskPhase.RUNNING, generation, at in tasks.succeeded + tasks.failed, self.holders(waiting, heirs, more)
             )
             if at in tasks.succeeded:
-                task.phase = Phase.DELIVERING if self.rules.task_delivery else Phase.SUCCEEDED
+                task.phase = TaskPhase.DELIVERING if self.rules.task_delivery else TaskPhase.SUCCEEDED
                 good.append(number)
             elif at in tasks.failed:
-                task.phase = Phase.FAILING
+                task.phase = TaskPhase.FAILING
                 bad.append(number)
             else:
                 run.append(number)
-        notices: list[Notice] = [Start(window.number, tuple(run), 1, instead)] if run else []
+        notices: list[Output] = [Start(window.number, tuple(run), 1, instead)] if run else []
         notices += [Judge(window.number, tuple(bad), 1)] if bad else []
         notices += [DeliverTasks(window.number, tuple(good), 1)] if good and self.rules.task_delivery else []
         return notices, grouped(window.number, dict.fromkeys(refused))
@@ -242,25 +242,23 @@ class Twin:
     def tasks_in(self, window: Window) -> list[Task]:
         return [task for (number, _), task in self.tasks.items() if number == window.number]
 
-    def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Message], list[int]]:
-        """The messages that wait under these offsets, and the offsets under which none does."""
+    def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Record], list[int]]:
+        """The records that wait under these offsets, and the offsets under which none does."""
         waiting = {
             (other.number, offset)
             for other in (self.windows | {window.number: window}).values()
             for offset in offsets
-            if other.messages.get(offset) == "waiting"
+            if other.records.get(offset) == "waiting"
         }
         found = {offset for _, offset in waiting}
         return waiting, [offset for offset in offsets if offset not in found]
 
-    def holders(
-        self, waiting: set[laws.Message], heirs: set[laws.Message], more: set[laws.Message]
-    ) -> set[laws.Message]:
+    def holders(self, waiting: set[laws.Record], heirs: set[laws.Record], more: set[laws.Record]) -> set[laws.Record]:
         return waiting | more or heirs
 
     def reported(
         self, window: Window, numbers: Sequence[int], attempt: int, report: Report
-    ) -> tuple[list[Notice], list[Notice]]:
+    ) -> tuple[list[Output], list[Output]]:
         heard: list[int] = []
         refused: list[tuple[Reason, int]] = []
         for number in numbers:
@@ -269,7 +267,7 @@ class Twin:
                 heard.append(number)
             else:
                 refused.append((reason, number))
-        notices: list[Notice] = []
+        notices: list[Output] = []
         again: list[int] = []
         barred: list[tuple[Bar, int]] = []
         for number in sorted(heard):
@@ -280,23 +278,23 @@ class Twin:
             elif report is Report.RETRIED:
                 again.append(number)
                 task.attempt += 1
-            task.phase = self.phase_after(report) if bar is None else Phase.FAILED
+            task.phase = self.phase_after(report) if bar is None else TaskPhase.FAILED
         if again:
             notices.append(Start(window.number, tuple(again), attempt + 1))
         notices += [
-            GaveUp(window.number, tuple(number for why, number in barred if why is bar), bar)
+            TaskGivenUp(window.number, tuple(number for why, number in barred if why is bar), bar)
             for bar in (Bar.GIVEN, Bar.RETRIES)
             if bar in dict(barred)
         ]
-        if heard and self.phase_after(report) is Phase.DELIVERING:
+        if heard and self.phase_after(report) is TaskPhase.DELIVERING:
             notices.append(DeliverTasks(window.number, tuple(sorted(heard)), attempt))
-        if heard and self.phase_after(report) is Phase.FAILING:
+        if heard and self.phase_after(report) is TaskPhase.FAILING:
             notices.append(Judge(window.number, tuple(sorted(heard)), attempt))
         return notices, refused_all(window.number, numbers, refused)
 
-    def phase_after(self, report: Report) -> Phase:
+    def phase_after(self, report: Report) -> TaskPhase:
         after = HEARD[report][1]
-        return Phase.SUCCEEDED if after is Phase.DELIVERING and not self.rules.task_delivery else after
+        return TaskPhase.SUCCEEDED if after is TaskPhase.DELIVERING and not self.rules.task_delivery else after
 
     def why(self, window: Window, number: int, attempt: int, report: Report) -> Reason | None:
         task = self.tasks.get((window.number, number))
@@ -312,19 +310,19 @@ class Twin:
             return Bar.GIVEN
         return Bar.RETRIES if task.attempt > self.rules.retries_max else None
 
-    def replaced(self, window: Window, number: int, attempt: int, tasks: Tasks) -> tuple[list[Notice], list[Notice]]:
+    def replaced(self, window: Window, number: int, attempt: int, tasks: Tasks) -> tuple[list[Output], list[Output]]:
         reason = self.why(window, number, attempt, Report.SKIPPED)
         if reason is not None:
             return [], [Ignored(reason, window.number, (number,))]
         task = self.tasks[window.number, number]
         bar = self.bar_to_replace(task, tasks)
         if bar is not None:
-            task.phase = Phase.FAILED
-            return [GaveUp(window.number, (number,), bar)], []
+            task.phase = TaskPhase.FAILED
+            return [TaskGivenUp(window.number, (number,), bar)], []
         listed = {offset for offsets in tasks.offsets for offset in offsets}
-        left = {(home, offset) for home, offset in task.messages if offset not in listed}
-        told = self.asked(window, tasks, task.messages, more=left, generation=task.generation + 1, instead=number)
-        task.phase = Phase.REPLACED
+        left = {(home, offset) for home, offset in task.records if offset not in listed}
+        told = self.asked(window, tasks, task.records, more=left, generation=task.generation + 1, instead=number)
+        task.phase = TaskPhase.REPLACED
         return told
 
     def bar_to_replace(self, task: Task, tasks: Tasks) -> Bar | None:
@@ -332,12 +330,12 @@ class Twin:
             return Bar.NO_REPLACEMENT
         return Bar.GENERATIONS if task.generation >= self.rules.generations_max else None
 
-    def messages_delivered(self, window: Window, offsets: Sequence[int]) -> tuple[list[Notice], list[Notice]]:
+    def records_delivered(self, window: Window, offsets: Sequence[int]) -> tuple[list[Output], list[Output]]:
         refused: list[tuple[Reason, int]] = []
         for offset in offsets:
-            match window.messages.get(offset):
+            match window.records.get(offset):
                 case "gathered":
-                    window.messages[offset] = "closed"
+                    window.records[offset] = "closed"
                     window.news.append(offset)
                 case "closed" if offset in window.news:
                     refused.append((Reason.TWICE, offset))
@@ -349,13 +347,13 @@ class Twin:
                     refused.append((Reason.NO_MESSAGE, offset))
         return [], refused_all(window.number, offsets, refused)
 
-    def window_delivered(self, window: Window) -> tuple[list[Notice], list[Notice]]:
+    def window_delivered(self, window: Window) -> tuple[list[Output], list[Output]]:
         if window.stage != "delivering":
             return [], [Ignored(Reason.NOT_DUE, window.number)]
         window.stage = "settled"
-        return [MessagesSettled(window.number, tuple(window.messages))], []
+        return [RecordsSettled(window.number, tuple(window.records))], []
 
-    def due(self, window: Window) -> list[Notice]:
+    def due(self, window: Window) -> list[Output]:
         """What is due in a window, by a look at all that it has."""
         if window.stage == "arranging":
             return []
@@ -367,19 +365,19 @@ class Twin:
             return []
         ready = [
             offset
-            for offset, doing in window.messages.items()
+            for offset, doing in window.records.items()
             if doing == "waiting" and self.is_gathered(self.tasks_of((number, offset)))
         ]
         failed = [offset for offset in ready if self.has_failed((number, offset))]
         deliver = self.delivered(ready, failed)
-        notices: list[Notice] = []
+        notices: list[Output] = []
         if deliver:
-            notices.append(DeliverMessages(number, tuple(deliver), tuple(self.blamed(failed))))
-        window.messages |= dict.fromkeys(deliver, "gathered")
+            notices.append(DeliverRecords(number, tuple(deliver), tuple(self.blamed(failed))))
+        window.records |= dict.fromkeys(deliver, "gathered")
         window.news += [offset for offset in ready if offset not in deliver]
-        window.messages |= dict.fromkeys(window.news, "closed")
+        window.records |= dict.fromkeys(window.news, "closed")
         if window.news and not self.holds_back(window):
-            notices.append(MessagesSettled(number, tuple(sorted(window.news))))
+            notices.append(RecordsSettled(number, tuple(sorted(window.news))))
         window.news.clear()
         if self.is_done(window):
             if self.holds(window):
@@ -397,16 +395,18 @@ class Twin:
 
     def is_done(self, window: Window) -> bool:
         is_open = any(task.is_open for task in self.tasks_in(window))
-        return {*window.messages.values()} == {"closed"} and not is_open
+        return {*window.records.values()} == {"closed"} and not is_open
 
     def delivered(self, ready: list[int], failed: list[int]) -> list[int]:
-        return ready if self.rules.message_delivery else failed
+        return ready if self.rules.record_delivery else failed
 
-    def tasks_of(self, message: laws.Message) -> list[Task]:
-        return [task for task in self.tasks.values() if message in task.messages]
+    def tasks_of(self, record: laws.Record) -> list[Task]:
+        return [task for task in self.tasks.values() if record in task.records]
 
-    def has_failed(self, message: laws.Message) -> bool:
-        return self.windows[message[0]].is_failed or any(task.phase is Phase.FAILED for task in self.tasks_of(message))
+    def has_failed(self, record: laws.Record) -> bool:
+        return self.windows[record[0]].is_failed or any(
+            task.phase is TaskPhase.FAILED for task in self.tasks_of(record)
+        )
 
     def holds(self, window: Window) -> bool:
         return self.rules.window_delivery and bool(self.tasks_in(window))
@@ -417,14 +417,14 @@ class Twin:
     def tally(self, window: Window) -> Tally:
         return tally_of(self.tasks_in(window))
 
-    def standing(self, offset: int) -> Standing | None:
+    def standing(self, offset: int) -> RecordStatus | None:
         for window in self.windows.values():
-            doing = window.messages.get(offset)
+            doing = window.records.get(offset)
             if doing is None or (doing == "closed" and not self.holds(window)):
                 continue
             waits = {"waiting": Waits.TASKS, "gathered": Waits.DELIVERY, "closed": Waits.WINDOW}[doing]
             waits = Waits.ARRANGE if window.stage == "arranging" else waits
-            return Standing(window.number, waits, tally_of(self.tasks_of((window.number, offset))))
+            return RecordStatus(window.number, waits, tally_of(self.tasks_of((window.number, offset))))
         return None
 
     def in_flight(self) -> tuple[TaskId, ...]:
@@ -437,18 +437,18 @@ def named(event: Event) -> tuple[int, ...]:
             return event.numbers
         case TaskReplaced():
             return (event.number,)
-        case MessagesDelivered():
+        case RecordsDelivered():
             return event.offsets
         case _:
             return ()
 
 
-def refused_all(window: int | None, named: Sequence[int], refused: Iterable[tuple[Reason, int]]) -> list[Notice]:
+def refused_all(window: int | None, named: Sequence[int], refused: Iterable[tuple[Reason, int]]) -> list[Output]:
     """What is ignored of an event; one that names nothing is ignored as a whole."""
     return grouped(window, refused) if named else [Ignored(Reason.NOTHING, window)]
 
 
-def grouped(window: int | None, refused: Iterable[tuple[Reason, int]]) -> list[Notice]:
+def grouped(window: int | None, refused: Iterable[tuple[Reason, int]]) -> list[Output]:
     groups: dict[Reason, list[int]] = {}
     for reason, which in refused:
         groups.setdefault(reason, []).append(which)
@@ -457,7 +457,7 @@ def grouped(window: int | None, refused: Iterable[tuple[Reason, int]]) -> list[N
 
 def tally_of(tasks: Sequence[Task]) -> Tally:
     phases = Counter(task.phase for task in tasks)
-    return Tally(len(tasks), phases[Phase.SUCCEEDED], phases[Phase.FAILED], phases[Phase.REPLACED])
+    return Tally(len(tasks), phases[TaskPhase.SUCCEEDED], phases[TaskPhase.FAILED], phases[TaskPhase.REPLACED])
 
 
 # --- the laws -----------------------------------------------------------------------------------------------------------
@@ -539,8 +539,8 @@ def check_f11(make: Make) -> None:
                     numbers *= 1 + is_doubled
                     event = TasksReported(window, numbers, attempt, report)
                     apart: list[Event] = [TasksReported(window, (each,), attempt, report) for each in numbers]
-                case MessagesDelivered(window, offsets):
-                    apart = [MessagesDelivered(window, (each,)) for each in offsets]
+                case RecordsDelivered(window, offsets):
+                    apart = [RecordsDelivered(window, (each,)) for each in offsets]
                 case _:
                     apart = [event]
             other = machine.fork()
@@ -615,15 +615,15 @@ def test_the_machine_agrees_with_its_twin(rules: Rules, moves: list[Move]) -> No
         assert in_flight(real.state) == twin.in_flight()
 
     for offset in range(drawn.FIRST - 1, player.fetched):
-        assert standing(real.state, offset) == twin.standing(offset)
+        assert record_status(real.state, offset) == twin.standing(offset)
 
 
-Question = Arrange | Start | Judge | DeliverTasks | DeliverMessages | DeliverWindow
-ASKED_IN: Final = {Start: Phase.RUNNING, Judge: Phase.FAILING, DeliverTasks: Phase.DELIVERING}
+Question = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
+ASKED_IN: Final = {Start: TaskPhase.RUNNING, Judge: TaskPhase.FAILING, DeliverTasks: TaskPhase.DELIVERING}
 
 
 def outstanding_parts(twin: Twin, question: Question) -> tuple[int, set[int]]:
-    """Of how many parts of it the twin has not heard, and the messages that these are about."""
+    """Of how many parts of it the twin has not heard, and the records that these are about."""
     window = twin.windows.get(question.window)
     if window is None:
         return 0, set()
@@ -631,13 +631,13 @@ def outstanding_parts(twin: Twin, question: Question) -> tuple[int, set[int]]:
         case Arrange(_, offsets):
             return int(window.stage == "arranging"), {*offsets}
         case DeliverWindow():
-            return int(window.stage == "delivering"), {*window.messages}
-        case DeliverMessages(_, offsets):
-            return sum(window.messages.get(offset) == "gathered" for offset in offsets), {*offsets}
+            return int(window.stage == "delivering"), {*window.records}
+        case DeliverRecords(_, offsets):
+            return sum(window.records.get(offset) == "gathered" for offset in offsets), {*offsets}
         case Start(_, numbers, attempt) | Judge(_, numbers, attempt) | DeliverTasks(_, numbers, attempt):
             tasks = [twin.tasks[question.window, number] for number in numbers]
             left = [task for task in tasks if (task.phase, task.attempt) == (ASKED_IN[type(question)], attempt)]
-            return len(left), {offset for task in left for _, offset in task.messages}
+            return len(left), {offset for task in left for _, offset in task.records}
 
 
 def still(state: Fanout, question: Question) -> Question:
@@ -649,24 +649,24 @@ def still(state: Fanout, question: Question) -> Question:
 
 
 def under_way(twin: Twin, active: set[int]) -> Load:
-    """Where the messages in flight are in these windows, and in those that wait for a task of these."""
+    """Where the records in flight are in these windows, and in those that wait for a task of these."""
     waiting = {
         home
         for (window, _), task in twin.tasks.items()
         if window in active and task.is_open
-        for home, _ in task.messages
+        for home, _ in task.records
     }
     places = [
         place_of(twin, window.number, offset)
         for window in twin.windows.values()
         if window.number in active | waiting
-        for offset in window.messages
+        for offset in window.records
     ]
     return Load(**{place: places.count(place) for place in ("arranging", "running", "in_hooks", "delivering")})
 
 
 def place_of(twin: Twin, window: int, offset: int) -> str:
-    """Where a message is: what it waits for, and of its tasks the one that is furthest from its end."""
+    """Where a record is: what it waits for, and of its tasks the one that is furthest from its end."""
     at = twin.standing(offset)
     if at is None:
         return "settled"
@@ -676,7 +676,7 @@ def place_of(twin: Twin, window: int, offset: int) -> str:
     return next(
         place
         for phase, place in (
-            (Phase.RUNNING, "running"), (Phase.FAILING, "in_hooks"), (Phase.DELIVERING, "delivering")
+            (TaskPhase.RUNNING, "running"), (TaskPhase.FAILING, "in_hooks"), (TaskPhase.DELIVERING, "delivering")
         )
         if phase in phases
     )  # fmt: skip
@@ -699,10 +699,10 @@ def test_what_was_asked_for_is_told_of_as_by_the_twin(rules: Rules, moves: list[
             assert outstanding(real.state, question) == left
             assert not left or {*offsets_of(real.state, still(real.state, question))} == about
         assert load(real.state, active) == under_way(twin, active)
-    known = [(offset, standing(real.state, offset)) for offset in range(drawn.FIRST - 1, player.fetched)]
+    known = [(offset, record_status(real.state, offset)) for offset in range(drawn.FIRST - 1, player.fetched)]
 
-    assert sorted(messages(real.state)) == [offset for offset, at in known if at is not None]
-    assert load(real.state, range(real.state.opened)).records == len(messages(real.state))
+    assert sorted(records(real.state)) == [offset for offset, at in known if at is not None]
+    assert load(real.state, range(real.state.opened)).records == len(records(real.state))
     assert load(real.state, ()) == Load()
 
 
@@ -722,42 +722,42 @@ def test_at_rest_nothing_is_kept(rules: Rules, moves: list[Move]) -> None:
 
 
 class SettlesAgain(Twin):
-    """No guard: a message of which it is said twice that it is delivered is settled twice."""
+    """No guard: a record of which it is said twice that it is delivered is settled twice."""
 
-    def messages_delivered(self, window: Window, offsets: Sequence[int]) -> tuple[list[Notice], list[Notice]]:
-        window.messages |= {offset: "gathered" for offset in offsets if window.messages.get(offset) == "closed"}
-        return super().messages_delivered(window, offsets)
+    def records_delivered(self, window: Window, offsets: Sequence[int]) -> tuple[list[Output], list[Output]]:
+        window.records |= {offset: "gathered" for offset in offsets if window.records.get(offset) == "closed"}
+        return super().records_delivered(window, offsets)
 
 
 class OnlyTheFirst(Twin):
-    """A task is for one message, whatever it lists."""
+    """A task is for one record, whatever it lists."""
 
-    def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Message], list[int]]:
+    def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Record], list[int]]:
         waiting, vain = super().targets(window, offsets)
         return {*sorted(waiting)[:1]}, vain
 
 
 class RaisingHookSettles(Twin):
-    """Drakkar's message: what it has to deliver is nobody's concern."""
+    """Drakkar's record: what it has to deliver is nobody's concern."""
 
     def delivered(self, ready: list[int], failed: list[int]) -> list[int]:
         return super().delivered(ready[:0], failed) or failed
 
 
 class DeliversEarly(Twin):
-    """A message is taken for complete as soon as one of its tasks is."""
+    """A record is taken for complete as soon as one of its tasks is."""
 
     def is_gathered(self, tasks: Sequence[Task]) -> bool:
         return super().is_gathered(tasks) or any(not task.is_open for task in tasks)
 
 
 class WindowAfterCommits(Twin):
-    """Drakkar's window: its messages are committed before it has delivered what it made of them."""
+    """Drakkar's window: its records are committed before it has delivered what it made of them."""
 
     def holds_back(self, window: Window) -> bool:
-        return not window.messages  # never
+        return not window.records  # never
 
-    def window_delivered(self, window: Window) -> tuple[list[Notice], list[Notice]]:
+    def window_delivered(self, window: Window) -> tuple[list[Output], list[Output]]:
         told, ignored = super().window_delivered(window)
         return told[1:], ignored
 
@@ -772,7 +772,7 @@ class CountsWhatWasArranged(Twin):
 
 
 class WindowForgetsMessages(Twin):
-    """The window is complete when its tasks are, whatever its messages still have to deliver."""
+    """The window is complete when its tasks are, whatever its records still have to deliver."""
 
     def is_done(self, window: Window) -> bool:
         return self.is_gathered(self.tasks_in(window))
@@ -793,7 +793,7 @@ class EmptyListHides(Twin):
 
 
 class FailuresPass(Twin):
-    """Drakkar's SKIP: where nothing is delivered of messages, one with a failure is settled like any other."""
+    """Drakkar's SKIP: where nothing is delivered of records, one with a failure is settled like any other."""
 
     def delivered(self, ready: list[int], failed: list[int]) -> list[int]:
         return super().delivered(ready, failed[:0])
@@ -802,7 +802,7 @@ class FailuresPass(Twin):
 class FailedArrangePasses(Twin):
     """A raising `arrange` is a window without tasks."""
 
-    def told(self, window: Window, event: Event) -> tuple[list[Notice], list[Notice]]:
+    def told(self, window: Window, event: Event) -> tuple[list[Output], list[Output]]:
         told = super().told(window, event)
         window.is_failed = False
         return told
@@ -852,12 +852,12 @@ class HearsTheReplaced(Twin):
 class SaysNothing(Twin):
     """What is ignored is ignored in silence."""
 
-    def step(self, event: Event) -> tuple[Notice, ...]:
+    def step(self, event: Event) -> tuple[Output, ...]:
         return tuple(notice for notice in super().step(event) if not isinstance(notice, Ignored))
 
 
 class Overwrites(Twin):
-    """Drakkar's tracker: a message in flight that is delivered again begins anew."""
+    """Drakkar's tracker: a record in flight that is delivered again begins anew."""
 
     def is_held(self, offset: int) -> bool:
         return offset < 0  # never
@@ -866,25 +866,21 @@ class Overwrites(Twin):
 class RunsUnprotected(Twin):
     """Drakkar's task none of whose offsets is tracked: nobody waits for it."""
 
-    def holders(
-        self, waiting: set[laws.Message], heirs: set[laws.Message], more: set[laws.Message]
-    ) -> set[laws.Message]:
+    def holders(self, waiting: set[laws.Record], heirs: set[laws.Record], more: set[laws.Record]) -> set[laws.Record]:
         return super().holders(waiting, heirs & set(), more)
 
 
 class LeavesHeirs(Twin):
-    """Drakkar's replacements: a message that none of them lists waits for none."""
+    """Drakkar's replacements: a record that none of them lists waits for none."""
 
-    def holders(
-        self, waiting: set[laws.Message], heirs: set[laws.Message], more: set[laws.Message]
-    ) -> set[laws.Message]:
+    def holders(self, waiting: set[laws.Record], heirs: set[laws.Record], more: set[laws.Record]) -> set[laws.Record]:
         return super().holders(waiting, heirs, more & set())
 
 
 class OwnWindowOnly(Twin):
-    """A message of another window is not looked for."""
+    """A record of another window is not looked for."""
 
-    def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Message], list[int]]:
+    def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Record], list[int]]:
         waiting, _ = super().targets(window, offsets)
         own = {(home, offset) for home, offset in waiting if home == window.number}
         return own, [offset for offset in offsets if (window.number, offset) not in own]
@@ -910,7 +906,7 @@ class OneOfABatch(Twin):
 
     def reported(
         self, window: Window, numbers: Sequence[int], attempt: int, report: Report
-    ) -> tuple[list[Notice], list[Notice]]:
+    ) -> tuple[list[Output], list[Output]]:
         return super().reported(window, numbers[:1], attempt, report)
 
 
@@ -926,7 +922,7 @@ class Wedges(Twin):
 
     def reported(
         self, window: Window, numbers: Sequence[int], attempt: int, report: Report
-    ) -> tuple[list[Notice], list[Notice]]:
+    ) -> tuple[list[Output], list[Output]]:
         return ([], []) if report is Report.SKIPPED else super().reported(window, numbers, attempt, report)
 
 
@@ -1005,7 +1001,7 @@ def retried(window: int, *numbers: int, attempt: int = 1) -> Event:
 
 
 def test_a_course_reads_as_this() -> None:
-    """Two messages, one task for both and one for the second; the first task is tried again, then all is delivered."""
+    """Two records, one task for both and one for the second; the first task is tried again, then all is delivered."""
     state, notices = told(
         Rules(),
         WindowOpened((100, 101)),
@@ -1017,7 +1013,7 @@ def test_a_course_reads_as_this() -> None:
         succeeded(0, 0, attempt=2),
         TasksReported(0, (1,), 1, Report.DELIVERED),
         TasksReported(0, (0,), 2, Report.DELIVERED),
-        MessagesDelivered(0, (100, 101)),
+        RecordsDelivered(0, (100, 101)),
         WindowDelivered(0),
     )
 
@@ -1029,9 +1025,9 @@ def test_a_course_reads_as_this() -> None:
         "start 0/0 (attempt 2)",
         "ignored 0/0: the task is at a later attempt",
         "deliver 0/0 (attempt 2)",
-        "deliver messages of window 0: 100-101",
+        "deliver records of window 0: 100-101",
         "deliver window 0: 2 tasks, 2 succeeded",
-        "settled messages of window 0: 100-101",
+        "settled records of window 0: 100-101",
         "settled window 0: 2 tasks, 2 succeeded",
     ]
     assert repr(state) == "Fanout(1 windows opened)"
@@ -1042,12 +1038,12 @@ def test_a_state_reads_as_this() -> None:
     state, _ = told(MESSAGES, WindowOpened((1, 2, 5)), WindowArranged(0, Tasks(((1,), (9,)))), succeeded(0, 0))
 
     assert repr(state) == "Fanout(1 windows opened; window 0 (working): 1-2 5, 2 tasks, 1 open, 1 succeeded)"
-    assert str(standing(state, 1)) == "in window 0, waits for its tasks: 2 tasks, 1 open, 1 succeeded"
-    assert standing(state, 3) is None
+    assert str(record_status(state, 1)) == "in window 0, waits for its tasks: 2 tasks, 1 open, 1 succeeded"
+    assert record_status(state, 3) is None
 
 
 def test_a_failure_is_answered_for_even_where_nothing_is_delivered() -> None:
-    """Law F6: without any delivery a good message is settled at once, and a bad one waits for somebody."""
+    """Law F6: without any delivery a good record is settled at once, and a bad one waits for somebody."""
     _, notices = told(
         NOTHING,
         WindowOpened((5, 6)),
@@ -1055,14 +1051,14 @@ def test_a_failure_is_answered_for_even_where_nothing_is_delivered() -> None:
         succeeded(0, 0),
         failed(0, 1),
         skipped(0, 1),
-        MessagesDelivered(0, (6,)),
+        RecordsDelivered(0, (6,)),
     )
 
     assert notices[2:] == [
-        "settled messages of window 0: 5",
+        "settled records of window 0: 5",
         "judge 0/1 (attempt 1)",
-        "deliver messages of window 0: 6, of which 6 failed",
-        "settled messages of window 0: 6",
+        "deliver records of window 0: 6, of which 6 failed",
+        "settled records of window 0: 6",
         "settled window 0: 2 tasks, 1 succeeded, 1 failed",
     ]
 
@@ -1072,7 +1068,7 @@ def test_a_task_that_is_always_tried_again_runs_once_more_than_its_retries(retri
     """Drakkar's limits 3, 1 and 0: so many runs, and user code is asked after each of them, the last included."""
     rules, attempt = Rules(retries_max), 0
     state, _ = told(rules, WindowOpened((0,)), WindowArranged(0, Tasks(((0,),))))
-    followed: tuple[Notice, ...] = (Start(0, (0,), 1),)
+    followed: tuple[Output, ...] = (Start(0, (0,), 1),)
     asked = 0
     while any(isinstance(notice, Start) for notice in followed):
         attempt += 1
@@ -1082,11 +1078,11 @@ def test_a_task_that_is_always_tried_again_runs_once_more_than_its_retries(retri
         state, followed = done.state, done.notices
 
     assert (attempt, asked) == (runs, runs)
-    assert followed == (GaveUp(0, (0,), Bar.RETRIES), DeliverMessages(0, (0,), (0,)))
+    assert followed == (TaskGivenUp(0, (0,), Bar.RETRIES), DeliverRecords(0, (0,), (0,)))
 
 
 def test_a_task_is_replaced_by_two() -> None:
-    """Drakkar's accounts: total 3, completed 3; of the message 2 succeeded, 0 failed, 1 replaced."""
+    """Drakkar's accounts: total 3, completed 3; of the record 2 succeeded, 0 failed, 1 replaced."""
     state, notices = told(
         MESSAGES,
         WindowOpened((7,)),
@@ -1096,8 +1092,8 @@ def test_a_task_is_replaced_by_two() -> None:
         succeeded(0, 2, 1),
     )
 
-    assert notices[3:] == ["start 0/1-2 (attempt 1) instead of 0", "deliver messages of window 0: 7"]
-    assert standing(state, 7) == Standing(0, Waits.DELIVERY, Tally(3, succeeded=2, failed=0, replaced=1))
+    assert notices[3:] == ["start 0/1-2 (attempt 1) instead of 0", "deliver records of window 0: 7"]
+    assert record_status(state, 7) == RecordStatus(0, Waits.DELIVERY, Tally(3, succeeded=2, failed=0, replaced=1))
 
 
 def test_a_replacement_fails_and_is_skipped() -> None:
@@ -1116,9 +1112,9 @@ def test_a_replacement_fails_and_is_skipped() -> None:
     assert notices[4:] == [
         "ignored 0/0: the task was replaced",
         "judge 0/1 (attempt 1)",
-        "deliver messages of window 0: 7, of which 7 failed",
+        "deliver records of window 0: 7, of which 7 failed",
     ]
-    assert standing(state, 7) == Standing(0, Waits.DELIVERY, Tally(2, succeeded=0, failed=1, replaced=1))
+    assert record_status(state, 7) == RecordStatus(0, Waits.DELIVERY, Tally(2, succeeded=0, failed=1, replaced=1))
 
 
 @pytest.mark.parametrize("generations_max", [0, 1, 2])
@@ -1139,18 +1135,18 @@ def test_a_shared_task_reports_to_all_its_messages_once() -> None:
         NOTHING, WindowOpened((100, 101, 102)), WindowArranged(0, Tasks(((102, 100, 101),))), succeeded(0, 0)
     )
 
-    assert notices[2:] == ["settled messages of window 0: 100-102", "settled window 0: 1 tasks, 1 succeeded"]
+    assert notices[2:] == ["settled records of window 0: 100-102", "settled window 0: 1 tasks, 1 succeeded"]
 
     _, notices = told(NOTHING, WindowOpened((7,)), WindowArranged(0, Tasks(((7, 500, 501),))), succeeded(0, 0))
 
     assert notices[2:4] == [
-        "ignored 0/500-501: no message of that offset waits for tasks",
-        "settled messages of window 0: 7",
+        "ignored 0/500-501: no record of that offset waits for tasks",
+        "settled records of window 0: 7",
     ]
 
 
 def test_windows_overlap_and_the_later_one_may_end_first() -> None:
-    """Drakkar's three windows of one message; and what is in flight when a window is arranged."""
+    """Drakkar's three windows of one record; and what is in flight when a window is arranged."""
     opened = [WindowOpened((offset,)) for offset in range(3)]
     arranged = [WindowArranged(window, Tasks(((window,),))) for window in range(3)]
     state, _ = told(NOTHING, *opened, arranged[0], arranged[2])
@@ -1159,29 +1155,29 @@ def test_windows_overlap_and_the_later_one_may_end_first() -> None:
 
     _, notices = told(NOTHING, *opened, *arranged, succeeded(2, 0), succeeded(1, 0), succeeded(0, 0))
 
-    assert [notice for notice in notices if "settled messages" in notice] == [
-        f"settled messages of window {window}: {window}" for window in (2, 1, 0)
+    assert [notice for notice in notices if "settled records" in notice] == [
+        f"settled records of window {window}: {window}" for window in (2, 1, 0)
     ]
 
 
 def test_a_window_without_tasks_delivers_nothing_of_its_own() -> None:
-    """Drakkar's empty arrange: each message is gathered, with no tasks, and the window hook is not called."""
-    _, notices = told(Rules(), WindowOpened((10, 11)), WindowArranged(0, Tasks()), MessagesDelivered(0, (11, 10)))
+    """Drakkar's empty arrange: each record is gathered, with no tasks, and the window hook is not called."""
+    _, notices = told(Rules(), WindowOpened((10, 11)), WindowArranged(0, Tasks()), RecordsDelivered(0, (11, 10)))
 
     assert notices[1:] == [
-        "deliver messages of window 0: 10-11",
-        "settled messages of window 0: 10-11",
+        "deliver records of window 0: 10-11",
+        "settled records of window 0: 10-11",
         "settled window 0: 0 tasks",
     ]
 
 
 def test_a_window_that_cannot_be_arranged_is_answered_for() -> None:
-    """Drakkar's processor dies of it (W6). Here somebody has to answer for each message, and then it is over."""
-    _, notices = told(NOTHING, WindowOpened((10, 11)), ArrangeFailed(0), MessagesDelivered(0, (10, 11)))
+    """Drakkar's processor dies of it (W6). Here somebody has to answer for each record, and then it is over."""
+    _, notices = told(NOTHING, WindowOpened((10, 11)), ArrangeFailed(0), RecordsDelivered(0, (10, 11)))
 
     assert notices[1:] == [
-        "deliver messages of window 0: 10-11, of which 10-11 failed",
-        "settled messages of window 0: 10-11",
+        "deliver records of window 0: 10-11, of which 10-11 failed",
+        "settled records of window 0: 10-11",
         "settled window 0: 0 tasks",
     ]
 
@@ -1200,7 +1196,7 @@ def test_given_results_are_not_run() -> None:
         "judge 0/2 (attempt 1)",
         "deliver 0/0 (attempt 1)",
         "gave up 0/2: its result was given, and would be the same again",
-        "deliver messages of window 0: 3, of which 3 failed",
+        "deliver records of window 0: 3, of which 3 failed",
     ]
 
 
@@ -1230,30 +1226,30 @@ def test_a_message_waits_for_a_task_of_a_later_window() -> None:
     state, notices = told(NOTHING, *events)
 
     assert notices[-1] == "start 1/0 (attempt 1)"
-    assert standing(state, 1) == Standing(0, Waits.TASKS, Tally(2, succeeded=1, failed=0, replaced=0))
+    assert record_status(state, 1) == RecordStatus(0, Waits.TASKS, Tally(2, succeeded=1, failed=0, replaced=0))
 
     _, notices = told(NOTHING, *events, succeeded(1, 0))
 
     assert notices[-4:] == [
-        "settled messages of window 1: 2",
+        "settled records of window 1: 2",
         "settled window 1: 1 tasks, 1 succeeded",
-        "settled messages of window 0: 1",
+        "settled records of window 0: 1",
         "settled window 0: 1 tasks, 1 succeeded",
     ]
 
 
 def test_a_message_counts_while_anything_is_under_way_for_it() -> None:
-    """Also in another window: a message waits for a task of a later one, and in its own nothing runs any more."""
+    """Also in another window: a record waits for a task of a later one, and in its own nothing runs any more."""
     opened: list[Event] = [WindowOpened((1,)), WindowOpened((2,)), WindowArranged(0, Tasks(((1,),)))]
     state, _ = told(NOTHING, *opened, WindowArranged(1, Tasks(((1, 2),))), succeeded(0, 0))
 
-    assert messages(state) == (1, 2)
+    assert records(state) == (1, 2)
     assert [load(state, active).records for active in ((), (0,), (1,), (2,))] == [0, 1, 2, 0]
     assert offsets_of(state, Start(1, (0,), 1)) == (1, 2)
 
 
 def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
-    """Nothing is outstanding there, and of a task that was never made nothing is known; what names its messages names
+    """Nothing is outstanding there, and of a task that was never made nothing is known; what names its records names
     them.
     """
     state, _ = told(NOTHING, WindowOpened((1,)), WindowArranged(0, Tasks(((1,),))))
@@ -1262,12 +1258,12 @@ def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
     assert outstanding(state, Start(0, (0, 7), 1)) == 1
     assert outstanding(state, Start(0, (0,), 2)) == 0
     assert (offsets_of(state, Judge(3, (0,), 1)), outstanding(state, Judge(3, (0,), 1))) == ((), 0)
-    assert offsets_of(state, DeliverMessages(3, (8, 9))) == (8, 9)
-    assert outstanding(state, DeliverMessages(0, (8,))) == 0
+    assert offsets_of(state, DeliverRecords(3, (8, 9))) == (8, 9)
+    assert outstanding(state, DeliverRecords(0, (8,))) == 0
 
 
 def test_a_message_that_is_settled_may_come_again() -> None:
-    """Only the ledger remembers it. While its window is in flight it may not."""
+    """Only the tracker remembers it. While its window is in flight it may not."""
     state, notices = told(
         NOTHING,
         WindowOpened((1, 2, 1)),
@@ -1279,7 +1275,7 @@ def test_a_message_that_is_settled_may_come_again() -> None:
     )
 
     assert notices[1] == "ignored None/1: it was named twice"
-    assert notices[4] == "ignored None/1: a window in flight has that message"
+    assert notices[4] == "ignored None/1: a window in flight has that record"
     assert notices[-1] == "arrange window 1: 1"
     assert state.opened == 2
 
@@ -1315,27 +1311,27 @@ def test_names_of_tasks_do_not_depend_on_other_windows() -> None:
 
 # --- totality -----------------------------------------------------------------------------------------------------------
 
-REPORTS: Final[dict[Phase, tuple[Report, ...]]] = {
-    Phase.RUNNING: (),
-    Phase.FAILING: (Report.FAILED,),
-    Phase.DELIVERING: (Report.SUCCEEDED,),
-    Phase.SUCCEEDED: (Report.SUCCEEDED, Report.DELIVERED),
-    Phase.FAILED: (Report.FAILED, Report.SKIPPED),
+REPORTS: Final[dict[TaskPhase, tuple[Report, ...]]] = {
+    TaskPhase.RUNNING: (),
+    TaskPhase.FAILING: (Report.FAILED,),
+    TaskPhase.DELIVERING: (Report.SUCCEEDED,),
+    TaskPhase.SUCCEEDED: (Report.SUCCEEDED, Report.DELIVERED),
+    TaskPhase.FAILED: (Report.FAILED, Report.SKIPPED),
 }
 """The reports that lead a task to a phase."""
 
 
-def in_phase(phase: Phase) -> Fanout:
+def in_phase(phase: TaskPhase) -> Fanout:
     """A state in which task 0 is in the phase, and its window is kept in flight by another one."""
     led: list[Event] = [TasksReported(0, (0,), 1, report) for report in REPORTS.get(phase, (Report.FAILED,))]
-    if phase is Phase.REPLACED:
+    if phase is TaskPhase.REPLACED:
         led.append(TaskReplaced(0, 0, 1, Tasks(((0,),))))
     return told(Rules(), WindowOpened((0, 1)), WindowArranged(0, Tasks(((0,), (1,)))), *led)[0]
 
 
-@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("phase", TaskPhase)
 @pytest.mark.parametrize("report", Report)
-def test_each_report_does_in_each_phase_what_the_table_says(phase: Phase, report: Report) -> None:
+def test_each_report_does_in_each_phase_what_the_table_says(phase: TaskPhase, report: Report) -> None:
     """Totality: all 36 pairs, by what another report meets afterwards."""
     state, after = in_phase(phase), NEXT[phase][report]
     done = step(state, TasksReported(0, (0,), 1, report), Rules())
@@ -1353,20 +1349,22 @@ def test_each_report_does_in_each_phase_what_the_table_says(phase: Phase, report
 
 def test_each_report_is_heard_in_one_phase() -> None:
     """The table has an answer for each pair."""
-    assert all(NEXT[phase].keys() == {*Report} for phase in Phase)
-    assert NEXT.keys() == {*Phase}
+    assert all(NEXT[phase].keys() == {*Report} for phase in TaskPhase)
+    assert NEXT.keys() == {*TaskPhase}
     assert HEARD.keys() == {*Report}
-    assert [sum(isinstance(NEXT[phase][report], Phase) for phase in Phase) for report in Report] == [1] * len(Report)
+    assert [sum(isinstance(NEXT[phase][report], TaskPhase) for phase in TaskPhase) for report in Report] == [1] * len(
+        Report
+    )
 
 
 STATES: Final[dict[str, Fanout]] = {
     "never opened": Fanout(),
     "arranging": told(Rules(), WindowOpened((0, 1)))[0],
-    **{phase.name.lower(): in_phase(phase) for phase in Phase},
+    **{phase.name.lower(): in_phase(phase) for phase in TaskPhase},
     "gathered": told(Rules(), WindowOpened((0, 1)), WindowArranged(0, Tasks()))[0],
     "delivering": told(NOTHING, WindowOpened((0, 1)), WindowArranged(0, Tasks(((0, 1),))), succeeded(0, 0))[0],
     "window due": told(
-        Rules(task_delivery=False, message_delivery=False),
+        Rules(task_delivery=False, record_delivery=False),
         WindowOpened((0, 1)),
         WindowArranged(0, Tasks(((0, 1),))),
         succeeded(0, 0),
@@ -1379,9 +1377,9 @@ EVENTS: Final[tuple[Event, ...]] = (
     ArrangeFailed(0),
     *(TasksReported(0, (0, 7), 1, report) for report in Report),
     TaskReplaced(0, 0, 1, Tasks(((0,),))),
-    MessagesDelivered(0, (0, 7)),
+    RecordsDelivered(0, (0, 7)),
     TasksReported(0, (), 1, Report.SUCCEEDED),
-    MessagesDelivered(0, ()),
+    RecordsDelivered(0, ()),
     WindowDelivered(0),
 )
 
@@ -1418,11 +1416,11 @@ TAKE_NUMBERS: Final[dict[str, Refuses]] = {
     "window of a task": lambda junk: TaskReplaced(junk, 0, 1, Tasks()),  # type: ignore[arg-type]
     "task": lambda junk: TaskReplaced(0, junk, 1, Tasks()),  # type: ignore[arg-type]
     "attempt to replace": lambda junk: TaskReplaced(0, 0, junk, Tasks()),  # type: ignore[arg-type]
-    "window of messages": lambda junk: MessagesDelivered(junk, (0,)),  # type: ignore[arg-type]
+    "window of records": lambda junk: RecordsDelivered(junk, (0,)),  # type: ignore[arg-type]
     "window delivered": WindowDelivered,  # type: ignore[dict-item]
     "total": lambda junk: Tally(junk, 0, 0, 0),  # type: ignore[arg-type]
     "part": lambda junk: Tally(1, 0, junk, 0),  # type: ignore[arg-type]
-    "offset": lambda junk: standing(Fanout(), junk),  # type: ignore[arg-type]
+    "offset": lambda junk: record_status(Fanout(), junk),  # type: ignore[arg-type]
 }
 TAKE_MORE: Final[dict[str, Refuses]] = {
     "tasks": Tasks,  # type: ignore[dict-item]
@@ -1433,13 +1431,13 @@ TAKE_MORE: Final[dict[str, Refuses]] = {
     "numbers": lambda junk: TasksReported(0, junk, 1, Report.FAILED),  # type: ignore[arg-type]
     "report": lambda junk: TasksReported(0, (0,), 1, junk),  # type: ignore[arg-type]
     "replacements": lambda junk: TaskReplaced(0, 0, 1, junk),  # type: ignore[arg-type]
-    "messages": lambda junk: MessagesDelivered(0, junk),  # type: ignore[arg-type]
+    "records": lambda junk: RecordsDelivered(0, junk),  # type: ignore[arg-type]
     "state": lambda junk: step(junk, WindowOpened((0,)), Rules()),  # type: ignore[arg-type]
     "event": lambda junk: step(Fanout(), junk, Rules()),  # type: ignore[arg-type]
     "rules": lambda junk: step(Fanout(), WindowOpened((0,)), junk),  # type: ignore[arg-type]
     "state to list": in_flight,  # type: ignore[dict-item]
-    "state to ask": lambda junk: standing(junk, 0),  # type: ignore[arg-type]
-    "state with messages": messages,  # type: ignore[dict-item]
+    "state to ask": lambda junk: record_status(junk, 0),  # type: ignore[arg-type]
+    "state with records": records,  # type: ignore[dict-item]
     "state with a load": lambda junk: load(junk, ()),  # type: ignore[arg-type]
     "state of a question": lambda junk: offsets_of(junk, Arrange(0, (0,))),  # type: ignore[arg-type]
     "question": lambda junk: offsets_of(Fanout(), junk),  # type: ignore[arg-type]
@@ -1464,7 +1462,7 @@ def test_what_is_of_another_kind_is_refused(refuses: Refuses) -> None:
             refuses(junk)
 
 
-@pytest.mark.parametrize("level", ["task_delivery", "message_delivery", "window_delivery"])
+@pytest.mark.parametrize("level", ["task_delivery", "record_delivery", "window_delivery"])
 def test_whether_there_is_something_to_deliver_is_yes_or_no(level: str) -> None:
     """No number, no None."""
     for junk in (None, 0, 1, "yes", ()):
@@ -1499,8 +1497,8 @@ def test_stray_events_do_no_harm(rules: Rules, tasks: Tasks, events: list[Event]
         state = done.state
 
 
-@given(drawn.rules(), drawn.standings(), st.data())
-def test_everything_reads_in_one_line(rules: Rules, doing: Standing, data: st.DataObject) -> None:
+@given(drawn.rules(), drawn.statuses(), st.data())
+def test_everything_reads_in_one_line(rules: Rules, doing: RecordStatus, data: st.DataObject) -> None:
     """What a person can paste into an issue, with the number of its window."""
     notice = data.draw(drawn.notices(rules))
 
@@ -1542,7 +1540,7 @@ def test_wide_batches_are_the_same_as_their_parts(
 
 
 def test_a_huge_window_of_one_message_is_no_trouble() -> None:
-    """Ten thousand tasks for one message, which end in one batch and one by one."""
+    """Ten thousand tasks for one record, which end in one batch and one by one."""
     count = 10_000
     state, _ = told(NOTHING, WindowOpened((OFFSET_MAX,)), WindowArranged(0, Tasks(((OFFSET_MAX,),) * count)))
     for number in range(0, count, 100):
@@ -1551,6 +1549,6 @@ def test_a_huge_window_of_one_message_is_no_trouble() -> None:
     done = step(state, succeeded(0, *rest), NOTHING)
 
     assert done.notices == (
-        MessagesSettled(0, (OFFSET_MAX,)),
+        RecordsSettled(0, (OFFSET_MAX,)),
         WindowSettled(0, Tally(count, succeeded=count, failed=0, replaced=0)),
     )

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate import laws
-from tidegate.consumer.backpressure import Bounds, Flow, Plan, Reason, Thresholds
+from tidegate.consumer.backpressure import Flow, PartitionLimits, Plan, Reason, Thresholds
 from tidegate.consumer.commands import (
     Assigned,
     Commit,
@@ -21,40 +21,40 @@ from tidegate.consumer.commands import (
     Lost,
     Release,
     Revoked,
-    RoomMade,
-    TopicPartition,
+    SlotFreed,
     Work,
-    heard,
+    event_for,
 )
-from tidegate.consumer.group import Assignment, Consumer, Step
-from tidegate.consumer.partition import AfterFailure, Order, Processor, Unassigned
+from tidegate.consumer.group import ConsumerRules, ConsumerState, Step
+from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules, Unassigned
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Refused
 from tidegate.model.errors import Misuse
+from tidegate.model.records import TopicPartition
 
 P = tuple(TopicPartition("t", number) for number in range(3))
-BOUNDS = Bounds(span=Thresholds(high=5, low=2), metadata=Thresholds(high=6, low=3))
-EACH = Processor(bounds=BOUNDS, replay_max=1)
-IN_ORDER = attrs.evolve(EACH, order=Order.BY_KEY, after_failure=AfterFailure.BLOCK_KEY)
-RULES = Consumer(executors=2, thresholds=Thresholds(high=4, low=1), each=EACH)
+BOUNDS = PartitionLimits(span=Thresholds(high=5, low=2), metadata=Thresholds(high=6, low=3))
+EACH = PartitionRules(bounds=BOUNDS, replay_max=1)
+IN_ORDER = attrs.evolve(EACH, order=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
+RULES = ConsumerRules(executors=2, thresholds=Thresholds(high=4, low=1), each=EACH)
 KEYS = (b"a", b"b", None)
 
-# A script is what a random world does: an event of the group, or which wish comes true, and how.
+# A script is what a random world does: an event of the group, or which command comes true, and how.
 ACTIONS = st.one_of(
     st.tuples(st.just("assign"), st.integers(0, 2), st.integers(0, 3)),
     st.tuples(st.sampled_from(["revoke", "lose"]), st.integers(0, 2), st.just(0)),
-    st.tuples(st.just("wish"), st.integers(0, 20), st.integers(0, 4)),
+    st.tuples(st.just("command"), st.integers(0, 20), st.integers(0, 4)),
 )
 SCRIPTS = st.lists(ACTIONS, max_size=40)
-Check = Callable[[Consumer, Assignment, Assignment, Event], bool]
+Check = Callable[[ConsumerRules, ConsumerState, ConsumerState, Event], bool]
 
 
 class World:
-    """Carries wishes out as a script says, and checks every step."""
+    """Carries commands out as a script says, and checks every step."""
 
-    def __init__(self, rules: Consumer, check: Check) -> None:
+    def __init__(self, rules: ConsumerRules, check: Check) -> None:
         self.rules, self.check = rules, check
-        self.state = Assignment()
-        self.wishes: list[Effect[object]] = []
+        self.state = ConsumerState()
+        self.commands: list[Effect[object]] = []
         self.generation = 0
 
     def play(self, script: list[tuple[str, int, int]]) -> None:
@@ -72,13 +72,13 @@ class World:
 
     def come_true(self, which: int, how: int) -> None:
         polled = self.rules.polling(self.state, ()).poll
-        able = [wish for wish in self.wishes if not isinstance(wish, Fetch) or wish.partition in polled]
+        able = [command for command in self.commands if not isinstance(command, Fetch) or command.partition in polled]
         if not able:
             return
-        wish = able[which % len(able)]
-        self.wishes.remove(wish)
+        command = able[which % len(able)]
+        self.commands.remove(command)
         reply: object = None
-        match wish:
+        match command:
             case Fetch(partition, generation, position):
                 offsets = tuple(range(position, position + how))
                 self.happen(Fetched(partition, generation, offsets, tuple(KEYS[each % 3] for each in offsets)))
@@ -89,7 +89,7 @@ class World:
                 reply = ValueError() if how == 4 else None
             case _:
                 pass
-        event = heard(wish, reply)
+        event = event_for(command, reply)
         if event is not None:
             self.happen(event)
 
@@ -97,54 +97,58 @@ class World:
         before = self.state
         step = self.rules.step(before, event)
         self.state = step.state
-        for wish in step.wishes:
-            if isinstance(wish, Cancel):
-                self.wishes = [other for other in self.wishes if other != wish.effect]
-            elif not isinstance(wish, (Release, Interrupt)):
-                self.wishes.append(wish)
+        for command in step.commands:
+            if isinstance(command, Cancel):
+                self.commands = [other for other in self.commands if other != command.effect]
+            elif not isinstance(command, (Release, Interrupt)):
+                self.commands.append(command)
         assert self.check(self.rules, before, self.state, event), (before, event, self.state)
 
 
-def holds(check: Check, rules: Consumer = RULES) -> None:
+def holds(check: Check, rules: ConsumerRules = RULES) -> None:
     """Plays random scripts, and checks the law at every step."""
 
     @given(SCRIPTS)
-    @example([("assign", 0, 0), ("assign", 1, 0), ("wish", 0, 2), ("wish", 0, 2), ("wish", 0, 0)])  # a slot moves on
-    @example([("assign", 0, 0), ("wish", 0, 3), ("assign", 1, 0), ("wish", 2, 1), ("wish", 0, 0)])  # to the other one
+    @example(
+        [("assign", 0, 0), ("assign", 1, 0), ("command", 0, 2), ("command", 0, 2), ("command", 0, 0)]
+    )  # a slot moves on
+    @example(
+        [("assign", 0, 0), ("command", 0, 3), ("assign", 1, 0), ("command", 2, 1), ("command", 0, 0)]
+    )  # to the other one
     def played(script: list[tuple[str, int, int]]) -> None:
         World(rules, check).play(script)
 
     played()
 
 
-def as1(rules: Consumer, before: Assignment, after: Assignment, event: Event) -> bool:
+def as1(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
     return laws.group.executors_bound_the_running(rules, after)
 
 
-def as2(rules: Consumer, before: Assignment, after: Assignment, event: Event) -> bool:
+def as2(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
     return laws.group.nothing_is_polled_at_high(rules, after, rules.polling(after, ()))
 
 
-def as3(rules: Consumer, before: Assignment, after: Assignment, event: Event) -> bool:
+def as3(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
     return laws.group.no_executor_waits(rules, after)
 
 
-def as4(rules: Consumer, before: Assignment, after: Assignment, event: Event) -> bool:
+def as4(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del rules
     return laws.group.others_are_left_alone(before, after, event.partition)
 
 
-def as5(rules: Consumer, before: Assignment, after: Assignment, event: Event) -> bool:
+def as5(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
     return all(
         laws.group.holds_what_is_not_polled(after, paused, rules.polling(after, paused)) for paused in ((), P, P[:1])
     )
 
 
-def as6(rules: Consumer, before: Assignment, after: Assignment, event: Event) -> bool:
+def as6(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     return laws.group.slots_go_round(rules, before, after, event.partition)
 
 
@@ -153,62 +157,62 @@ LAWS = {"AS1": as1, "AS2": as2, "AS3": as3, "AS4": as4, "AS5": as5, "AS6": as6}
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("each", [EACH, IN_ORDER])
-def test_whatever_happens_the_laws_hold(law: str, each: Processor) -> None:
+def test_whatever_happens_the_laws_hold(law: str, each: PartitionRules) -> None:
     """Laws AS1 to AS6, over random scripts of the group, of records and of user code."""
     holds(LAWS[law], attrs.evolve(RULES, each=each))
 
 
 @attrs.frozen
-class EachHasAllExecutors(Consumer):
+class EachHasAllExecutors(ConsumerRules):
     """Each partition may use all executors, whatever the others use."""
 
-    def _room(self, state: Assignment, partition: TopicPartition) -> int:
+    def _room(self, state: ConsumerState, partition: TopicPartition) -> int:
         del state, partition
         return self.executors
 
 
 @attrs.frozen
-class PollsThroughTheGate(Consumer):
+class PollsThroughTheGate(ConsumerRules):
     """The verdict of the gate is not asked."""
 
-    def polling(self, state: Assignment, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
+    def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         return super().polling(attrs.evolve(state, verdict=Flow(Reason.BELOW_HIGH)), paused)
 
 
 @attrs.frozen
-class SlotsAreNotPassedOn(Consumer):
+class SlotsAreNotPassedOn(ConsumerRules):
     """A slot that becomes free waits for the next event of a partition that could use it."""
 
-    def step(self, state: Assignment, event: Event) -> Step:
+    def step(self, state: ConsumerState, event: Event) -> Step:
         return Step(*self._stepped(state, event, 0))
 
 
 @attrs.frozen
-class LosesAllWithOne(Consumer):
+class LosesAllWithOne(ConsumerRules):
     """A partition that is lost takes the others with it."""
 
-    def step(self, state: Assignment, event: Event) -> Step:
+    def step(self, state: ConsumerState, event: Event) -> Step:
         if isinstance(event, Lost):
-            return Step(Assignment())
+            return Step(ConsumerState())
         return super().step(state, event)
 
 
 @attrs.frozen
-class ResumesNothing(Consumer):
+class ResumesNothing(ConsumerRules):
     """What was paused stays paused."""
 
-    def polling(self, state: Assignment, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
+    def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         return attrs.evolve(super().polling(state, paused), release=())
 
 
 @attrs.frozen
-class KeepsItsSlot(Consumer):
+class KeepsItsSlot(ConsumerRules):
     """A partition takes the slot that it made free, and the others wait until it has nothing more."""
 
-    def step(self, state: Assignment, event: Event) -> Step:
-        state, wishes = self._stepped(state, event, self._room(state, event.partition))
-        again = super().step(state, RoomMade(event.partition))
-        return Step(again.state, (*wishes, *again.wishes))
+    def step(self, state: ConsumerState, event: Event) -> Step:
+        state, commands = self._stepped(state, event, self._room(state, event.partition))
+        again = super().step(state, SlotFreed(event.partition))
+        return Step(again.state, (*commands, *again.commands))
 
 
 SPECIMENS = {
@@ -233,18 +237,18 @@ def test_a_planted_bug_breaks_the_law(law: str) -> None:
 def test_slots_go_round() -> None:
     """The partitions behind the one that made room come first."""
     one = attrs.evolve(RULES, executors=1)
-    state, works = Assignment(), list[Work]()
+    state, works = ConsumerState(), list[Work]()
     for partition in P:
         state = one.step(state, Assigned(partition, 1, 0)).state
         step = one.step(state, Fetched(partition, 1, (0, 1, 2)))
         state = step.state
-        works += [wish for wish in step.wishes if isinstance(wish, Work)]
+        works += [command for command in step.commands if isinstance(command, Work)]
     for _ in range(3):
-        event = heard(works[-1], None)
+        event = event_for(works[-1], None)
         assert event is not None
         step = one.step(state, event)
         state = step.state
-        works += [wish for wish in step.wishes if isinstance(wish, Work)]
+        works += [command for command in step.commands if isinstance(command, Work)]
     assert [(work.partition, work.offsets) for work in works] == [
         (P[0], (0,)),
         (P[1], (0,)),
@@ -255,7 +259,7 @@ def test_slots_go_round() -> None:
 
 def test_an_assignment_shows_itself_on_one_line() -> None:
     """For traces and issues: the gate, then each partition."""
-    state = RULES.step(Assignment(), Assigned(P[0], 1, 7)).state
+    state = RULES.step(ConsumerState(), Assigned(P[0], 1, 7)).state
 
     assert str(state) == "flow: the load is below high; t-0 flowing (generation 1), floor 7"
     assert state[P[1]] == Unassigned()
@@ -263,7 +267,7 @@ def test_an_assignment_shows_itself_on_one_line() -> None:
 
 def test_a_partition_that_is_held_is_not_polled_while_others_are() -> None:
     """Selective polling: what one partition holds up does not stop the others, and nothing is paused."""
-    state = RULES.step(Assignment(), Assigned(P[0], 1, 0)).state
+    state = RULES.step(ConsumerState(), Assigned(P[0], 1, 0)).state
     state = RULES.step(state, Assigned(P[1], 1, 0)).state
     big = attrs.evolve(RULES, thresholds=Thresholds(high=99, low=9))
     state = big.step(state, Fetched(P[0], 1, tuple(range(6)))).state
@@ -273,11 +277,11 @@ def test_a_partition_that_is_held_is_not_polled_while_others_are() -> None:
 
 def test_by_default_the_gate_is_for_the_executors() -> None:
     """32 and 4 records for each, as in Drakkar."""
-    assert Consumer(executors=3).thresholds == Thresholds(high=96, low=12)
+    assert ConsumerRules(executors=3).thresholds == Thresholds(high=96, low=12)
 
 
 @pytest.mark.parametrize("executors", [0, -1, True, 1.0])
 def test_bounds_that_are_none_are_refused(executors: int) -> None:
     """Bad input: at least one handler must be able to run."""
     with pytest.raises(Misuse, match="executors"):
-        Consumer(executors=executors)
+        ConsumerRules(executors=executors)

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 
 from tidegate.consumer import fanout
-from tidegate.consumer.commands import TopicPartition, Work
+from tidegate.consumer.commands import Work
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
-    DeliverMessages,
+    DeliverRecords,
     DeliverTasks,
     DeliverWindow,
     Event,
     Fanout,
     Judge,
-    MessagesDelivered,
+    RecordsDelivered,
     Report,
     Rules,
     Start,
@@ -34,6 +34,7 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.outstanding import AllAsked, Asked, answer, answered, ask, running
 from tidegate.consumer.strategies import fanout as drawn
 from tidegate.consumer.strategies.fanout import Move, Player
+from tidegate.model.records import TopicPartition
 
 TP: Final = TopicPartition("t", 0)
 
@@ -52,7 +53,7 @@ ALL: Final = asked(
     Start(1, (0, 1), 1),
     Judge(1, (2, 3), 1),
     DeliverTasks(1, (4, 5), 2),
-    DeliverMessages(1, (5, 6)),
+    DeliverRecords(1, (5, 6)),
     DeliverWindow(2, Tally(0, 0, 0, 0)),
 )
 
@@ -71,8 +72,8 @@ ANSWERS: Final = (
     TaskReplaced(1, 2, 1, Tasks()),
     reported(Report.DELIVERED, 4, 5, attempt=2),
     reported(Report.UNDELIVERED, 5, attempt=2),
-    MessagesDelivered(1, (5, 6)),
-    MessagesDelivered(1, (6,)),
+    RecordsDelivered(1, (5, 6)),
+    RecordsDelivered(1, (6,)),
     WindowDelivered(2),
 )
 OTHERS: Final = (
@@ -87,9 +88,9 @@ OTHERS: Final = (
     reported(Report.DELIVERED, 4),
     TaskReplaced(1, 0, 1, Tasks()),
     TaskReplaced(1, 2, 2, Tasks()),
-    MessagesDelivered(1, (1, 2)),
-    MessagesDelivered(0, (5,)),
-    MessagesDelivered(1, ()),
+    RecordsDelivered(1, (1, 2)),
+    RecordsDelivered(0, (5,)),
+    RecordsDelivered(1, ()),
     WindowDelivered(1),
 )
 
@@ -110,12 +111,12 @@ def test_what_nobody_was_asked_for_is_no_answer(event: Event) -> None:
 def test_only_that_of_a_report_counts_of_which_somebody_was_asked() -> None:
     """The rest is left out, in whatever order it comes."""
     assert answer(ALL, reported(Report.SUCCEEDED, 9, 1, 2, 0)) == reported(Report.SUCCEEDED, 1, 0)
-    assert answer(ALL, MessagesDelivered(1, (7, 6))) == MessagesDelivered(1, (6,))
+    assert answer(ALL, RecordsDelivered(1, (7, 6))) == RecordsDelivered(1, (6,))
 
 
 def test_it_is_left_until_every_part_was_heard_of() -> None:
     """Three tasks: one ends, and then both others. What other windows have is left alone, and so is an interruption."""
-    rules = Rules(0, 0, task_delivery=False, message_delivery=False, window_delivery=False)
+    rules = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
     state = Fanout()
     for event in (WindowOpened((1, 2, 3)), WindowArranged(0, Tasks(((1,), (2,), (3,)))), WindowOpened((4,))):
         state = fanout.step(state, event, rules).state

@@ -1,6 +1,6 @@
 """One partition's life: whatever comes in whatever order, the laws hold.
 
-Twice: a stateful machine of the plain mode, one task a record, with an observer in sets that knows nothing but wishes and
+Twice: a stateful machine of the plain mode, one task a record, with an observer in sets that knows nothing but commands and
 events; and courses of all modes, drawn as bytes, with an observer who keeps the books of what user code was asked for.
 """
 
@@ -27,17 +27,17 @@ from hypothesis.stateful import (
 )
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import Bounds, Free, Held, Load, Signal, Thresholds
+from tidegate.consumer.backpressure import Free, Held, Load, PartitionLimits, Signal, Thresholds
 from tidegate.consumer.commands import (
     ANSWERS,
     METADATA_REFUSED,
     Assigned,
-    AwaitDrain,
+    Command,
     Commit,
     CommitRefused,
     Committed,
-    CommitUnanswered,
-    DrainTimedOut,
+    CommitUnknown,
+    DrainTimerFired,
     Event,
     Fetch,
     Fetched,
@@ -46,26 +46,25 @@ from tidegate.consumer.commands import (
     Lost,
     Measured,
     MetadataRefused,
-    Raised,
     Release,
-    Reported,
     Revoked,
-    RoomMade,
-    TopicPartition,
-    Wish,
+    SlotFreed,
+    StartDrainTimer,
     Work,
-    heard,
+    WorkFailed,
+    WorkReported,
+    event_for,
 )
 from tidegate.consumer.commit_metadata import decoded
 from tidegate.consumer.drain import Budget, InFlight, Stage
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
-    DeliverMessages,
+    DeliverRecords,
     DeliverTasks,
     DeliverWindow,
     Judge,
-    MessagesDelivered,
+    RecordsDelivered,
     Report,
     Rules,
     Start,
@@ -81,7 +80,16 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.fanout import Event as FanoutEvent
 from tidegate.consumer.laws import partition as laws
 from tidegate.consumer.outstanding import running
-from tidegate.consumer.partition import AfterFailure, Order, Owned, Phase, Processor, State, Step, Unassigned
+from tidegate.consumer.partition import (
+    FailurePolicy,
+    Ordering,
+    Owned,
+    PartitionRules,
+    PartitionState,
+    Phase,
+    Step,
+    Unassigned,
+)
 from tidegate.consumer.specimens.partition import (
     SPECIMENS,
     CommitsTheHighest,
@@ -91,14 +99,15 @@ from tidegate.consumer.specimens.partition import (
 )
 from tidegate.consumer.strategies import partition as drawn
 from tidegate.consumer.strategies.commands import events as told_events
-from tidegate.consumer.watermark import Ledger, completed, delivered, done_offsets, open_offsets
+from tidegate.consumer.watermark import OffsetTracker, completed, delivered, done_offsets, open_offsets
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Failure, NotApplied, NotDurable, Now, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import find_one
+from tidegate.model.records import TopicPartition
 
-W = TypeVar("W", bound=Wish)
+W = TypeVar("W", bound=Command)
 
 TP: Final = TopicPartition("t", 0)
 ALL: Final = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11")
@@ -118,9 +127,9 @@ BUDGETS: Final = (
 )
 
 
-def plain(bug: type[Processor] = Processor, *, room: int, span_max: int, drain: Budget) -> Processor:
+def plain(bug: type[PartitionRules] = PartitionRules, *, room: int, span_max: int, drain: Budget) -> PartitionRules:
     """Each record is one task, and nothing is fetched while so many stand undone."""
-    bounds = Bounds(span=Thresholds(high=span_max, low=span_max - 1), metadata=None)
+    bounds = PartitionLimits(span=Thresholds(high=span_max, low=span_max - 1), metadata=None)
     return bug(running_max=room, bounds=bounds, metadata_max=0, drain=drain)
 
 
@@ -133,7 +142,7 @@ def stages(budget: Budget) -> list[Stage]:
 @final
 @attrs.define
 class Life:
-    """What a dumb observer knows of one assignment, from the wishes and events alone; in sets."""
+    """What a dumb observer knows of one assignment, from the commands and events alone; in sets."""
 
     generation: int
     floor: int
@@ -176,21 +185,21 @@ class Life:
 
 
 class Partition(RuleBasedStateMachine):
-    """One partition at one consumer: its wishes come true in any order, or are taken back, and the group does as it likes.
+    """One partition at one consumer: its commands come true in any order, or are taken back, and the group does as it likes.
 
     Args:
         bug: The processor, or a faulty variant of it.
         judged: The laws that are judged; where it is all of them, every state is compared with the dumb observer's too.
     """
 
-    def __init__(self, bug: type[Processor] = Processor, judged: Collection[str] = ALL) -> None:
+    def __init__(self, bug: type[PartitionRules] = PartitionRules, judged: Collection[str] = ALL) -> None:
         super().__init__()
         self.bug, self.judged = bug, judged
-        self.state: State = Unassigned()
+        self.state: PartitionState = Unassigned()
         self.life: Life | None = None
         self.generation = 0
-        self.wishes: list[Wish] = []
-        self.ghosts: list[Wish] = []
+        self.commands: list[Command] = []
+        self.ghosts: list[Command] = []
         self.news: list[Event] = []
         self.owed = 0
         self.is_cut_short = self.is_broken = False
@@ -218,50 +227,50 @@ class Partition(RuleBasedStateMachine):
         self.is_broken |= not holds and self.judged is ALL
         assert not self.is_broken, self.state
 
-    # --- what happens, and what is wished for then
+    # --- what happens, and what is commanded then
 
-    def happens(self, event: Event) -> tuple[Wish, ...]:
+    def happens(self, event: Event) -> tuple[Command, ...]:
         self.news.append(event)
         processor = plain(self.bug, room=self.room, span_max=self.span_max, drain=self.drain)
         done = processor.step(self.state, event)
         self.state = done.state
-        return done.wishes
+        return done.commands
 
     def ignores(self, event: Event) -> bool:
         before = self.state
-        wishes = self.happens(event)
-        return laws.changes_nothing(before, Step(self.state, wishes))
+        commands = self.happens(event)
+        return laws.changes_nothing(before, Step(self.state, commands))
 
-    def takes(self, wishes: Iterable[Wish]) -> None:
-        for wish in wishes:
-            match wish:
+    def takes(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
                 case Cancel():
-                    self.cancelled(wish.effect)
+                    self.cancelled(command.effect)
                 case Release():
                     self.released()
                 case Interrupt(work):
                     self.interrupts(work)
                 case _:
-                    self.wished(wish)
-                    self.wishes.append(wish)
+                    self.commanded(command)
+                    self.commands.append(command)
         if isinstance(self.state, Unassigned):
             self.ends()
 
-    def _told(self, wish: Wish, reply: object) -> None:
-        event = heard(wish, reply)
+    def _told(self, command: Command, reply: object) -> None:
+        event = event_for(command, reply)
         assert event is not None
         self.takes(self.happens(event))
 
-    def wished(self, wish: Wish) -> None:
+    def commanded(self, command: Command) -> None:
         life = self.life
         self.must("P5", life is not None)
         if life is None:
             return
-        match wish:
+        match command:
             case Work(_, generation, Start(_, (0,), 1), (offset,)):
                 self.must("P4", not life.failed)
                 self.must("P5", not life.is_revoked)
-                self.must("P6", laws.tasks_are_bounded([*self.wishes, wish], self.room))
+                self.must("P6", laws.tasks_are_bounded([*self.commands, command], self.room))
                 self.agrees(generation == life.generation and offset == min(life.waiting))
                 life.begun.add(offset)
                 life.running.add(offset)
@@ -269,15 +278,15 @@ class Partition(RuleBasedStateMachine):
                 self.must("P4", not life.failed)
                 self.must("P5", not life.is_revoked)
                 self.must("P6", life.span < self.span_max)
-                self.agrees(not any(isinstance(other, Fetch) for other in self.wishes))
+                self.agrees(not any(isinstance(other, Fetch) for other in self.commands))
                 self.agrees(generation == life.generation)
                 self.agrees(position == max([life.floor, *(offset + 1 for offset in life.seen)]))
             case Commit(_, generation, position, ""):
                 self.must("P1", laws.passes_nothing_unfinished(position, life.opened))
-                self.must("P2", laws.one_commit_in_flight([*self.wishes, wish], life.generation))
+                self.must("P2", laws.one_commit_in_flight([*self.commands, command], life.generation))
                 self.must("P4", laws.failures_are_not_committed(position, life.failed))
                 self.agrees(generation == life.generation and position == life.ready)
-            case AwaitDrain(_, generation, stage, duration):
+            case StartDrainTimer(_, generation, stage, duration):
                 lengths = dict(zip(Stage, (self.drain.wait, self.drain.cancel, self.drain.commit), strict=False))
                 self.agrees(generation == life.generation and life.stages)
                 self.agrees(life.stages is None or (stage, duration) == (life.stages[0], lengths[life.stages[0]]))
@@ -285,20 +294,20 @@ class Partition(RuleBasedStateMachine):
                 self.agrees(None)
 
     def cancelled(self, effect: object) -> None:
-        """Only what is wished for can be taken back."""
-        found = [wish for wish in self.wishes if wish == effect]
+        """Only what is commanded can be taken back."""
+        found = [command for command in self.commands if command == effect]
         self.agrees(len(found) == 1)
-        for wish in found:
-            self.wishes.remove(wish)
-            self.ghosts.append(wish)
-            if isinstance(wish, Work) and self.life is not None:
-                self.life.running.discard(wish.offsets[0])
+        for command in found:
+            self.commands.remove(command)
+            self.ghosts.append(command)
+            if isinstance(command, Work) and self.life is not None:
+                self.life.running.discard(command.offsets[0])
 
     def interrupts(self, work: Work) -> None:
         """Only what runs is interrupted, and only once."""
         assert self.life is not None
         self.must("P5", self.life.is_revoked)
-        self.agrees(work in self.wishes and work.offsets[0] not in self.life.interrupted)
+        self.agrees(work in self.commands and work.offsets[0] not in self.life.interrupted)
         self.life.interrupted.add(work.offsets[0])
 
     def released(self) -> None:
@@ -306,14 +315,14 @@ class Partition(RuleBasedStateMachine):
         self.owed -= 1
         self.must("P5", self.owed == 0)
         if self.life is not None:
-            asked = [wish for wish in self.wishes if isinstance(wish, Work)]
-            commits = [wish for wish in self.wishes if isinstance(wish, Commit)]
+            asked = [command for command in self.commands if isinstance(command, Work)]
+            commits = [command for command in self.commands if isinstance(command, Commit)]
             self.must("P5", laws.is_released(asked, commits, self.life.ready, in_time=not self.is_cut_short))
 
     def ends(self) -> None:
-        """All that is still wished for comes true in another life, if at all."""
-        self.ghosts += self.wishes
-        self.wishes, self.life = [], None
+        """All that is still commanded comes true in another life, if at all."""
+        self.ghosts += self.commands
+        self.commands, self.life = [], None
 
     # --- the group
 
@@ -324,11 +333,11 @@ class Partition(RuleBasedStateMachine):
         if is_revoked:
             self._revoked()
         self.generation += later
-        wishes = self.happens(Assigned(TP, self.generation, self.committed))
-        new = [number for number, wish in enumerate(wishes) if not isinstance(wish, (Cancel, Release))]
-        self.cut_short(lambda: self.takes(wishes[: new[0]]))
+        commands = self.happens(Assigned(TP, self.generation, self.committed))
+        new = [number for number, command in enumerate(commands) if not isinstance(command, (Cancel, Release))]
+        self.cut_short(lambda: self.takes(commands[: new[0]]))
         self.life = Life(self.generation, self.committed)
-        self.takes(wishes[new[0] :])
+        self.takes(commands[new[0] :])
 
     @precondition(lambda self: self.life is not None)
     @rule(what=st.sampled_from(["stays", "stays", "stays", "revokes", "revokes", "loses", "forgets"]))
@@ -342,7 +351,7 @@ class Partition(RuleBasedStateMachine):
             case "forgets":
                 self.assigned(1)
             case _:
-                self.takes(self.happens(RoomMade(TP)))
+                self.takes(self.happens(SlotFreed(TP)))
 
     def _revoked(self) -> None:
         self.owed += 1
@@ -360,57 +369,59 @@ class Partition(RuleBasedStateMachine):
         act()
         self.is_cut_short = False
         self.must("P5", self.owed == 0)
-        self.agrees(not any(isinstance(wish, (Work, Fetch, AwaitDrain)) for wish in self.wishes))
+        self.agrees(not any(isinstance(command, (Work, Fetch, StartDrainTimer)) for command in self.commands))
         self.ends()
 
-    # --- wishes come true
+    # --- commands come true
 
     def drawn(self, data: st.DataObject, kind: type[W]) -> W:
-        """One of the wishes, which is none any more."""
-        wish = data.draw(st.sampled_from([wish for wish in self.wishes if isinstance(wish, kind)]), "wish")
-        self.wishes.remove(wish)
-        return wish
+        """One of the commands, which is none any more."""
+        command = data.draw(
+            st.sampled_from([command for command in self.commands if isinstance(command, kind)]), "command"
+        )
+        self.commands.remove(command)
+        return command
 
-    def wishes_for(self, kind: type[Wish]) -> bool:
-        return any(isinstance(wish, kind) for wish in self.wishes)
+    def commands_for(self, kind: type[Command]) -> bool:
+        return any(isinstance(command, kind) for command in self.commands)
 
-    @precondition(lambda self: self.wishes_for(Fetch))
+    @precondition(lambda self: self.commands_for(Fetch))
     @rule(data=st.data())
     def records_come(self, data: st.DataObject) -> None:
-        wish = self.drawn(data, Fetch)
-        ahead = [offset for offset in self.log if offset >= wish.position]
-        behind = [offset for offset in self.log if offset < wish.position]
-        self.fetched(wish, data.draw(self.orders(ahead, behind), "offsets"))
+        command = self.drawn(data, Fetch)
+        ahead = [offset for offset in self.log if offset >= command.position]
+        behind = [offset for offset in self.log if offset < command.position]
+        self.fetched(command, data.draw(self.orders(ahead, behind), "offsets"))
 
-    @precondition(lambda self: self.wishes_for(Work))
+    @precondition(lambda self: self.commands_for(Work))
     @rule(data=st.data())
     def work_ends(self, data: st.DataObject) -> None:
         self.worked(self.drawn(data, Work), None)
 
-    @precondition(lambda self: self.wishes_for(Work))
+    @precondition(lambda self: self.commands_for(Work))
     @rule(data=st.data(), reply=st.sampled_from([None, Report.FAILED, Refused("user code raised")]))
     def work_ends_one_way_or_the_other(self, data: st.DataObject, reply: object) -> None:
         self.worked(self.drawn(data, Work), reply)
 
-    @precondition(lambda self: self.wishes_for(Commit))
+    @precondition(lambda self: self.commands_for(Commit))
     @rule(data=st.data())
     def a_commit_is_answered(self, data: st.DataObject) -> None:
         unsure = [Ambiguous("no reply"), NotApplied("not sent"), NotDurable("no majority yet")]
         reply = data.draw(st.sampled_from([None, None, None, *unsure, Refused("illegal generation")]), "reply")
         self.answered(self.drawn(data, Commit), reply, is_done=data.draw(st.booleans(), "is done"))
 
-    @precondition(lambda self: self.wishes_for(AwaitDrain))
+    @precondition(lambda self: self.commands_for(StartDrainTimer))
     @rule(data=st.data())
     def time_is_up(self, data: st.DataObject) -> None:
         """The next stage begins; after the last one the partition is released, whatever runs."""
         assert self.life is not None
         assert self.life.stages
         self.life.stages = self.life.stages[1:]
-        wish = self.drawn(data, AwaitDrain)
+        command = self.drawn(data, StartDrainTimer)
         if self.life.stages:
-            self._told(wish, None)
+            self._told(command, None)
         else:
-            self.cut_short(lambda: self._told(wish, None))
+            self.cut_short(lambda: self._told(command, None))
 
     @st.composite
     @staticmethod
@@ -420,45 +431,45 @@ class Partition(RuleBasedStateMachine):
         again = draw(st.lists(st.sampled_from([*new, *behind]), max_size=2)) if new or behind else []
         return tuple(draw(st.permutations([*new, *again])))
 
-    def fetched(self, wish: Fetch, offsets: tuple[int, ...]) -> None:
+    def fetched(self, command: Fetch, offsets: tuple[int, ...]) -> None:
         assert self.life is not None
         self.life.seen |= {offset for offset in offsets if offset >= self.life.floor}
-        self._told(wish, offsets)
+        self._told(command, offsets)
 
-    def worked(self, wish: Work, reply: object) -> None:
+    def worked(self, command: Work, reply: object) -> None:
         """What fails once it is revoked is left to the next owner."""
         assert self.life is not None
-        (offset,) = wish.offsets
+        (offset,) = command.offsets
         self.life.running.discard(offset)
         if reply is None:
             self.life.done.add(offset)
             self.processed.add(offset)
         elif not self.life.is_revoked:
             self.life.failed.add(offset)
-        self._told(wish, reply)
+        self._told(command, reply)
 
-    def answered(self, wish: Commit, reply: Failure | None, *, is_done: bool) -> None:
+    def answered(self, command: Commit, reply: Failure | None, *, is_done: bool) -> None:
         """Whether it is done is open where the reply is ambiguous."""
         assert self.life is not None
         if reply is None or isinstance(reply, NotDurable) or (isinstance(reply, Ambiguous) and is_done):
-            self.must("P1", laws.committed_never_falls(self.committed, wish.position))
-            self.committed = wish.position
+            self.must("P1", laws.committed_never_falls(self.committed, command.position))
+            self.committed = command.position
         if reply is None:
-            self.life.acknowledge(wish.position)
+            self.life.acknowledge(command.position)
         if isinstance(reply, Refused):
-            self.cut_short(lambda: self._told(wish, reply))
+            self.cut_short(lambda: self._told(command, reply))
         else:
-            self._told(wish, reply)
+            self._told(command, reply)
 
     # --- what comes too late
 
     @precondition(lambda self: self.ghosts)
     @rule(data=st.data(), reply=st.sampled_from([None, Ambiguous("no reply"), Refused("no")]))
     def a_ghost_is_heard(self, data: st.DataObject, reply: Failure | None) -> None:
-        """What was taken back, or wished for in another life, comes true all the same; so is a commit refused by then."""
+        """What was taken back, or commanded in another life, comes true all the same; so is a commit refused by then."""
         ghost = data.draw(st.sampled_from(self.ghosts), "ghost")
         self.ghosts.remove(ghost)
-        event = heard(ghost, tuple(self.log) if isinstance(ghost, Fetch) and reply is None else reply)
+        event = event_for(ghost, tuple(self.log) if isinstance(ghost, Fetch) and reply is None else reply)
         assert event is not None
         self.must("P3", self.ignores(event))
 
@@ -467,7 +478,7 @@ class Partition(RuleBasedStateMachine):
     def old_news(self, data: st.DataObject) -> None:
         """What was heard in another life is heard again."""
         now = self.generation + 1 if self.life is None else self.life.generation
-        named = [event for event in self.news if not isinstance(event, (Revoked, Lost, RoomMade))]
+        named = [event for event in self.news if not isinstance(event, (Revoked, Lost, SlotFreed))]
         old = [event for event in named if event.generation < now]
         if self.life is None:
             old = [event for event in old if not isinstance(event, Assigned)]
@@ -480,17 +491,17 @@ class Partition(RuleBasedStateMachine):
         """Elsewhere tasks end or begin, so another number of them may run here now."""
         assert self.life is not None
         self.room = len(self.life.running) + more
-        self.takes(self.happens(RoomMade(TP)))
+        self.takes(self.happens(SlotFreed(TP)))
 
     # --- what is always true
 
     @invariant()
-    def what_may_be_done_is_wished_for(self) -> None:
+    def what_may_be_done_is_commanded(self) -> None:
         """Nothing waits without a reason, for nothing would wake it."""
-        life, kinds = self.life, [type(wish) for wish in self.wishes]
+        life, kinds = self.life, [type(command) for command in self.commands]
         if life is None:
             return
-        self.must("P5", laws.only_the_owner_handles(self.wishes, life.generation))
+        self.must("P5", laws.only_the_owner_handles(self.commands, life.generation))
         self.agrees(Commit in kinds or life.ready is None)
         if life.is_revoked:
             self.must("P5", life.running or Commit in kinds)
@@ -523,20 +534,23 @@ class Partition(RuleBasedStateMachine):
         if self.is_broken:
             return
         for _ in range(100):
-            live = [wish for wish in self.wishes if not isinstance(wish, AwaitDrain)]
-            wish = next((wish for wish in live if not isinstance(wish, Fetch) or wish.position <= self.log[-1]), None)
-            if wish is None:
+            live = [command for command in self.commands if not isinstance(command, StartDrainTimer)]
+            command = next(
+                (command for command in live if not isinstance(command, Fetch) or command.position <= self.log[-1]),
+                None,
+            )
+            if command is None:
                 break
-            self.wishes.remove(wish)
-            match wish:
+            self.commands.remove(command)
+            match command:
                 case Fetch(_, _, position):
-                    self.fetched(wish, tuple(offset for offset in self.log if offset >= position))
+                    self.fetched(command, tuple(offset for offset in self.log if offset >= position))
                 case Work():
-                    self.worked(wish, None)
+                    self.worked(command, None)
                 case Commit():
-                    self.answered(wish, None, is_done=True)
+                    self.answered(command, None, is_done=True)
                 case _:
-                    raise AssertionError(wish)
+                    raise AssertionError(command)
         self.must("P5", self.owed == 0)
         if self.life is not None and not self.life.failed and self.room:
             gaps = set(range(self.log[-1] + 1)) - set(self.log)
@@ -545,14 +559,14 @@ class Partition(RuleBasedStateMachine):
 
 def told_of(part: Owned) -> tuple[object, ...]:
     """What the state says, in sets."""
-    opened, done, failed = set(open_offsets(part.ledger)), set(done_offsets(part.ledger)), set(part.failed)
+    opened, done, failed = set(open_offsets(part.tracker)), set(done_offsets(part.tracker)), set(part.failed)
     running = {offset for each in part.asked for offset in each.work.offsets}
     assert part.running == len(running)
-    return part.generation, part.phase, part.ledger.floor, opened, done, failed, running, sorted(part.queued)
+    return part.generation, part.phase, part.tracker.floor, opened, done, failed, running, sorted(part.queued)
 
 
 def check_plain(
-    bug: type[Processor], judged: Collection[str], runs: int, phases: Collection[Stages] = tuple(Stages)
+    bug: type[PartitionRules], judged: Collection[str], runs: int, phases: Collection[Stages] = tuple(Stages)
 ) -> None:
     run_state_machine_as_test(
         partial(Partition, bug, judged),  # type: ignore[arg-type]  # a factory will do: it is called
@@ -561,8 +575,8 @@ def check_plain(
 
 
 def test_whatever_comes_in_whatever_order_the_laws_hold() -> None:
-    """Laws P1 to P7 of the plain mode, and agreement with a dumb observer that knows wishes and events alone."""
-    check_plain(Processor, ALL, 100)
+    """Laws P1 to P7 of the plain mode, and agreement with a dumb observer that knows commands and events alone."""
+    check_plain(PartitionRules, ALL, 100)
 
 
 # --- all modes, in any order ------------------------------------------------------------------------------------------
@@ -573,10 +587,10 @@ ROUND: Final = (b"k", b"l", None)
 
 @attrs.define
 class Course:
-    """One partition at one consumer in any mode, one assignment after another: who wishes come true for, and who watches.
+    """One partition at one consumer in any mode, one assignment after another: who commands come true for, and who watches.
 
     It knows what it was asked for and what it has answered, and takes the state's word only for what it checks elsewhere:
-    the ledger and the windows.
+    the tracker and the windows.
 
     Args:
         processor: What the partition may do.
@@ -584,18 +598,18 @@ class Course:
         judged: The laws that are judged; where it is all of them, what else is known is compared too.
     """
 
-    processor: Processor
+    processor: PartitionRules
     log: tuple[tuple[int, Key], ...]
     judged: Collection[str] = ALL
     room: int = attrs.field(default=attrs.Factory(lambda self: self.processor.running_max, takes_self=True))
-    state: State = attrs.field(factory=Unassigned)
+    state: PartitionState = attrs.field(factory=Unassigned)
     generation: int = 0
     committed: int = 0
     text: str = ""
     processed: set[int] = attrs.field(factory=set)
     asked: dict[Work, set[int]] = attrs.field(factory=dict)
-    others: list[Wish] = attrs.field(factory=list)
-    ghosts: list[Wish] = attrs.field(factory=list)
+    others: list[Command] = attrs.field(factory=list)
+    ghosts: list[Command] = attrs.field(factory=list)
     told: list[Event] = attrs.field(factory=list)
     delivered: set[int] = attrs.field(factory=set)
     begun: set[int] = attrs.field(factory=set)
@@ -627,14 +641,14 @@ class Course:
         self.state = step.state
         if is_left and isinstance(before, Owned) and isinstance(step.state, Owned):
             self.must("P11", laws.is_left_to_the_next_owner(before, step.state))
-        wishes = [*step.wishes]
+        commands = [*step.commands]
         if is_news and isinstance(event, Assigned):
-            while wishes and isinstance(wishes[0], Cancel | Release):
-                self.wished(wishes.pop(0), event)
+            while commands and isinstance(commands[0], Cancel | Release):
+                self.commanded(commands.pop(0), event)
             self.ends()
             self.generation, self.is_alive = event.generation, True
-        for wish in wishes:
-            self.wished(wish, event)
+        for command in commands:
+            self.commanded(command, event)
         self.looked_at()
 
     def is_news(self, event: Event) -> bool:
@@ -646,22 +660,24 @@ class Course:
                 return not self.is_revoked
             case _ if not self.is_alive:
                 return False
-            case Lost() | RoomMade():
+            case Lost() | SlotFreed():
                 return True
             case _ if event.generation != self.generation:
                 return False
             case Fetched():
-                return any(isinstance(wish, Fetch) for wish in self.others)
-            case Reported(_, _, what):
+                return any(isinstance(command, Fetch) for command in self.others)
+            case WorkReported(_, _, what):
                 return any(self.parts(work, what) for work in self.asked)
-            case Raised(_, _, task):
+            case WorkFailed(_, _, task):
                 return any(work.task == task for work in self.asked)
-            case DrainTimedOut(_, _, stage):
-                return any(isinstance(wish, AwaitDrain) and wish.stage is stage for wish in self.others)
+            case DrainTimerFired(_, _, stage):
+                return any(isinstance(command, StartDrainTimer) and command.stage is stage for command in self.others)
             case Measured():
                 return True
             case _:
-                return any(isinstance(wish, Commit) and wish.position == event.position for wish in self.others)
+                return any(
+                    isinstance(command, Commit) and command.position == event.position for command in self.others
+                )
 
     def parts(self, work: Work, what: FanoutEvent) -> set[int]:
         """Which parts of the work it tells of."""
@@ -671,7 +687,7 @@ class Course:
         match task, what:
             case (Arrange(), WindowArranged() | ArrangeFailed()) | (DeliverWindow(), WindowDelivered()):
                 return left
-            case DeliverMessages(), MessagesDelivered(_, offsets):
+            case DeliverRecords(), RecordsDelivered(_, offsets):
                 return left & {*offsets}
             case Judge(_, _, attempt), TaskReplaced(_, number, at):
                 return left & {number} if at == attempt else set()
@@ -683,7 +699,7 @@ class Course:
     def is_left(self, event: Event) -> bool:
         """Whether it tells that work has ended which was interrupted, or has failed after it was revoked."""
         match event:
-            case Raised() | Reported(_, _, TasksReported(_, _, _, Report.FAILED | Report.UNDELIVERED)):
+            case WorkFailed() | WorkReported(_, _, TasksReported(_, _, _, Report.FAILED | Report.UNDELIVERED)):
                 return self.is_revoked
             case _:
                 return False
@@ -694,18 +710,18 @@ class Course:
             case Revoked():
                 self.is_revoked = True
             case Fetched(_, _, offsets):
-                self.others = [wish for wish in self.others if not isinstance(wish, Fetch)]
+                self.others = [command for command in self.others if not isinstance(command, Fetch)]
                 self.delivered |= {offset for offset in offsets if offset >= self.position}
-            case Reported(_, _, what):
+            case WorkReported(_, _, what):
                 self.reported(what)
-            case Raised(_, _, task):
+            case WorkFailed(_, _, task):
                 work = next(work for work in self.asked if work.task == task)
                 left = self.asked.pop(work)
                 self.failed(work, left)
-            case DrainTimedOut():
-                self.others = [wish for wish in self.others if not isinstance(wish, AwaitDrain)]
-            case Committed() | CommitRefused() | CommitUnanswered() | MetadataRefused():
-                self.others = [wish for wish in self.others if not isinstance(wish, Commit)]
+            case DrainTimerFired():
+                self.others = [command for command in self.others if not isinstance(command, StartDrainTimer)]
+            case Committed() | CommitRefused() | CommitUnknown() | MetadataRefused():
+                self.others = [command for command in self.others if not isinstance(command, Commit)]
             case _:
                 pass
 
@@ -727,7 +743,7 @@ class Course:
                 case WindowArranged(_, tasks):
                     run = [each for at, each in enumerate(tasks.offsets) if at not in tasks.succeeded]
                     self.processed |= {*work.offsets} - {offset for each in run for offset in each}
-                case MessagesDelivered():
+                case RecordsDelivered():
                     self.processed |= told
                     self.unanswered -= told
                 case _:
@@ -742,7 +758,7 @@ class Course:
             case Start(_, _, attempt) | DeliverTasks(_, _, attempt):
                 if not self.processor.hooks and attempt > self.processor.rules.retries_max:
                     self.unanswered |= self.about(work, left)
-            case DeliverMessages():
+            case DeliverRecords():
                 self.unanswered |= left
             case _:
                 self.unanswered |= {*work.offsets}
@@ -751,16 +767,16 @@ class Course:
         """The records of these parts of the work."""
         assert isinstance(self.state, Owned)
         task = work.task
-        if isinstance(task, DeliverMessages):
+        if isinstance(task, DeliverRecords):
             return numbers
         if isinstance(task, Start | Judge | DeliverTasks):
             task = attrs.evolve(task, numbers=tuple(sorted(numbers)))
         return {*fanout.offsets_of(self.state.windows, task)}
 
-    # --- what is wished for
+    # --- what is commanded
 
-    def wished(self, wish: Wish, event: Event) -> None:
-        match wish:
+    def commanded(self, command: Command, event: Event) -> None:
+        match command:
             case Cancel(effect):
                 self._taken_back(effect)
             case Release():
@@ -770,40 +786,40 @@ class Course:
                 self.agrees(work in self.asked and work not in self.interrupted)
                 self.interrupted.add(work)
             case _:
-                self.must("P5", self.is_alive and wish.generation == self.generation)
-                self.must("P5", not self.is_revoked or laws.starts_nothing(wish))
-                self._begins(wish, event)
+                self.must("P5", self.is_alive and command.generation == self.generation)
+                self.must("P5", not self.is_revoked or laws.starts_nothing(command))
+                self._begins(command, event)
 
-    def _begins(self, wish: Fetch | Work | Commit | AwaitDrain, event: Event) -> None:
+    def _begins(self, command: Fetch | Work | Commit | StartDrainTimer, event: Event) -> None:
         part = self.state if isinstance(self.state, Owned) else None
-        match wish:
+        match command:
             case Work():
-                self.begins_work(wish)
+                self.begins_work(command)
                 return
             case Fetch():
                 self.must("P4", part is None or part.phase is not Phase.STOPPED)
-                self.must("P6", part is None or laws.fetches_what_is_free(wish, part.standing))
-                self.agrees(part is None or wish.position == part.ledger.frontier)
+                self.must("P6", part is None or laws.fetches_what_is_free(command, part.hold))
+                self.agrees(part is None or command.position == part.tracker.frontier)
                 self.agrees(not any(isinstance(other, Fetch) for other in self.others))
             case Commit():
                 unfinished = self.delivered - self.processed
                 for work, left in self.asked.items():
                     unfinished |= self.about(work, left)
-                self.must("P1", laws.passes_nothing_unfinished(wish.position, unfinished))
-                self.must("P2", laws.one_commit_in_flight([*self.others, wish], self.generation))
-                self.must("P4", laws.failures_are_not_committed(wish.position, self.unanswered))
-                heir = decoded(wish.metadata, position=wish.position, end=self.log[-1][0] + 1).ledger
+                self.must("P1", laws.passes_nothing_unfinished(command.position, unfinished))
+                self.must("P2", laws.one_commit_in_flight([*self.others, command], self.generation))
+                self.must("P4", laws.failures_are_not_committed(command.position, self.unanswered))
+                heir = decoded(command.metadata, position=command.position, end=self.log[-1][0] + 1).tracker
                 self.must("P1", not {*done_offsets(heir)} & (unfinished | self.unanswered))
-                self.agrees(len(wish.metadata) <= self.processor.metadata_max)
-            case AwaitDrain():
-                self.agrees(self.is_revoked and isinstance(event, Revoked | DrainTimedOut))
+                self.agrees(len(command.metadata) <= self.processor.metadata_max)
+            case StartDrainTimer():
+                self.agrees(self.is_revoked and isinstance(event, Revoked | DrainTimerFired))
             case _:
-                assert_never(wish)
-        self.others.append(wish)
+                assert_never(command)
+        self.others.append(command)
 
     def begins_work(self, work: Work) -> None:
         part = self.state
-        opened = {*open_offsets(part.ledger)} if isinstance(part, Owned) else set[int]()
+        opened = {*open_offsets(part.tracker)} if isinstance(part, Owned) else set[int]()
         task, keys = work.task, dict(self.log)
         match task:
             case (
@@ -816,13 +832,13 @@ class Course:
                     runs = {(window, number, attempt) for number in numbers}
                     self.agrees(not runs & self.runs)
                     self.runs |= runs
-            case DeliverMessages(_, offsets, failed):
+            case DeliverRecords(_, offsets, failed):
                 parts = {*offsets}
-                if self.processor.after_failure is AfterFailure.DIVERT_KEY:
+                if self.processor.failure_policy is FailurePolicy.DIVERT_KEY:
                     self.diverted |= {line for each in failed if (line := self.line(each, keys)) is not None}
             case _:
                 parts = {0}
-        new = {*work.offsets} - self.begun if isinstance(task, Arrange | Start | DeliverMessages) else set[int]()
+        new = {*work.offsets} - self.begun if isinstance(task, Arrange | Start | DeliverRecords) else set[int]()
         closed = self.closed(keys)
         for offset in new:
             mine = self.line(offset, keys)
@@ -838,11 +854,11 @@ class Course:
 
     def line(self, offset: int, keys: Mapping[int, Key]) -> Key:
         match self.processor.order:
-            case Order.ANY:
+            case Ordering.UNORDERED:
                 return None
-            case Order.BY_KEY:
+            case Ordering.BY_KEY:
                 return keys[offset]
-            case Order.BY_OFFSET:
+            case Ordering.BY_OFFSET:
                 return b""
             case _:
                 assert_never(self.processor.order)
@@ -850,7 +866,7 @@ class Course:
     def closed(self, keys: Mapping[int, Key]) -> set[int]:
         """Of the keys that are held back or diverted, what has not begun."""
         part, lines = self.state, {*self.diverted}
-        if isinstance(part, Owned) and self.processor.after_failure is AfterFailure.BLOCK_KEY:
+        if isinstance(part, Owned) and self.processor.failure_policy is FailurePolicy.BLOCK_KEY:
             lines |= {line for each in part.failed if (line := self.line(each, keys)) is not None}
         return {each for each in self.delivered - self.begun if self.line(each, keys) in lines}
 
@@ -860,23 +876,23 @@ class Course:
 
     @property
     def position(self) -> int:
-        return self.state.ledger.floor if isinstance(self.state, Owned) else self.committed
+        return self.state.tracker.floor if isinstance(self.state, Owned) else self.committed
 
     def _taken_back(self, effect: Effect[object]) -> None:
-        """Only what is wished for can be taken back."""
+        """Only what is commanded can be taken back."""
         if isinstance(effect, Work):
             self.agrees(self.asked.pop(effect, None))
             self.ghosts.append(effect)
         else:
             self.agrees(effect in self.others)
-            self.ghosts += [wish for wish in self.others if wish == effect]
-            self.others = [wish for wish in self.others if wish != effect]
+            self.ghosts += [command for command in self.others if command == effect]
+            self.others = [command for command in self.others if command != effect]
 
     def released(self, event: Event) -> None:
         """What was revoked is let go once."""
         self.must("P5", self.is_revoked)
-        is_over = isinstance(event, Assigned | Lost | CommitRefused | DrainTimedOut) or not self.processor.drain.total
-        commits = [wish for wish in self.others if isinstance(wish, Commit)]
+        is_over = isinstance(event, Assigned | Lost | CommitRefused | DrainTimerFired) or not self.processor.drain.total
+        commits = [command for command in self.others if isinstance(command, Commit)]
         self.must("P5", laws.is_released([*self.asked], commits, None, in_time=not is_over))
         self.is_revoked = False
 
@@ -884,7 +900,7 @@ class Course:
         """What is still asked for is of no use to anybody."""
         self.ghosts += [*self.asked, *self.others]
         self.must("P5", not self.asked and not self.is_revoked)
-        self.agrees(all(isinstance(wish, Commit) for wish in self.others))
+        self.agrees(all(isinstance(command, Commit) for command in self.others))
         for each in (
             self.asked,
             self.delivered,
@@ -909,13 +925,13 @@ class Course:
             {each.work: each.left for each in part.asked} == {work: len(left) for work, left in self.asked.items()}
         )
         self.agrees(part.running == self.running)
-        opened, waiting = {*open_offsets(part.ledger)}, {*part.queued}
-        in_work = {*fanout.messages(part.windows)}
+        opened, waiting = {*open_offsets(part.tracker)}, {*part.queued}
+        in_work = {*fanout.records(part.windows)}
         self.agrees({*part.failed} <= opened and waiting <= opened and in_work <= opened)
         self.agrees(not waiting & in_work and {key for key, _ in part.keys} <= waiting | in_work)
         self.agrees(self.asked or part.ready or part.queued or not part.load.records)
         self.agrees(part.load.records <= len(opened))
-        again = attrs.evolve(self.processor, running_max=self.room).step(part, RoomMade(TP))
+        again = attrs.evolve(self.processor, running_max=self.room).step(part, SlotFreed(TP))
         self.agrees(laws.changes_nothing(part, again))
 
     # --- moves
@@ -933,7 +949,7 @@ class Course:
                 self.unasked(pick, how, rest)
             case 5:
                 self.room = self.running + how % 4
-                self.happens(RoomMade(TP))
+                self.happens(SlotFreed(TP))
             case 6:
                 self.happens(Measured(TP, self.generation, pick % 20, how % 20))
             case _ if not self.is_alive:
@@ -954,14 +970,16 @@ class Course:
             self.happens(Revoked(TP, tuple(known[: how % 5])))
 
     def comes_true(self, pick: int, how: int, rest: Sequence[int]) -> None:
-        able = [wish for wish in self.others if not isinstance(wish, Fetch) or wish.position <= self.log[-1][0]]
-        able = [wish for wish in able if not isinstance(wish, AwaitDrain) or pick % 4 == 0]
-        wishes = [*self.asked, *able]
-        if wishes:
-            self.answer(wishes[pick // 4 % len(wishes)], how, rest)
+        able = [
+            command for command in self.others if not isinstance(command, Fetch) or command.position <= self.log[-1][0]
+        ]
+        able = [command for command in able if not isinstance(command, StartDrainTimer) or pick % 4 == 0]
+        commands = [*self.asked, *able]
+        if commands:
+            self.answer(commands[pick // 4 % len(commands)], how, rest)
 
-    def answer(self, wish: Wish, how: int, rest: Sequence[int]) -> None:
-        match wish:
+    def answer(self, command: Command, how: int, rest: Sequence[int]) -> None:
+        match command:
             case Fetch(_, generation, position):
                 count = 1 + how % 4
                 ahead = [offset for offset, _ in self.log if offset >= position][:count]
@@ -969,20 +987,20 @@ class Course:
                 offsets = (*ahead, *again, *ahead[: how // 16 % 2])
                 self.happens(Fetched(TP, generation, offsets, tuple(dict(self.log)[each] for each in offsets)))
             case Work():
-                self.answered(wish, how, rest)
+                self.answered(command, how, rest)
             case Commit(_, generation, position, text):
                 refused = METADATA_REFUSED if text else None
                 replies = (None, None, None, Ambiguous("?"), NotApplied("?"), refused, Refused("no"), refused)
                 reply = replies[how % len(replies)]
-                is_fenced = generation != self.generation or wish not in self.others
+                is_fenced = generation != self.generation or command not in self.others
                 if not is_fenced and (reply is None or how % 16 == 3):
                     self.must("P1", laws.committed_never_falls(self.committed, position))
                     self.committed, self.text = position, text
-                event = heard(wish, reply)
+                event = event_for(command, reply)
                 assert event is not None
                 self.happens(event)
             case _:
-                event = heard(wish, None)
+                event = event_for(command, None)
                 if event is not None:
                     self.happens(event)
 
@@ -990,7 +1008,7 @@ class Course:
         """User code answers: well or badly, all at once or in part, or it raises."""
         task, left = work.task, sorted(self.asked.get(work, (0,)))
         if how % 6 == 0:
-            self.happens(Raised(TP, work.generation, task))
+            self.happens(WorkFailed(TP, work.generation, task))
             return
         some = tuple(left if how % 6 < 4 else left[: 1 + how // 8 % len(left)])
         what: FanoutEvent
@@ -1006,13 +1024,13 @@ class Course:
                 what = TasksReported(window, some, attempt, Report.RETRIED if how % 2 else Report.SKIPPED)
             case DeliverTasks(window, _, attempt):
                 what = TasksReported(window, some, attempt, Report.UNDELIVERED if how % 6 == 1 else Report.DELIVERED)
-            case DeliverMessages(window):
-                what = MessagesDelivered(window, some)
+            case DeliverRecords(window):
+                what = RecordsDelivered(window, some)
             case DeliverWindow(window):
                 what = WindowDelivered(window)
             case _:
                 assert_never(task)
-        self.happens(Reported(TP, work.generation, what))
+        self.happens(WorkReported(TP, work.generation, what))
 
     def tasks(self, offsets: Sequence[int], rest: Sequence[int]) -> Tasks:
         """A few tasks for these records, and now and then for others in work."""
@@ -1043,15 +1061,15 @@ class Course:
             WindowArranged(window, Tasks()),
             ArrangeFailed(window),
             TaskReplaced(window, number, attempt, Tasks()),
-            MessagesDelivered(window, (number, number + 1)),
+            RecordsDelivered(window, (number, number + 1)),
             WindowDelivered(window),
         )
-        kinds = (Committed, CommitRefused, CommitUnanswered, MetadataRefused)
+        kinds = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
         commits = tuple(kind(TP, generation, self.position + number) for kind in kinds)
         events: tuple[Event, ...] = (
-            *(Reported(TP, generation, what) for what in whats),
-            Raised(TP, generation, Start(window, (number,), attempt)),
-            DrainTimedOut(TP, generation, tuple(Stage)[number]),
+            *(WorkReported(TP, generation, what) for what in whats),
+            WorkFailed(TP, generation, Start(window, (number,), attempt)),
+            DrainTimerFired(TP, generation, tuple(Stage)[number]),
             Fetched(TP, generation, (self.log[number % len(self.log)][0],), (None,)),
         )
         events = commits if how % 2 else events
@@ -1069,27 +1087,29 @@ class Course:
         self.room = max(1, self.room)
         if not self.is_alive:
             self.assigned()
-        self.happens(RoomMade(TP))
+        self.happens(SlotFreed(TP))
         for _ in range(400):
             if not self.is_alive:
                 self.assigned()
-            fetches = [wish for wish in self.others if isinstance(wish, Fetch) and wish.position <= self.log[-1][0]]
-            commits = [wish for wish in self.others if isinstance(wish, Commit)]
-            wishes: list[Wish] = [*self.asked, *commits, *fetches]
-            if not wishes:
+            fetches = [
+                command for command in self.others if isinstance(command, Fetch) and command.position <= self.log[-1][0]
+            ]
+            commits = [command for command in self.others if isinstance(command, Commit)]
+            commands: list[Command] = [*self.asked, *commits, *fetches]
+            if not commands:
                 break
-            wish = wishes[0]
-            if isinstance(wish, Work) and isinstance(wish.task, Arrange):
-                tasks = Tasks(tuple((offset,) for offset in wish.offsets))
-                self.happens(Reported(TP, self.generation, WindowArranged(wish.task.window, tasks)))
+            command = commands[0]
+            if isinstance(command, Work) and isinstance(command.task, Arrange):
+                tasks = Tasks(tuple((offset,) for offset in command.offsets))
+                self.happens(WorkReported(TP, self.generation, WindowArranged(command.task.window, tasks)))
             else:
-                self.answer(wish, 5 if isinstance(wish, Work) else 0, (0,) * 5)
+                self.answer(command, 5 if isinstance(command, Work) else 0, (0,) * 5)
         self.has_rested()
 
     def has_rested(self) -> None:
         part, offsets, keys = self.state, [offset for offset, _ in self.log], dict(self.log)
         assert isinstance(part, Owned)
-        opened = {*open_offsets(part.ledger)}
+        opened = {*open_offsets(part.tracker)}
         self.must("P5", not self.is_revoked)
         self.agrees(not self.asked and not part.running and not part.load.records)
         if not part.failed:
@@ -1105,7 +1125,7 @@ class Course:
         held_back = set[int]()
         if part.phase is Phase.STOPPED:
             held_back = {offset for offset in opened if offset > min(part.failed)}
-        if self.processor.after_failure is AfterFailure.BLOCK_KEY:
+        if self.processor.failure_policy is FailurePolicy.BLOCK_KEY:
             lines = {line for each in part.failed if (line := self.line(each, keys)) is not None}
             held_back |= {offset for offset in opened if self.line(offset, keys) in lines}
         self.must("P10", laws.nothing_else_waits(opened, part.failed, held_back))
@@ -1114,19 +1134,22 @@ class Course:
 LOGS: Final = st.lists(st.tuples(st.sampled_from((1, 1, 1, 2)), st.sampled_from(ROUND)), min_size=2, max_size=7).map(
     lambda drawn: tuple(zip(accumulate(gap for gap, _ in drawn), (key for _, key in drawn), strict=True))
 )
-FLAT: Final = Rules(0, 0, task_delivery=False, message_delivery=False, window_delivery=False)
+FLAT: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
 ANY_MODE: Final[Mapping[str, object]] = {}
 SCRIPTS: Final = st.binary(min_size=10 * MOVE_BYTES, max_size=50 * MOVE_BYTES)
 
 
 def check_all(
-    bug: type[Processor], judged: Collection[str], examples: int | None = None, mode: Mapping[str, object] = ANY_MODE
+    bug: type[PartitionRules],
+    judged: Collection[str],
+    examples: int | None = None,
+    mode: Mapping[str, object] = ANY_MODE,
 ) -> None:
     """As many examples as the profile says, unless told; in all modes, but for what is fixed."""
 
     @settings(settings() if examples is None else settings(max_examples=examples))
     @given(drawn.processors(), LOGS, SCRIPTS)
-    def hold(processor: Processor, log: tuple[tuple[int, Key], ...], script: bytes) -> None:
+    def hold(processor: PartitionRules, log: tuple[tuple[int, Key], ...], script: bytes) -> None:
         course = Course(bug(**{**attrs.asdict(processor, recurse=False), **mode}), log, judged)
         for at in range(0, len(script), MOVE_BYTES):
             course.moves(script[at : at + MOVE_BYTES])
@@ -1137,91 +1160,93 @@ def check_all(
 
 def test_whatever_comes_in_any_mode_the_laws_hold() -> None:
     """Laws P1 to P11, with hooks and without, in all orders, under all rules and policies, with metadata and drains."""
-    check_all(Processor, ALL, 400)
+    check_all(PartitionRules, ALL, 400)
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
-class CommitsOverAFailure(Processor):
+class CommitsOverAFailure(PartitionRules):
     """Planted bug: a record whose handler failed counts as done."""
 
     def _raised(self, part: Owned, task: Task) -> Step:
         if not isinstance(task, Start):
             return super()._raised(part, task)
         done = TasksReported(task.window, task.numbers, task.attempt, Report.SUCCEEDED)
-        return self._owned(part, Reported(TP, part.generation, done))
+        return self._owned(part, WorkReported(TP, part.generation, done))
 
 
 @attrs.frozen
-class GoesOnAfterAFailure(Processor):
+class GoesOnAfterAFailure(PartitionRules):
     """Planted bug: a partition that stops takes what was queued all the same."""
 
-    def _standing_still(self, part: Owned, failed: tuple[int, ...]) -> Owned:
-        return attrs.evolve(super()._standing_still(part, failed), queued=part.queued)
+    def _stopped_at(self, part: Owned, failed: tuple[int, ...]) -> Owned:
+        return attrs.evolve(super()._stopped_at(part, failed), queued=part.queued)
 
 
 @attrs.frozen
-class StartsWhileDraining(Processor):
+class StartsWhileDraining(PartitionRules):
     """Planted bug: what is queued is started when the partition is revoked."""
 
     def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:
         step = super()._revoked(part, in_flight)
         begun = (Work(TP, part.generation, Start(9, (0,), 1), (offset,)) for offset in part.queued)
-        return attrs.evolve(step, wishes=(*step.wishes, *begun))
+        return attrs.evolve(step, commands=(*step.commands, *begun))
 
 
 @attrs.frozen
-class LosesWithoutARelease(Processor):
+class LosesWithoutARelease(PartitionRules):
     """Planted bug: who waits for the release of a partition that is lost meanwhile waits for ever."""
 
-    def step(self, state: State, event: Event) -> Step:
+    def step(self, state: PartitionState, event: Event) -> Step:
         step = super().step(state, event)
-        kept = tuple(wish for wish in step.wishes if not (isinstance(event, Lost) and isinstance(wish, Release)))
-        return attrs.evolve(step, wishes=kept)
+        kept = tuple(
+            command for command in step.commands if not (isinstance(event, Lost) and isinstance(command, Release))
+        )
+        return attrs.evolve(step, commands=kept)
 
 
 @attrs.frozen
-class ReleasesTwice(Processor):
+class ReleasesTwice(PartitionRules):
     """Planted bug: it is released when it is revoked, and again when it is drained."""
 
     def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:
         step = super()._revoked(part, in_flight)
-        return attrs.evolve(step, wishes=(*step.wishes, Release(TP)))
+        return attrs.evolve(step, commands=(*step.commands, Release(TP)))
 
 
 @attrs.frozen
-class RunsOneMore(Processor):
+class RunsOneMore(PartitionRules):
     """Planted bug: one task more than may."""
 
-    def _opened(self, part: Owned) -> tuple[Owned, tuple[Wish, ...]]:
-        return Processor._opened(attrs.evolve(self, running_max=self.running_max + 1), part)  # noqa: SLF001  its own
+    def _opened(self, part: Owned) -> tuple[Owned, tuple[Command, ...]]:
+        return PartitionRules._opened(attrs.evolve(self, running_max=self.running_max + 1), part)  # noqa: SLF001  its own
 
 
 @attrs.frozen
-class FetchesOn(Processor):
+class FetchesOn(PartitionRules):
     """Planted bug: records are fetched although the partition is held on its own account."""
 
-    def _settled(self, part: Owned, wishes: tuple[Wish, ...] = ()) -> Step:
-        step = super()._settled(part, wishes)
+    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> Step:
+        step = super()._settled(part, commands)
         after = step.state
         if not isinstance(after, Owned) or after.phase is not Phase.FLOWING or after.fetching is not None:
             return step
-        fetch = Fetch(TP, after.generation, after.ledger.frontier)
-        return Step(attrs.evolve(after, fetching=fetch.position), (*step.wishes, fetch))
+        fetch = Fetch(TP, after.generation, after.tracker.frontier)
+        return Step(attrs.evolve(after, fetching=fetch.position), (*step.commands, fetch))
 
 
 @attrs.frozen
-class TellsOfWhatRuns(Processor):
+class TellsOfWhatRuns(PartitionRules):
     """Planted bug: the metadata tells of what is in work as if it were done."""
 
     def _metadata(self, part: Owned) -> str:
-        return super()._metadata(attrs.evolve(part, ledger=completed(part.ledger, open_offsets(part.ledger)[1:])))
+        return super()._metadata(attrs.evolve(part, tracker=completed(part.tracker, open_offsets(part.tracker)[1:])))
 
 
 @attrs.frozen
-class TakesAnyAnswer(Processor):
+class TakesAnyAnswer(PartitionRules):
     """Planted bug: what is committed is believed, whatever was to be."""
 
     def _owned(self, part: Owned, event: Event) -> Step:
@@ -1231,33 +1256,37 @@ class TakesAnyAnswer(Processor):
 
 
 @attrs.frozen
-class TakesAnyReport(Processor):
+class TakesAnyReport(PartitionRules):
     """Planted bug: what is told of tasks is believed, whether or not anybody was asked to run them."""
 
     def _owned(self, part: Owned, event: Event) -> Step:
-        if isinstance(event, Reported) and self._is_current(part, event) and not isinstance(event.what, WindowOpened):
+        if (
+            isinstance(event, WorkReported)
+            and self._is_current(part, event)
+            and not isinstance(event.what, WindowOpened)
+        ):
             return self._settled(*self._told(part, event.what))
         return super()._owned(part, event)
 
 
 @attrs.frozen
-class SkipsInSilence(Processor):
+class SkipsInSilence(PartitionRules):
     """Planted bug: what has failed for good is done, though nobody has answered for it."""
 
-    def _failing(self, part: Owned, task: DeliverMessages) -> tuple[Owned, list[Task]]:
-        return attrs.evolve(part, ledger=completed(part.ledger, task.offsets)), []
+    def _failing(self, part: Owned, task: DeliverRecords) -> tuple[Owned, list[Task]]:
+        return attrs.evolve(part, tracker=completed(part.tracker, task.offsets)), []
 
 
 @attrs.frozen
-class DropsWhatIsBefore(Processor):
+class DropsWhatIsBefore(PartitionRules):
     """Planted bug: a partition that stops drops what is queued before the failure, too."""
 
-    def _standing_still(self, part: Owned, failed: tuple[int, ...]) -> Owned:
-        return attrs.evolve(super()._standing_still(part, failed), queued=())
+    def _stopped_at(self, part: Owned, failed: tuple[int, ...]) -> Owned:
+        return attrs.evolve(super()._stopped_at(part, failed), queued=())
 
 
 @attrs.frozen
-class ReleasesWhatRuns(Processor):
+class ReleasesWhatRuns(PartitionRules):
     """Planted bug: a drain ends although something is in work."""
 
     def _is_drained(self, part: Owned) -> bool:
@@ -1265,7 +1294,7 @@ class ReleasesWhatRuns(Processor):
 
 
 @attrs.frozen
-class CommitsWhenRevoked(Processor):
+class CommitsWhenRevoked(PartitionRules):
     """Planted bug: nothing is committed before the partition is revoked."""
 
     def _to_commit(self, part: Owned) -> int | None:
@@ -1273,7 +1302,7 @@ class CommitsWhenRevoked(Processor):
 
 
 @attrs.frozen
-class KeepsNoOrder(Processor):
+class KeepsNoOrder(PartitionRules):
     """Planted bug: records are taken as they come, whatever is in work."""
 
     def next_window(self, part: Owned) -> tuple[int, ...]:
@@ -1281,7 +1310,7 @@ class KeepsNoOrder(Processor):
 
 
 @attrs.frozen
-class RunsTheRest(Processor):
+class RunsTheRest(PartitionRules):
     """Planted bug: the rest of a key is run although a record of it was diverted."""
 
     def _with_closed(self, part: Owned, offsets: tuple[int, ...]) -> Owned:
@@ -1290,7 +1319,7 @@ class RunsTheRest(Processor):
 
 
 @attrs.frozen
-class ForgetsWhatRaised(Processor):
+class ForgetsWhatRaised(PartitionRules):
     """Planted bug: nothing follows when user code raises."""
 
     def _raised(self, part: Owned, task: Task) -> Step:
@@ -1298,7 +1327,7 @@ class ForgetsWhatRaised(Processor):
 
 
 @attrs.frozen
-class TakesInterruptedForFailed(Processor):
+class TakesInterruptedForFailed(PartitionRules):
     """Planted bug: what was interrupted counts as failed."""
 
     def _raised(self, part: Owned, task: Task) -> Step:
@@ -1336,7 +1365,7 @@ SHIPPED: Final = {
         (FetchesOn, "P6"),
     ],
 )
-def test_a_planted_bug_breaks_the_law_in_the_plain_mode(bug: type[Processor], law: str) -> None:
+def test_a_planted_bug_breaks_the_law_in_the_plain_mode(bug: type[PartitionRules], law: str) -> None:
     """Each law of the plain mode has a specimen that breaks it."""
     with pytest.raises(AssertionError, match=law):
         check_plain(bug, [law], 2_000, [Stages.generate])
@@ -1347,27 +1376,29 @@ def test_shipped_bugs_are_caught_without_the_simulator() -> None:
     assert SHIPPED.keys() < {each.name for each in SPECIMENS}
 
 
-PLANTED: Final[Sequence[tuple[type[Processor], str, Mapping[str, object]]]] = (
+PLANTED: Final[Sequence[tuple[type[PartitionRules], str, Mapping[str, object]]]] = (
     (TellsOfWhatRuns, "P1", {"metadata_max": 99}),
     (TwoCommitsInFlight, "P2", ANY_MODE),
-    (TakesAnyAnswer, "P3", {"hooks": False, "rules": FLAT, "running_max": 3, "after_failure": AfterFailure.SKIP}),
+    (TakesAnyAnswer, "P3", {"hooks": False, "rules": FLAT, "running_max": 3, "failure_policy": FailurePolicy.SKIP}),
     (TakesAnyReport, "P3", {"drain": Budget(9, commit=9), "running_max": 2}),
     (SkipsInSilence, "P4", ANY_MODE),
-    (DropsWhatIsBefore, "P4", {"order": Order.BY_KEY, "after_failure": AfterFailure.STOP, "hooks": False}),
+    (DropsWhatIsBefore, "P4", {"order": Ordering.BY_KEY, "failure_policy": FailurePolicy.STOP, "hooks": False}),
     (LosesWithoutARelease, "P5", {"drain": SLOW}),
     (ReleasesWhatRuns, "P5", {"drain": SLOW}),
     (RunsOneMore, "P6", ANY_MODE),
-    (FetchesOn, "P6", {"bounds": Bounds(span=Thresholds(2, 1))}),
+    (FetchesOn, "P6", {"bounds": PartitionLimits(span=Thresholds(2, 1))}),
     (CommitsWhenRevoked, "P7", ANY_MODE),
-    (KeepsNoOrder, "P8", {"order": Order.BY_KEY}),
-    (RunsTheRest, "P9", {"order": Order.BY_KEY, "after_failure": AfterFailure.DIVERT_KEY}),
+    (KeepsNoOrder, "P8", {"order": Ordering.BY_KEY}),
+    (RunsTheRest, "P9", {"order": Ordering.BY_KEY, "failure_policy": FailurePolicy.DIVERT_KEY}),
     (ForgetsWhatRaised, "P10", ANY_MODE),
     (TakesInterruptedForFailed, "P11", {"drain": SLOW}),
 )
 
 
 @pytest.mark.parametrize(("bug", "law", "mode"), PLANTED)
-def test_a_planted_bug_breaks_the_law_in_some_mode(bug: type[Processor], law: str, mode: Mapping[str, object]) -> None:
+def test_a_planted_bug_breaks_the_law_in_some_mode(
+    bug: type[PartitionRules], law: str, mode: Mapping[str, object]
+) -> None:
     """Each law of all has a specimen that breaks it, in all modes or in those in which it is one."""
     with pytest.raises(AssertionError, match=rf"^{law}\b"):
         check_all(bug, [law], mode=mode)
@@ -1386,31 +1417,31 @@ OFFSETS: Final = ((), (0,), (1, 0), (0, 0, 2), (1,), (2, 1))
 
 def succeeded(generation: int, window: int) -> Event:
     """The task of the record that was taken as the window of this number has ended well."""
-    return Reported(TP, generation, TasksReported(window, (0,), 1, Report.SUCCEEDED))
+    return WorkReported(TP, generation, TasksReported(window, (0,), 1, Report.SUCCEEDED))
 
 
 def failed(generation: int, window: int) -> Event:
-    return Raised(TP, generation, Start(window, (0,), 1))
+    return WorkFailed(TP, generation, Start(window, (0,), 1))
 
 
 def events(generation: int) -> list[Event]:
     """One of each kind, and more, of records 0 to 2."""
-    named: list[Event] = [DrainTimedOut(TP, generation, stage) for stage in Stage]
+    named: list[Event] = [DrainTimerFired(TP, generation, stage) for stage in Stage]
     named += [Assigned(TP, generation, committed) for committed in range(2)]
     named += [Fetched(TP, generation, offsets) for offsets in OFFSETS]
     named += [kind(generation, window) for kind in (succeeded, failed) for window in range(2)]
-    kinds = (Committed, CommitRefused, CommitUnanswered, MetadataRefused)
+    kinds = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
     return [*named, *(kind(TP, generation, position) for kind in kinds for position in range(1, 4))]
 
 
-UNNAMED: Final[list[Event]] = [Revoked(TP), Lost(TP), RoomMade(TP)]
+UNNAMED: Final[list[Event]] = [Revoked(TP), Lost(TP), SlotFreed(TP)]
 
 
 @cache
-def reachable() -> dict[State, dict[Event, Step]]:
+def reachable() -> dict[PartitionState, dict[Event, Step]]:
     """Every state that any course of the events leads to, and what becomes of it with each event."""
-    found: dict[State, dict[Event, Step]] = {}
-    left: deque[State] = deque([Unassigned()])
+    found: dict[PartitionState, dict[Event, Step]] = {}
+    left: deque[PartitionState] = deque([Unassigned()])
     while left:
         state = left.popleft()
         if state not in found:
@@ -1429,7 +1460,7 @@ def test_every_state_has_an_answer_to_every_event() -> None:
 
 
 def test_an_older_generation_changes_nothing() -> None:
-    """Law P3, in every state: not the state, and nothing is wished for."""
+    """Law P3, in every state: not the state, and nothing is commanded."""
     for state, answers in reachable().items():
         if isinstance(state, Owned) and state.generation == 2:
             assert all(laws.changes_nothing(state, answers[event]) for event in events(1))
@@ -1444,7 +1475,7 @@ def test_an_assignment_is_heard_once() -> None:
 
 def test_an_answer_to_a_commit_that_is_not_in_flight_changes_nothing() -> None:
     """Law P3, in every state: not even that a position beyond it is committed, which nobody has asked for."""
-    kinds = (Committed, CommitRefused, CommitUnanswered, MetadataRefused)
+    kinds = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
     for state, answers in reachable().items():
         if isinstance(state, Owned):
             others = [position for position in range(1, 4) if position != state.committing]
@@ -1468,17 +1499,17 @@ def test_what_is_not_owned_is_not_worked_on() -> None:
 
 
 def test_nothing_is_left_to_do_after_a_step() -> None:
-    """Whatever may be done was wished for by the step before: as much room as before makes no difference."""
-    assert all(answers[RoomMade(TP)] == Step(state) for state, answers in reachable().items())
+    """Whatever may be done was commanded by the step before: as much room as before makes no difference."""
+    assert all(answers[SlotFreed(TP)] == Step(state) for state, answers in reachable().items())
 
 
 def test_no_commit_is_wished_for_beyond_what_is_open() -> None:
     """Law P1, in every step, also where a lower record comes late: it is held back from then on."""
     for answers in reachable().values():
         for step in answers.values():
-            opened = open_offsets(step.state.ledger) if isinstance(step.state, Owned) else ()
-            wished = [wish.position for wish in step.wishes if isinstance(wish, Commit)]
-            assert all(laws.passes_nothing_unfinished(position, opened) for position in wished)
+            opened = open_offsets(step.state.tracker) if isinstance(step.state, Owned) else ()
+            commanded = [command.position for command in step.commands if isinstance(command, Commit)]
+            assert all(laws.passes_nothing_unfinished(position, opened) for position in commanded)
 
 
 def test_every_state_keeps_its_bounds() -> None:
@@ -1496,7 +1527,7 @@ def test_a_release_is_wished_for_exactly_where_a_revocation_ends() -> None:
             was_draining = isinstance(state, Owned) and state.phase is Phase.DRAINING
             is_draining = isinstance(step.state, Owned) and step.state.phase is Phase.DRAINING
             asked = isinstance(event, Revoked) and not was_draining
-            released = sum(isinstance(wish, Release) for wish in step.wishes)
+            released = sum(isinstance(command, Release) for command in step.commands)
             assert was_draining + asked == is_draining + released, (state, event)
 
 
@@ -1511,20 +1542,20 @@ def test_a_revocation_that_is_asked_for_twice_is_released_once() -> None:
 # --- step by step -----------------------------------------------------------------------------------------------------
 
 
-def course(processor: Processor, *happened: Event) -> list[tuple[str, ...]]:
-    """What was wished for after each event, in words."""
-    state: State = Unassigned()
+def course(processor: PartitionRules, *happened: Event) -> list[tuple[str, ...]]:
+    """What was commanded after each event, in words."""
+    state: PartitionState = Unassigned()
     told: list[tuple[str, ...]] = []
     for event in happened:
         step = processor.step(state, event)
         state = step.state
-        told.append(tuple(map(str, step.wishes)))
+        told.append(tuple(map(str, step.commands)))
     return told
 
 
-def after(processor: Processor, *happened: Event) -> Owned:
+def after(processor: PartitionRules, *happened: Event) -> Owned:
     """The state after these events."""
-    state: State = Unassigned()
+    state: PartitionState = Unassigned()
     for event in happened:
         state = processor.step(state, event).state
     assert isinstance(state, Owned)
@@ -1532,13 +1563,13 @@ def after(processor: Processor, *happened: Event) -> Owned:
 
 
 def told(what: FanoutEvent) -> Event:
-    return Reported(TP, 1, what)
+    return WorkReported(TP, 1, what)
 
 
 def test_a_life_from_assignment_to_release() -> None:
     """The header's story: fetched, handled out of order, committed in order, revoked, drained, released."""
-    processor = Processor(running_max=2, metadata_max=0)
-    wished = course(
+    processor = PartitionRules(running_max=2, metadata_max=0)
+    commanded = course(
         processor,
         Assigned(TP, 7, 10),
         Fetched(TP, 7, (10, 12, 13)),
@@ -1547,11 +1578,11 @@ def test_a_life_from_assignment_to_release() -> None:
         Revoked(TP),
         Committed(TP, 7, 13),
         succeeded(7, 2),
-        CommitUnanswered(TP, 7, 14),
+        CommitUnknown(TP, 7, 14),
         Committed(TP, 7, 14),
     )
 
-    assert wished == [
+    assert commanded == [
         ("fetch t-0 from 10 (generation 7)",),
         (
             "start 0/0 (attempt 1) of t-0 @10 (generation 7)",
@@ -1576,18 +1607,18 @@ def test_a_life_from_assignment_to_release() -> None:
 
 def test_a_drain_interrupts_then_abandons_then_commits() -> None:
     """Laws P5 and P11: each stage of the budget has its time, and what was done meanwhile is committed."""
-    wished = course(
-        Processor(running_max=2, metadata_max=0, drain=Budget(6 * SECOND, cancel=2 * SECOND, commit=SECOND)),
+    commanded = course(
+        PartitionRules(running_max=2, metadata_max=0, drain=Budget(6 * SECOND, cancel=2 * SECOND, commit=SECOND)),
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
         Revoked(TP),
-        DrainTimedOut(TP, 1, Stage.WAITING),
+        DrainTimerFired(TP, 1, Stage.WAITING),
         succeeded(1, 0),
         Committed(TP, 1, 1),
-        DrainTimedOut(TP, 1, Stage.CANCELLING),
+        DrainTimerFired(TP, 1, Stage.CANCELLING),
     )
 
-    assert wished[3:] == [
+    assert commanded[3:] == [
         (
             "wait 2 s for t-0 to drain, what could be interrupted was, and cleans up (generation 1)",
             "interrupt start 0/0 (attempt 1) of t-0 @0 (generation 1)",
@@ -1607,22 +1638,22 @@ def test_a_drain_interrupts_then_abandons_then_commits() -> None:
 def test_what_is_known_to_take_too_long_is_interrupted_or_abandoned_at_once() -> None:
     """Law P5: nothing is awaited that cannot end in time, and nothing is interrupted twice."""
     known = (InFlight(0, 0, 9), InFlight(1, 0, 9, stoppable=False))
-    wished = course(
-        Processor(running_max=3, metadata_max=0, drain=Budget(4, cancel=1, commit=1)),
+    commanded = course(
+        PartitionRules(running_max=3, metadata_max=0, drain=Budget(4, cancel=1, commit=1)),
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1, 2)),
         Revoked(TP, known),
-        DrainTimedOut(TP, 1, Stage.WAITING),
+        DrainTimerFired(TP, 1, Stage.WAITING),
     )
 
-    assert [wish.split(" (")[0] for wish in wished[2][1:3]] == ["interrupt start 0/0", "no longer start 1/0"]
-    assert [wish.split(" (")[0] for wish in wished[3][1:]] == ["interrupt start 2/0"]
+    assert [command.split(" (")[0] for command in commanded[2][1:3]] == ["interrupt start 0/0", "no longer start 1/0"]
+    assert [command.split(" (")[0] for command in commanded[3][1:]] == ["interrupt start 2/0"]
 
 
 def test_what_is_before_a_failure_is_finished_and_committed() -> None:
     """Law P4: records 0 and 2 run when 1 fails; 1 is committed, 2 is finished and not committed, 3 never starts."""
-    processor = Processor(running_max=3, metadata_max=0)
-    wished = course(
+    processor = PartitionRules(running_max=3, metadata_max=0)
+    commanded = course(
         processor,
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1, 2, 3)),
@@ -1632,28 +1663,28 @@ def test_what_is_before_a_failure_is_finished_and_committed() -> None:
         Committed(TP, 1, 1),
     )
 
-    assert wished[2:] == [("no longer fetch t-0 from 4 (generation 1)",), (), ("commit t-0 @1 (generation 1)",), ()]
+    assert commanded[2:] == [("no longer fetch t-0 from 4 (generation 1)",), (), ("commit t-0 @1 (generation 1)",), ()]
 
 
 def test_what_waits_for_its_key_before_a_failure_is_still_taken() -> None:
     """Law P4: 1 waits for 0, of the same key, when 2 fails. It is before the failure, so it is done and committed."""
-    processor = Processor(running_max=2, metadata_max=0, order=Order.BY_KEY)
+    processor = PartitionRules(running_max=2, metadata_max=0, order=Ordering.BY_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2, 3), (b"k", b"k", b"l", b"m"))
-    wished = course(processor, Assigned(TP, 1, 0), fetched, failed(1, 1), succeeded(1, 0), succeeded(1, 2))
+    commanded = course(processor, Assigned(TP, 1, 0), fetched, failed(1, 1), succeeded(1, 0), succeeded(1, 2))
 
-    assert wished[3] == (
+    assert commanded[3] == (
         "start 2/0 (attempt 1) of t-0 @1 (generation 1)",
         "commit t-0 @1 (generation 1)",
     )
-    assert wished[4] == ()
+    assert commanded[4] == ()
 
 
 def test_what_was_wished_for_in_vain_is_taken_back() -> None:
     """Law P5: a partition that is lost takes back what runs and what is fetched; a commit is past taking back."""
-    processor = Processor(2, metadata_max=0)
-    wished = course(processor, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0), Lost(TP))
+    processor = PartitionRules(2, metadata_max=0)
+    commanded = course(processor, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0), Lost(TP))
 
-    assert wished[-2:] == [
+    assert commanded[-2:] == [
         ("commit t-0 @1 (generation 1)",),
         ("no longer start 1/0 (attempt 1) of t-0 @1 (generation 1)", "no longer fetch t-0 from 2 (generation 1)"),
     ]
@@ -1661,10 +1692,10 @@ def test_what_was_wished_for_in_vain_is_taken_back() -> None:
 
 def test_no_time_to_drain_releases_whatever_runs() -> None:
     """Law P5: with a budget of nothing the partition is let go as it is revoked."""
-    processor = Processor(2, metadata_max=0, drain=Budget(0))
-    wished = course(processor, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP))
+    processor = PartitionRules(2, metadata_max=0, drain=Budget(0))
+    commanded = course(processor, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP))
 
-    assert wished[-1] == (
+    assert commanded[-1] == (
         "no longer start 0/0 (attempt 1) of t-0 @0 (generation 1)",
         "no longer fetch t-0 from 1 (generation 1)",
         "release t-0",
@@ -1673,7 +1704,7 @@ def test_no_time_to_drain_releases_whatever_runs() -> None:
 
 def test_a_partition_that_is_assigned_while_it_is_owned_has_a_new_life() -> None:
     """Law P3: the group forgot to revoke it. What runs is taken back, whoever waits for it to drain is told."""
-    processor = Processor(1, metadata_max=0, drain=Budget(SECOND))
+    processor = PartitionRules(1, metadata_max=0, drain=Budget(SECOND))
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP), Assigned(TP, 2, 5))
 
     assert course(processor, *happened)[-1] == (
@@ -1688,14 +1719,14 @@ def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_al
     """What is done beyond the position is told in wide letters, then in ASCII, then not; the position is committed all the
     same.
     """
-    processor = Processor(2, replay_max=1)
+    processor = PartitionRules(2, replay_max=1)
     state = after(processor, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), succeeded(1, 1))
     texts: list[str] = []
     for event in (MetadataRefused(TP, 1, 0), MetadataRefused(TP, 1, 0), succeeded(1, 2), succeeded(1, 0)):
         step = processor.step(state, event)
         assert isinstance(step.state, Owned)
         state = step.state
-        texts += [wish.metadata for wish in step.wishes if isinstance(wish, Commit)]
+        texts += [command.metadata for command in step.commands if isinstance(command, Commit)]
 
     assert [text.isascii() for text in texts] == [True, True]
     assert texts[0]
@@ -1705,8 +1736,8 @@ def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_al
 
 def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None:
     """The position is the same, and what is done beyond it is told again, though nothing more was completed."""
-    processor = Processor(2, replay_max=1)
-    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1), CommitUnanswered(TP, 1, 0))
+    processor = PartitionRules(2, replay_max=1)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1), CommitUnknown(TP, 1, 0))
     first, again = course(processor, *happened)[2:]
 
     assert first == again
@@ -1714,27 +1745,27 @@ def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None
 
 
 def test_what_the_former_owner_has_told_of_is_not_done_again() -> None:
-    """A ledger that was resumed: the records are fetched, and only those that nobody has done are worked on."""
-    processor = Processor(9, replay_max=1)
+    """A tracker that was resumed: the records are fetched, and only those that nobody has done are worked on."""
+    processor = PartitionRules(9, replay_max=1)
     before = course(processor, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), succeeded(1, 1))
     commit = next(
-        wish
-        for wish in processor.step(
+        command
+        for command in processor.step(
             after(processor, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2))), succeeded(1, 1)
-        ).wishes
+        ).commands
     )
     assert isinstance(commit, Commit)
     assert str(commit) == before[-1][-1]
-    wished = course(processor, Assigned(TP, 2, 0, commit.metadata, 3), Fetched(TP, 2, (0, 1, 2)))
+    commanded = course(processor, Assigned(TP, 2, 0, commit.metadata, 3), Fetched(TP, 2, (0, 1, 2)))
 
-    assert [wish.split(" (")[0] for wish in wished[-1]] == ["start 0/0", "start 1/0", "fetch t-0 from 3"]
-    assert "@2" in wished[-1][1]
+    assert [command.split(" (")[0] for command in commanded[-1]] == ["start 0/0", "start 1/0", "fetch t-0 from 3"]
+    assert "@2" in commanded[-1][1]
 
 
 def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
     """Law P6: for what stands undone, for bytes and for age; nothing is fetched until all of them are low."""
-    bounds = Bounds(span=Thresholds(2, 1), size=Thresholds(9, 3), age=Thresholds(9, 3), metadata=None)
-    processor = Processor(2, metadata_max=0, bounds=bounds)
+    bounds = PartitionLimits(span=Thresholds(2, 1), size=Thresholds(9, 3), age=Thresholds(9, 3), metadata=None)
+    processor = PartitionRules(2, metadata_max=0, bounds=bounds)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
@@ -1745,7 +1776,7 @@ def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
     )
     states = [after(processor, *happened[:count]) for count in range(2, 7)]
 
-    assert [state.standing.by for state in states] == [
+    assert [state.hold.by for state in states] == [
         (Signal.SPAN,),
         (Signal.SPAN, Signal.SIZE, Signal.AGE),
         (Signal.SIZE, Signal.AGE),
@@ -1753,19 +1784,19 @@ def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
         (),
     ]
     assert [state.fetching for state in states] == [None, None, None, None, 2]
-    assert (states[0].standing, states[-1].standing) == (Held((Signal.SPAN,)), Free())
+    assert (states[0].hold, states[-1].hold) == (Held((Signal.SPAN,)), Free())
 
 
 def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
     """Law P9: 0 fails and is answered for. 1, of the same key, is answered for and not run; 2, of another, runs."""
-    processor = Processor(2, metadata_max=0, order=Order.BY_KEY, after_failure=AfterFailure.DIVERT_KEY)
+    processor = PartitionRules(2, metadata_max=0, order=Ordering.BY_KEY, failure_policy=FailurePolicy.DIVERT_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2), (b"k", b"k", b"l"))
-    wished = course(processor, Assigned(TP, 1, 0), fetched, failed(1, 0), told(MessagesDelivered(0, (0,))))
+    commanded = course(processor, Assigned(TP, 1, 0), fetched, failed(1, 0), told(RecordsDelivered(0, (0,))))
 
-    assert [wish.split(" (")[0] for wish in wished[1]] == ["start 0/0", "start 1/0", "fetch t-0 from 3"]
-    assert wished[2] == ("deliver messages of window 0: 0, of which 0 failed of t-0 @0 (generation 1)",)
-    assert wished[3] == (
-        "deliver messages of window 2: 1, of which 1 failed of t-0 @1 (generation 1)",
+    assert [command.split(" (")[0] for command in commanded[1]] == ["start 0/0", "start 1/0", "fetch t-0 from 3"]
+    assert commanded[2] == ("deliver records of window 0: 0, of which 0 failed of t-0 @0 (generation 1)",)
+    assert commanded[3] == (
+        "deliver records of window 2: 1, of which 1 failed of t-0 @1 (generation 1)",
         "commit t-0 @1 (generation 1)",
     )
 
@@ -1775,18 +1806,18 @@ def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_ho
     """Law P9. Once it was diverted wrongly: whether a record is of a closed key was looked up when it was not queued any
     more, and not in work yet; so it was run.
     """
-    processor = Processor(
-        2, hooks=is_hooked, metadata_max=0, order=Order.BY_OFFSET, after_failure=AfterFailure.DIVERT_KEY
+    processor = PartitionRules(
+        2, hooks=is_hooked, metadata_max=0, order=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
     )
     begun = told(ArrangeFailed(0)) if is_hooked else failed(1, 0)
-    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), begun, told(MessagesDelivered(0, (0,))))
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), begun, told(RecordsDelivered(0, (0,))))
 
-    assert course(processor, *happened)[-1][0].startswith("deliver messages of window 1: 1, of which 1 failed")
+    assert course(processor, *happened)[-1][0].startswith("deliver records of window 1: 1, of which 1 failed")
 
 
 def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
     """Laws P9 and P10: nothing of the key is begun any more, what comes of it later is not even queued."""
-    processor = Processor(2, metadata_max=0, order=Order.BY_KEY, after_failure=AfterFailure.BLOCK_KEY)
+    processor = PartitionRules(2, metadata_max=0, order=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1, 2), (b"k", b"k", None)),
@@ -1798,41 +1829,43 @@ def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
     state = after(processor, *happened)
 
     assert (state.phase, state.failed, state.queued, state.asked, state.load) == (Phase.FLOWING, (0,), (), (), Load())
-    assert open_offsets(state.ledger) == (0, 1, 3)
+    assert open_offsets(state.tracker) == (0, 1, 3)
     assert [offset for offset, _ in state.keys] == [0]
 
 
 def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() -> None:
     """Law P10: 0 and 1 are settled together. 0 fails, so the keys of both are held back, and nobody waits for them."""
-    rules = Rules(0, 0, task_delivery=False, message_delivery=False)
-    processor = Processor(2, 2, rules=rules, metadata_max=0, order=Order.BY_KEY, after_failure=AfterFailure.BLOCK_KEY)
+    rules = Rules(0, 0, task_delivery=False, record_delivery=False)
+    processor = PartitionRules(
+        2, 2, rules=rules, metadata_max=0, order=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY
+    )
     keys = (b"k", b"l", b"l", b"m")
     fetched = Fetched(TP, 1, (0, 1, 2, 3), keys)
     start = Start(0, (0, 1), 1)
-    raised = Raised(TP, 1, start)
+    raised = WorkFailed(TP, 1, start)
     some = told(TasksReported(0, (1,), 1, Report.SUCCEEDED))
     last = told(TasksReported(1, (0,), 1, Report.SUCCEEDED))
     state = after(processor, Assigned(TP, 1, 0), fetched, some, raised, last, told(WindowDelivered(1)))
 
     assert (state.failed, state.queued, state.load, state.running) == ((0, 1), (), Load(), 0)
-    assert done_offsets(state.ledger) == (3,)
+    assert done_offsets(state.tracker) == (3,)
 
 
 def test_only_what_was_not_delivered_is_answered_for() -> None:
     """Law P10: 0 was delivered when the delivery of 1 raised. Once it was answered for as well, as if it had failed."""
     rules = Rules(0, 0, task_delivery=False, window_delivery=False)
-    processor = Processor(2, 2, rules=rules, metadata_max=0, after_failure=AfterFailure.SKIP)
+    processor = PartitionRules(2, 2, rules=rules, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
         told(TasksReported(0, (0, 1), 1, Report.SUCCEEDED)),
-        told(MessagesDelivered(0, (0,))),
-        Raised(TP, 1, DeliverMessages(0, (0, 1))),
-        Raised(TP, 1, DeliverMessages(0, (1,), (1,))),
+        told(RecordsDelivered(0, (0,))),
+        WorkFailed(TP, 1, DeliverRecords(0, (0, 1))),
+        WorkFailed(TP, 1, DeliverRecords(0, (1,), (1,))),
     )
 
     assert course(processor, *happened)[4] == (
-        "deliver messages of window 0: 1, of which 1 failed of t-0 @1 (generation 1)",
+        "deliver records of window 0: 1, of which 1 failed of t-0 @1 (generation 1)",
     )
     assert after(processor, *happened).failed == (1,)
 
@@ -1841,13 +1874,15 @@ def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
     """Law P11: nobody judges it, nobody answers for it, and it is not done. An executor may tell of an interruption as of a
     failure, and whatever is dead-lettered then was not bad.
     """
-    processor = Processor(2, hooks=True, rules=FLAT, metadata_max=0, after_failure=AfterFailure.SKIP)
+    processor = PartitionRules(2, hooks=True, rules=FLAT, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     arranged = told(WindowArranged(0, Tasks(((0,), (1,)))))
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), arranged, Revoked(TP))
-    state = after(Processor(2, 2, hooks=True, rules=FLAT, metadata_max=0), *happened)
+    state = after(PartitionRules(2, 2, hooks=True, rules=FLAT, metadata_max=0), *happened)
 
-    assert processor.step(state, told(TasksReported(0, (0,), 1, Report.FAILED))).wishes == ()
-    assert [type(wish) for wish in processor.step(state, told(TasksReported(0, (0, 1), 1, Report.FAILED))).wishes] == [
+    assert processor.step(state, told(TasksReported(0, (0,), 1, Report.FAILED))).commands == ()
+    assert [
+        type(command) for command in processor.step(state, told(TasksReported(0, (0, 1), 1, Report.FAILED))).commands
+    ] == [
         Cancel,
         Release,
     ]
@@ -1855,7 +1890,7 @@ def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
 
 def test_hooks_arrange_judge_and_deliver() -> None:
     """Each answer leads to what is asked next, until the records are settled with their window, and committed."""
-    processor = Processor(1, 2, hooks=True, rules=Rules(1, 0), metadata_max=0)
+    processor = PartitionRules(1, 2, hooks=True, rules=Rules(1, 0), metadata_max=0)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
@@ -1866,7 +1901,7 @@ def test_hooks_arrange_judge_and_deliver() -> None:
         told(TasksReported(0, (0,), 2, Report.SUCCEEDED)),
         told(TasksReported(0, (1,), 1, Report.DELIVERED)),
         told(TasksReported(0, (0,), 2, Report.DELIVERED)),
-        told(MessagesDelivered(0, (0, 1))),
+        told(RecordsDelivered(0, (0, 1))),
         told(WindowDelivered(0)),
     )
 
@@ -1878,7 +1913,7 @@ def test_hooks_arrange_judge_and_deliver() -> None:
         ("start 0/0 (attempt 2) of t-0 @0 1 (generation 1)",),
         ("deliver 0/0 (attempt 2) of t-0 @0 1 (generation 1)",),
         (),
-        ("deliver messages of window 0: 0-1 of t-0 @0 1 (generation 1)",),
+        ("deliver records of window 0: 0-1 of t-0 @0 1 (generation 1)",),
         ("deliver window 0: 2 tasks, 2 succeeded of t-0 @0 1 (generation 1)",),
         ("commit t-0 @2 (generation 1)",),
     ]
@@ -1886,14 +1921,14 @@ def test_hooks_arrange_judge_and_deliver() -> None:
 
 def test_without_hooks_a_failure_is_tried_again_at_once() -> None:
     """As often as the rules say; then it is final."""
-    processor = Processor(1, rules=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
-    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), failed(1, 0), Raised(TP, 1, Start(0, (0,), 2)))
+    processor = PartitionRules(1, rules=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), failed(1, 0), WorkFailed(TP, 1, Start(0, (0,), 2)))
 
     assert course(processor, *happened)[2] == ("start 0/0 (attempt 2) of t-0 @0 (generation 1)",)
     assert after(processor, *happened).failed == (0,)
 
 
-# --- what becomes of a wish -------------------------------------------------------------------------------------------
+# --- what becomes of a command -------------------------------------------------------------------------------------------
 
 FAILURES: Final = (Refused("no"), NotApplied("no"), Ambiguous("no"), NotDurable("no"))
 
@@ -1908,7 +1943,7 @@ ASK: Final = (
     Start(0, (0,), 1),
     Judge(0, (0,), 1),
     DeliverTasks(0, (0,), 1),
-    DeliverMessages(0, (5,)),
+    DeliverRecords(0, (5,)),
     DeliverWindow(0, Tally(0, 0, 0, 0)),
 )
 REPLIES: Final = (
@@ -1916,52 +1951,56 @@ REPLIES: Final = (
     ArrangeFailed(0),
     TasksReported(0, (0,), 1, Report.FAILED),
     TaskReplaced(0, 0, 1, TASKS),
-    MessagesDelivered(0, (5,)),
+    RecordsDelivered(0, (5,)),
     WindowDelivered(0),
 )
 
 
 @pytest.mark.parametrize(
-    ("wish", "reply", "event"),
+    ("command", "reply", "event"),
     [
         (Fetch(TP, 3, 5), (5, 7), Fetched(TP, 3, (5, 7))),
         (Fetch(TP, 3, 5), (), Fetched(TP, 3, ())),
         *((Fetch(TP, 3, 5), failure, Fetched(TP, 3, ())) for failure in FAILURES),
-        *((work(task), failure, Raised(TP, 3, task)) for task in ASK for failure in (*FAILURES, ValueError("user"))),
-        *((work(task), KeyboardInterrupt(), Raised(TP, 3, task)) for task in ASK),
-        *((work(task), reply, Reported(TP, 3, reply)) for task in ASK for reply in REPLIES),
-        (work(ASK[0]), TASKS, Reported(TP, 3, WindowArranged(0, TASKS))),
-        (work(ASK[1]), None, Reported(TP, 3, TasksReported(0, (0,), 1, Report.SUCCEEDED))),
         *(
-            (work(task), report, Reported(TP, 3, TasksReported(0, (0,), 1, report)))
+            (work(task), failure, WorkFailed(TP, 3, task))
+            for task in ASK
+            for failure in (*FAILURES, ValueError("user"))
+        ),
+        *((work(task), KeyboardInterrupt(), WorkFailed(TP, 3, task)) for task in ASK),
+        *((work(task), reply, WorkReported(TP, 3, reply)) for task in ASK for reply in REPLIES),
+        (work(ASK[0]), TASKS, WorkReported(TP, 3, WindowArranged(0, TASKS))),
+        (work(ASK[1]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.SUCCEEDED))),
+        *(
+            (work(task), report, WorkReported(TP, 3, TasksReported(0, (0,), 1, report)))
             for report, kind in ANSWERS.items()
             for task in ASK
             if type(task) is kind
         ),
-        (work(ASK[3]), None, Reported(TP, 3, TasksReported(0, (0,), 1, Report.DELIVERED))),
-        (work(ASK[4]), None, Reported(TP, 3, MessagesDelivered(0, (5,)))),
-        (work(ASK[5]), None, Reported(TP, 3, WindowDelivered(0))),
+        (work(ASK[3]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.DELIVERED))),
+        (work(ASK[4]), None, WorkReported(TP, 3, RecordsDelivered(0, (5,)))),
+        (work(ASK[5]), None, WorkReported(TP, 3, WindowDelivered(0))),
         (Commit(TP, 3, 5), None, Committed(TP, 3, 5)),
         (Commit(TP, 3, 5), Refused("no"), CommitRefused(TP, 3, 5)),
         (Commit(TP, 3, 5, "tg"), METADATA_REFUSED, MetadataRefused(TP, 3, 5)),
-        *((Commit(TP, 3, 5), failure, CommitUnanswered(TP, 3, 5)) for failure in FAILURES[1:]),
+        *((Commit(TP, 3, 5), failure, CommitUnknown(TP, 3, 5)) for failure in FAILURES[1:]),
         *(
-            (AwaitDrain(TP, 3, Stage.WAITING, 5), reply, DrainTimedOut(TP, 3, Stage.WAITING))
+            (StartDrainTimer(TP, 3, Stage.WAITING, 5), reply, DrainTimerFired(TP, 3, Stage.WAITING))
             for reply in (None, *FAILURES)
         ),
         *((Release(TP), reply, None) for reply in (None, *FAILURES)),
         *((kind(work(ASK[1])), reply, None) for kind in (Cancel, Interrupt) for reply in (None, *FAILURES)),
     ],
 )
-def test_every_reply_to_every_wish_is_heard_as_one_event(wish: Wish, reply: object, event: Event | None) -> None:
-    """The only channel from wishes back to the reducer: each kind of wish with each kind of reply."""
-    assert heard(wish, reply) == event
+def test_every_reply_to_every_wish_is_event_for_one_event(command: Command, reply: object, event: Event | None) -> None:
+    """The only channel from commands back to the reducer: each kind of command with each kind of reply."""
+    assert event_for(command, reply) == event
 
 
 def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
     """Whatever else the handler of a commit answers is its bug, and not taken for a success."""
     with pytest.raises(Misuse, match="was answered by a int"):
-        heard(Commit(TP, 3, 5), 5)
+        event_for(Commit(TP, 3, 5), 5)
 
 
 @pytest.mark.parametrize(
@@ -1977,20 +2016,20 @@ def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
 def test_an_answer_that_is_none_is_told_to_its_author(task: Task, reply: object) -> None:
     """Else the partition would wait for ever for the right one: a judgement that says "succeeded", say."""
     with pytest.raises(Misuse, match="is no answer to"):
-        heard(work(task), reply)
+        event_for(work(task), reply)
 
 
 @pytest.mark.parametrize("effect", [Now(), find_one("c", Eq(ID, "x"))])
 def test_what_a_partition_does_not_wish_for_is_not_heard(effect: Effect[object]) -> None:
-    """Only wishes have events."""
-    with pytest.raises(Misuse, match="no wish of a partition"):
-        heard(effect, None)
+    """Only commands have events."""
+    with pytest.raises(Misuse, match="no command of a partition"):
+        event_for(effect, None)
 
 
 # --- misuse, printing -------------------------------------------------------------------------------------------------
 
 NUMBERS: Final = ("running_max", "window_max", "metadata_max", "replay_max")
-KINDS: Final = ("hooks", "rules", "order", "after_failure", "bounds", "drain")
+KINDS: Final = ("hooks", "rules", "order", "failure_policy", "bounds", "drain")
 WRONG: Final[tuple[object, ...]] = (1.5, "1", None, (), -1, 2**70, True, b"", object())
 
 
@@ -2001,15 +2040,15 @@ WRONG: Final[tuple[object, ...]] = (1.5, "1", None, (), -1, 2**70, True, b"", ob
         {"window_max": 0},
         {"replay_max": 0},
         *({name: value} for name in KINDS for value in (1, "1", None)),
-        *({"after_failure": policy} for policy in (AfterFailure.BLOCK_KEY, AfterFailure.DIVERT_KEY)),
+        *({"failure_policy": policy} for policy in (FailurePolicy.BLOCK_KEY, FailurePolicy.DIVERT_KEY)),
     ],
 )
 def test_a_processor_is_checked_at_construction(bad: dict[str, object]) -> None:
-    """Bounds are whole numbers, the rest is of its kind, and only where records have an order has a key a rest."""
+    """PartitionLimits are whole numbers, the rest is of its kind, and only where records have an order has a key a rest."""
     with pytest.raises(Misuse):
-        Processor(**bad)  # type: ignore[arg-type]
+        PartitionRules(**bad)  # type: ignore[arg-type]
 
-    assert Processor(running_max=0, window_max=1, metadata_max=0, replay_max=1).running_max == 0
+    assert PartitionRules(running_max=0, window_max=1, metadata_max=0, replay_max=1).running_max == 0
 
 
 GOOD: Final[Mapping[Callable[..., object], tuple[object, ...]]] = {
@@ -2018,28 +2057,28 @@ GOOD: Final[Mapping[Callable[..., object], tuple[object, ...]]] = {
     Work: (TP, 1, ASK[1], (0,)),
     Interrupt: (work(ASK[1]),),
     Commit: (TP, 1, 0, ""),
-    AwaitDrain: (TP, 1, Stage.WAITING, 0),
+    StartDrainTimer: (TP, 1, Stage.WAITING, 0),
     Release: (TP,),
     Assigned: (TP, 1, 0, "", 0),
     Revoked: (TP, ()),
     Lost: (TP,),
     Fetched: (TP, 1, (0,), (b"k",)),
-    Reported: (TP, 1, WindowDelivered(0)),
-    Raised: (TP, 1, ASK[1]),
+    WorkReported: (TP, 1, WindowDelivered(0)),
+    WorkFailed: (TP, 1, ASK[1]),
     Committed: (TP, 1, 0),
     CommitRefused: (TP, 1, 0),
     MetadataRefused: (TP, 1, 0),
-    CommitUnanswered: (TP, 1, 0),
-    DrainTimedOut: (TP, 1, Stage.WAITING),
+    CommitUnknown: (TP, 1, 0),
+    DrainTimerFired: (TP, 1, Stage.WAITING),
     Measured: (TP, 1, 0, 0),
-    RoomMade: (TP,),
+    SlotFreed: (TP,),
 }
 
 
 def test_a_wish_or_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
     """Bad values are told at construction, as misuse and nothing else; what can be made has an answer, and prints."""
-    processor = Processor(2, order=Order.BY_OFFSET)
-    assert {*get_args(Event)} | {*get_args(Wish)} == {*GOOD, Cancel} - {TopicPartition}
+    processor = PartitionRules(2, order=Ordering.BY_OFFSET)
+    assert {*get_args(Event)} | {*get_args(Command)} == {*GOOD, Cancel} - {TopicPartition}
     for kind, good in GOOD.items():
         for place in range(len(good)):
             for wrong in (*WRONG, ("x",), (True,), (-1,), (2**70,), (0, 1)):
@@ -2056,8 +2095,8 @@ def test_a_wish_or_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Processor().step(Unassigned(), "assigned"),  # type: ignore[arg-type]
-        lambda: Processor().step(None, Lost(TP)),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(Unassigned(), "assigned"),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(None, Lost(TP)),  # type: ignore[arg-type]
         lambda: Fetched(TP, 1, (0, 1), (b"k",)),
         lambda: Fetched(TP, 1, (0,), ("k",)),  # type: ignore[arg-type]
         lambda: Revoked(TP, ((),)),  # type: ignore[arg-type]
@@ -2071,7 +2110,7 @@ def test_what_is_no_state_or_no_event_is_misuse(make: Callable[[], object]) -> N
 
 def test_records_without_their_keys_have_no_order() -> None:
     """Law P8: where records of a key wait for each other, their keys have to be told; to forget them is misuse."""
-    processor = Processor(2, order=Order.BY_KEY)
+    processor = PartitionRules(2, order=Ordering.BY_KEY)
     state = after(processor, Assigned(TP, 1, 0))
 
     with pytest.raises(Misuse, match="without their keys"):
@@ -2083,7 +2122,7 @@ def test_records_without_their_keys_have_no_order() -> None:
     drawn.processors().flatmap(lambda processor: st.tuples(st.just(processor), drawn.states(processor))), told_events()
 )
 def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
-    at: tuple[Processor, State], event: Event
+    at: tuple[PartitionRules, PartitionState], event: Event
 ) -> None:
     """The strategies give what fits together."""
     processor, state = at
@@ -2101,21 +2140,27 @@ def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
         (Lost(TP), "lost t-0"),
         (Assigned(TP, 3, 5), "assigned t-0 from 5 (generation 3)"),
         (Fetched(TP, 3, (5, 7)), "fetched t-0 [5, 7] (generation 3)"),
-        (Reported(TP, 3, WindowDelivered(1)), "t-0 reports WindowDelivered(window=1) (generation 3)"),
-        (Raised(TP, 3, Start(0, (1,), 2)), "t-0 raised at start 0/1 (attempt 2) (generation 3)"),
+        (WorkReported(TP, 3, WindowDelivered(1)), "t-0 reports WindowDelivered(window=1) (generation 3)"),
+        (WorkFailed(TP, 3, Start(0, (1,), 2)), "t-0 raised at start 0/1 (attempt 2) (generation 3)"),
         (Committed(TP, 3, 5), "committed t-0 @5 (generation 3)"),
         (CommitRefused(TP, 3, 5), "refused to commit t-0 @5 (generation 3)"),
         (MetadataRefused(TP, 3, 5), "refused the metadata of t-0 @5 (generation 3)"),
-        (CommitUnanswered(TP, 3, 5), "no answer to the commit of t-0 @5 (generation 3)"),
-        (DrainTimedOut(TP, 3, Stage.WAITING), "time to drain t-0 is over, work may end by itself (generation 3)"),
+        (CommitUnknown(TP, 3, 5), "no answer to the commit of t-0 @5 (generation 3)"),
+        (DrainTimerFired(TP, 3, Stage.WAITING), "time to drain t-0 is over, work may end by itself (generation 3)"),
         (Measured(TP, 3, 5, SECOND), "t-0 holds 5 bytes for 1 s (generation 3)"),
-        (RoomMade(TP), "room for another handler of t-0"),
+        (SlotFreed(TP), "room for another handler of t-0"),
         (Commit(TP, 3, 5, "tg1"), "commit t-0 @5 and 3 characters of metadata (generation 3)"),
         (Unassigned(), "unassigned"),
-        (Owned(TP, 3, Phase.FLOWING, Ledger(5)), "flowing (generation 3), floor 5"),
+        (Owned(TP, 3, Phase.FLOWING, OffsetTracker(5)), "flowing (generation 3), floor 5"),
         (
             Owned(
-                TP, 3, Phase.DRAINING, completed(delivered(Ledger(5), (5, 7, 8)), (5,)), (8,), failed=(7,), committing=6
+                TP,
+                3,
+                Phase.DRAINING,
+                completed(delivered(OffsetTracker(5), (5, 7, 8)), (5,)),
+                (8,),
+                failed=(7,),
+                committing=6,
             ),
             "draining (generation 3), floor 5, queued [8], failed [7], done [5], committing 6",
         ),
@@ -2128,7 +2173,7 @@ def test_everything_has_a_form_of_one_line(value: object, text: str) -> None:
 
 def test_keys_are_not_shown() -> None:
     """They may be secret."""
-    processor = Processor(1, order=Order.BY_KEY)
+    processor = PartitionRules(1, order=Ordering.BY_KEY)
     event = Fetched(TP, 1, (0,), (b"secret",))
     state = after(processor, Assigned(TP, 1, 0), event)
 

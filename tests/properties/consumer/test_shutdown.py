@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tidegate.consumer.commands import (
     Assigned,
-    AwaitDrain,
     Commit,
     Fetch,
     Fetched,
@@ -17,20 +16,20 @@ from tidegate.consumer.commands import (
     Lost,
     Release,
     Revoked,
-    TopicPartition,
+    StartDrainTimer,
     Work,
 )
 from tidegate.consumer.drain import Budget, InFlight
-from tidegate.consumer.group import Consumer
+from tidegate.consumer.group import ConsumerRules
 from tidegate.consumer.laws import shutdown as laws
-from tidegate.consumer.partition import Processor
+from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.shutdown import (
-    Answered,
-    Asked,
     AwaitLeave,
-    Event,
     Leave,
-    Phase,
+    LeaveAnswered,
+    ShutdownEvent,
+    ShutdownPhase,
+    StopAsked,
     Stoppable,
     TimedOut,
     Worker,
@@ -39,61 +38,64 @@ from tidegate.consumer.shutdown import (
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
+from tidegate.model.records import TopicPartition
 
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(2))
 BUDGET = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
-RIGHT = Stoppable(Consumer(executors=3, each=Processor(drain=BUDGET, metadata_max=0)), leave=5 * SECOND)
+RIGHT = Stoppable(ConsumerRules(executors=3, each=PartitionRules(drain=BUDGET, metadata_max=0)), leave=5 * SECOND)
 
 
 @attrs.define
 class Life:
-    """A worker, and what it wishes for, with the clock of whoever runs it."""
+    """A worker, and what it commands, with the clock of whoever runs it."""
 
     stoppable: Stoppable = RIGHT
     worker: Worker = attrs.field(factory=Worker)
     now: Duration = 0
     in_flight: dict[Effect[object], Duration] = attrs.field(factory=dict)
-    wished: list[Effect[object]] = attrs.field(factory=list)
+    commanded: list[Effect[object]] = attrs.field(factory=list)
     wanted: set[TopicPartition] = attrs.field(factory=set)
 
-    def hears(self, event: Event) -> None:
-        """It steps; what it wishes for is in flight, and the laws hold."""
+    def hears(self, event: ShutdownEvent) -> None:
+        """It steps; what it commands is in flight, and the laws hold."""
         before, done = self.worker, self.stoppable.step(self.worker, event)
         self.worker = done.state
-        self.wished.extend(done.wishes)
+        self.commanded.extend(done.commands)
         if isinstance(event, Revoked):
             self.wanted.add(event.partition)
         begun: list[Effect[object]] = []
-        for wish in done.wishes:
-            if isinstance(wish, Cancel):
-                self.in_flight.pop(wish.effect, None)
-            elif isinstance(wish, Release):
-                self.wanted.discard(wish.partition)
-            elif not isinstance(wish, Interrupt):
-                self.in_flight[wish] = self.now
-                begun.append(wish)
+        for command in done.commands:
+            if isinstance(command, Cancel):
+                self.in_flight.pop(command.effect, None)
+            elif isinstance(command, Release):
+                self.wanted.discard(command.partition)
+            elif not isinstance(command, Interrupt):
+                self.in_flight[command] = self.now
+                begun.append(command)
         owned = [part.partition for part in self.worker.assignment.parts]
         assert laws.begins_nothing(before, self.worker, begun)
         assert laws.leaves_nothing_behind(self.worker, self.in_flight)
         assert laws.releases_what_is_wanted(self.wanted, owned, ())
 
-    def is_answered(self, wish: Effect[object], reply: object) -> None:
-        self.in_flight.pop(wish, None)
-        event = heard(wish, reply)
+    def is_answered(self, command: Effect[object], reply: object) -> None:
+        self.in_flight.pop(command, None)
+        event = heard(command, reply)
         assert event is not None
         self.hears(event)
 
-    def is_at(self, phase: Phase) -> bool:
+    def is_at(self, phase: ShutdownPhase) -> bool:
         return self.worker.phase is phase
 
     def waits(self) -> bool:
         """Time passes until the next timer; False if there is none."""
         due = {
-            wish: at + wish.duration for wish, at in self.in_flight.items() if isinstance(wish, AwaitDrain | AwaitLeave)
+            command: at + command.duration
+            for command, at in self.in_flight.items()
+            if isinstance(command, StartDrainTimer | AwaitLeave)
         }
         if not due:
             return False
-        first = min(due, key=lambda wish: due[wish])
+        first = min(due, key=lambda command: due[command])
         self.now = due[first]
         self.is_answered(first, None)
         return True
@@ -106,22 +108,22 @@ class Life:
 
 
 def one(life: Life, kind: type[Fetch | Work | Commit], partition: TopicPartition = PARTITIONS[0]) -> Effect[object]:
-    return next(wish for wish in life.in_flight if isinstance(wish, kind) and wish.partition == partition)
+    return next(command for command in life.in_flight if isinstance(command, kind) and command.partition == partition)
 
 
-def events() -> st.SearchStrategy[Event]:
+def events() -> st.SearchStrategy[ShutdownEvent]:
     """What comes to a worker that nobody has asked for."""
     partitions = st.sampled_from(PARTITIONS)
     return st.one_of(
         st.builds(Assigned, partitions, st.integers(1, 3), st.integers(0, 3)),
         st.builds(Revoked, partitions),
         st.builds(Lost, partitions),
-        st.sampled_from((Asked(), Answered(), TimedOut())),
+        st.sampled_from((StopAsked(), LeaveAnswered(), TimedOut())),
     )
 
 
-def replies(wish: Effect[object]) -> tuple[object, ...]:
-    match wish:
+def replies(command: Effect[object]) -> tuple[object, ...]:
+    match command:
         case Fetch(_, _, position):
             return ((position, position + 1),)
         case Commit():
@@ -131,16 +133,16 @@ def replies(wish: Effect[object]) -> tuple[object, ...]:
 
 
 @given(st.lists(st.one_of(events(), st.integers(0, 30)), max_size=30))
-def test_a_worker_that_leaves_holds_nothing_and_begins_nothing(steps: list[Event | int]) -> None:
-    """Laws SD1, SD2 and SD5, whatever comes; a number answers one of the wishes in flight."""
+def test_a_worker_that_leaves_holds_nothing_and_begins_nothing(steps: list[ShutdownEvent | int]) -> None:
+    """Laws SD1, SD2 and SD5, whatever comes; a number answers one of the commands in flight."""
     life = Life()
     for step in steps:
         if not isinstance(step, int):
             life.hears(step)
         elif life.in_flight:
             which, how = divmod(step, 3)
-            wish = sorted(life.in_flight, key=str)[which % len(life.in_flight)]
-            life.is_answered(wish, replies(wish)[how % len(replies(wish))])
+            command = sorted(life.in_flight, key=str)[which % len(life.in_flight)]
+            life.is_answered(command, replies(command)[how % len(replies(command))])
 
 
 @given(st.booleans(), st.booleans(), st.integers(0, 3))
@@ -148,14 +150,14 @@ def test_whoever_was_asked_is_gone_in_time(finishes: bool, answers: bool, record
     """Law SD4. With user code that never ends, a broker and a group that never answer; the bound is reached."""
     life = Life()
     life.works(records)
-    life.hears(Asked())
+    life.hears(StopAsked())
     for kind in (*((Work,) if finishes else ()), *((Commit,) if answers else ())):
-        while wish := next((each for each in life.in_flight if isinstance(each, kind)), None):
-            life.is_answered(wish, None)
+        while command := next((each for each in life.in_flight if isinstance(each, kind)), None):
+            life.is_answered(command, None)
     while life.waits():
         pass
 
-    assert life.is_at(Phase.GONE)
+    assert life.is_at(ShutdownPhase.GONE)
     assert not life.in_flight
     assert laws.is_gone_in_time(RIGHT, 0, life.now)
     assert (life.now == RIGHT.total == 35 * SECOND) is (records > 0 and finishes and not answers)
@@ -166,17 +168,19 @@ def test_what_was_finished_is_committed_before_it_leaves() -> None:
     life = Life()
     life.hears(Assigned(PARTITIONS[0], 1, 0))
     life.is_answered(one(life, Fetch), (0, 1))
-    life.hears(Asked())
-    first = next(wish for wish in life.in_flight if isinstance(wish, Work) and wish.offsets == (0,))
+    life.hears(StopAsked())
+    first = next(command for command in life.in_flight if isinstance(command, Work) and command.offsets == (0,))
     life.is_answered(first, None)
     life.is_answered(one(life, Commit), Ambiguous("no reply"))  # so it is committed again
     life.is_answered(one(life, Commit), None)
 
-    assert life.is_at(Phase.DRAINING)
-    while life.is_at(Phase.DRAINING):
+    assert life.is_at(ShutdownPhase.DRAINING)
+    while life.is_at(ShutdownPhase.DRAINING):
         assert life.waits()
-    assert life.is_at(Phase.LEAVING)
-    assert laws.finished_is_committed(max(wish.position for wish in life.wished if isinstance(wish, Commit)), (0,))
+    assert life.is_at(ShutdownPhase.LEAVING)
+    assert laws.finished_is_committed(
+        max(command.position for command in life.commanded if isinstance(command, Commit)), (0,)
+    )
     assert list(life.in_flight) == [Leave(), AwaitLeave(5 * SECOND)]
 
 
@@ -184,13 +188,13 @@ def test_whoever_is_asked_again_waits_for_nothing() -> None:
     """What runs is given up, then the leaving; a fourth time changes nothing."""
     life = Life()
     life.works()
-    life.hears(Asked())
-    assert life.is_at(Phase.DRAINING)
-    life.hears(Asked())
-    assert life.is_at(Phase.LEAVING)
-    life.hears(Asked())
-    assert (life.worker.phase, life.in_flight, life.now) == (Phase.GONE, {}, 0)
-    assert RIGHT.step(life.worker, Asked()).state is life.worker
+    life.hears(StopAsked())
+    assert life.is_at(ShutdownPhase.DRAINING)
+    life.hears(StopAsked())
+    assert life.is_at(ShutdownPhase.LEAVING)
+    life.hears(StopAsked())
+    assert (life.worker.phase, life.in_flight, life.now) == (ShutdownPhase.GONE, {}, 0)
+    assert RIGHT.step(life.worker, StopAsked()).state is life.worker
 
 
 def test_what_is_known_of_records_shortens_the_drain() -> None:
@@ -198,22 +202,22 @@ def test_what_is_known_of_records_shortens_the_drain() -> None:
     life = Life()
     life.works(1)
     known = InFlight(0, expected=60 * SECOND, stoppable=False)
-    life.hears(Asked((Revoked(PARTITIONS[0], (known,)), Revoked(PARTITIONS[1], (known,)))))
-    assert (life.worker.phase, life.now) == (Phase.LEAVING, 0)
+    life.hears(StopAsked((Revoked(PARTITIONS[0], (known,)), Revoked(PARTITIONS[1], (known,)))))
+    assert (life.worker.phase, life.now) == (ShutdownPhase.LEAVING, 0)
 
 
 def test_while_it_works_it_is_its_consumer() -> None:
-    """The same states and wishes, and it never leaves of its own accord."""
+    """The same states and commands, and it never leaves of its own accord."""
     life, assignment = Life(), Worker().assignment
     for event in (Assigned(PARTITIONS[0], 1, 0), Fetched(PARTITIONS[0], 1, (0, 1)), Revoked(PARTITIONS[0])):
         done = RIGHT.consumer.step(assignment, event)
         assignment = done.state
-        assert RIGHT.step(life.worker, event).wishes == done.wishes
+        assert RIGHT.step(life.worker, event).commands == done.commands
         life.hears(event)
         assert life.worker.assignment == assignment
     life.hears(Lost(PARTITIONS[0]))
     life.hears(TimedOut())
-    life.hears(Answered())
+    life.hears(LeaveAnswered())
     assert life.worker == Worker()
 
 
@@ -222,15 +226,15 @@ def test_a_refused_commit_ends_the_drain() -> None:
     life = Life()
     life.hears(Assigned(PARTITIONS[0], 1, 0))
     life.is_answered(one(life, Fetch), (0,))
-    life.hears(Asked())
+    life.hears(StopAsked())
     life.is_answered(one(life, Work), None)
     life.is_answered(one(life, Commit), Refused("illegal generation"))
-    assert life.is_at(Phase.LEAVING)
+    assert life.is_at(ShutdownPhase.LEAVING)
 
 
 def test_values_say_what_they_are() -> None:
     """One line each, and what is no value is refused."""
-    assert [*map(str, (Leave(), AwaitLeave(SECOND), Asked(), Answered(), TimedOut()))] == [
+    assert [*map(str, (Leave(), AwaitLeave(SECOND), StopAsked(), LeaveAnswered(), TimedOut()))] == [
         "leave the group", "wait 1 s to leave the group", "asked to stop", "left the group", "time to leave is over",
     ]  # fmt: skip
     assert str(Worker()) == "working; flow: the load is below high"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidegate.consumer import watermark
 from tidegate.consumer.laws import watermark as laws
-from tidegate.consumer.strategies.watermark import SPOTS, ledgers, positions, told, work
+from tidegate.consumer.strategies.watermark import SPOTS, positions, told, trackers, work
 from tidegate.consumer.watermark import (
     OFFSET_MAX,
     PAGE,
@@ -21,63 +21,65 @@ from tidegate.consumer.watermark import (
     Blocked,
     DuplicateBudget,
     Explanation,
-    Ledger,
+    OffsetTracker,
     Run,
     Unblocked,
     Work,
     done_offsets,
     open_offsets,
-    resumed,
+    restored,
 )
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Instant
 
 
 @attrs.frozen
-class Tracker:
-    """What a consumer does with a ledger, and asks of it: the real functions, but for one that is planted."""
+class Functions:
+    """What a consumer does with a tracker, and asks of it: the real functions, but for one that is planted."""
 
-    resumed: Callable[[int, Iterable[Run]], Ledger] = watermark.resumed
-    delivered: Callable[[Ledger, Collection[int]], Ledger] = watermark.delivered
-    completed: Callable[[Ledger, Collection[int]], Ledger] = watermark.completed
-    acknowledged: Callable[[Ledger, int], Ledger] = watermark.acknowledged
-    committable: Callable[[Ledger], int | None] = watermark.committable
-    pending: Callable[[Ledger], int] = watermark.pending
-    tracked: Callable[[Ledger], int] = watermark.tracked
-    span: Callable[[Ledger], int] = watermark.span
-    head: Callable[[Ledger], int | None] = watermark.head
-    highest: Callable[[Ledger], int | None] = watermark.highest
-    fresh: Callable[[Ledger, Collection[int]], Collection[int]] = watermark.fresh
-    explain: Callable[[Ledger, dict[int, Work], Instant], Explanation] = watermark.explain
-    duplicate_budget: Callable[[Ledger, Ledger, Collection[int]], DuplicateBudget] = watermark.duplicate_budget
-    equal: Callable[[Ledger, Ledger], bool] = operator.eq
-    hashed: Callable[[Ledger], int] = hash
+    restored: Callable[[int, Iterable[Run]], OffsetTracker] = watermark.restored
+    delivered: Callable[[OffsetTracker, Collection[int]], OffsetTracker] = watermark.delivered
+    completed: Callable[[OffsetTracker, Collection[int]], OffsetTracker] = watermark.completed
+    acknowledged: Callable[[OffsetTracker, int], OffsetTracker] = watermark.acknowledged
+    committable: Callable[[OffsetTracker], int | None] = watermark.committable
+    pending: Callable[[OffsetTracker], int] = watermark.pending
+    tracked: Callable[[OffsetTracker], int] = watermark.tracked
+    span: Callable[[OffsetTracker], int] = watermark.span
+    oldest_open: Callable[[OffsetTracker], int | None] = watermark.oldest_open
+    highest: Callable[[OffsetTracker], int | None] = watermark.highest
+    undelivered: Callable[[OffsetTracker, Collection[int]], Collection[int]] = watermark.undelivered
+    explain: Callable[[OffsetTracker, dict[int, Work], Instant], Explanation] = watermark.explain
+    duplicate_budget: Callable[[OffsetTracker, OffsetTracker, Collection[int]], DuplicateBudget] = (
+        watermark.duplicate_budget
+    )
+    equal: Callable[[OffsetTracker, OffsetTracker], bool] = operator.eq
+    hashed: Callable[[OffsetTracker], int] = hash
 
 
 @attrs.frozen
 class Case:
-    """A ledger, and what may happen to it next."""
+    """A tracker, and what may happen to it next."""
 
-    ledger: Ledger
+    tracker: OffsetTracker
     offsets: tuple[int, ...]
     position: int
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    ledger = draw(ledgers())
-    known = (*open_offsets(ledger), *done_offsets(ledger))
+    tracker = draw(trackers())
+    known = (*open_offsets(tracker), *done_offsets(tracker))
     stock = [*known, *draw(st.lists(SPOTS, min_size=0 if known else 1, max_size=3))]
-    return Case(ledger, tuple(draw(st.lists(st.sampled_from(stock), max_size=9))), draw(positions(stock)))
+    return Case(tracker, tuple(draw(st.lists(st.sampled_from(stock), max_size=9))), draw(positions(stock)))
 
 
-def tracked(*offsets: int, completed: Iterable[int] = ()) -> Ledger:
-    return watermark.completed(watermark.delivered(Ledger(), offsets), completed)
+def tracked(*offsets: int, completed: Iterable[int] = ()) -> OffsetTracker:
+    return watermark.completed(watermark.delivered(OffsetTracker(), offsets), completed)
 
 
 @attrs.frozen
 class Twin:
-    """The ledger as sets."""
+    """The tracker as sets."""
 
     floor: int
     opened: frozenset[int] = frozenset()
@@ -98,8 +100,8 @@ class Twin:
         return attrs.evolve(self, floor=floor, done=frozenset(offset for offset in self.done if offset >= floor))
 
     def committable(self) -> int | None:
-        head = min(self.opened, default=self.frontier)
-        return max((offset + 1 for offset in self.done if offset < head), default=None)
+        oldest_open = min(self.opened, default=self.frontier)
+        return max((offset + 1 for offset in self.done if offset < oldest_open), default=None)
 
     def contents(self) -> laws.Contents:
         return self.floor, self.frontier, tuple(sorted(self.opened)), tuple(sorted(self.done))
@@ -108,64 +110,64 @@ class Twin:
 # --- the laws -----------------------------------------------------------------------------------------------------------
 
 
-def effort(tracker: Tracker) -> settings:
+def effort(under_test: Functions) -> settings:
     """A counterexample to a specimen need not be a small one."""
     return (
         settings()
-        if tracker == Tracker()
+        if under_test == Functions()
         else settings(phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False)
     )
 
 
-def check_w1(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w1(under_test: Functions) -> None:
+    @effort(under_test)
     @given(cases())
     def commits_pass_nothing_open(case: Case) -> None:
-        assert laws.passes_nothing_open(case.ledger, tracker.committable(case.ledger))
+        assert laws.passes_nothing_open(case.tracker, under_test.committable(case.tracker))
 
     commits_pass_nothing_open()
 
 
-def check_w2(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w2(under_test: Functions) -> None:
+    @effort(under_test)
     @given(cases())
     @example(Case(tracked(5, 9, PAGE, completed=(5, 9)), (), 0))
     def commits_go_as_far_as_they_may(case: Case) -> None:
-        assert laws.is_the_highest(case.ledger, tracker.committable(case.ledger))
+        assert laws.is_the_highest(case.tracker, under_test.committable(case.tracker))
 
     commits_go_as_far_as_they_may()
 
 
-def check_w3(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w3(under_test: Functions) -> None:
+    @effort(under_test)
     @given(cases())
     def the_floor_rises(case: Case) -> None:
         for after in (
-            tracker.delivered(case.ledger, case.offsets),
-            tracker.completed(case.ledger, case.offsets),
-            tracker.acknowledged(case.ledger, case.position),
+            under_test.delivered(case.tracker, case.offsets),
+            under_test.completed(case.tracker, case.offsets),
+            under_test.acknowledged(case.tracker, case.position),
         ):
-            assert laws.floor_rises(case.ledger, after)
+            assert laws.floor_rises(case.tracker, after)
 
     the_floor_rises()
 
 
-def check_w4(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w4(under_test: Functions) -> None:
+    @effort(under_test)
     @given(st.lists(SPOTS, min_size=1, max_size=9, unique=True), st.data())
     def order_and_batches_do_not_matter(offsets: list[int], data: st.DataObject) -> None:
         work = [(offset, kind) for offset in offsets for kind in ("delivered", "completed")]
         left = data.draw(st.permutations(work))
         done = data.draw(st.frozensets(st.sampled_from(offsets)))
-        whole = tracker.completed(tracker.delivered(Ledger(), offsets), [*done])
-        pieces = Ledger()
+        whole = under_test.completed(under_test.delivered(OffsetTracker(), offsets), [*done])
+        pieces = OffsetTracker()
         while left:
             size = data.draw(st.integers(1, 3))
             batch, left = left[:size], left[size:]
             fetched = [offset for offset, kind in batch if kind == "delivered" or (offset, "delivered") in left]
             left = [(offset, kind) for offset, kind in left if kind == "completed" or offset not in fetched]
-            pieces = tracker.delivered(pieces, fetched)
-            pieces = tracker.completed(
+            pieces = under_test.delivered(pieces, fetched)
+            pieces = under_test.completed(
                 pieces, [offset for offset, kind in batch if kind == "completed" and offset in done]
             )
 
@@ -174,124 +176,128 @@ def check_w4(tracker: Tracker) -> None:
     order_and_batches_do_not_matter()
 
 
-def check_w5(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w5(under_test: Functions) -> None:
+    @effort(under_test)
     @given(cases())
     @example(Case(tracked(9, completed=(9,)), (5,), 0))
     def delivering_opens_the_new(case: Case) -> None:
-        assert laws.delivering_opens_the_new(case.ledger, case.offsets, tracker.delivered(case.ledger, case.offsets))
+        assert laws.delivering_opens_the_new(
+            case.tracker, case.offsets, under_test.delivered(case.tracker, case.offsets)
+        )
 
     delivering_opens_the_new()
 
 
-def check_w6(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w6(under_test: Functions) -> None:
+    @effort(under_test)
     @given(cases())
     @example(Case(tracked(3, 5, 9), (3, 9), 0))
     def completing_finishes_the_open(case: Case) -> None:
         assert laws.completing_finishes_the_open(
-            case.ledger, case.offsets, tracker.completed(case.ledger, case.offsets)
+            case.tracker, case.offsets, under_test.completed(case.tracker, case.offsets)
         )
 
     completing_finishes_the_open()
 
 
-def check_w7(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w7(under_test: Functions) -> None:
+    @effort(under_test)
     @given(cases())
     def acknowledging_keeps_the_rest(case: Case) -> None:
-        after = tracker.acknowledged(case.ledger, case.position)
-        assert laws.acknowledging_keeps_the_rest(case.ledger, case.position, after)
+        after = under_test.acknowledged(case.tracker, case.position)
+        assert laws.acknowledging_keeps_the_rest(case.tracker, case.position, after)
 
     acknowledging_keeps_the_rest()
 
 
-def check_w8(tracker: Tracker) -> None:
-    @effort(tracker)
-    @given(ledgers(), ledgers())
-    @example(tracked(*(page * PAGE for page in (4, 6, 7, 5, 20))), Ledger())
-    @example(resumed(5, [(6, 8)]), tracked(6, 7, completed=(6, 7)))
-    def equality_is_of_contents(ledger: Ledger, other: Ledger) -> None:
-        done = done_offsets(ledger)
-        again = resumed(ledger.floor, [(offset, offset + 1) for offset in done if offset >= ledger.frontier])
-        seen = [offset for offset in (*open_offsets(ledger), *done) if offset < ledger.frontier]
+def check_w8(under_test: Functions) -> None:
+    @effort(under_test)
+    @given(trackers(), trackers())
+    @example(tracked(*(page * PAGE for page in (4, 6, 7, 5, 20))), OffsetTracker())
+    @example(restored(5, [(6, 8)]), tracked(6, 7, completed=(6, 7)))
+    def equality_is_of_contents(tracker: OffsetTracker, other: OffsetTracker) -> None:
+        done = done_offsets(tracker)
+        again = restored(tracker.floor, [(offset, offset + 1) for offset in done if offset >= tracker.frontier])
+        seen = [offset for offset in (*open_offsets(tracker), *done) if offset < tracker.frontier]
         for offset in reversed(seen):
-            again = tracker.delivered(again, (offset,))
-        again = tracker.completed(again, done)
-        if max(seen, default=ledger.floor - 1) != ledger.frontier - 1:  # what was seen last is below the floor, or told
-            again = ledger
-        for one, two in ((ledger, again), (ledger, other)):
+            again = under_test.delivered(again, (offset,))
+        again = under_test.completed(again, done)
+        if (
+            max(seen, default=tracker.floor - 1) != tracker.frontier - 1
+        ):  # what was seen last is below the floor, or told
+            again = tracker
+        for one, two in ((tracker, again), (tracker, other)):
             assert laws.equality_is_of_contents(
-                one, two, equal=tracker.equal(one, two), hashes=(tracker.hashed(one), tracker.hashed(two))
+                one, two, equal=under_test.equal(one, two), hashes=(under_test.hashed(one), under_test.hashed(two))
             )
 
     equality_is_of_contents()
 
 
-def check_w9(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w9(under_test: Functions) -> None:
+    @effort(under_test)
     @given(cases())
     @example(Case(tracked(5, PAGE, PAGE + 1, completed=(5, PAGE)), (), 0))
-    @example(Case(watermark.delivered(resumed(5, [(9, 10)]), (5,)), (), 0))
+    @example(Case(watermark.delivered(restored(5, [(9, 10)]), (5,)), (), 0))
     def readings_are_true(case: Case) -> None:
-        ledger = watermark.acknowledged(case.ledger, case.position)
+        tracker = watermark.acknowledged(case.tracker, case.position)
         assert laws.readings_are_true(
-            ledger,
-            pending=tracker.pending(ledger),
-            tracked=tracker.tracked(ledger),
-            span=tracker.span(ledger),
-            head=tracker.head(ledger),
-            highest=tracker.highest(ledger),
+            tracker,
+            pending=under_test.pending(tracker),
+            tracked=under_test.tracked(tracker),
+            span=under_test.span(tracker),
+            oldest_open=under_test.oldest_open(tracker),
+            highest=under_test.highest(tracker),
         )
 
     readings_are_true()
 
 
-def check_w10(tracker: Tracker) -> None:
-    wide = watermark.delivered(Ledger(), range(0, 16 * PAGE, 500))
+def check_w10(under_test: Functions) -> None:
+    wide = watermark.delivered(OffsetTracker(), range(0, 16 * PAGE, 500))
 
-    @effort(tracker)
+    @effort(under_test)
     @given(cases(), st.integers(0, 17 * PAGE))
     def a_step_copies_one_path(case: Case, offset: int) -> None:
-        for ledger, at in ((wide, offset), *((case.ledger, at) for at in case.offsets)):
-            assert laws.copies_one_path(ledger, tracker.delivered(ledger, (at,)))
-            assert laws.copies_one_path(ledger, tracker.completed(ledger, (at,)))
-            prefix = watermark.completed(ledger, [each for each in open_offsets(ledger) if each < at])
-            assert laws.copies_one_path(prefix, tracker.acknowledged(prefix, at))
+        for tracker, at in ((wide, offset), *((case.tracker, at) for at in case.offsets)):
+            assert laws.copies_one_path(tracker, under_test.delivered(tracker, (at,)))
+            assert laws.copies_one_path(tracker, under_test.completed(tracker, (at,)))
+            prefix = watermark.completed(tracker, [each for each in open_offsets(tracker) if each < at])
+            assert laws.copies_one_path(prefix, under_test.acknowledged(prefix, at))
 
     a_step_copies_one_path()
 
 
-def check_w11(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w11(under_test: Functions) -> None:
+    @effort(under_test)
     @given(cases())
-    @example(Case(resumed(5, [(6, 8)]), (5,), 0))
-    @example(Case(resumed(5, [(5, 6)]), (5,), 0))
-    @example(Case(watermark.delivered(resumed(5, [(5, 7), (PAGE, PAGE + 1)]), (5, 6)), (), 0))
+    @example(Case(restored(5, [(6, 8)]), (5,), 0))
+    @example(Case(restored(5, [(5, 6)]), (5,), 0))
+    @example(Case(watermark.delivered(restored(5, [(5, 7), (PAGE, PAGE + 1)]), (5, 6)), (), 0))
     def no_position_passes_the_frontier(case: Case) -> None:
-        after = tracker.delivered(case.ledger, case.offsets)
-        for ledger in (case.ledger, after):
-            assert laws.stays_behind_the_frontier(ledger, tracker.committable(ledger))
+        after = under_test.delivered(case.tracker, case.offsets)
+        for tracker in (case.tracker, after):
+            assert laws.stays_behind_the_frontier(tracker, under_test.committable(tracker))
 
-        assert laws.frontier_follows(case.ledger, case.offsets, after)
+        assert laws.frontier_follows(case.tracker, case.offsets, after)
 
     no_position_passes_the_frontier()
 
 
-def check_w12(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w12(under_test: Functions) -> None:
+    @effort(under_test)
     @given(st.sampled_from((0, 5, PAGE, OFFSET_MAX - PAGE)), st.data())
     def what_was_told_is_kept(position: int, data: st.DataObject) -> None:
         runs = data.draw(told(position))
-        ledger = tracker.resumed(position, runs)
+        tracker = under_test.restored(position, runs)
 
-        assert laws.keeps_what_it_was_told(position, runs, ledger, tracker.committable(ledger))
+        assert laws.keeps_what_it_was_told(position, runs, tracker, under_test.committable(tracker))
 
         edges = [position, *(offset for run in runs for offset in (*run, run[1] - 1) if offset <= OFFSET_MAX)]
         offsets = data.draw(st.lists(st.sampled_from(edges), max_size=9))
 
         assert laws.works_on_nothing_told(
-            runs, offsets, tracker.fresh(ledger, offsets), tracker.delivered(ledger, offsets)
+            runs, offsets, under_test.undelivered(tracker, offsets), under_test.delivered(tracker, offsets)
         )
 
     what_was_told_is_kept()
@@ -300,22 +306,22 @@ def check_w12(tracker: Tracker) -> None:
 NOW = Instant(50)
 
 
-def check_w13(tracker: Tracker) -> None:
-    @effort(tracker)
-    @given(ledgers(), st.data())
+def check_w13(under_test: Functions) -> None:
+    @effort(under_test)
+    @given(trackers(), st.data())
     @example(tracked(3, 5, 6, 9, completed=(5, 6)), None)
     @example(tracked(3, 5, completed=(5,)), None)
     @example(tracked(4), None)
-    def what_is_explained_happens(ledger: Ledger, data: st.DataObject | None) -> None:
-        works = {3: Work("running", Instant(20), 2)} if data is None else data.draw(work(ledger))
-        explanation = tracker.explain(ledger, works, NOW)
+    def what_is_explained_happens(tracker: OffsetTracker, data: st.DataObject | None) -> None:
+        works = {3: Work("running", Instant(20), 2)} if data is None else data.draw(work(tracker))
+        explanation = under_test.explain(tracker, works, NOW)
 
-        assert laws.explains_what_happens(ledger, works, NOW, explanation)
+        assert laws.explains_what_happens(tracker, works, NOW, explanation)
 
         if isinstance(explanation, (Blocked, Abandoned)):
-            after = watermark.completed(ledger, (explanation.offset,))
+            after = watermark.completed(tracker, (explanation.offset,))
 
-            assert (watermark.low_watermark(ledger), watermark.low_watermark(after)) == (
+            assert (watermark.low_watermark(tracker), watermark.low_watermark(after)) == (
                 explanation.position,
                 explanation.after,
             )
@@ -323,22 +329,24 @@ def check_w13(tracker: Tracker) -> None:
     what_is_explained_happens()
 
 
-def check_w14(tracker: Tracker) -> None:
-    @effort(tracker)
+def check_w14(under_test: Functions) -> None:
+    @effort(under_test)
     @given(cases(), st.booleans(), st.data())
     @example(Case(tracked(3, 4, 5, 6, completed=(4,)), (5, 6), 0), True, None)
     def replays_are_counted(case: Case, of_itself: bool, data: st.DataObject | None) -> None:
         stop = OFFSET_MAX + 1 if data is None else data.draw(st.sampled_from((0, case.position, OFFSET_MAX + 1)))
-        heir = watermark.heir(case.ledger, stop) if of_itself or data is None else data.draw(ledgers())
-        later = watermark.completed(watermark.delivered(case.ledger, case.offsets), case.offsets[::2])
+        successor = watermark.successor(case.tracker, stop) if of_itself or data is None else data.draw(trackers())
+        later = watermark.completed(watermark.delivered(case.tracker, case.offsets), case.offsets[::2])
         begun = case.offsets[1::2]
 
-        assert laws.counts_what_would_be_replayed(later, heir, begun, tracker.duplicate_budget(later, heir, begun))
+        assert laws.counts_what_would_be_replayed(
+            later, successor, begun, under_test.duplicate_budget(later, successor, begun)
+        )
 
     replays_are_counted()
 
 
-LAWS: dict[str, Callable[[Tracker], None]] = {
+LAWS: dict[str, Callable[[Functions], None]] = {
     "W1": check_w1,
     "W2": check_w2,
     "W3": check_w3,
@@ -357,222 +365,234 @@ LAWS: dict[str, Callable[[Tracker], None]] = {
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_the_ledger_keeps_the_law(law: str) -> None:
+def test_the_tracker_keeps_the_law(law: str) -> None:
     """Laws W1 to W14, as the header of `tidegate.consumer.watermark` states them."""
-    LAWS[law](Tracker())
+    LAWS[law](Functions())
 
 
 # --- specimens ----------------------------------------------------------------------------------------------------------
 
 
-def made(before: Ledger, floor: int, opened: Iterable[int], done: Iterable[int]) -> Ledger:
-    """A ledger of this content, whatever the invariants say."""
+def made(before: OffsetTracker, floor: int, opened: Iterable[int], done: Iterable[int]) -> OffsetTracker:
+    """A tracker of this content, whatever the invariants say."""
     found, finished = tuple(opened), tuple(done)
-    ledger = watermark.completed(watermark.delivered(Ledger(), (*found, *finished)), finished)
-    object.__setattr__(ledger, "floor", floor)
-    object.__setattr__(ledger, "frontier", max([before.frontier, floor, *(offset + 1 for offset in found)]))
-    return ledger
+    tracker = watermark.completed(watermark.delivered(OffsetTracker(), (*found, *finished)), finished)
+    object.__setattr__(tracker, "floor", floor)
+    object.__setattr__(tracker, "frontier", max([before.frontier, floor, *(offset + 1 for offset in found)]))
+    return tracker
 
 
-def highest_done(ledger: Ledger) -> int | None:
-    return max(done_offsets(ledger)) + 1 if done_offsets(ledger) else None
+def highest_done(tracker: OffsetTracker) -> int | None:
+    return max(done_offsets(tracker)) + 1 if done_offsets(tracker) else None
 
 
-def the_offset_itself(ledger: Ledger) -> int | None:
-    position = watermark.committable(ledger)
+def the_offset_itself(tracker: OffsetTracker) -> int | None:
+    position = watermark.committable(tracker)
     return None if position is None else position - 1
 
 
-def contiguous_in_number(ledger: Ledger) -> int | None:
-    position = min((*open_offsets(ledger), *done_offsets(ledger)), default=0)
+def contiguous_in_number(tracker: OffsetTracker) -> int | None:
+    position = min((*open_offsets(tracker), *done_offsets(tracker)), default=0)
     first = position
-    while position in done_offsets(ledger):
+    while position in done_offsets(tracker):
         position += 1
     return position if position > first else None
 
 
-def page_of_the_head_only(ledger: Ledger) -> int | None:
-    position, head = watermark.committable(ledger), watermark.head(ledger)
-    return None if position is None or (head is not None and (position - 1) // PAGE < head // PAGE) else position
-
-
-def whatever_it_is_told(ledger: Ledger, position: int) -> Ledger:
-    """Drakkar's acknowledge: unconditional, pending ones forgotten too."""
-    return made(ledger, position, *([at for at in of(ledger) if at >= position] for of in (open_offsets, done_offsets)))
-
-
-def backwards(ledger: Ledger, position: int) -> Ledger:
-    return made(
-        ledger, min(position, watermark.committable(ledger) or position), open_offsets(ledger), done_offsets(ledger)
+def page_of_the_head_only(tracker: OffsetTracker) -> int | None:
+    position, oldest_open = watermark.committable(tracker), watermark.oldest_open(tracker)
+    return (
+        None
+        if position is None or (oldest_open is not None and (position - 1) // PAGE < oldest_open // PAGE)
+        else position
     )
 
 
-def up_to_the_head(ledger: Ledger, position: int) -> Ledger:
-    floor = max(ledger.floor, min((position, *open_offsets(ledger))))
-    return made(ledger, floor, open_offsets(ledger), [at for at in done_offsets(ledger) if at >= floor])
+def whatever_it_is_told(tracker: OffsetTracker, position: int) -> OffsetTracker:
+    """Drakkar's acknowledge: unconditional, pending ones forgotten too."""
+    return made(
+        tracker, position, *([at for at in of(tracker) if at >= position] for of in (open_offsets, done_offsets))
+    )
 
 
-def forgets_beyond_the_head(ledger: Ledger, position: int) -> Ledger:
-    return made(ledger, watermark.acknowledged(ledger, position).floor, open_offsets(ledger), ())
+def backwards(tracker: OffsetTracker, position: int) -> OffsetTracker:
+    return made(
+        tracker, min(position, watermark.committable(tracker) or position), open_offsets(tracker), done_offsets(tracker)
+    )
 
 
-def keeps_what_is_below(ledger: Ledger, position: int) -> Ledger:
-    return made(ledger, watermark.acknowledged(ledger, position).floor, open_offsets(ledger), done_offsets(ledger))
+def up_to_the_head(tracker: OffsetTracker, position: int) -> OffsetTracker:
+    floor = max(tracker.floor, min((position, *open_offsets(tracker))))
+    return made(tracker, floor, open_offsets(tracker), [at for at in done_offsets(tracker) if at >= floor])
 
 
-def without_floor(ledger: Ledger, offsets: Collection[int]) -> Ledger:
+def forgets_beyond_the_head(tracker: OffsetTracker, position: int) -> OffsetTracker:
+    return made(tracker, watermark.acknowledged(tracker, position).floor, open_offsets(tracker), ())
+
+
+def keeps_what_is_below(tracker: OffsetTracker, position: int) -> OffsetTracker:
+    return made(tracker, watermark.acknowledged(tracker, position).floor, open_offsets(tracker), done_offsets(tracker))
+
+
+def without_floor(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
     """Drakkar's register: 3 delivered again after 10 was committed is tracked, and makes it commit 4."""
-    known = {*open_offsets(ledger), *done_offsets(ledger)}
-    return made(ledger, ledger.floor, ({*offsets} - known) | {*open_offsets(ledger)}, done_offsets(ledger))
+    known = {*open_offsets(tracker), *done_offsets(tracker)}
+    return made(tracker, tracker.floor, ({*offsets} - known) | {*open_offsets(tracker)}, done_offsets(tracker))
 
 
-def opens_again(ledger: Ledger, offsets: Collection[int]) -> Ledger:
-    opened = {*open_offsets(ledger), *(offset for offset in offsets if offset >= ledger.floor)}
-    return made(ledger, ledger.floor, opened, {*done_offsets(ledger)} - opened)
+def opens_again(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
+    opened = {*open_offsets(tracker), *(offset for offset in offsets if offset >= tracker.floor)}
+    return made(tracker, tracker.floor, opened, {*done_offsets(tracker)} - opened)
 
 
-def takes_late_ones_for_done(ledger: Ledger, offsets: Collection[int]) -> Ledger:
+def takes_late_ones_for_done(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
     """The done prefix is dropped as soon as it is contiguous."""
-    return watermark.delivered(ledger, [at for at in offsets if at >= (watermark.committable(ledger) or 0)])
+    return watermark.delivered(tracker, [at for at in offsets if at >= (watermark.committable(tracker) or 0)])
 
 
-def with_an_empty_page(ledger: Ledger, offsets: Collection[int]) -> Ledger:
+def with_an_empty_page(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
     """A tree whose shape tells more than its contents."""
-    after = watermark.delivered(ledger, offsets)
+    after = watermark.delivered(tracker, offsets)
     if len(after.pages) != 3:
         return after
     count, last = watermark.tracked(after), OFFSET_MAX // PAGE + 1
-    padded = Ledger(after.floor)
+    padded = OffsetTracker(after.floor)
     object.__setattr__(padded, "frontier", after.frontier)
     object.__setattr__(padded, "pages", (last, watermark.pending(after), count, after.pages, (last, 0, 0)))
     return padded
 
 
-def as_a_run(ledger: Ledger, offsets: Collection[int]) -> Ledger:
+def as_a_run(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
     """A batch is taken for the run from its lowest to its highest offset."""
-    inside = [at for at in open_offsets(ledger) if offsets and min(offsets) <= at <= max(offsets)]
-    return watermark.completed(ledger, inside)
+    inside = [at for at in open_offsets(tracker) if offsets and min(offsets) <= at <= max(offsets)]
+    return watermark.completed(tracker, inside)
 
 
-def trusts_the_unknown(ledger: Ledger, offsets: Collection[int]) -> Ledger:
-    done = {*offsets, *done_offsets(ledger)}
-    return made(ledger, ledger.floor, {*open_offsets(ledger)} - done, done)
+def trusts_the_unknown(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
+    done = {*offsets, *done_offsets(tracker)}
+    return made(tracker, tracker.floor, {*open_offsets(tracker)} - done, done)
 
 
-def built_anew(ledger: Ledger, offsets: Collection[int]) -> Ledger:
-    after = watermark.completed(ledger, offsets)
-    return made(ledger, after.floor, open_offsets(after), done_offsets(after))
+def built_anew(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
+    after = watermark.completed(tracker, offsets)
+    return made(tracker, after.floor, open_offsets(after), done_offsets(after))
 
 
-def distance(ledger: Ledger) -> int:
-    head, highest = watermark.head(ledger), watermark.highest(ledger)
-    return 0 if head is None or highest is None else highest - head + 1
+def distance(tracker: OffsetTracker) -> int:
+    oldest_open, highest = watermark.oldest_open(tracker), watermark.highest(tracker)
+    return 0 if oldest_open is None or highest is None else highest - oldest_open + 1
 
 
-def head_or_all(ledger: Ledger) -> int | None:
+def head_or_all(tracker: OffsetTracker) -> int | None:
     """Confluent's Parallel Consumer, told what is done ahead and having seen nothing: the position passes the unseen."""
-    head = watermark.head(ledger)
-    return max((offset + 1 for offset in done_offsets(ledger) if head is None or offset < head), default=None)
+    oldest_open = watermark.oldest_open(tracker)
+    return max(
+        (offset + 1 for offset in done_offsets(tracker) if oldest_open is None or offset < oldest_open), default=None
+    )
 
 
-def frontier_of_the_open(ledger: Ledger, offsets: Collection[int]) -> Ledger:
+def frontier_of_the_open(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
     """What was told is not noticed when it is delivered."""
-    after = watermark.delivered(ledger, offsets)
-    object.__setattr__(after, "frontier", max([ledger.frontier, *(offset + 1 for offset in open_offsets(after))]))
+    after = watermark.delivered(tracker, offsets)
+    object.__setattr__(after, "frontier", max([tracker.frontier, *(offset + 1 for offset in open_offsets(after))]))
     return after
 
 
-def seen_at_once(position: int, runs: Iterable[Run]) -> Ledger:
+def seen_at_once(position: int, runs: Iterable[Run]) -> OffsetTracker:
     """What was told is delivered and completed as soon as the partition is assigned."""
     offsets = [offset for run in runs for offset in range(*run)]
-    return watermark.completed(watermark.delivered(Ledger(position), offsets), offsets)
+    return watermark.completed(watermark.delivered(OffsetTracker(position), offsets), offsets)
 
 
-def ends_included(position: int, runs: Iterable[Run]) -> Ledger:
-    return watermark.resumed(position, [(start, min(stop + 1, OFFSET_MAX + 1)) for start, stop in runs])
+def ends_included(position: int, runs: Iterable[Run]) -> OffsetTracker:
+    return watermark.restored(position, [(start, min(stop + 1, OFFSET_MAX + 1)) for start, stop in runs])
 
 
-def all_not_done_here(ledger: Ledger, offsets: Collection[int]) -> Collection[int]:
+def all_not_done_here(tracker: OffsetTracker, offsets: Collection[int]) -> Collection[int]:
     """What was told is worked on again."""
-    return [offset for offset in offsets if offset >= ledger.floor and offset not in open_offsets(ledger)]
+    return [offset for offset in offsets if offset >= tracker.floor and offset not in open_offsets(tracker)]
 
 
-def with_told(ledger: Ledger) -> int:
+def with_told(tracker: OffsetTracker) -> int:
     """What was told and not seen is held up too."""
-    head = watermark.head(ledger)
-    return 0 if head is None else sum(offset >= head for offset in (*open_offsets(ledger), *done_offsets(ledger)))
+    oldest_open = watermark.oldest_open(tracker)
+    return (
+        0
+        if oldest_open is None
+        else sum(offset >= oldest_open for offset in (*open_offsets(tracker), *done_offsets(tracker)))
+    )
 
 
-def up_to_the_next_open(ledger: Ledger, works: dict[int, Work], now: Instant) -> Explanation:
-    told_of = watermark.explain(ledger, works, now)
-    following = open_offsets(ledger)[1:]
+def up_to_the_next_open(tracker: OffsetTracker, works: dict[int, Work], now: Instant) -> Explanation:
+    told_of = watermark.explain(tracker, works, now)
+    following = open_offsets(tracker)[1:]
     return told_of if isinstance(told_of, Unblocked) or not following else attrs.evolve(told_of, after=following[0])
 
 
-def freed_in_numbers(ledger: Ledger, works: dict[int, Work], now: Instant) -> Explanation:
-    told_of = watermark.explain(ledger, works, now)
+def freed_in_numbers(tracker: OffsetTracker, works: dict[int, Work], now: Instant) -> Explanation:
+    told_of = watermark.explain(tracker, works, now)
     return told_of if isinstance(told_of, Unblocked) else attrs.evolve(told_of, freed=told_of.after - told_of.position)
 
 
-def silent_about_the_abandoned(ledger: Ledger, works: dict[int, Work], now: Instant) -> Explanation:
-    known = {offset: works.get(offset, Work("queued", now)) for offset in open_offsets(ledger)}
-    return watermark.explain(ledger, known, now)
+def silent_about_the_abandoned(tracker: OffsetTracker, works: dict[int, Work], now: Instant) -> Explanation:
+    known = {offset: works.get(offset, Work("queued", now)) for offset in open_offsets(tracker)}
+    return watermark.explain(tracker, known, now)
 
 
-def all_that_is_done(ledger: Ledger, heir: Ledger, begun: Collection[int]) -> DuplicateBudget:
+def all_that_is_done(tracker: OffsetTracker, successor: OffsetTracker, begun: Collection[int]) -> DuplicateBudget:
     """As if nothing was told."""
-    return watermark.duplicate_budget(ledger, Ledger(heir.floor), begun)
+    return watermark.duplicate_budget(tracker, OffsetTracker(successor.floor), begun)
 
 
-def whatever_is_open(ledger: Ledger, heir: Ledger, _: Collection[int]) -> DuplicateBudget:
-    return watermark.duplicate_budget(ledger, heir, open_offsets(ledger))
+def whatever_is_open(tracker: OffsetTracker, successor: OffsetTracker, _: Collection[int]) -> DuplicateBudget:
+    return watermark.duplicate_budget(tracker, successor, open_offsets(tracker))
 
 
 @pytest.mark.parametrize(
     ("law", "planted"),
     [
-        ("W1", Tracker(committable=highest_done)),
-        ("W2", Tracker(committable=the_offset_itself)),
-        ("W2", Tracker(committable=contiguous_in_number)),
-        ("W2", Tracker(committable=page_of_the_head_only)),
-        ("W3", Tracker(acknowledged=whatever_it_is_told)),
-        ("W3", Tracker(acknowledged=backwards)),
-        ("W3", Tracker(acknowledged=keeps_what_is_below)),
-        ("W3", Tracker(delivered=without_floor)),
-        ("W4", Tracker(delivered=takes_late_ones_for_done)),
-        ("W4", Tracker(completed=as_a_run)),
-        ("W5", Tracker(delivered=without_floor)),
-        ("W5", Tracker(delivered=opens_again)),
-        ("W5", Tracker(delivered=takes_late_ones_for_done)),
-        ("W6", Tracker(completed=trusts_the_unknown)),
-        ("W6", Tracker(completed=as_a_run)),
-        ("W7", Tracker(acknowledged=up_to_the_head)),
-        ("W7", Tracker(acknowledged=forgets_beyond_the_head)),
-        ("W8", Tracker(delivered=with_an_empty_page)),
-        ("W8", Tracker(equal=operator.is_)),
-        ("W8", Tracker(hashed=id)),
-        ("W9", Tracker(span=distance)),
-        ("W9", Tracker(pending=watermark.tracked)),
-        ("W9", Tracker(tracked=watermark.span)),
-        ("W9", Tracker(head=lambda ledger: min(open_offsets(ledger), default=ledger.floor))),
-        ("W9", Tracker(highest=lambda ledger: max((*open_offsets(ledger), *done_offsets(ledger)), default=None))),
-        ("W9", Tracker(span=with_told)),
-        ("W10", Tracker(completed=built_anew)),
-        ("W11", Tracker(committable=head_or_all)),
-        ("W11", Tracker(delivered=frontier_of_the_open)),
-        ("W12", Tracker(resumed=seen_at_once)),
-        ("W12", Tracker(resumed=ends_included)),
-        ("W12", Tracker(committable=head_or_all)),
-        ("W12", Tracker(fresh=all_not_done_here)),
-        ("W12", Tracker(delivered=opens_again)),
-        ("W13", Tracker(explain=up_to_the_next_open)),
-        ("W13", Tracker(explain=freed_in_numbers)),
-        ("W13", Tracker(explain=silent_about_the_abandoned)),
-        ("W14", Tracker(duplicate_budget=all_that_is_done)),
-        ("W14", Tracker(duplicate_budget=whatever_is_open)),
+        ("W1", Functions(committable=highest_done)),
+        ("W2", Functions(committable=the_offset_itself)),
+        ("W2", Functions(committable=contiguous_in_number)),
+        ("W2", Functions(committable=page_of_the_head_only)),
+        ("W3", Functions(acknowledged=whatever_it_is_told)),
+        ("W3", Functions(acknowledged=backwards)),
+        ("W3", Functions(acknowledged=keeps_what_is_below)),
+        ("W3", Functions(delivered=without_floor)),
+        ("W4", Functions(delivered=takes_late_ones_for_done)),
+        ("W4", Functions(completed=as_a_run)),
+        ("W5", Functions(delivered=without_floor)),
+        ("W5", Functions(delivered=opens_again)),
+        ("W5", Functions(delivered=takes_late_ones_for_done)),
+        ("W6", Functions(completed=trusts_the_unknown)),
+        ("W6", Functions(completed=as_a_run)),
+        ("W7", Functions(acknowledged=up_to_the_head)),
+        ("W7", Functions(acknowledged=forgets_beyond_the_head)),
+        ("W8", Functions(delivered=with_an_empty_page)),
+        ("W8", Functions(equal=operator.is_)),
+        ("W8", Functions(hashed=id)),
+        ("W9", Functions(span=distance)),
+        ("W9", Functions(pending=watermark.tracked)),
+        ("W9", Functions(tracked=watermark.span)),
+        ("W9", Functions(oldest_open=lambda tracker: min(open_offsets(tracker), default=tracker.floor))),
+        ("W9", Functions(highest=lambda tracker: max((*open_offsets(tracker), *done_offsets(tracker)), default=None))),
+        ("W9", Functions(span=with_told)),
+        ("W10", Functions(completed=built_anew)),
+        ("W11", Functions(committable=head_or_all)),
+        ("W11", Functions(delivered=frontier_of_the_open)),
+        ("W12", Functions(restored=seen_at_once)),
+        ("W12", Functions(restored=ends_included)),
+        ("W12", Functions(committable=head_or_all)),
+        ("W12", Functions(undelivered=all_not_done_here)),
+        ("W12", Functions(delivered=opens_again)),
+        ("W13", Functions(explain=up_to_the_next_open)),
+        ("W13", Functions(explain=freed_in_numbers)),
+        ("W13", Functions(explain=silent_about_the_abandoned)),
+        ("W14", Functions(duplicate_budget=all_that_is_done)),
+        ("W14", Functions(duplicate_budget=whatever_is_open)),
     ],
 )
-def test_a_planted_bug_breaks_the_law(law: str, planted: Tracker) -> None:
+def test_a_planted_bug_breaks_the_law(law: str, planted: Functions) -> None:
     """Each law is broken by a small faulty variant of the function it speaks of."""
     with pytest.raises(AssertionError):
         LAWS[law](planted)
@@ -588,28 +608,30 @@ EVENTS = st.one_of(
 
 
 @given(st.sampled_from((0, 3, PAGE)), st.frozensets(SPOTS, max_size=4), st.lists(EVENTS, max_size=12))
-def test_a_ledger_and_its_twin_of_sets_say_the_same(
+def test_a_tracker_and_its_twin_of_sets_say_the_same(
     floor: int, known: frozenset[int], events: list[tuple[str, tuple[int, ...] | int | None]]
 ) -> None:
     """Agreement with a dumb twin over whole histories, of partitions of which nothing or something was told."""
     known = frozenset(offset for offset in known if offset >= floor)
-    ledger, twin = resumed(floor, [(offset, offset + 1) for offset in sorted(known)]), Twin(floor, done=known)
+    tracker, twin = restored(floor, [(offset, offset + 1) for offset in sorted(known)]), Twin(floor, done=known)
     for event, argument in events:
-        ledger, twin = happened(event, argument, ledger, twin)
+        tracker, twin = happened(event, argument, tracker, twin)
 
-        assert twin.contents() == laws.contents(ledger)
-        assert twin.committable() == watermark.committable(ledger)
+        assert twin.contents() == laws.contents(tracker)
+        assert twin.committable() == watermark.committable(tracker)
 
 
-def happened(event: str, argument: tuple[int, ...] | int | None, ledger: Ledger, twin: Twin) -> tuple[Ledger, Twin]:
+def happened(
+    event: str, argument: tuple[int, ...] | int | None, tracker: OffsetTracker, twin: Twin
+) -> tuple[OffsetTracker, Twin]:
     if isinstance(argument, tuple):
         if event == "delivered":
-            return watermark.delivered(ledger, argument), twin.delivered(argument)
-        return watermark.completed(ledger, argument), twin.completed(argument)
+            return watermark.delivered(tracker, argument), twin.delivered(argument)
+        return watermark.completed(tracker, argument), twin.completed(argument)
     position = twin.committable() if argument is None else argument
     if position is None:
-        return ledger, twin
-    return watermark.acknowledged(ledger, position), twin.acknowledged(position)
+        return tracker, twin
+    return watermark.acknowledged(tracker, position), twin.acknowledged(position)
 
 
 @settings(max_examples=30)
@@ -623,25 +645,25 @@ def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, 
     """Agreement with a dumb twin on a window that comes and is completed in disorder, and is acknowledged as it goes."""
     offsets = [first + gap * at + at * at % gap for at in range(150)]
     disorder = [offsets[at * stride % 150] for at in range(150)]
-    ledger, twin = Ledger(), Twin(0).delivered(offsets)
+    tracker, twin = OffsetTracker(), Twin(0).delivered(offsets)
     for offset in disorder:
-        ledger = watermark.delivered(ledger, (offset,))
+        tracker = watermark.delivered(tracker, (offset,))
 
-    assert watermark.delivered(Ledger(), offsets) == ledger
+    assert watermark.delivered(OffsetTracker(), offsets) == tracker
 
     for start in range(0, 150, size):
         batch = disorder[start : start + size]
-        ledger, twin = happened("completed", tuple(batch), ledger, twin)
-        ledger, twin = happened("committed", None, ledger, twin)
+        tracker, twin = happened("completed", tuple(batch), tracker, twin)
+        tracker, twin = happened("committed", None, tracker, twin)
 
-        assert twin.contents() == laws.contents(ledger)
+        assert twin.contents() == laws.contents(tracker)
         assert laws.readings_are_true(
-            ledger,
-            pending=watermark.pending(ledger),
-            tracked=watermark.tracked(ledger),
-            span=watermark.span(ledger),
-            head=watermark.head(ledger),
-            highest=watermark.highest(ledger),
+            tracker,
+            pending=watermark.pending(tracker),
+            tracked=watermark.tracked(tracker),
+            span=watermark.span(tracker),
+            oldest_open=watermark.oldest_open(tracker),
+            highest=watermark.highest(tracker),
         )
 
 
@@ -656,15 +678,15 @@ def test_every_event_has_an_answer_in_every_state(floor: int) -> None:
         known = [at for at, state in zip(stock, states, strict=True) if state == "told" and at >= floor]
         there = [at for at, state in zip(stock, states, strict=True) if state in {"open", "done"} and at >= floor]
         done = [at for at, state in zip(stock, states, strict=True) if state == "done"]
-        ledger = resumed(floor, [(at, at + 1) for at in known])
-        ledger = watermark.completed(watermark.delivered(ledger, there), done)
+        tracker = restored(floor, [(at, at + 1) for at in known])
+        tracker = watermark.completed(watermark.delivered(tracker, there), done)
         twin = Twin(floor, done=frozenset(known)).delivered(there).completed(done)
         events: list[tuple[str, tuple[int, ...] | int]] = [
             *product(("delivered", "completed"), batches),
             *product(("acknowledged",), (0, *stock, 6, PAGE + 1, OFFSET_MAX + 1)),
         ]
         for event, argument in events:
-            after, expected = happened(event, argument, ledger, twin)
+            after, expected = happened(event, argument, tracker, twin)
 
             assert expected.contents() == laws.contents(after)
             assert expected.committable() == watermark.committable(after)
@@ -674,31 +696,31 @@ def test_every_event_has_an_answer_in_every_state(floor: int) -> None:
 @given(cases())
 def test_what_is_fresh_is_what_delivering_opens(case: Case) -> None:
     """The offsets to work on are those that are open after the delivery and were not tracked before."""
-    after = watermark.delivered(case.ledger, case.offsets)
-    opened = {*open_offsets(after)} - {*open_offsets(case.ledger)}
+    after = watermark.delivered(case.tracker, case.offsets)
+    opened = {*open_offsets(after)} - {*open_offsets(case.tracker)}
 
-    assert tuple(sorted(opened)) == watermark.fresh(case.ledger, case.offsets)
+    assert tuple(sorted(opened)) == watermark.undelivered(case.tracker, case.offsets)
 
 
 @settings(max_examples=50)
 @given(cases())
-def test_what_changes_nothing_answers_the_very_same_ledger(case: Case) -> None:
+def test_what_changes_nothing_answers_the_very_same_tracker(case: Case) -> None:
     """A caller may tell by identity that nothing has changed."""
-    delivered = watermark.delivered(case.ledger, case.offsets)
-    completed = watermark.completed(case.ledger, case.offsets)
+    delivered = watermark.delivered(case.tracker, case.offsets)
+    completed = watermark.completed(case.tracker, case.offsets)
 
     assert delivered is watermark.delivered(delivered, case.offsets)
     assert completed is watermark.completed(completed, case.offsets)
-    assert case.ledger is watermark.acknowledged(case.ledger, case.ledger.floor)
+    assert case.tracker is watermark.acknowledged(case.tracker, case.tracker.floor)
 
 
 @settings(max_examples=50)
-@given(ledgers())
-def test_runs_are_those_of_the_done_offsets(ledger: Ledger) -> None:
+@given(trackers())
+def test_runs_are_those_of_the_done_offsets(tracker: OffsetTracker) -> None:
     """They are in order, apart from each other, and hold the done offsets and no others."""
-    runs = tuple(watermark.done_runs(ledger))
+    runs = tuple(watermark.done_runs(tracker))
 
-    assert done_offsets(ledger) == tuple(offset for run in runs for offset in range(*run))
+    assert done_offsets(tracker) == tuple(offset for run in runs for offset in range(*run))
     assert all(stop < start for (_, stop), (start, _) in pairwise(runs))
 
 
@@ -707,28 +729,30 @@ def test_runs_are_those_of_the_done_offsets(ledger: Ledger) -> None:
 )
 def test_a_run_goes_on_over_the_edges_of_pages(runs: tuple[Run, ...]) -> None:
     """What is told as one run is one, wherever it begins and ends."""
-    assert tuple(watermark.done_runs(resumed(0, runs))) == runs
+    assert tuple(watermark.done_runs(restored(0, runs))) == runs
 
 
 @settings(max_examples=50)
-@given(ledgers(), SPOTS)
-def test_an_heir_knows_what_is_done_from_the_low_watermark_on(ledger: Ledger, stop: int) -> None:
+@given(trackers(), SPOTS)
+def test_an_heir_knows_what_is_done_from_the_low_watermark_on(tracker: OffsetTracker, stop: int) -> None:
     """It begins at the low watermark, has seen nothing, and knows what is done below the offset that word ends at."""
-    position = watermark.low_watermark(ledger)
-    done = [offset for offset in done_offsets(ledger) if offset >= position]
+    position = watermark.low_watermark(tracker)
+    done = [offset for offset in done_offsets(tracker) if offset >= position]
 
-    assert watermark.heir(ledger) == resumed(position, [(offset, offset + 1) for offset in done])
-    assert watermark.heir(ledger, stop) == resumed(position, [(offset, offset + 1) for offset in done if offset < stop])
+    assert watermark.successor(tracker) == restored(position, [(offset, offset + 1) for offset in done])
+    assert watermark.successor(tracker, stop) == restored(
+        position, [(offset, offset + 1) for offset in done if offset < stop]
+    )
 
 
 @settings(max_examples=50)
-@given(ledgers())
-def test_the_low_watermark_is_the_committable_position_or_the_floor(ledger: Ledger) -> None:
+@given(trackers())
+def test_the_low_watermark_is_the_committable_position_or_the_floor(tracker: OffsetTracker) -> None:
     """It is a position in either case, and everything tracked below it is done."""
-    position = watermark.low_watermark(ledger)
+    position = watermark.low_watermark(tracker)
 
-    assert position == (watermark.committable(ledger) or ledger.floor)
-    assert all(position <= offset for offset in open_offsets(ledger))
+    assert position == (watermark.committable(tracker) or tracker.floor)
+    assert all(position <= offset for offset in open_offsets(tracker))
 
 
 # --- what was told, and what is explained -------------------------------------------------------------------------------
@@ -736,13 +760,13 @@ def test_the_low_watermark_is_the_committable_position_or_the_floor(ledger: Ledg
 
 def test_what_was_told_counts_when_it_is_seen() -> None:
     """Word was left of 12, 13 and 15 beyond 10: nothing may be committed until what comes before them is known and done."""
-    ledger = resumed(10, [(12, 14), (15, 16)])
-    seen = watermark.delivered(ledger, (10, 11, 12))
+    tracker = restored(10, [(12, 14), (15, 16)])
+    seen = watermark.delivered(tracker, (10, 11, 12))
 
-    assert repr(ledger) == "Ledger(floor 10; done 12-13 15; seen below 10)"
-    assert watermark.committable(ledger) is None
-    assert watermark.fresh(ledger, (10, 11, 12)) == (10, 11)
-    assert (watermark.head(seen), watermark.highest(seen), watermark.span(seen), watermark.tracked(seen)) == (
+    assert repr(tracker) == "OffsetTracker(floor 10; done 12-13 15; seen below 10)"
+    assert watermark.committable(tracker) is None
+    assert watermark.undelivered(tracker, (10, 11, 12)) == (10, 11)
+    assert (watermark.oldest_open(seen), watermark.highest(seen), watermark.span(seen), watermark.tracked(seen)) == (
         10,
         12,
         3,
@@ -753,27 +777,27 @@ def test_what_was_told_counts_when_it_is_seen() -> None:
 
 def test_what_was_told_and_no_longer_exists_holds_nothing_up() -> None:
     """Word was left of 12, which compaction has removed since: 11 and 14 are delivered next to each other."""
-    ledger = watermark.delivered(resumed(10, [(12, 13)]), (10, 11, 14))
+    tracker = watermark.delivered(restored(10, [(12, 13)]), (10, 11, 14))
 
-    assert watermark.committable(watermark.completed(ledger, (10, 11))) == 13
-    assert Ledger(15) == watermark.acknowledged(watermark.completed(ledger, (10, 11, 14)), 15)
+    assert watermark.committable(watermark.completed(tracker, (10, 11))) == 13
+    assert OffsetTracker(15) == watermark.acknowledged(watermark.completed(tracker, (10, 11, 14)), 15)
 
 
 def test_the_blocking_offset_is_explained() -> None:
     """4 waits for 10 s in its second attempt, and holds up 5 to 7 as well; nobody works on 8, and 9 and 11 follow it."""
-    ledger = tracked(3, 4, 5, 6, 7, 8, 9, 11, completed=(3, 5, 6, 7, 9, 11))
+    tracker = tracked(3, 4, 5, 6, 7, 8, 9, 11, completed=(3, 5, 6, 7, 9, 11))
     works = {4: Work("running", Instant(5_000_000), 2)}
     now = Instant(15_000_000)
-    later = watermark.completed(ledger, (4,))
+    later = watermark.completed(tracker, (4,))
     done = watermark.completed(later, (8,))
 
-    assert Blocked(4, works[4], 10_000_000, 4, 8, 4) == watermark.explain(ledger, works, now)
-    assert [str(watermark.explain(each, works, now)) for each in (ledger, later, done)] == [
+    assert Blocked(4, works[4], 10_000_000, 4, 8, 4) == watermark.explain(tracker, works, now)
+    assert [str(watermark.explain(each, works, now)) for each in (tracker, later, done)] == [
         "4 waits for 4, running for 10 s, attempt 2; then 8, which settles 4",
         "8 waits for 8, which nobody works on; then 12, which settles 3",
         "nothing is open, 12 may be committed",
     ]
-    assert str(watermark.explain(ledger, {4: Work("queued", now)}, now)).startswith("4 waits for 4, queued for 0 s; ")
+    assert str(watermark.explain(tracker, {4: Work("queued", now)}, now)).startswith("4 waits for 4, queued for 0 s; ")
 
 
 def test_a_clock_that_went_back_makes_no_negative_age() -> None:
@@ -788,66 +812,68 @@ def test_the_budget_is_what_the_next_owner_would_do_again() -> None:
     """Of 3 to 9, 4, 6 and 7 are done and 5 is running; 3 was committed, with word of 4. So 6, 7 and 5 would come again."""
     before = tracked(3, 4, 5, 6, 7, 8, 9, completed=(4,))
     now = watermark.completed(before, (6, 7))
-    budget = watermark.duplicate_budget(now, watermark.heir(before), (5,))
+    budget = watermark.duplicate_budget(now, watermark.successor(before), (5,))
 
     assert budget == DuplicateBudget(finished=2, begun=1)
     assert str(budget) == "3 records would be replayed: 2 done, 1 under way"
-    assert watermark.duplicate_budget(now, watermark.heir(now)).records == 0
+    assert watermark.duplicate_budget(now, watermark.successor(now)).records == 0
 
 
-# --- vectors of the described tracker -----------------------------------------------------------------------------------
+# --- vectors of the described under_test -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("expected", "ledger"),
+    ("expected", "tracker"),
     [
         (102, tracked(100, 101, 102, 103, completed=(100, 101, 103))),
         (104, watermark.completed(tracked(100, 101, 102, 103, completed=(100, 101, 103)), (102,))),
         (102, tracked(100, 101, 102, 103, completed=(100, 103, 101))),
         (102, tracked(103, 100, 102, 101, completed=(100, 101))),
         (None, tracked(completed=(999,))),
-        (None, Ledger()),
+        (None, OffsetTracker()),
         (16, tracked(10, 12, 15, completed=(10, 12, 15))),
         (2**63, tracked(2**63 - 1, completed=(2**63 - 1,))),
     ],
 )
-def test_the_committable_position_is_that_of_the_described_tracker(expected: int | None, ledger: Ledger) -> None:
-    """Drakkar's offset tracker, the edge cases that its tests check."""
-    assert expected == watermark.committable(ledger)
+def test_the_committable_position_is_that_of_the_described_tracker(
+    expected: int | None, tracker: OffsetTracker
+) -> None:
+    """Drakkar's offset under_test, the edge cases that its tests check."""
+    assert expected == watermark.committable(tracker)
 
 
 def test_an_offset_delivered_twice_is_tracked_once() -> None:
-    """Drakkar's offset tracker: 100 twice is one entry."""
+    """Drakkar's offset under_test: 100 twice is one entry."""
     assert tracked(100) == tracked(100, 100) == watermark.delivered(tracked(100), (100,))
 
 
 def test_acknowledging_forgets_what_is_below_only() -> None:
-    """Drakkar's offset tracker: of 100 to 103 with 100 and 101 done, 102 and 103 remain, and 102 was committed."""
-    ledger = watermark.acknowledged(tracked(100, 101, 102, 103, completed=(100, 101)), 102)
+    """Drakkar's offset under_test: of 100 to 103 with 100 and 101 done, 102 and 103 remain, and 102 was committed."""
+    tracker = watermark.acknowledged(tracked(100, 101, 102, 103, completed=(100, 101)), 102)
 
-    assert laws.contents(ledger) == (102, 104, (102, 103), ())
+    assert laws.contents(tracker) == (102, 104, (102, 103), ())
 
 
 def test_two_cycles_leave_nothing_but_the_floor() -> None:
-    """Drakkar's offset tracker: 0 to 2, then 3 to 5, acknowledged as 3 and 6."""
-    ledger = watermark.acknowledged(tracked(0, 1, 2, completed=(0, 1, 2)), 3)
-    ledger = watermark.completed(watermark.delivered(ledger, (3, 4, 5)), (3, 4, 5))
+    """Drakkar's offset under_test: 0 to 2, then 3 to 5, acknowledged as 3 and 6."""
+    tracker = watermark.acknowledged(tracked(0, 1, 2, completed=(0, 1, 2)), 3)
+    tracker = watermark.completed(watermark.delivered(tracker, (3, 4, 5)), (3, 4, 5))
 
-    assert Ledger(6) == watermark.acknowledged(ledger, 6)
+    assert OffsetTracker(6) == watermark.acknowledged(tracker, 6)
 
 
-def test_a_new_ledger_on_the_old_floor_is_clear() -> None:
-    """Drakkar's offset tracker: cleared with one completed and two pending, nothing is pending nor committable."""
-    ledger = Ledger(tracked(7, 8, 9, completed=(7,)).floor)
+def test_a_new_tracker_on_the_old_floor_is_clear() -> None:
+    """Drakkar's offset under_test: cleared with one completed and two pending, nothing is pending nor committable."""
+    tracker = OffsetTracker(tracked(7, 8, 9, completed=(7,)).floor)
 
-    assert (watermark.committable(ledger), watermark.pending(ledger)) == (None, 0)
+    assert (watermark.committable(tracker), watermark.pending(tracker)) == (None, 0)
 
 
 def test_what_comes_again_below_the_floor_is_not_committed_again() -> None:
-    """Where we differ: Drakkar's tracker commits 4 when 3 comes again after 10 was committed."""
-    ledger = watermark.acknowledged(tracked(*range(10), completed=range(10)), 10)
+    """Where we differ: Drakkar's under_test commits 4 when 3 comes again after 10 was committed."""
+    tracker = watermark.acknowledged(tracked(*range(10), completed=range(10)), 10)
 
-    assert ledger is watermark.completed(watermark.delivered(ledger, (3,)), (3,))
+    assert tracker is watermark.completed(watermark.delivered(tracker, (3,)), (3,))
 
 
 def test_a_lower_offset_that_comes_late_holds_the_commit_back() -> None:
@@ -859,33 +885,33 @@ def test_a_lower_offset_that_comes_late_holds_the_commit_back() -> None:
     assert watermark.committable(watermark.completed(late, (50,))) == 101
 
 
-def test_a_ledger_is_one_line_that_a_person_can_read() -> None:
+def test_a_tracker_is_one_line_that_a_person_can_read() -> None:
     """The one-line form names the floor, and runs of what is open and done."""
-    ledger = watermark.acknowledged(tracked(3, 4, 5, 6, 9, 12, completed=(3, 5, 6, 12)), 4)
+    tracker = watermark.acknowledged(tracked(3, 4, 5, 6, 9, 12, completed=(3, 5, 6, 12)), 4)
 
-    assert repr(ledger) == "Ledger(floor 4; open 4 9; done 5-6 12)"
-    assert repr(Ledger()) == "Ledger(floor 0)"
+    assert repr(tracker) == "OffsetTracker(floor 4; open 4 9; done 5-6 12)"
+    assert repr(OffsetTracker()) == "OffsetTracker(floor 0)"
 
 
 # --- misuse -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("act", [watermark.delivered, watermark.completed, watermark.fresh])
+@pytest.mark.parametrize("act", [watermark.delivered, watermark.completed, watermark.undelivered])
 @pytest.mark.parametrize("bad", [-1, 2**63, True, False, 1.0, "1", None, (1,)])
-def test_what_is_no_offset_is_refused(act: Callable[[Ledger, Iterable[int]], object], bad: int) -> None:
+def test_what_is_no_offset_is_refused(act: Callable[[OffsetTracker, Iterable[int]], object], bad: int) -> None:
     """An offset is a whole number from 0 to 2**63 - 1, alone and in a batch."""
     for batch in ((bad,), (1, bad, 2), [3, bad]):
         with pytest.raises(Misuse, match="is no offset"):
-            act(Ledger(), batch)
+            act(OffsetTracker(), batch)
 
 
 @pytest.mark.parametrize("bad", [-1, 2**63 + 1, True, 1.0, "1", None])
 def test_what_is_no_position_is_refused(bad: int) -> None:
     """A position is a whole number from 0 to 2**63, one past the highest offset."""
     with pytest.raises(Misuse, match="is no offset"):
-        watermark.acknowledged(Ledger(), bad)
+        watermark.acknowledged(OffsetTracker(), bad)
     with pytest.raises(Misuse, match="is no offset"):
-        Ledger(bad)
+        OffsetTracker(bad)
 
 
 @pytest.mark.parametrize(
@@ -908,44 +934,44 @@ def test_what_is_no_position_is_refused(bad: int) -> None:
 def test_what_is_no_word_of_a_former_owner_is_refused(bad: Iterable[Run]) -> None:
     """Runs are pairs of ints, not empty, in order, and from the position on."""
     with pytest.raises(Misuse, match="is no"):
-        resumed(2, bad)
+        restored(2, bad)
 
 
-def test_a_ledger_is_told_of_so_many_offsets_and_no_more() -> None:
+def test_a_tracker_is_told_of_so_many_offsets_and_no_more() -> None:
     """What claims that two thousand million offsets are done is refused before it takes the memory for that."""
     with pytest.raises(Misuse, match="too much is told"):
-        resumed(0, [(1, 2), (5, TOLD_MAX + 5)])
+        restored(0, [(1, 2), (5, TOLD_MAX + 5)])
     with pytest.raises(Misuse, match="is no offset"):
-        resumed(-1, [])
+        restored(-1, [])
 
 
-@pytest.mark.parametrize("bad", [None, 5, "ledger", (0, 0, ())])
-def test_what_is_no_ledger_is_refused(bad: Ledger) -> None:
+@pytest.mark.parametrize("bad", [None, 5, "tracker", (0, 0, ())])
+def test_what_is_no_tracker_is_refused(bad: OffsetTracker) -> None:
     """By whatever takes one."""
     asked: list[Callable[[], object]] = [
         *(
             partial(ask, bad)
-            for ask in (watermark.committable, watermark.low_watermark, watermark.head, watermark.span)
+            for ask in (watermark.committable, watermark.low_watermark, watermark.oldest_open, watermark.span)
         ),
-        *(partial(ask, bad) for ask in (watermark.highest, watermark.pending, watermark.tracked, watermark.heir)),
+        *(partial(ask, bad) for ask in (watermark.highest, watermark.pending, watermark.tracked, watermark.successor)),
         *(partial(ask, bad) for ask in (open_offsets, done_offsets, watermark.done_runs)),
-        *(partial(act, bad, (1,)) for act in (watermark.delivered, watermark.completed, watermark.fresh)),
+        *(partial(act, bad, (1,)) for act in (watermark.delivered, watermark.completed, watermark.undelivered)),
         partial(watermark.acknowledged, bad, 1),
         partial(watermark.explain, bad, {}, NOW),
-        partial(watermark.duplicate_budget, bad, Ledger()),
-        partial(watermark.duplicate_budget, Ledger(), bad),
+        partial(watermark.duplicate_budget, bad, OffsetTracker()),
+        partial(watermark.duplicate_budget, OffsetTracker(), bad),
     ]
     for ask in asked:
-        with pytest.raises(Misuse, match="is no ledger"):
+        with pytest.raises(Misuse, match="is no tracker"):
             ask()
 
 
 def test_what_explains_nothing_is_refused() -> None:
     """Work has a state, a time and a number of attempts, and is timed on one clock."""
-    ledger, bad = tracked(3), Work("running", Instant(0, WALL))
+    tracker, bad = tracked(3), Work("running", Instant(0, WALL))
     for works, now in (({3: bad}, NOW), ({3: "running"}, NOW), (None, NOW), ([3], NOW), ({}, 5)):
         with pytest.raises(Misuse):
-            watermark.explain(ledger, works, now)  # type: ignore[arg-type]
+            watermark.explain(tracker, works, now)  # type: ignore[arg-type]
     made: list[Callable[[], Work]] = [
         lambda: Work("", NOW),
         lambda: Work("running", NOW, -1),
@@ -962,7 +988,7 @@ def test_what_explains_nothing_is_refused() -> None:
 def test_what_is_no_batch_is_refused(bad: Iterable[int]) -> None:
     """A batch is a collection of ints; any iterable of them will do, be it empty or read only once."""
     with pytest.raises(Misuse, match="is no"):
-        watermark.delivered(Ledger(), bad)
+        watermark.delivered(OffsetTracker(), bad)
 
-    assert tracked(3, 4) == watermark.delivered(Ledger(), iter((3, 4)))
-    assert Ledger() == watermark.delivered(Ledger(), ())
+    assert tracked(3, 4) == watermark.delivered(OffsetTracker(), iter((3, 4)))
+    assert OffsetTracker() == watermark.delivered(OffsetTracker(), ())

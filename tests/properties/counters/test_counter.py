@@ -225,19 +225,19 @@ class World:
 SCHEDULES = st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 5)), max_size=40)
 
 
-def story(*words: str) -> list[Turn]:
+def render(*words: str) -> list[Turn]:
     """What the first owner does, and with what was sent last."""
     return [(word, 0) for word in words]
 
 
-NOTED = story("read", "apply", "answer")
-RESURRECTED = [*NOTED, *story("read", "apply", "answer"), ("apply again", 1)]
-COUNTED_TWICE = [*NOTED, *story("read", "apply", "apply again")]
-SWEPT_BESIDE = [*NOTED, *story("sweep", "apply", "sweep"), ("read", 0), ("apply", 0), ("apply", 1), ("apply", 2)]
-LATE = [*story("read", "lose"), ("read", 1), *story("apply", "close", "apply", "read")]
-CRASHED = story("read", "apply", "crash")
-RESTARTED = [*NOTED, *story("read", "apply", "lose", "restart", "close", "apply", "read")]
-FORGOTTEN = [*story("read", "lose"), ("apply", 0), *3 * [*story("sweep", "apply"), ("apply", 1)], ("read", 0)]
+NOTED = render("read", "apply", "answer")
+RESURRECTED = [*NOTED, *render("read", "apply", "answer"), ("apply again", 1)]
+COUNTED_TWICE = [*NOTED, *render("read", "apply", "apply again")]
+SWEPT_BESIDE = [*NOTED, *render("sweep", "apply", "sweep"), ("read", 0), ("apply", 0), ("apply", 1), ("apply", 2)]
+LATE = [*render("read", "lose"), ("read", 1), *render("apply", "close", "apply", "read")]
+CRASHED = render("read", "apply", "crash")
+RESTARTED = [*NOTED, *render("read", "apply", "lose", "restart", "close", "apply", "read")]
+FORGOTTEN = [*render("read", "lose"), ("apply", 0), *3 * [*render("sweep", "apply"), ("apply", 1)], ("read", 0)]
 
 
 def check_world(desk: Desk) -> None:

@@ -34,9 +34,9 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDu
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne, find_one, update_one
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import Process, factory
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.world import CLOCK, Plain, document, notes, perform, seeded
+from tidegate.sim.world import CLOCK, Plain, document, notes, perform, world_with
 
 T = TypeVar("T")
 
@@ -428,7 +428,7 @@ class Room:
 
     setting: Setting
     names: tuple[str, ...]
-    world: Plain = attrs.field(factory=lambda: seeded({RECORDS: (record(),)}).write(CLOCK, Instant(NOW.at)))
+    world: Plain = attrs.field(factory=lambda: world_with({RECORDS: (record(),)}).write(CLOCK, Instant(NOW.at)))
     programs: dict[str, Coroutine[Effect[object], object, object]] = attrs.field(factory=dict)
     pending: dict[str, Effect[object]] = attrs.field(factory=dict)
     late: list[Effect[object]] = attrs.field(factory=list)
@@ -555,7 +555,7 @@ async def rushes(me: int) -> None:
 def test_the_small_lock_excludes() -> None:
     """Law SL1, of two that try twice while one fault strikes; and two that rush in break it."""
     scenario = small_lock(2, 2, 1, 1)
-    rushing = attrs.evolve(scenario, actors=tuple(Process(f"p{me}", born(rushes, me)) for me in range(2)))
+    rushing = attrs.evolve(scenario, actors=tuple(Process(f"p{me}", factory(rushes, me)) for me in range(2)))
 
     assert explore(scenario).verdict is Verdict.COMPLETE
     assert explore(rushing).law == "at most one is inside"

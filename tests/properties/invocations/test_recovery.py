@@ -18,14 +18,14 @@ from tidegate.invocations.recovery import (
     InHand,
     Item,
     LeftAlone,
-    Message,
+    MessageStatus,
     Move,
     NoInvocation,
     Patience,
     Publish,
     Queued,
     Recovery,
-    Step,
+    RecoveryAction,
     Trouble,
     decide_recovery,
     plan_recovery,
@@ -46,7 +46,7 @@ class Recoverer:
     """What those who recover use: the real functions, but for one that is planted."""
 
     decide: Decide = decide_recovery
-    plan: Callable[[Collection[Item], Membership, Instant, Patience], tuple[Step, ...]] = plan_recovery
+    plan: Callable[[Collection[Item], Membership, Instant, Patience], tuple[RecoveryAction, ...]] = plan_recovery
     carry_out: Callable[[Move, StatusRecord], StatusRecord] = carried_out
 
 
@@ -68,7 +68,9 @@ def runner(who: str, **changes: object) -> Member:
     return attrs.evolve(plain, **changes)  # type: ignore[arg-type]
 
 
-def item(status: str, owner: str | None = None, message: Message = Message.UNKNOWN, version: int = 7) -> Item:
+def item(
+    status: str, owner: str | None = None, message: MessageStatus = MessageStatus.UNKNOWN, version: int = 7
+) -> Item:
     return Item("i", StatusRecord(status, owner, version), START, message)
 
 
@@ -255,8 +257,8 @@ class Play:
         return Membership((dead, attrs.evolve(dead, id=LIVING, name=LIVING, seen=self.now)), SILENCE)
 
     def found(self, *, message_known: bool) -> Item:
-        there = Message.THERE if self.record.version in self.messages else Message.MISSING
-        return Item("i", self.record, self.changed, there if message_known else Message.UNKNOWN)
+        there = MessageStatus.THERE if self.record.version in self.messages else MessageStatus.MISSING
+        return Item("i", self.record, self.changed, there if message_known else MessageStatus.UNKNOWN)
 
     def become(self, record: StatusRecord) -> None:
         if record != self.record:
@@ -265,7 +267,7 @@ class Play:
     def look(self, who: int, *, message_known: bool) -> None:
         """Whoever has a step to take does not look again before."""
         found = self.found(message_known=message_known)
-        if not isinstance(self.decided.get(who), Step):
+        if not isinstance(self.decided.get(who), RecoveryAction):
             self.decided[who] = self.recoverer.decide(found, self.known, self.now, SHORT)
 
     def act(self, who: int) -> None:
@@ -349,7 +351,7 @@ def check_rc5(recoverer: Recoverer) -> None:
         found = play.found(message_known=True)
 
         assert not play.robbed
-        assert laws.is_free(found, play.known, play.now, has_message=found.message is Message.THERE)
+        assert laws.is_free(found, play.known, play.now, has_message=found.message is MessageStatus.THERE)
 
     holds()
 
@@ -440,9 +442,11 @@ def unguarded(step: Move, record: StatusRecord) -> StatusRecord:
     return carried_out(attrs.evolve(step, expected=record), record)
 
 
-def up_to_the_first(found: Collection[Item], known: Membership, now: Instant, patience: Patience) -> tuple[Step, ...]:
+def up_to_the_first(
+    found: Collection[Item], known: Membership, now: Instant, patience: Patience
+) -> tuple[RecoveryAction, ...]:
     """One that is not stuck ends it: the rest waits for the next time."""
-    steps = list[Step]()
+    steps = list[RecoveryAction]()
     for each in found:
         verdict = decide_recovery(each, known, now, patience)
         if isinstance(verdict, LeftAlone):
@@ -451,7 +455,9 @@ def up_to_the_first(found: Collection[Item], known: Membership, now: Instant, pa
     return tuple(steps)
 
 
-def sorted_by_key(found: Collection[Item], known: Membership, now: Instant, patience: Patience) -> tuple[Step, ...]:
+def sorted_by_key(
+    found: Collection[Item], known: Membership, now: Instant, patience: Patience
+) -> tuple[RecoveryAction, ...]:
     return plan_recovery(sorted(found, key=lambda each: each.key), known, now, patience)
 
 
@@ -539,19 +545,19 @@ def test_each_stuck_invocation_is_moved_on(
 def test_what_is_available_needs_a_message(status: str) -> None:
     """Pynenc looks for none: a message that was taken out, and then its taker crashed, is gone."""
     due = START + PATIENCE.queued_max
-    for message in (Message.MISSING, Message.UNKNOWN):
+    for message in (MessageStatus.MISSING, MessageStatus.UNKNOWN):
         found = item(status, message=message)
 
         assert decide_recovery(found, GROUP, due + -1) == InHand(due)
         assert decide_recovery(found, GROUP, due) == Publish("i", found.record)
-    assert decide_recovery(item(status, message=Message.THERE), GROUP, LATER) == Queued()
+    assert decide_recovery(item(status, message=MessageStatus.THERE), GROUP, LATER) == Queued()
 
 
 def test_everything_has_an_answer() -> None:
     """Totality: every status, and one that is none, with every owner and message, early and late."""
     for status in (*LASTING, *FINAL, "elsewhere"):
         for owner in (None, *GROUP.by_id, "nobody"):
-            for message in Message:
+            for message in MessageStatus:
                 for now in (START, LATER):
                     verdict = decide_recovery(item(status, owner, message), GROUP, now)
 
@@ -598,7 +604,7 @@ def test_it_is_time_when_the_filter_of_the_store_says_so(status: str, late: Dura
     older = matches(OlderThan(Field[Instant]("at"), limit), Document.of({"_id": "i", "at": START}), lambda: now)
     found = item(status, "alive" if status == "pending" else None)
 
-    assert older is isinstance(decide_recovery(found, GROUP, now), Step)
+    assert older is isinstance(decide_recovery(found, GROUP, now), RecoveryAction)
 
 
 def test_one_that_began_to_run_in_between_stops_no_other() -> None:
@@ -667,7 +673,7 @@ def test_the_epoch_does_not_matter(found: Item, now: Instant, patience: Patience
 
 CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Patience": (Patience, {"pending_max": 1, "passing_max": 1, "queued_max": 1}),
-    "Item": (Item, {"key": "i", "record": item("killed").record, "changed": START, "message": Message.THERE}),
+    "Item": (Item, {"key": "i", "record": item("killed").record, "changed": START, "message": MessageStatus.THERE}),
     "decide_recovery": (
         decide_recovery,
         {"item": item("running", "alive"), "membership": GROUP, "now": LATER, "patience": PATIENCE},
@@ -716,12 +722,12 @@ def test_two_clocks_are_never_compared(status: str) -> None:
         decide_recovery(item(status, "alive" if status in OWNED else None), GROUP, Instant(LATER.at, WALL))
 
 
-@pytest.mark.parametrize("case", [*get_args(Step), *get_args(LeftAlone), *Trouble])
+@pytest.mark.parametrize("case", [*get_args(RecoveryAction), *get_args(LeftAlone), *Trouble])
 def test_every_case_is_drawn(case: type[Recovery] | Trouble) -> None:
     """The strategies reach each verdict, and each trouble."""
 
     def is_the_case(verdict: Recovery) -> bool:
-        return case in (type(verdict), verdict.trouble if isinstance(verdict, Step) else None)
+        return case in (type(verdict), verdict.trouble if isinstance(verdict, RecoveryAction) else None)
 
     found = find(recoveries(), is_the_case, settings=settings(max_examples=10_000, phases=[Phase.generate]))
 

@@ -10,23 +10,15 @@ from tests.properties.hostile import HOSTILE, refuses_wrong_types
 
 from tidegate.invocations.laws import status as laws
 from tidegate.invocations.status import (
-    HISTORY_MAX,
     Accepted,
     Added,
-    Change,
-    Fate,
-    Forgotten,
-    Lost,
     NoRunner,
     NotAllowed,
     NotOwner,
-    NotYet,
     StatusDefinition,
     StatusRecord,
     StatusTable,
-    Transition,
-    Won,
-    became_of,
+    TransitionVerdict,
     decide_transition,
 )
 from tidegate.invocations.strategies.status import (
@@ -40,9 +32,11 @@ from tidegate.invocations.strategies.status import (
     transitions,
 )
 from tidegate.model.errors import Misuse
+from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Superseded, Won, outcome_of
+from tidegate.model.laws import history as history_laws
 
-Decide = Callable[[StatusTable, StatusRecord | None, str, str | None], Transition]
-BecameOf = Callable[[int, tuple[Change, ...], int, str], Fate]
+Decide = Callable[[StatusTable, StatusRecord | None, str, str | None], TransitionVerdict]
+BecameOf = Callable[[int, tuple[Change, ...], int, str], RequestOutcome]
 
 FREE = StatusDefinition("free", {"taken", "gone"}, available=True, releases_owner=True)
 TAKEN = StatusDefinition("taken", {"free", "kept", "seized"}, acquires_owner=True, requires_owner=True)
@@ -58,19 +52,19 @@ TAKEN_AT_ONCE = StatusTable({"taken"}, (StatusDefinition("taken", acquires_owner
 
 @attrs.frozen
 class Life:
-    """A table, and what was wished of one record: each time one of the statuses that may follow, or of all."""
+    """A table, and what was commanded of one record: each time one of the statuses that may follow, or of all."""
 
     table: StatusTable
-    wishes: tuple[tuple[int, str | None], ...]
+    commands: tuple[tuple[int, str | None], ...]
 
     def steps(self, decide: Decide) -> list[tuple[StatusRecord | None, StatusRecord, str | None]]:
-        """What came of it: (before, after, runner) of each accepted wish."""
+        """What came of it: (before, after, runner) of each accepted command."""
         steps: list[tuple[StatusRecord | None, StatusRecord, str | None]] = []
         record: StatusRecord | None = None
-        for wish, runner in self.wishes:
+        for command, runner in self.commands:
             likely = sorted(self.table.following(None if record is None else record.status))
             statuses = [*likely, *(each.status for each in self.table.definitions)]
-            verdict = decide(self.table, record, statuses[wish % len(statuses)], runner)
+            verdict = decide(self.table, record, statuses[command % len(statuses)], runner)
             if isinstance(verdict, Accepted):
                 after = verdict.record
                 steps.append((record, after, runner))
@@ -123,7 +117,7 @@ def check_s4(decide: Decide) -> None:
     holds()
 
 
-def check_s7(decide: Decide) -> None:
+def check_s5(decide: Decide) -> None:
     @given(lives)
     def holds(life: Life) -> None:
         assert all(laws.only_edges_are_taken(life.table, *step[:2]) for step in life.steps(decide))
@@ -152,13 +146,13 @@ def test_each_transition_makes_one_version() -> None:
 
 
 def test_only_edges_of_the_table_are_taken() -> None:
-    """Law S7, for random tables and lives."""
-    check_s7(decide_transition)
+    """Law S5, for random tables and lives."""
+    check_s5(decide_transition)
 
 
 def forgets_that_it_ended(
     table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
-) -> Transition:
+) -> TransitionVerdict:
     """A record in a final status is taken for none, so its name is used again."""
     ended = record is not None and table[record.status].final
     return decide_transition(table, None if ended else record, target, runner)
@@ -166,7 +160,7 @@ def forgets_that_it_ended(
 
 def keeps_what_it_should_release(
     table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
-) -> Transition:
+) -> TransitionVerdict:
     """Releasing is forgotten."""
     verdict = decide_transition(table, record, target, runner)
     if record is None or not isinstance(verdict, Accepted) or verdict.owner is not None:
@@ -174,7 +168,9 @@ def keeps_what_it_should_release(
     return attrs.evolve(verdict, owner=record.owner)
 
 
-def lets_nobody_acquire(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+def lets_nobody_acquire(
+    table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
+) -> TransitionVerdict:
     """What pynenc's rule 2 would do: a new record, or a target that overrides, needs no runner."""
     verdict = decide_transition(table, record, target, runner)
     if isinstance(verdict, NoRunner) and (record is None or table[target].overrides_owner):
@@ -184,18 +180,22 @@ def lets_nobody_acquire(table: StatusTable, record: StatusRecord | None, target:
 
 def asks_in_the_name_of_the_owner(
     table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
-) -> Transition:
+) -> TransitionVerdict:
     """The owner is not checked."""
     return decide_transition(table, record, target, record.owner if record and record.owner else runner)
 
 
-def leaves_the_version(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+def leaves_the_version(
+    table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
+) -> TransitionVerdict:
     """The version is not incremented."""
     verdict = decide_transition(table, record, target, runner)
     return attrs.evolve(verdict, version=record.version) if record and isinstance(verdict, Accepted) else verdict
 
 
-def goes_anywhere(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+def goes_anywhere(
+    table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
+) -> TransitionVerdict:
     """Edges are not looked at."""
     verdict = decide_transition(table, record, target, runner)
     if isinstance(verdict, NotAllowed):
@@ -211,7 +211,7 @@ def goes_anywhere(table: StatusTable, record: StatusRecord | None, target: str, 
         (check_s2, lets_nobody_acquire),
         (check_s3, asks_in_the_name_of_the_owner),
         (check_s4, leaves_the_version),
-        (check_s7, goes_anywhere),
+        (check_s5, goes_anywhere),
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )
@@ -224,7 +224,7 @@ def test_a_planted_bug_breaks_the_law(check: Callable[[Decide], None], bug: Deci
 # --- the rules, one by one --------------------------------------------------------------------------------------------
 
 
-def by_the_rules(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+def by_the_rules(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> TransitionVerdict:
     """The five rules, each written out for itself: a dumb twin."""
     by_name = {each.status: each for each in table.definitions}
     current = record.status if record else None
@@ -317,7 +317,7 @@ def test_the_decision_is_total_and_agrees_with_a_dumb_twin(
     ],
 )
 def test_a_verdict_says_what_and_why(
-    record: StatusRecord | None, target: str, runner: str | None, verdict: Transition, text: str
+    record: StatusRecord | None, target: str, runner: str | None, verdict: TransitionVerdict, text: str
 ) -> None:
     """One line each, with what a caller needs: from, to, what was allowed, the owner, who attempted."""
     assert decide_transition(TABLE, record, target, runner) == verdict
@@ -412,7 +412,7 @@ def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
         lambda: StatusRecord("taken", name, 1),
         lambda: Change(1, name, "free"),
         lambda: Change(1, "q", name),
-        lambda: became_of(0, (), 0, name),
+        lambda: outcome_of(0, (), 0, name),
     ):
         with pytest.raises(Misuse, match="cannot name"):
             _ = wrong()
@@ -424,8 +424,8 @@ def test_a_version_is_a_natural_number(number: int) -> None:
     for wrong in (
         lambda: StatusRecord("free", None, number),
         lambda: Change(number, "q", "free"),
-        lambda: became_of(number, (), 0, "q"),
-        lambda: became_of(0, (), number, "q"),
+        lambda: outcome_of(number, (), 0, "q"),
+        lambda: outcome_of(0, (), number, "q"),
     ):
         with pytest.raises(Misuse, match="cannot be the version"):
             _ = wrong()
@@ -445,7 +445,7 @@ class Past:
     decided_version: int
     request_id: str
 
-    def answer(self, became: BecameOf) -> Fate:
+    def answer(self, became: BecameOf) -> RequestOutcome:
         return became(len(self.changes), self.history, self.decided_version, self.request_id)
 
 
@@ -470,76 +470,76 @@ def pasts(draw: st.DrawFn, *, unbroken: bool = False) -> Past:
     return Past(changes, history, decided, draw(st.sampled_from(["q1", "q2", "q3"])))
 
 
-def check_s5(became: BecameOf) -> None:
+def check_h1(became: BecameOf) -> None:
     @given(pasts())
     @example(Past(THREE, THREE[::2], 1, "q2"))
     @example(Past(THREE, THREE, 1, "q2"))
     def holds(past: Past) -> None:
         fate = past.answer(became)
 
-        assert laws.the_answer_is_true(fate, past.changes, past.decided_version, past.request_id)
+        assert history_laws.the_answer_is_true(fate, past.changes, past.decided_version, past.request_id)
 
     holds()
 
 
-def check_s6(became: BecameOf) -> None:
+def check_h2(became: BecameOf) -> None:
     @given(pasts(unbroken=True))
     @example(Past(TWENTY, TWENTY[-HISTORY_MAX:], 20 - HISTORY_MAX, "q5"))
     def holds(past: Past) -> None:
         fate = past.answer(became)
 
-        assert laws.the_last_versions_are_remembered(fate, len(past.changes), past.decided_version)
+        assert history_laws.the_last_versions_are_remembered(fate, len(past.changes), past.decided_version)
 
     holds()
 
 
 def test_the_answer_about_a_request_is_true() -> None:
-    """Law S5, by the full history kept beside; also where the remembered one has a gap."""
-    check_s5(became_of)
+    """Law H1, by the full history kept beside; also where the remembered one has a gap."""
+    check_h1(outcome_of)
 
 
 def test_the_last_versions_are_remembered() -> None:
-    """Law S6: exactly the last HISTORY_MAX versions, and the next one."""
-    check_s6(became_of)
+    """Law H2: exactly the last HISTORY_MAX versions, and the next one."""
+    check_h2(outcome_of)
 
 
 def calls_the_forgotten_lost(
     record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> Fate:
+) -> RequestOutcome:
     """Its own id is not found, so it has lost."""
-    fate = became_of(record_version, history, decided_version, request_id)
-    return Lost(history[0]) if isinstance(fate, Forgotten) and history else fate
+    fate = outcome_of(record_version, history, decided_version, request_id)
+    return Superseded(history[0]) if isinstance(fate, Forgotten) and history else fate
 
 
 def finds_its_id_anywhere(
     record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> Fate:
+) -> RequestOutcome:
     """An id is looked for without its version: an earlier attempt of the same request is taken for this one."""
     won = next((change for change in history if change.request_id == request_id), None)
-    return became_of(record_version, history, decided_version, request_id) if won is None else Won(won.version)
+    return outcome_of(record_version, history, decided_version, request_id) if won is None else Won(won.version)
 
 
 def asks_the_last_version_only(
     record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> Fate:
+) -> RequestOutcome:
     """As if nobody could write after it."""
     if record_version == decided_version or not history:
         return NotYet()
-    return Won(history[-1].version) if history[-1].request_id == request_id else Lost(history[-1])
+    return Won(history[-1].version) if history[-1].request_id == request_id else Superseded(history[-1])
 
 
 def looks_at_the_version_decided_on(
     record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> Fate:
+) -> RequestOutcome:
     """One version too early."""
     if record_version == decided_version:
         return NotYet()
-    return became_of(record_version, history, max(0, decided_version - 1), request_id)
+    return outcome_of(record_version, history, max(0, decided_version - 1), request_id)
 
 
 def counts_from_the_end(
     record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> Fate:
+) -> RequestOutcome:
     """By position in the history, without looking whether it has a gap."""
     if record_version == decided_version:
         return NotYet()
@@ -547,34 +547,36 @@ def counts_from_the_end(
     if not 1 <= behind <= len(history):
         return Forgotten()
     made = history[-behind]
-    return Won(decided_version + 1) if made.request_id == request_id else Lost(made)
+    return Won(decided_version + 1) if made.request_id == request_id else Superseded(made)
 
 
-def trusts_any_silence(record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str) -> Fate:
+def trusts_any_silence(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> RequestOutcome:
     """No change after the version decided on is found, so there was none."""
-    fate = became_of(record_version, history, decided_version, request_id)
+    fate = outcome_of(record_version, history, decided_version, request_id)
     return NotYet() if isinstance(fate, Forgotten) else fate
 
 
 def forgets_one_too_early(
     record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> Fate:
+) -> RequestOutcome:
     """The window is one short."""
     if decided_version + HISTORY_MAX <= record_version:
         return Forgotten()
-    return became_of(record_version, history, decided_version, request_id)
+    return outcome_of(record_version, history, decided_version, request_id)
 
 
 @pytest.mark.parametrize(
     ("check", "bug"),
     [
-        (check_s5, calls_the_forgotten_lost),
-        (check_s5, finds_its_id_anywhere),
-        (check_s5, asks_the_last_version_only),
-        (check_s5, looks_at_the_version_decided_on),
-        (check_s5, counts_from_the_end),
-        (check_s5, trusts_any_silence),
-        (check_s6, forgets_one_too_early),
+        (check_h1, calls_the_forgotten_lost),
+        (check_h1, finds_its_id_anywhere),
+        (check_h1, asks_the_last_version_only),
+        (check_h1, looks_at_the_version_decided_on),
+        (check_h1, counts_from_the_end),
+        (check_h1, trusts_any_silence),
+        (check_h2, forgets_one_too_early),
     ],
     ids=lambda each: getattr(each, "__name__", None),
 )
@@ -589,20 +591,20 @@ def test_both_sides_of_what_a_record_remembers() -> None:
     history = TWENTY[-HISTORY_MAX:]
 
     assert [change.version for change in history] == list(range(5, 21))
-    assert became_of(20, history, 4, "q5") == Won(5)
-    assert became_of(20, history, 4, "mine") == Lost(Change(5, "q5", "free"))
-    assert became_of(20, history, 3, "q4") == Forgotten()
-    assert became_of(20, history, 19, "q20") == Won(20)
-    assert became_of(20, history, 20, "mine") == NotYet()
-    assert became_of(20, history, 21, "mine") == Forgotten()
+    assert outcome_of(20, history, 4, "q5") == Won(5)
+    assert outcome_of(20, history, 4, "mine") == Superseded(Change(5, "q5", "free"))
+    assert outcome_of(20, history, 3, "q4") == Forgotten()
+    assert outcome_of(20, history, 19, "q20") == Won(20)
+    assert outcome_of(20, history, 20, "mine") == NotYet()
+    assert outcome_of(20, history, 21, "mine") == Forgotten()
     assert str(TWENTY[4]) == "version 5: 'free' by request 'q5'"
 
 
 def test_a_record_that_is_not_there_yet_has_version_0() -> None:
     """The request that was to make it has not arrived so far; once another made it, it never will."""
-    assert became_of(0, (), 0, "mine") == NotYet()
-    assert became_of(1, changes_by(["mine"]), 0, "mine") == Won(1)
-    assert became_of(1, changes_by(["q"]), 0, "mine") == Lost(Change(1, "q", "free"))
+    assert outcome_of(0, (), 0, "mine") == NotYet()
+    assert outcome_of(1, changes_by(["mine"]), 0, "mine") == Won(1)
+    assert outcome_of(1, changes_by(["q"]), 0, "mine") == Superseded(Change(1, "q", "free"))
 
 
 @pytest.mark.parametrize(
@@ -618,9 +620,9 @@ def test_a_record_that_is_not_there_yet_has_version_0() -> None:
 )
 def test_a_history_that_does_not_fit_its_record_remembers_nothing(history: tuple[Change, ...]) -> None:
     """Unknown, never lost: neither of the request that made version 3, nor of one that is to make the next."""
-    assert became_of(3, history, 2, "c") == Forgotten()
-    assert became_of(3, history, 2, "mine") == Forgotten()
-    assert became_of(3, history, 3, "mine") == Forgotten()
+    assert outcome_of(3, history, 2, "c") == Forgotten()
+    assert outcome_of(3, history, 2, "mine") == Forgotten()
+    assert outcome_of(3, history, 3, "mine") == Forgotten()
 
 
 # --- bad input, and the strategies --------------------------------------------------------------------------------------
@@ -637,8 +639,8 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
         decide_transition,
         {"table": TABLE, "record": StatusRecord("free", None, 1), "target": "taken", "runner": "r1"},
     ),
-    "became_of": (
-        became_of,
+    "outcome_of": (
+        outcome_of,
         {"record_version": 1, "history": changes_by("q"), "decided_version": 0, "request_id": "q"},
     ),
 }
@@ -672,9 +674,9 @@ def test_every_verdict_and_every_fate_is_drawn() -> None:
 
     @settings(max_examples=150, phases=[Phase.generate])
     @given(transitions(), fates())
-    def look(verdict: Transition, fate: Fate) -> None:
+    def look(verdict: TransitionVerdict, fate: RequestOutcome) -> None:
         seen.update((type(verdict), type(fate)))
 
     look()
 
-    assert seen == {Accepted, NotAllowed, NotOwner, NoRunner, Won, Lost, NotYet, Forgotten}
+    assert seen == {Accepted, NotAllowed, NotOwner, NoRunner, Won, Superseded, NotYet, Forgotten}

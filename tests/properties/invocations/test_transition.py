@@ -23,10 +23,7 @@ from tidegate.invocations.specimens.transition import (
     VersionNotRaised,
 )
 from tidegate.invocations.status import (
-    HISTORY_MAX,
     Accepted,
-    Change,
-    Forgotten,
     NoRunner,
     NotAllowed,
     NotOwner,
@@ -41,8 +38,8 @@ from tidegate.invocations.transition import (
     OWNER,
     STATUS,
     VERSION,
+    GaveUp,
     Granted,
-    Lost,
     Transition,
     Unknown,
     history,
@@ -52,8 +49,9 @@ from tidegate.invocations.transition import (
 from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, PutServerTime
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
+from tidegate.model.history import HISTORY_MAX, Change, Forgotten
 from tidegate.model.operations import DeleteOne, FindOne, FindOneAndUpdate, find_one, insert_one
-from tidegate.sim.world import Plain, document, perform, seeded
+from tidegate.sim.world import Plain, document, perform, world_with
 
 T = TypeVar("T")
 
@@ -160,7 +158,7 @@ def rival(target: str, runner: str | None = None, request: str = "theirs") -> Ca
     """Another caller makes a version."""
 
     def made(store: Store) -> None:
-        assert isinstance(fed(wish(target, runner=runner, request=request).run(), store.do), Granted)
+        assert isinstance(fed(command(target, runner=runner, request=request).run(), store.do), Granted)
 
     return made
 
@@ -175,7 +173,7 @@ def rounds(count: int) -> Callable[[Store], None]:
     return made
 
 
-def wish(
+def command(
     target: str = "held",
     *,
     runner: str | None = "r1",
@@ -197,7 +195,7 @@ def fed(program: Coroutine[Effect[object], object, T], reply: Callable[[Effect[o
         return cast("T", stopped.value)
 
 
-def run(wished: Transition, store: Store, *ways: Way) -> object:
+def run(commanded: Transition, store: Store, *ways: Way) -> object:
     """The answer, when the requests meet these ways, and those after them nothing bad; all ways must be met."""
     left = chain(ways, repeat(answered))
     met = 0
@@ -208,7 +206,7 @@ def run(wished: Transition, store: Store, *ways: Way) -> object:
         store.asked.append(effect)
         return next(left)(store, effect)
 
-    answer = fed(wished.run(), reply)
+    answer = fed(commanded.run(), reply)
     assert met >= len(ways), "the program ended before it met all ways"
     return answer
 
@@ -220,7 +218,7 @@ def stored(status: str = "free", owner: str | None = None, version: int = 1) -> 
         for number in range(max(1, version - HISTORY_MAX + 1), version + 1)
     )
     doc = {"_id": KEY, "status": status, "owner": owner, "version": version, "history": entries}
-    return Store(seeded({RECORDS: (Document.of(doc),)}))
+    return Store(world_with({RECORDS: (Document.of(doc),)}))
 
 
 def kinds(store: Store) -> list[str]:
@@ -244,7 +242,7 @@ def test_a_transition_is_one_read_and_one_compare_and_set() -> None:
         Push(HISTORY, entry, last=HISTORY_MAX),
     )
 
-    assert run(wish("free"), store) == Granted(5)
+    assert run(command("free"), store) == Granted(5)
     assert store.asked == [find_one(RECORDS, Eq(ID, KEY)), FindOneAndUpdate(RECORDS, unchanged, changes)]
     assert viewed(store.record) == StatusRecord("free", None, 5)
     assert history(store.record)[-1] == Change(5, "mine", "free")
@@ -263,7 +261,7 @@ def test_a_new_record_is_inserted_at_version_1() -> None:
         }
     )
 
-    assert run(wish("free"), store) == Granted(1)
+    assert run(command("free"), store) == Granted(1)
     assert store.asked == [find_one(RECORDS, Eq(ID, KEY)), insert_one(RECORDS, doc)]
     assert store.record == doc
 
@@ -273,7 +271,7 @@ def test_the_function_is_the_class() -> None:
     one, other = stored(), stored()
     program = transition(RECORDS, TABLE, KEY, "held", runner="r1", request="mine")
 
-    assert fed(program, one.do) == run(wish(), other) == Granted(2)
+    assert fed(program, one.do) == run(command(), other) == Granted(2)
     assert one.record == other.record
 
 
@@ -289,22 +287,22 @@ def test_a_record_remembers_its_last_16_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "wished", "answer"),
+    ("store", "commanded", "answer"),
     [
-        (stored("held", "r1"), wish("gone"), NotAllowed("held", "gone", frozenset({"free", "lent"}))),
-        (stored("held", "r1"), wish("nowhere"), NotAllowed("held", "nowhere", frozenset({"free", "lent"}))),
-        (stored("gone"), wish("free"), NotAllowed("gone", "free", frozenset())),
-        (Store(), wish("held"), NotAllowed(None, "held", frozenset({"free"}))),
-        (stored("held", "r2"), wish("free"), NotOwner("held", "free", "r2", "r1")),
-        (stored("held", "r2"), wish("free", runner=None), NotOwner("held", "free", "r2", None)),
-        (stored("free"), wish("held", runner=None), NoRunner("free", "held")),
+        (stored("held", "r1"), command("gone"), NotAllowed("held", "gone", frozenset({"free", "lent"}))),
+        (stored("held", "r1"), command("nowhere"), NotAllowed("held", "nowhere", frozenset({"free", "lent"}))),
+        (stored("gone"), command("free"), NotAllowed("gone", "free", frozenset())),
+        (Store(), command("held"), NotAllowed(None, "held", frozenset({"free"}))),
+        (stored("held", "r2"), command("free"), NotOwner("held", "free", "r2", "r1")),
+        (stored("held", "r2"), command("free", runner=None), NotOwner("held", "free", "r2", None)),
+        (stored("free"), command("held", runner=None), NoRunner("free", "held")),
     ],
 )
-def test_a_denial_has_its_reason_and_writes_nothing(store: Store, wished: Transition, answer: object) -> None:
+def test_a_denial_has_its_reason_and_writes_nothing(store: Store, commanded: Transition, answer: object) -> None:
     """The reasons are those of `tidegate.invocations.status`; one read is all that was asked for."""
     before = store.world
 
-    assert run(wished, store) == answer
+    assert run(commanded, store) == answer
     assert kinds(store) == ["FindOne"]
     assert store.world == before
 
@@ -318,7 +316,7 @@ def test_a_lost_success_is_recognised_while_it_is_remembered(way: Way, others: i
     """Law TR4. Own version and up to 15 of others after it: own id is among the 16 that the record remembers."""
     store = stored()
 
-    assert run(wish(), store, answered, way, after(rounds(others))) == Granted(2)
+    assert run(command(), store, answered, way, after(rounds(others))) == Granted(2)
     assert store.record[VERSION] == 2 + others
     assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne"]
 
@@ -327,7 +325,7 @@ def test_a_lost_success_is_recognised_while_it_is_remembered(way: Way, others: i
 @pytest.mark.parametrize("way", [lost_reply, not_durable])
 def test_a_lost_insert_is_recognised_while_it_is_remembered(way: Way, others: int) -> None:
     """Law TR4 for a new record: its first version is remembered as any other."""
-    assert run(wish("free"), Store(), answered, way, after(rounds(others))) == Granted(1)
+    assert run(command("free"), Store(), answered, way, after(rounds(others))) == Granted(1)
 
 
 @pytest.mark.parametrize("others", [HISTORY_MAX, HISTORY_MAX + 1, 3 * HISTORY_MAX])
@@ -335,7 +333,7 @@ def test_a_success_is_unknown_once_it_is_forgotten(others: int) -> None:
     """Law TR5. From 16 versions of others on nobody can tell, and nothing is written again."""
     store = stored()
 
-    assert run(wish(), store, answered, lost_reply, after(rounds(others))) == FORGOTTEN
+    assert run(command(), store, answered, lost_reply, after(rounds(others))) == FORGOTTEN
     assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne"]
 
 
@@ -343,7 +341,7 @@ def test_a_success_is_unknown_once_it_is_forgotten(others: int) -> None:
 def test_a_lost_request_is_decided_anew_while_it_is_known_that_another_won(others: int) -> None:
     """Law TR4. Another's id stands at the version that ours was to make, so ours never will be made there."""
     store = stored()
-    answer = run(wish(), store, answered, dropped, after(rounds(others)))
+    answer = run(command(), store, answered, dropped, after(rounds(others)))
 
     is_held = others % 2 == 1
     assert answer == (NotAllowed("held", "held", frozenset({"free", "lent"})) if is_held else Granted(2 + others))
@@ -351,32 +349,32 @@ def test_a_lost_request_is_decided_anew_while_it_is_known_that_another_won(other
 
 @pytest.mark.parametrize("ways", [(unsent,), (after(rival("free", request="theirs too")),)])
 def test_once_it_is_known_that_another_won_there_is_no_more_doubt(ways: tuple[Way, ...]) -> None:
-    """Law TR5. What fails for certain from then on is Lost, and not Unknown."""
+    """Law TR5. What fails for certain from then on is GaveUp, and not Unknown."""
     overtaken = after(rival("lent"))
-    answer = run(wish(attempts=2), stored(), answered, dropped, overtaken, *ways)
+    answer = run(command(attempts=2), stored(), answered, dropped, overtaken, *ways)
 
-    assert isinstance(answer, Lost)
+    assert isinstance(answer, GaveUp)
     assert answer.expected == StatusRecord("lent", None, 2)
 
 
 def test_once_it_is_known_that_another_won_a_refusal_is_raised() -> None:
     """Law TR4. It is about the only request that there is by then."""
     with pytest.raises(Refused):
-        run(wish(), stored(), answered, dropped, after(rival("lent")), refused("not authorised"))
+        run(command(), stored(), answered, dropped, after(rival("lent")), refused("not authorised"))
 
 
 @pytest.mark.parametrize("others", [HISTORY_MAX + 1, HISTORY_MAX + 2])
 def test_a_lost_request_is_unknown_once_it_is_forgotten(others: int) -> None:
     """Law TR5. One version later than for a success, for one of theirs is the version that ours would have been."""
-    assert run(wish(), stored(), answered, dropped, after(rounds(others))) == FORGOTTEN
+    assert run(command(), stored(), answered, dropped, after(rounds(others))) == FORGOTTEN
 
 
 @pytest.mark.parametrize("way", [dropped, late, rolled_back])
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_after_the_last_attempt_no_reply_is_unknown(way: Way, attempts: int) -> None:
-    """Law TR5. One last look finds it not done, and it may still arrive: to say Lost would be a lie."""
+    """Law TR5. One last look finds it not done, and it may still arrive: to say GaveUp would be a lie."""
     store = stored()
-    answer = run(wish(attempts=attempts), store, *[answered, dropped] * (attempts - 1), answered, way)
+    answer = run(command(attempts=attempts), store, *[answered, dropped] * (attempts - 1), answered, way)
 
     assert answer == Unknown(attempts, "no reply to the last attempt")
     assert kinds(store) == [*["FindOne", "FindOneAndUpdate"] * attempts, "FindOne"]
@@ -388,10 +386,10 @@ def test_one_last_look_tells_what_became_of_the_last_attempt(way: Way, attempts:
     """Law TR5. It was done, and is recognised; without that look, or where it has no reply either, nobody knows."""
     ways = (*[answered, dropped] * (attempts - 1), answered, way)
 
-    assert run(wish(attempts=attempts), stored(), *ways) == Granted(2)
+    assert run(command(attempts=attempts), stored(), *ways) == Granted(2)
     for blind in (unsent, dropped):
         unknown = Unknown(attempts, "no reply to the last attempt")
-        assert run(wish(attempts=attempts), stored(), *ways, blind) == unknown
+        assert run(command(attempts=attempts), stored(), *ways, blind) == unknown
 
 
 @pytest.mark.parametrize("way", [dropped, lost_reply])
@@ -399,35 +397,35 @@ def test_one_last_look_that_is_refused_or_finds_it_forgotten_is_unknown(way: Way
     """Law TR5. It says as much, and counts as no attempt."""
     gone = after(rounds(HISTORY_MAX + 1))
 
-    assert run(wish(attempts=1), stored(), answered, way, refused("no")) == Unknown(1, "no")
-    assert run(wish(attempts=1), stored(), answered, way, gone) == attrs.evolve(FORGOTTEN, attempts=1)
+    assert run(command(attempts=1), stored(), answered, way, refused("no")) == Unknown(1, "no")
+    assert run(command(attempts=1), stored(), answered, way, gone) == attrs.evolve(FORGOTTEN, attempts=1)
 
 
 @pytest.mark.parametrize("ways", [(unsent,), (dropped,), (answered, unsent)])
 def test_what_may_be_under_way_stays_unknown_when_later_attempts_fail_for_certain(ways: tuple[Way, ...]) -> None:
     """Law TR5. That the second request was not sent says nothing of the first; nor does a read without a reply."""
-    answer = run(wish(attempts=2), stored(), answered, late, *ways)
+    answer = run(command(attempts=2), stored(), answered, late, *ways)
 
     assert answer == Unknown(2, "no reply to the last attempt")
 
 
 @pytest.mark.parametrize("entries", [(), ({"version": 1, "request": "before-1", "status": "free"},)])
 def test_a_history_with_gaps_remembers_nothing(entries: tuple[object, ...]) -> None:
-    """Law TR5. Somebody wrote without keeping the history: what became of a lost reply is Unknown, never Lost."""
+    """Law TR5. Somebody wrote without keeping the history: what became of a lost reply is Unknown, never GaveUp."""
     bare = Document.of({"_id": KEY, "status": "free", "owner": None, "version": 3, "history": entries})
 
     def rewrite(store: Store) -> None:
-        store.world = seeded({RECORDS: (bare,)})
+        store.world = world_with({RECORDS: (bare,)})
 
-    assert run(wish(), stored(), answered, lost_reply, after(rewrite)) == FORGOTTEN
+    assert run(command(), stored(), answered, lost_reply, after(rewrite)) == FORGOTTEN
 
 
 def test_a_record_without_a_history_begins_one() -> None:
     """The field is made by the first push, and what it tells is enough to recognise oneself."""
     bare = Document.of({"_id": KEY, "status": "free", "owner": None, "version": 3})
-    store = Store(seeded({RECORDS: (bare,)}))
+    store = Store(world_with({RECORDS: (bare,)}))
 
-    assert run(wish(), store, answered, lost_reply) == Granted(4)
+    assert run(command(), store, answered, lost_reply) == Granted(4)
     assert history(store.record) == (Change(4, "mine", "held"),)
 
 
@@ -438,7 +436,7 @@ def test_a_late_request_that_arrives_before_the_read_is_recognised() -> None:
     """Law TR3. It is found under its own id."""
     store = stored()
 
-    assert run(wish(), store, answered, late, after(arrival)) == Granted(2)
+    assert run(command(), store, answered, late, after(arrival)) == Granted(2)
     assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne"]
 
 
@@ -446,7 +444,7 @@ def test_a_late_request_that_arrives_between_read_and_write_counts_once() -> Non
     """Law TR3. The same again, with the same id and version, finds no match; the history tells that it was ours."""
     store = stored()
 
-    assert run(wish(), store, answered, late, answered, after(arrival)) == Granted(2)
+    assert run(command(), store, answered, late, answered, after(arrival)) == Granted(2)
     assert [change.request_id for change in history(store.record)] == ["before-1", "mine"]
     assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne", "FindOneAndUpdate", "FindOne"]
 
@@ -455,7 +453,7 @@ def test_a_late_request_that_arrives_between_read_and_write_counts_once() -> Non
 def test_a_late_request_that_arrives_after_its_repetition_does_nothing(begin: Callable[[], Store], target: str) -> None:
     """Law TR3. The version has grown, or the id is taken."""
     store = begin()
-    answer = run(wish(target), store, answered, late)
+    answer = run(command(target), store, answered, late)
     record = store.record
     arrival(store)
 
@@ -466,7 +464,7 @@ def test_a_late_request_that_arrives_after_its_repetition_does_nothing(begin: Ca
 def test_a_late_request_that_another_overtook_does_nothing() -> None:
     """Law TR4. Ours was lost, was decided anew and denied; when the late one arrives, the answer is still true."""
     store = stored()
-    answer = run(wish(), store, answered, late, after(rival("held", "r2")))
+    answer = run(command(), store, answered, late, after(rival("held", "r2")))
     record = store.record
     arrival(store)
 
@@ -478,16 +476,16 @@ def test_a_late_request_that_another_overtook_does_nothing() -> None:
 
 
 def test_a_conflict_is_decided_anew() -> None:
-    """Another moved the record between read and write, and the wish is still legal there."""
+    """Another moved the record between read and write, and the command is still legal there."""
     store = stored("lent")
 
-    assert run(wish(), store, answered, after(rival("free"))) == Granted(3)
+    assert run(command(), store, answered, after(rival("free"))) == Granted(3)
     assert kinds(store) == ["FindOne", "FindOneAndUpdate"] * 2
 
 
 def test_a_conflict_that_makes_the_wish_illegal_is_a_denial() -> None:
-    """Law TR4. Who was faster took what was wished for."""
-    answer = run(wish(), stored(), answered, after(rival("held", "r2")))
+    """Law TR4. Who was faster took what was commanded."""
+    answer = run(command(), stored(), answered, after(rival("held", "r2")))
 
     assert answer == NotAllowed("held", "held", frozenset({"free", "lent"}))
 
@@ -495,7 +493,7 @@ def test_a_conflict_that_makes_the_wish_illegal_is_a_denial() -> None:
 def test_a_rival_that_creates_the_record_first_is_a_conflict() -> None:
     """The id is taken, so the record is read, and decided on anew."""
     store = Store()
-    answer = run(wish("free"), store, answered, after(rival("free")))
+    answer = run(command("free"), store, answered, after(rival("free")))
 
     assert answer == NotAllowed("free", "free", frozenset({"held", "lent", "gone"}))
     assert kinds(store) == ["FindOne", "InsertOne", "FindOne"]
@@ -503,16 +501,16 @@ def test_a_rival_that_creates_the_record_first_is_a_conflict() -> None:
 
 @pytest.mark.parametrize("attempts", [1, 2, 8])
 def test_after_so_many_conflicts_it_is_lost(attempts: int) -> None:
-    """Law TR4. Lost says what the last decision expected, and what the record is instead."""
+    """Law TR4. GaveUp says what the last decision expected, and what the record is instead."""
 
     def to_and_fro(store: Store) -> None:
         rival("lent" if store.record[STATUS] == "free" else "free", request=f"theirs-{store.record[VERSION]}")(store)
 
     store = stored()
-    answer = run(wish(attempts=attempts), store, *[answered, after(to_and_fro)] * attempts)
+    answer = run(command(attempts=attempts), store, *[answered, after(to_and_fro)] * attempts)
 
     expected = StatusRecord("free" if attempts % 2 else "lent", None, attempts)
-    assert answer == Lost(attempts, expected, viewed(store.record))
+    assert answer == GaveUp(attempts, expected, viewed(store.record))
     assert "mine" not in [change.request_id for change in history(store.record)]
 
 
@@ -520,10 +518,10 @@ def test_an_answer_says_what_was_expected_and_what_is_there_instead() -> None:
     """Status, owner and version of both: pynenc's error has the record that it read last in all three places."""
     expected, actual = StatusRecord("held", "r1", 6), StatusRecord("lent", "r2", 7)
 
-    assert str(Lost(8, expected, actual)) == (
+    assert str(GaveUp(8, expected, actual)) == (
         "lost after attempt 8: expected 'held' of 'r1' at version 6, actual 'lent' of 'r2' at version 7"
     )
-    assert str(Lost(3, None, None)) == "lost after attempt 3: expected nothing, actual nothing"
+    assert str(GaveUp(3, None, None)) == "lost after attempt 3: expected nothing, actual nothing"
     assert str(Granted(2)) == "granted: version 2"
     assert str(FORGOTTEN) == "unknown after attempt 2: the record does not remember that far back"
 
@@ -537,7 +535,7 @@ def test_any_other_refusal_is_raised(begin: Callable[[], Store], target: str, re
     """The world said no, definitely, to the read or to the write; a taken id in another index is no conflict."""
     for ways in ((refused(reason),), (answered, refused(reason))):
         with pytest.raises(Refused) as caught:
-            run(wish(target), begin(), *ways)
+            run(command(target), begin(), *ways)
 
         assert caught.value == Refused(reason)
 
@@ -553,7 +551,7 @@ def test_any_other_refusal_is_raised(begin: Callable[[], Store], target: str, re
 )
 def test_a_refusal_says_nothing_of_a_request_before_it(ways: tuple[Way, ...]) -> None:
     """Law TR4: ambiguity is never turned into refusal. The request before may have been done, or may still be."""
-    assert run(wish(), stored(), answered, *ways) == Unknown(2, "not authorised")
+    assert run(command(), stored(), answered, *ways) == Unknown(2, "not authorised")
 
 
 @pytest.mark.parametrize(
@@ -563,30 +561,30 @@ def test_what_was_not_applied_is_asked_for_again(ways: tuple[Way, ...]) -> None:
     """A write that was not applied, and any read, are free to repeat; nothing needs to be recognised."""
     store = stored()
 
-    assert run(wish(), store, *ways) == Granted(2)
+    assert run(command(), store, *ways) == Granted(2)
     assert store.record[VERSION] == 2
 
 
 @pytest.mark.parametrize("way", [unsent, dropped])
 def test_without_a_single_read_it_is_lost(way: Way) -> None:
     """The store was never reached: nothing was asked of it, so nothing will be done."""
-    answer = fed(wish(attempts=3).run(), lambda effect: way(stored(), effect))
+    answer = fed(command(attempts=3).run(), lambda effect: way(stored(), effect))
 
-    assert answer == Lost(3, None, None)
+    assert answer == GaveUp(3, None, None)
 
 
 def test_what_was_never_applied_is_lost() -> None:
     """Law TR4. Each request is known not to have been sent."""
-    answer = run(wish(attempts=3), stored(), *[answered, unsent] * 3)
+    answer = run(command(attempts=3), stored(), *[answered, unsent] * 3)
 
-    assert answer == Lost(3, StatusRecord("free", None, 1), StatusRecord("free", None, 1))
+    assert answer == GaveUp(3, StatusRecord("free", None, 1), StatusRecord("free", None, 1))
 
 
 def test_what_was_rolled_back_is_written_again() -> None:
     """It was done on a node that lost it: the read back finds the version decided on, so the same may be asked again."""
     store = stored()
 
-    assert run(wish(), store, answered, rolled_back) == Granted(2)
+    assert run(command(), store, answered, rolled_back) == Granted(2)
     assert kinds(store) == ["FindOne", "FindOneAndUpdate"] * 2
 
 
@@ -595,13 +593,13 @@ def test_what_was_rolled_back_is_written_again() -> None:
 )
 def test_a_record_that_was_deleted_meanwhile_is_decided_on_as_a_new_one(target: str, answer: object) -> None:
     """Between read and write it disappeared: a new record may be free, and may not be held."""
-    assert run(wish(target), stored("lent"), answered, after(deletion)) == answer
+    assert run(command(target), stored("lent"), answered, after(deletion)) == answer
 
 
 @pytest.mark.parametrize("way", [dropped, lost_reply, late])
 def test_a_record_that_was_deleted_after_a_lost_reply_is_unknown(way: Way) -> None:
     """Law TR5. What it remembered is gone with it."""
-    assert run(wish(), stored(), answered, way, after(deletion)) == FORGOTTEN
+    assert run(command(), stored(), answered, way, after(deletion)) == FORGOTTEN
 
 
 # --- misuse -----------------------------------------------------------------------------------------------------------
@@ -612,28 +610,28 @@ def test_a_record_that_was_deleted_after_a_lost_reply_is_unknown(way: Way) -> No
 def test_a_wish_needs_names(name: str, bad: object) -> None:
     """Id, request and target are strings that are not empty."""
     with pytest.raises(Misuse, match="cannot name"):
-        attrs.evolve(wish(), **{name: bad})  # type: ignore[arg-type]
+        attrs.evolve(command(), **{name: bad})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", ["", 1, b"x", ("x",)])
 def test_a_runner_is_named_or_none(bad: str) -> None:
     """Nobody in particular is None, and never an empty name."""
     with pytest.raises(Misuse, match="cannot name a runner"):
-        wish(runner=bad)
+        command(runner=bad)
 
-    assert wish(runner=None).runner is None
+    assert command(runner=None).runner is None
 
 
 @pytest.mark.parametrize("bad", [0, -1, True, 1.0, "1", None])
 def test_a_wish_has_at_least_one_attempt(bad: int) -> None:
     """The number of attempts is an integer from 1 on."""
     with pytest.raises(Misuse, match="number of attempts"):
-        wish(attempts=bad)
+        command(attempts=bad)
 
 
 @pytest.mark.parametrize("bad", ["", None, 1, "a..b", "$a", "x" * 1_000])
 def test_records_are_in_a_collection(bad: str) -> None:
-    """A name that MongoDB would not take is refused with the wish, and not when the program asks."""
+    """A name that MongoDB would not take is refused with the command, and not when the program asks."""
     with pytest.raises(Misuse, match="no name of a collection"):
         Transition(bad, TABLE, KEY, "held", "r1", "mine")
 
@@ -664,14 +662,14 @@ def test_a_document_that_is_no_record_is_told(changed: dict[str, object], compla
 
     ways = (answered, dropped) if "history" in changed else ()
     with pytest.raises(Misuse, match=complaint):
-        run(wish(), stored(), *ways, after(replaced))
+        run(command(), stored(), *ways, after(replaced))
 
 
 def test_a_record_without_an_owner_has_none() -> None:
     """A field that is missing equals null, to MongoDB's filters as well."""
-    store = Store(seeded({RECORDS: (Document.of({"_id": KEY, "status": "free", "version": 1}),)}))
+    store = Store(world_with({RECORDS: (Document.of({"_id": KEY, "status": "free", "version": 1}),)}))
 
-    assert run(wish(), store) == Granted(2)
+    assert run(command(), store) == Granted(2)
     assert viewed(store.record) == StatusRecord("held", "r1", 2)
 
 
@@ -692,33 +690,33 @@ ENOUGH: Final = 32
 @final
 @attrs.frozen
 class Schedule:
-    """Who wishes what, one after the other, and who is let on next, on which way. In the end all are seen through."""
+    """Who commands what, one after the other, and who is let on next, on which way. In the end all are seen through."""
 
-    wishes: tuple[tuple[tuple[str, str | None], ...], ...]
+    commands: tuple[tuple[tuple[str, str | None], ...], ...]
     moves: tuple[tuple[int, Way], ...]
     attempts: int = ENOUGH
 
 
 @st.composite
 def schedules(draw: st.DrawFn, faults: tuple[Way, ...]) -> Schedule:
-    """Two to four callers with up to four wishes each: no more versions than a record remembers."""
-    a_wish = st.tuples(
+    """Two to four callers with up to four commands each: no more versions than a record remembers."""
+    a_command = st.tuples(
         st.sampled_from(["held", "lent", "free", "held", "lent", "free", "gone"]),
         st.sampled_from(["r1", "r1", "r1", "r2", None]),
     )
-    wishes = draw(st.lists(st.lists(a_wish, min_size=2, max_size=4).map(tuple), min_size=2, max_size=4))
-    who = st.integers(0, len(wishes))  # one more than there are callers: the network
+    commands = draw(st.lists(st.lists(a_command, min_size=2, max_size=4).map(tuple), min_size=2, max_size=4))
+    who = st.integers(0, len(commands))  # one more than there are callers: the network
     moves = draw(st.lists(st.tuples(who, st.sampled_from([answered] * 8 + [*faults])), min_size=10, max_size=40))
     struck = [number for number, (_, way) in enumerate(moves) if way is not answered]
     kept = tuple((caller, answered if number in struck[4:] else way) for number, (caller, way) in enumerate(moves))
-    return Schedule(tuple(wishes), kept, draw(st.sampled_from([1, 2, ENOUGH, ENOUGH])))
+    return Schedule(tuple(commands), kept, draw(st.sampled_from([1, 2, ENOUGH, ENOUGH])))
 
 
 OVERTAKEN: Final = Schedule(
     ((("lent", "r2"),), (("held", "r1"),)),
     ((0, answered), (0, lost_reply), (1, answered), (1, answered), (0, answered)),
 )
-"""A success without a reply, and another version after it, from which the same wish would be denied."""
+"""A success without a reply, and another version after it, from which the same command would be denied."""
 
 
 @final
@@ -734,22 +732,22 @@ class Play:
 @final
 @attrs.define
 class Caller:
-    """Wishes one thing after the other, and remembers the answers."""
+    """Commands one thing after the other, and remembers the answers."""
 
-    wishes: list[Transition]
+    commands: list[Transition]
     answers: list[Answered] = attrs.field(factory=list)
     program: Coroutine[Effect[object], object, object] | None = None
     effect: Effect[object] | None = None
 
     def go_on(self, heard: object) -> None:
-        """Up to the next effect, or to the end of all wishes."""
-        while self.wishes:
+        """Up to the next effect, or to the end of all commands."""
+        while self.commands:
             if self.program is None:
-                self.program, heard = self.wishes[0].run(), None
+                self.program, heard = self.commands[0].run(), None
             try:
                 self.effect = self.program.throw(heard) if isinstance(heard, Failure) else self.program.send(heard)
             except StopIteration as stopped:
-                self.answers.append(Answered(self.wishes.pop(0).request, stopped.value))
+                self.answers.append(Answered(self.commands.pop(0).request, stopped.value))
                 self.program = self.effect = None
             else:
                 return
@@ -758,11 +756,14 @@ class Caller:
 def played(bug: type[Transition], schedule: Schedule, store: Store) -> Play:
     callers = [
         Caller(
-            [bug(RECORDS, TABLE, KEY, *wished, f"{who}.{nth}", schedule.attempts) for nth, wished in enumerate(wishes)]
+            [
+                bug(RECORDS, TABLE, KEY, *commanded, f"{who}.{nth}", schedule.attempts)
+                for nth, commanded in enumerate(commands)
+            ]
         )
-        for who, wishes in enumerate(schedule.wishes)
+        for who, commands in enumerate(schedule.commands)
     ]
-    runners = {each.request: each.runner for caller in callers for each in caller.wishes}
+    runners = {each.request: each.runner for caller in callers for each in caller.commands}
     seen: list[Version] = []
     senders: list[str] = []
 
@@ -778,7 +779,7 @@ def played(bug: type[Transition], schedule: Schedule, store: Store) -> Play:
 
     def move(caller: Caller, way: Way) -> None:
         assert caller.effect is not None
-        before, request = store.world.read(document(RECORDS, KEY)), caller.wishes[0].request
+        before, request = store.world.read(document(RECORDS, KEY)), caller.commands[0].request
         heard = way(store, caller.effect)
         senders.extend([request] * (len(store.late) - len(senders)))
         see(before, request)
@@ -851,7 +852,7 @@ def test_whatever_the_schedule_all_laws_hold(begin: Callable[[], Store]) -> None
 
 
 def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
-    """Laws TR4 and TR5. Alone on a record: a write met no reply before an Unknown, and none did before a Lost."""
+    """Laws TR4 and TR5. Alone on a record: a write met no reply before an Unknown, and none did before a GaveUp."""
 
     @given(st.integers(1, 3), st.lists(st.sampled_from([answered, unsent, dropped, lost_reply, late, not_durable])))
     def holds(attempts: int, ways: list[Way]) -> None:
@@ -863,13 +864,13 @@ def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
             doubted += isinstance(effect, FindOneAndUpdate) and isinstance(heard, (Ambiguous, NotDurable))
             return heard
 
-        answer = fed(wish(attempts=attempts).run(), reply)
+        answer = fed(command(attempts=attempts).run(), reply)
         is_made = "mine" in [change.request_id for change in history(store.record)]
 
         match answer:
             case Granted():
                 assert is_made
-            case Lost():
+            case GaveUp():
                 assert not is_made
                 assert not doubted
             case _:

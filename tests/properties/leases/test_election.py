@@ -14,34 +14,34 @@ from tidegate.leases.election import (
     Candidate,
     Claim,
     DoesNotLead,
+    ElectionCommand,
+    ElectionEvent,
+    ElectionState,
     End,
     Ended,
-    Event,
     Flight,
     Following,
     Leading,
     Leads,
     Look,
     Request,
-    State,
     Step,
     StopAsked,
     Stopped,
     Swap,
     Told,
     Unanswered,
-    Wish,
     Woke,
-    heard,
+    event_for,
 )
 from tidegate.leases.laws import election as laws
-from tidegate.leases.lease import Lease, Sighting, Tenure, Terms, must_stand, taken
+from tidegate.leases.lease import Lease, Observation, Tenure, Terms, taken, takeover_delay
 from tidegate.leases.strategies.election import candidates, events, requests, states
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import STORE, WALL, ClockName, Instant, seconds
 
-TERMS = Terms(ttl=12, heartbeat=4, margin=1, grace=2)
+TERMS = Terms(ttl=12, heartbeat=4, margin=1, lock_delay=2)
 HERE = ClockName("monotonic")
 
 
@@ -66,13 +66,13 @@ class Sent:
 
 @attrs.define(eq=False)
 class Actor:
-    """A candidate, what it wished for, and its work."""
+    """A candidate, what it commanded, and its work."""
 
     name: str
     kind: type[Candidate]
     offset: int
     life: int = 0
-    state: State = attrs.Factory(Following)
+    state: ElectionState = attrs.Factory(Following)
     wake_at: int | None = 0
     running: int | None = None
     is_asked: bool = False
@@ -100,7 +100,7 @@ class World:
     def clock(self, actor: Actor) -> Instant:
         return Instant(self.now + actor.offset, ClockName(actor.name))
 
-    def tell(self, actor: Actor, event: Event) -> None:
+    def tell(self, actor: Actor, event: ElectionEvent) -> None:
         """One step of a candidate; the laws of a step are judged here."""
         before, running = actor.state, actor.running
         step = actor.candidate.step(before, event)
@@ -116,21 +116,21 @@ class World:
 
         actor.state = step.state
         actor.wake_at = None if step.wake_in is None else self.now + step.wake_in
-        for wish in step.wishes:
-            self.wished(actor, wish)
+        for command in step.commands:
+            self.commanded(actor, command)
         assert laws.work_begins_and_ends_once(actor.deeds), "EL3"
         assert laws.epochs_grow(self.epochs), "EL2"
 
-    def wished(self, actor: Actor, wish: Wish) -> None:
-        match wish:
+    def commanded(self, actor: Actor, command: ElectionCommand) -> None:
+        match command:
             case Look() | Swap():
-                self.flights.append(Sent(actor, actor.life, wish))
+                self.flights.append(Sent(actor, actor.life, command))
             case Begin(epoch):
-                actor.deeds.append(wish)
+                actor.deeds.append(command)
                 actor.running, actor.is_asked = epoch, False
                 self.epochs.append(epoch)
             case End():
-                actor.deeds.append(wish)
+                actor.deeds.append(command)
                 actor.is_asked = True
 
     def apply(self, sent: Sent) -> None:
@@ -265,7 +265,7 @@ FAILED = turns("ann serve fail serve")
 STOPPED = turns("ann serve stop serve end serve")
 STOPPED_TAKING = turns("ann apply answer apply confirm stop answer")
 LAPSED = turns("ann serve 8 4 ann serve")
-LONG_ENOUGH = TERMS.ttl + TERMS.grace + TERMS.heartbeat + 1
+LONG_ENOUGH = TERMS.ttl + TERMS.lock_delay + TERMS.heartbeat + 1
 
 
 def effort(kind: type[Candidate], examples: int = 100) -> settings:
@@ -317,7 +317,7 @@ def check_answers(kind: type[Candidate]) -> None:
     @effort(kind)
     @given(candidates(), states(HERE), requests(), st.none() | st.just(Lease(3, 4, "bob", "r1", 9)), st.integers(-9, 9))
     def what_is_not_under_way_does_not_matter(
-        drawn: Candidate, state: State, request: Request, lease: Lease | None, at: int
+        drawn: Candidate, state: ElectionState, request: Request, lease: Lease | None, at: int
     ) -> None:
         candidate, now = kind(drawn.name, drawn.life, drawn.terms), Instant(at, HERE)
         if not isinstance(state, Stopped) and state.flight is not None and state.flight.request == request:
@@ -364,14 +364,14 @@ class LooksOnce(Candidate):
 
     def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
         if lease is not None and state.sighting is not None:
-            state = attrs.evolve(state, sighting=Sighting(lease.version, state.sighting.since))
+            state = attrs.evolve(state, sighting=Observation(lease.version, state.sighting.since))
         return super()._saw(state, lease, at)
 
 
 class HoldsByName(Candidate):
     """mongodash: a lock under the own configured id is one's own; the life does not count."""
 
-    def step(self, state: State, event: Event) -> Step:
+    def step(self, state: ElectionState, event: ElectionEvent) -> Step:
         return Candidate("same", "same", self.terms).step(state, event)
 
 
@@ -396,19 +396,19 @@ class LeadsOn(Candidate):
 class DoesNotWait(Candidate):
     """A leader whose tenure lapses follows at once, and does not wait for its work to end."""
 
-    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
         if not state.is_over:
-            return super()._led(state, at, *wishes)
+            return super()._led(state, at, *commands)
         back = self._ended(state, at)
-        return attrs.evolve(back, wishes=(*wishes, *back.wishes))
+        return attrs.evolve(back, commands=(*commands, *back.commands))
 
 
 class EndsAgain(Candidate):
     """Work is asked to end at each event."""
 
-    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
         again = End(state.epoch)
-        return super()._led(state, at, *(wishes if again in wishes or not state.is_ending else (*wishes, again)))
+        return super()._led(state, at, *(commands if again in commands or not state.is_ending else (*commands, again)))
 
 
 class TakesAfterStop(Candidate):
@@ -423,26 +423,26 @@ class TakesAfterStop(Candidate):
 class ReleasesFirst(Candidate):
     """The lease is released as soon as the leader is asked to stop."""
 
-    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
         if not state.is_stopping or state.is_over or state.flight is not None:
-            return super()._led(state, at, *wishes)
+            return super()._led(state, at, *commands)
         lease = state.tenure.lease
         release = Swap(lease.version, changed(lease, holder=None), 0)
-        return Step(attrs.evolve(state, flight=Flight(release, at)), (*wishes, release), 1)
+        return Step(attrs.evolve(state, flight=Flight(release, at)), (*commands, release), 1)
 
 
 class StopsWithoutRelease(Candidate):
     """Who is to stop stops, whatever it may hold."""
 
-    def _following(self, state: Following, event: Event) -> Step:
+    def _following(self, state: Following, event: ElectionEvent) -> Step:
         return Step(Stopped()) if state.is_stopping else super()._following(state, event)
 
 
 class ForgetsToWake(Candidate):
     """Nobody tells a leader that it is time to renew."""
 
-    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
-        return attrs.evolve(super()._led(state, at, *wishes), wake_in=None)
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
+        return attrs.evolve(super()._led(state, at, *commands), wake_in=None)
 
 
 class AsksTwice(Candidate):
@@ -499,7 +499,7 @@ class KeepsEverything(Candidate):
 class TakesAnyAnswer(Candidate):
     """An answer is taken for one to what is under way."""
 
-    def _following(self, state: Following, event: Event) -> Step:
+    def _following(self, state: Following, event: ElectionEvent) -> Step:
         if isinstance(event, Told):
             return self._told(attrs.evolve(state, flight=None), event.request, event.lease, event.at, event.at)
         return super()._following(state, event)
@@ -542,7 +542,7 @@ def at(time: int) -> Instant:
 
 
 def told(steps: list[Step]) -> list[str]:
-    return [f"{step.state}: {'; '.join(map(str, step.wishes)) or '-'}; {wake(step)}" for step in steps]
+    return [f"{step.state}: {'; '.join(map(str, step.commands)) or '-'}; {wake(step)}" for step in steps]
 
 
 def wake(step: Step) -> str:
@@ -555,7 +555,7 @@ def test_a_candidate_is_elected_renews_and_hands_over() -> None:
     taken_, renewed, again = (Lease(1, version, "ann", "a1@0", 12) for version in (1, 2, 3))
     released = changed(again, holder=None)
 
-    def tell(event: Event) -> None:
+    def tell(event: ElectionEvent) -> None:
         steps.append(ann.step(steps[-1].state if steps else Following(), event))
 
     tell(Woke(at(0)))
@@ -626,7 +626,7 @@ def test_a_life_that_begins_like_another_is_another(life: str, other: str) -> No
     ann, bob = Candidate("ann", life, TERMS), Candidate("bob", other, TERMS)
     looks = bob.step(Following(), Woke(at(0)))
     takes = bob.step(looks.state, Told(at(1), Look(), None))
-    (swap,) = takes.wishes
+    (swap,) = takes.commands
     assert isinstance(swap, Swap)
 
     looks = ann.step(Following(), Woke(at(0)))
@@ -650,24 +650,26 @@ def test_the_law_of_work_tells_good_from_bad(expected: bool, deeds: list[Begin |
     assert laws.work_begins_and_ends_once(deeds) == expected
 
 
-def test_what_is_heard_of_a_wish() -> None:
-    """A failure of any kind is no answer; a beginning is not told; what is no wish or no answer is refused."""
+def test_what_is_heard_of_a_command() -> None:
+    """A failure of any kind is no answer; a beginning is not told; what is no command or no answer is refused."""
     lease = Lease(1, 1, "ann", "a@0", 12)
 
     for failure in (Ambiguous("x"), NotApplied("x"), NotDurable("x"), Refused("x")):
-        assert heard(Look(), failure, at(1)) == Unanswered(at(1), Look())
-    assert heard(Swap(0, lease, 0), lease, at(1)) == Told(at(1), Swap(0, lease, 0), lease)
-    assert heard(Look(), None, at(1)) == Told(at(1), Look(), None)
-    assert heard(End(3), None, at(1)) == Ended(at(1), 3)
-    assert heard(Begin(3), None, at(1)) is None
+        assert event_for(Look(), failure, at(1)) == Unanswered(at(1), Look())
+    assert event_for(Swap(0, lease, 0), lease, at(1)) == Told(at(1), Swap(0, lease, 0), lease)
+    assert event_for(Look(), None, at(1)) == Told(at(1), Look(), None)
+    assert event_for(End(3), None, at(1)) == Ended(at(1), 3)
+    assert event_for(Begin(3), None, at(1)) is None
     with pytest.raises(Misuse, match="was answered a int"):
-        heard(Look(), 1, at(1))
-    with pytest.raises(Misuse, match="a Now is no wish"):
-        heard(Now(), None, at(1))
+        event_for(Look(), 1, at(1))
+    with pytest.raises(Misuse, match="a Now is no command"):
+        event_for(Now(), None, at(1))
 
 
 @given(candidates(), states(HERE), events(HERE))
-def test_every_state_has_an_answer_for_every_event(candidate: Candidate, state: State, event: Event) -> None:
+def test_every_state_has_an_answer_for_every_event(
+    candidate: Candidate, state: ElectionState, event: ElectionEvent
+) -> None:
     """Totality: whatever is told in whatever state, also in one that is never reached, is answered."""
     step = candidate.step(state, event)
 
@@ -698,7 +700,7 @@ def test_the_world_gets_somewhere() -> None:
             world.turn(what, who, much)
         world.crash(world.actors[0])
         world.actors[0].wake_at = None
-        world.calm(TERMS.ttl + TERMS.grace + TERMS.heartbeat + 1)
+        world.calm(TERMS.ttl + TERMS.lock_delay + TERMS.heartbeat + 1)
 
         assert world.leaders() == ["bob"]
         assert (world.epochs, world.taken_over) == ([1, 2], 1)
@@ -740,6 +742,6 @@ def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
 
 
 def test_the_store_judges_what_an_observer_would() -> None:
-    """The condition of the write is what `must_stand` says."""
-    assert must_stand(Lease(1, 1, "ann", "r", 12), TERMS.grace) == 14
+    """The condition of the write is what `takeover_delay` says."""
+    assert takeover_delay(Lease(1, 1, "ann", "r", 12), TERMS.lock_delay) == 14
     assert election.Candidate("ann", "life").pause == 2_500_000

@@ -22,17 +22,17 @@ from tidegate.leases.lease import (
     Kept,
     Lapsed,
     Lease,
-    Lingering,
+    LeaseStatus,
+    LockDelay,
     LockView,
-    Lost,
     Mark,
     Mine,
+    NotHolder,
+    Observation,
     Release,
     Renew,
     Rest,
-    Sighting,
     Stale,
-    Standing,
     Take,
     Tenure,
     Terms,
@@ -40,8 +40,10 @@ from tidegate.leases.lease import (
     Waiting,
     decide_fence,
     decide_release,
-    must_stand,
     taken,
+)
+from tidegate.leases.lease import (
+    takeover_delay as must_stand,
 )
 from tidegate.leases.strategies.lease import claims, instants, leases, sightings, tenures, terms
 from tidegate.model.documents import Contains, Document, Field, OlderThan, Pull, matches, updated
@@ -56,7 +58,14 @@ class DecideTake(Protocol):
     """Whether a request may take a lease, or a faulty variant of it."""
 
     def __call__(
-        self, lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+        self,
+        lease: Lease | None,
+        *,
+        holder: str,
+        request: str,
+        terms: Terms,
+        sighting: Observation | None,
+        now: Instant,
     ) -> Take | Mine | Busy: ...
 
 
@@ -64,7 +73,7 @@ class ViewLock(Protocol):
     """How a lock of claims stands, or a faulty variant of it."""
 
     def __call__(
-        self, claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+        self, claims: tuple[str, ...], mine: str, *, sighting: Observation | None, now: Instant, threshold: Duration
     ) -> LockView: ...
 
 
@@ -78,14 +87,14 @@ class TakeIt(Protocol):
 class Desk:
     """What a party asks: the real functions, but for one that is planted."""
 
-    sighted: Callable[[Sighting | None, Mark | None, Instant], Sighting | None] = leasing.sighted
-    judged: Callable[[Lease | None, Sighting | None, Instant, Duration], Standing] = leasing.judged
-    must_stand: Callable[[Lease | None, Duration], Duration] = leasing.must_stand
+    sighted: Callable[[Observation | None, Mark | None, Instant], Observation | None] = leasing.observe
+    judged: Callable[[Lease | None, Observation | None, Instant, Duration], LeaseStatus] = leasing.status_of
+    must_stand: Callable[[Lease | None, Duration], Duration] = leasing.takeover_delay
     decide_take: DecideTake = leasing.decide_take
-    decide_release: Callable[[Lease | None, str], Release | Lost] = leasing.decide_release
+    decide_release: Callable[[Lease | None, str], Release | NotHolder] = leasing.decide_release
     taken: TakeIt = leasing.taken
-    duty: Callable[[Terms, Tenure, Instant], Rest | Renew | Lapsed] = leasing.duty
-    read_back: Callable[[Tenure, Lease | None, Instant], Kept | Lost] = leasing.read_back
+    duty: Callable[[Terms, Tenure, Instant], Rest | Renew | Lapsed] = leasing.next_action
+    read_back: Callable[[Tenure, Lease | None, Instant], Kept | NotHolder] = leasing.read_back
     decide_fence: Callable[[int, int], Admitted | Fenced] = leasing.decide_fence
     lock_view: ViewLock = leasing.lock_view
     begins: str = "sent"
@@ -132,7 +141,7 @@ class Party:
     lives: int = 0
     seen: Lease | None = None
     has_looked: bool = False
-    sighting: Sighting | None = None
+    sighting: Observation | None = None
     tenure: Tenure | None = None
     awaits: Flight | None = None
     sent: Instant | None = None
@@ -213,7 +222,7 @@ class World:
         )
         if self.store_has_clock and not isinstance(verdict, Mine):
             verdict = Take(self.desk.taken(seen, holder=party.name, request=party.request, ttl=self.terms.ttl))
-            stand = self.desk.must_stand(seen, self.terms.grace)
+            stand = self.desk.must_stand(seen, self.terms.lock_delay)
         match verdict:
             case Take(lease):
                 self.send(party, seen, lease, stand)
@@ -274,7 +283,7 @@ class World:
         ]
 
 
-TERMS = Terms(ttl=8, heartbeat=2, margin=1, grace=3)
+TERMS = Terms(ttl=8, heartbeat=2, margin=1, lock_delay=3)
 TURNS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, len(DEEDS) - 1), st.integers(0, 4)), max_size=60)
 
 
@@ -367,7 +376,7 @@ def check_le2(desk: Desk) -> None:
         for turn in turns:
             world.turn(turn)
 
-        assert all(laws.was_free(each.before, each.after, each.stood, world.terms.grace) for each in world.changes)
+        assert all(laws.was_free(each.before, each.after, each.stood, world.terms.lock_delay) for each in world.changes)
 
     nobody_takes_what_is_held()
 
@@ -392,7 +401,7 @@ def check_le4_alone(desk: Desk) -> None:
                 assert laws.only_the_holder_changes_it(lease, after, request)
                 assert laws.tokens_grow(lease, after)
                 assert after.holder is None
-            case Lost(there):
+            case NotHolder(there):
                 assert there == lease
                 assert lease.holder is None or lease.request != request
 
@@ -451,12 +460,12 @@ def check_le3(desk: Desk) -> None:
             holder="cid",
             request=request,
             terms=given_terms,
-            sighting=None if lease is None else Sighting(lease.version, now + -stood),
+            sighting=None if lease is None else Observation(lease.version, now + -stood),
             now=now,
         )
 
-        assert laws.what_is_free_can_be_taken(lease, request, stood, given_terms.grace, verdict)
-        assert desk.must_stand(lease, given_terms.grace) <= max(stood, 0) or not isinstance(verdict, Take)
+        assert laws.what_is_free_can_be_taken(lease, request, stood, given_terms.lock_delay, verdict)
+        assert desk.must_stand(lease, given_terms.lock_delay) <= max(stood, 0) or not isinstance(verdict, Take)
 
     what_is_free_can_be_taken()
 
@@ -474,7 +483,7 @@ class Clock:
 
 
 RATES = st.integers(-20_000, 20_000)  # so 4 % of the TTL, and what is lost by rounding: a margin of 50
-WIDE = Terms(ttl=1_000, heartbeat=300, margin=50, grace=0)
+WIDE = Terms(ttl=1_000, heartbeat=300, margin=50, lock_delay=0)
 
 
 def check_le6_at_any_rate(desk: Desk) -> None:
@@ -486,7 +495,7 @@ def check_le6_at_any_rate(desk: Desk) -> None:
         tenure, sighting = Tenure(lease, holders.at(0)), desk.sighted(None, 1, judges.at(0))
         for real in range(WIDE.ttl - 60, WIDE.ttl + 60):
             lapsed = isinstance(desk.duty(WIDE, tenure, holders.at(real)), Lapsed)
-            expired = isinstance(desk.judged(lease, sighting, judges.at(real), WIDE.grace), Expired)
+            expired = isinstance(desk.judged(lease, sighting, judges.at(real), WIDE.lock_delay), Expired)
 
             assert laws.one_believes([*([] if lapsed else ["holder"]), *(["taker"] if expired else [])])
 
@@ -532,9 +541,11 @@ def check_le8(desk: Desk) -> None:
 def check_le9(desk: Desk) -> None:
     @effort(desk)
     @given(st.none() | leases(), st.sampled_from(("r1", "r2")), st.none() | sightings(HERE), instants(HERE))
-    @example(Lease(1, 1, "ann", "r1", 1), "r1", Sighting(1, Instant(-20, HERE)), Instant(20, HERE))
+    @example(Lease(1, 1, "ann", "r1", 1), "r1", Observation(1, Instant(-20, HERE)), Instant(20, HERE))
     @example(Lease(1, 2, None, "r1", 1), "r1", None, Instant(20, HERE))
-    def ones_own_take_is_recognised(lease: Lease | None, request: str, sighting: Sighting | None, now: Instant) -> None:
+    def ones_own_take_is_recognised(
+        lease: Lease | None, request: str, sighting: Observation | None, now: Instant
+    ) -> None:
         verdict = desk.decide_take(lease, holder="ann", request=request, terms=TERMS, sighting=sighting, now=now)
 
         assert laws.success_is_recognised(lease, request, verdict)
@@ -567,9 +578,9 @@ def check_le11(desk: Desk) -> None:
     @effort(desk)
     @given(claims(), st.none() | sightings(HERE), instants(HERE), st.integers(1, 8))
     @example(("a", "b", "a"), None, Instant(0, HERE), 1)
-    @example(("b", "a"), Sighting("b", Instant(0, HERE)), Instant(9, HERE), 8)
+    @example(("b", "a"), Observation("b", Instant(0, HERE)), Instant(9, HERE), 8)
     @example((), None, Instant(0, HERE), 1)
-    def the_first_holds(array: tuple[str, ...], sighting: Sighting | None, now: Instant, threshold: int) -> None:
+    def the_first_holds(array: tuple[str, ...], sighting: Observation | None, now: Instant, threshold: int) -> None:
         views = {mine: desk.lock_view(array, mine, sighting=sighting, now=now, threshold=threshold) for mine in "abcd"}
 
         assert all(laws.the_first_holds(array, mine, view) for mine, view in views.items())
@@ -615,12 +626,12 @@ def takes_without_grace(lease: Lease | None, _: Duration) -> Duration:
     return must_stand(lease, 0)
 
 
-def takes_at_once(lease: Lease | None, grace: Duration) -> Duration:  # noqa: ARG001  that is the bug
+def takes_at_once(lease: Lease | None, lock_delay: Duration) -> Duration:  # noqa: ARG001  that is the bug
     return 0
 
 
 def by_the_takers_terms(
-    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Observation | None, now: Instant
 ) -> Take | Mine | Busy:
     """The TTL is the taker's and not that of whoever holds it: half of it."""
     shorter = None if lease is None else attrs.evolve(lease, ttl=(lease.ttl + 1) // 2)
@@ -628,22 +639,22 @@ def by_the_takers_terms(
 
 
 def grace_after_a_release(
-    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Observation | None, now: Instant
 ) -> Take | Mine | Busy:
     """A release is treated as a disappearance."""
-    if lease is not None and lease.holder is None and terms.grace > 0:
-        return Busy(lease, terms.grace)
+    if lease is not None and lease.holder is None and terms.lock_delay > 0:
+        return Busy(lease, terms.lock_delay)
     return leasing.decide_take(lease, holder=holder, request=request, terms=terms, sighting=sighting, now=now)
 
 
-def by_name(lease: Lease | None, request: str) -> Release | Lost:
+def by_name(lease: Lease | None, request: str) -> Release | NotHolder:
     """Whoever holds it, it is released."""
     if lease is None or lease.holder is None:
-        return Lost(lease)
-    return decide_release(lease, lease.request) if request else Lost(lease)
+        return NotHolder(lease)
+    return decide_release(lease, lease.request) if request else NotHolder(lease)
 
 
-def keeps_whatever_is_there(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | Lost:
+def keeps_whatever_is_there(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | NotHolder:
     """Only the version is looked at, not the token."""
     newer = lease is not None and lease.holder is not None and lease.version > tenure.lease.version
     return Kept(Tenure(lease, sent)) if newer and lease is not None else leasing.read_back(tenure, lease, sent)
@@ -651,25 +662,25 @@ def keeps_whatever_is_there(tenure: Tenure, lease: Lease | None, sent: Instant) 
 
 def renews_late(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
     """Nobody else seems to have taken it, so the holder goes on."""
-    verdict = leasing.duty(terms, tenure, now)
+    verdict = leasing.next_action(terms, tenure, now)
     if not isinstance(verdict, Lapsed):
         return verdict
     return Renew(attrs.evolve(tenure.lease, version=tenure.lease.version + 1), 1)
 
 
 def without_margin(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
-    return leasing.duty(attrs.evolve(terms, margin=0), tenure, now)
+    return leasing.next_action(attrs.evolve(terms, margin=0), tenure, now)
 
 
-def any_version(before: Sighting | None, mark: Mark | None, now: Instant) -> Sighting | None:
+def any_version(before: Observation | None, mark: Mark | None, now: Instant) -> Observation | None:
     """A lease that was renewed between two looks has stood for both."""
-    return before if before is not None and mark is not None else leasing.sighted(before, mark, now)
+    return before if before is not None and mark is not None else leasing.observe(before, mark, now)
 
 
-def any_version_renamed(before: Sighting | None, mark: Mark | None, now: Instant) -> Sighting | None:
+def any_version_renamed(before: Observation | None, mark: Mark | None, now: Instant) -> Observation | None:
     """The same, and the sighting says that it is of the new version."""
-    seen = leasing.sighted(before, mark, now)
-    return seen if seen is None or before is None else Sighting(seen.mark, before.since)
+    seen = leasing.observe(before, mark, now)
+    return seen if seen is None or before is None else Observation(seen.mark, before.since)
 
 
 def admits_any(highest: int, token: int) -> Admitted | Fenced:
@@ -682,7 +693,7 @@ def admits_newer_only(highest: int, token: int) -> Admitted | Fenced:
 
 
 def forgets_itself(
-    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Observation | None, now: Instant
 ) -> Take | Mine | Busy:
     """A take whose reply was lost is decided as if another had made it."""
     another = None if lease is None else attrs.evolve(lease, request="another")
@@ -690,7 +701,7 @@ def forgets_itself(
 
 
 def knows_names(
-    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Observation | None, now: Instant
 ) -> Take | Mine | Busy:
     """mongodash: whoever has the holder's name is the holder."""
     if lease is not None and lease.holder == holder:
@@ -699,7 +710,7 @@ def knows_names(
 
 
 def judges_all_by_the_first(
-    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+    claims: tuple[str, ...], mine: str, *, sighting: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
     """pynenc: the array is cleared because its first claim is stale."""
     view = leasing.lock_view(claims, mine, sighting=sighting, now=now, threshold=threshold)
@@ -707,7 +718,7 @@ def judges_all_by_the_first(
 
 
 def judges_what_it_saw_before(
-    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+    claims: tuple[str, ...], mine: str, *, sighting: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
     """pynenc: a claim's age counts from when it was pushed, here from when it may have been."""
     view = leasing.lock_view(claims, mine, sighting=sighting, now=now, threshold=threshold)
@@ -715,7 +726,7 @@ def judges_what_it_saw_before(
 
 
 def anywhere_is_first(
-    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+    claims: tuple[str, ...], mine: str, *, sighting: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
     if mine in claims:
         return Holding()
@@ -723,7 +734,7 @@ def anywhere_is_first(
 
 
 def stale_before_held(
-    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+    claims: tuple[str, ...], mine: str, *, sighting: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
     """A lock without claims is held by whoever looks."""
     if not claims:
@@ -834,17 +845,17 @@ SOON = Instant(12)
         (Held(8), -3),
         (Held(8), 0),
         (Held(1), 7),
-        (Lingering(3), 8),
-        (Lingering(1), 10),
+        (LockDelay(3), 8),
+        (LockDelay(1), 10),
         (Expired(), 11),
         (Expired(), 99),
     ],
 )
-def test_a_version_is_held_then_lingers_then_is_expired(expected: Standing, stood: int) -> None:
-    """A TTL of 8 and a grace of 3; a clock that went back counts as standing still."""
+def test_a_version_is_held_then_lingers_then_is_expired(expected: LeaseStatus, stood: int) -> None:
+    """A TTL of 8 and a lock_delay of 3; a clock that went back counts as standing still."""
     lease, now = Lease(4, 9, "ann", "r", 8), Instant(50, HERE)
 
-    assert expected == leasing.judged(lease, Sighting(9, now + -stood), now, 3)
+    assert expected == leasing.status_of(lease, Observation(9, now + -stood), now, 3)
     assert str(expected) in ("held for another 8 us", "held for another 1 us", "expired") or "lingering" in str(
         expected
     )
@@ -853,7 +864,7 @@ def test_a_version_is_held_then_lingers_then_is_expired(expected: Standing, stoo
 @pytest.mark.parametrize("lease", [None, Lease(4, 9, None, "r", 8)])
 def test_what_nobody_holds_is_vacant(lease: Lease | None) -> None:
     """Never taken, or released: no time has to pass, whatever was seen."""
-    assert leasing.judged(lease, None, SOON, 3) == Vacant()
+    assert leasing.status_of(lease, None, SOON, 3) == Vacant()
     assert str(Vacant()) == "vacant"
     assert must_stand(lease, 3) == 0
 
@@ -862,36 +873,36 @@ def test_a_sighting_of_another_version_says_nothing() -> None:
     """An observer that has not seen this very version stand begins to count now."""
     lease = Lease(4, 9, "ann", "r", 8)
 
-    assert leasing.judged(lease, Sighting(8, Instant(0)), Instant(100), 0) == Held(8)
-    assert leasing.judged(lease, None, Instant(100), 0) == Held(8)
+    assert leasing.status_of(lease, Observation(8, Instant(0)), Instant(100), 0) == Held(8)
+    assert leasing.status_of(lease, None, Instant(100), 0) == Held(8)
 
 
 @given(leases(held=True), st.integers(0, 5), st.integers(0, 20))
-def test_the_store_judges_in_the_filter_as_the_decision_does(lease: Lease, grace: int, stood: int) -> None:
+def test_the_store_judges_in_the_filter_as_the_decision_does(lease: Lease, lock_delay: int, stood: int) -> None:
     """`OlderThan(stamp, must_stand)` matches exactly when the decision by the store's clock is to take it."""
     ms = 1_000
     stamp, field = Instant(0), Field[Instant]("stamp")
     lease = attrs.evolve(lease, ttl=lease.ttl * ms, stamp=stamp)
     now = Instant(stood * ms)
-    filtered = matches(OlderThan(field, must_stand(lease, grace * ms)), Document().put(field, stamp), lambda: now)
+    filtered = matches(OlderThan(field, must_stand(lease, lock_delay * ms)), Document().put(field, stamp), lambda: now)
 
-    assert filtered == (leasing.judged(lease, lease.stamped, now, grace * ms) == Expired())
+    assert filtered == (leasing.status_of(lease, lease.stamped, now, lock_delay * ms) == Expired())
 
 
 def test_a_clock_that_went_back_begins_anew() -> None:
     """An observer's clock that tells less than before has told nothing of the time between."""
     early, late = Instant(3, HERE), Instant(5, HERE)
 
-    assert leasing.sighted(Sighting(1, late), 1, early) == Sighting(1, early)
-    assert leasing.sighted(Sighting(1, early), 1, late) == Sighting(1, early)
-    assert isinstance(leasing.duty(TERMS, Tenure(Lease(1, 1, "ann", "r", 8), late), early), Rest)
+    assert leasing.observe(Observation(1, late), 1, early) == Observation(1, early)
+    assert leasing.observe(Observation(1, early), 1, late) == Observation(1, early)
+    assert isinstance(leasing.next_action(TERMS, Tenure(Lease(1, 1, "ann", "r", 8), late), early), Rest)
 
 
 def test_a_holder_rests_renews_and_lapses() -> None:
     """A TTL of 8, a heartbeat of 2 and a margin of 1, and the last instant of each."""
     tenure = Tenure(Lease(1, 1, "ann", "r", 8), Instant(0, HERE))
 
-    assert [str(leasing.duty(TERMS, tenure, Instant(at, HERE))) for at in (0, 1, 2, 6, 7, 9)] == [
+    assert [str(leasing.next_action(TERMS, tenure, Instant(at, HERE))) for at in (0, 1, 2, 6, 7, 9)] == [
         "rest: renew in 2 us, 7 us left",
         "rest: renew in 1 us, 6 us left",
         "renew it: token 1 held by 'ann', version 2, 5 us left",
@@ -905,16 +916,16 @@ def test_a_renewal_without_an_answer_is_read_back() -> None:
     """Applied, not applied, an old read, released, taken by another, gone."""
     tenure, sent = Tenure(Lease(2, 5, "ann", "r", 8), Instant(0, HERE)), Instant(3, HERE)
 
-    def read(lease: Lease | None) -> Kept | Lost:
+    def read(lease: Lease | None) -> Kept | NotHolder:
         return leasing.read_back(tenure, lease, sent)
 
     applied = Lease(2, 6, "ann", "r", 8)
     assert read(applied) == Kept(Tenure(applied, sent))
     assert read(tenure.lease) == Kept(tenure)
     assert read(Lease(1, 4, "bob", "q", 8)) == Kept(tenure)
-    assert read(Lease(2, 6, None, "r", 8)) == Lost(Lease(2, 6, None, "r", 8))
-    assert read(Lease(3, 6, "bob", "q", 8)) == Lost(Lease(3, 6, "bob", "q", 8))
-    assert read(None) == Lost(None)
+    assert read(Lease(2, 6, None, "r", 8)) == NotHolder(Lease(2, 6, None, "r", 8))
+    assert read(Lease(3, 6, "bob", "q", 8)) == NotHolder(Lease(3, 6, "bob", "q", 8))
+    assert read(None) == NotHolder(None)
 
 
 def test_a_fence_tells_what_is_newer() -> None:
@@ -938,7 +949,7 @@ def test_a_fence_tells_what_is_newer() -> None:
 )
 def test_a_lock_is_viewed(expected: str, array: tuple[str, ...], since: int) -> None:
     """For whoever pushed `a`, and has seen `b` first since then; the threshold is 5."""
-    sighting = Sighting("b", Instant(since, HERE))
+    sighting = Observation("b", Instant(since, HERE))
 
     assert expected == str(leasing.lock_view(array, "a", sighting=sighting, now=Instant(0, HERE), threshold=5))
 
@@ -981,9 +992,9 @@ def test_who_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: list[t
         lambda: Terms(ttl=10, heartbeat=10, margin=0),
         lambda: Terms(heartbeat=0),
         lambda: Terms(margin=-1),
-        lambda: Terms(grace=-1),
+        lambda: Terms(lock_delay=-1),
         lambda: Terms(ttl=True),
-        lambda: Terms(grace=LONGEST + 1),
+        lambda: Terms(lock_delay=LONGEST + 1),
         lambda: Terms(ttl=10**6_000),
         lambda: Terms(margin=-(10**6_000)),
         lambda: Lease(0, 1, "ann", "r", 8),
@@ -996,17 +1007,17 @@ def test_who_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: list[t
         lambda: taken(Lease(INT64_MAX, INT64_MAX, "ann", "r", 8), holder="bob", request="q", ttl=8),
         lambda: taken(None, holder="", request="q", ttl=8),
         lambda: taken("lease", holder="ann", request="q", ttl=8),  # type: ignore[arg-type]
-        lambda: Sighting(-1, SOON),
-        lambda: Sighting(True, SOON),
-        lambda: Sighting(1, 5),  # type: ignore[arg-type]
+        lambda: Observation(-1, SOON),
+        lambda: Observation(True, SOON),
+        lambda: Observation(1, 5),  # type: ignore[arg-type]
         lambda: Tenure(Lease(1, 1, None, "r", 8), SOON),
         lambda: Tenure(None, SOON),  # type: ignore[arg-type]
-        lambda: leasing.sighted(None, 1.5, SOON),  # type: ignore[arg-type]
-        lambda: leasing.sighted(5, 1, SOON),  # type: ignore[arg-type]
-        lambda: leasing.sighted(None, 1, 5),  # type: ignore[arg-type]
-        lambda: leasing.sighted(Sighting(1, SOON), 1, Instant(0, WALL)),
-        lambda: leasing.judged(None, None, SOON, -1),
-        lambda: leasing.judged(Lease(1, 1, "ann", "r", 8), Sighting(1, SOON), Instant(0, WALL), 0),
+        lambda: leasing.observe(None, 1.5, SOON),  # type: ignore[arg-type]
+        lambda: leasing.observe(5, 1, SOON),  # type: ignore[arg-type]
+        lambda: leasing.observe(None, 1, 5),  # type: ignore[arg-type]
+        lambda: leasing.observe(Observation(1, SOON), 1, Instant(0, WALL)),
+        lambda: leasing.status_of(None, None, SOON, -1),
+        lambda: leasing.status_of(Lease(1, 1, "ann", "r", 8), Observation(1, SOON), Instant(0, WALL), 0),
         lambda: leasing.decide_take(
             None,
             holder="ann",
@@ -1017,8 +1028,8 @@ def test_who_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: list[t
         ),
         lambda: decide_release("lease", "r"),  # type: ignore[arg-type]
         lambda: decide_release(None, ""),
-        lambda: leasing.duty(TERMS, None, SOON),  # type: ignore[arg-type]
-        lambda: leasing.duty(TERMS, Tenure(Lease(1, 1, "ann", "r", 8), SOON), Instant(0, WALL)),
+        lambda: leasing.next_action(TERMS, None, SOON),  # type: ignore[arg-type]
+        lambda: leasing.next_action(TERMS, Tenure(Lease(1, 1, "ann", "r", 8), SOON), Instant(0, WALL)),
         lambda: leasing.read_back(None, None, SOON),  # type: ignore[arg-type]
         lambda: decide_fence(0, 0),
         lambda: decide_fence(-1, 1),
@@ -1037,7 +1048,7 @@ def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
 
 def test_the_defaults_are_those_of_mongodash() -> None:
     """30 s and 10 s; the margin is ours."""
-    assert Terms() == Terms(ttl=30 * SECOND, heartbeat=10 * SECOND, margin=SECOND, grace=0)
+    assert Terms() == Terms(ttl=30 * SECOND, heartbeat=10 * SECOND, margin=SECOND, lock_delay=0)
 
 
 @given(terms(), st.sampled_from((STORE, HERE)).flatmap(tenures), claims())

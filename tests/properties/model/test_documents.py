@@ -67,7 +67,7 @@ from tidegate.model.effects import (
     Refused,
     Sleep,
 )
-from tidegate.model.errors import Misuse, TidegateError, named, numbered
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import (
     MILLISECOND,
     MINUTE,
@@ -82,6 +82,7 @@ from tidegate.model.instants import (
     moment,
     seconds,
 )
+from tidegate.model.values import check_int, check_name
 from tidegate.reactive.strategies.snapshot import (
     ODD_DECIMALS,
     POWERS,
@@ -1139,14 +1140,14 @@ def test_an_error_says_what_where_why_and_what_to_do() -> None:
 
 def test_names_and_numbers_are_checked_in_one_place() -> None:
     """A name is a string that is not empty; a number is an integer, no bool, and large enough."""
-    named("a", "a runner")
-    numbered(0, "an offset", 0)
+    check_name("a", "a runner")
+    check_int(0, "an offset", 0)
     for name in ("", None, 1, b"a"):
         with pytest.raises(Misuse, match="cannot name a runner"):
-            named(name, "a runner")
+            check_name(name, "a runner")
     for number in (-1, True, 1.0, "1", None):
         with pytest.raises(Misuse, match="cannot be an offset"):
-            numbered(number, "an offset", 0)
+            check_int(number, "an offset", 0)
 
 
 @pytest.mark.parametrize("length", [-1, True, 1.5, "1", None])

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.model.errors import NUMBER_MAX, SHOWN_MAX, Misuse, named, numbered, shown
+from tidegate.model.errors import NUMBER_MAX, SHOWN_MAX, Misuse, shown
 from tidegate.model.instants import Instant
 from tidegate.model.operations import check_collection
+from tidegate.model.values import check_int, check_name
 
 HUGE = 10**5_000
 """An int that Python refuses to print."""
@@ -30,9 +31,9 @@ def test_whatever_is_wrong_the_message_can_be_told(value: object) -> None:
     assert len(shown(value)) <= SHOWN_MAX + len("...")
 
     with pytest.raises(Misuse, match="cannot name a runner"):
-        named(value, "a runner")
+        check_name(value, "a runner")
     with pytest.raises(Misuse, match="cannot be a size"):
-        numbered(value, "a size", 0)
+        check_int(value, "a size", 0)
     with pytest.raises(Misuse, match="no name of a collection"):
         check_collection(value)
 
@@ -47,10 +48,10 @@ def test_a_short_value_is_shown_whole() -> None:
 def test_a_number_lies_between_its_bounds(number: object, fits: bool) -> None:
     """Both bounds fit; a bool is no number."""
     if fits:
-        numbered(number, "a size", 0, 5)
+        check_int(number, "a size", 0, 5)
         return
     with pytest.raises(Misuse, match="cannot be a size") as caught:
-        numbered(number, "a size", 0, 5)
+        check_int(number, "a size", 0, 5)
 
     assert caught.value.why == "it is an integer from 0 to 5"
 

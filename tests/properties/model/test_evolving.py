@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model._evolving import evolve
-from tidegate.model.errors import Misuse, numbered
+from tidegate.model.errors import Misuse
+from tidegate.model.values import check_int
 
 
 @final
@@ -22,7 +23,7 @@ class Checked:
     name: str = "x"
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.number, "a number", 0)
+        check_int(self.number, "a number", 0)
 
 
 @given(st.integers(0), st.text(), st.integers(0), st.text())

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate import strategies
-from tidegate.consumer.backpressure import Bounds, Thresholds
-from tidegate.consumer.commands import Event, Fetch, TopicPartition
-from tidegate.consumer.partition import Owned, Processor, State, Unassigned
+from tidegate.consumer.backpressure import PartitionLimits, Thresholds
+from tidegate.consumer.commands import Event, Fetch
+from tidegate.consumer.partition import Owned, PartitionRules, PartitionState, Unassigned
 from tidegate.consumer.watermark import span
 from tidegate.model.documents import show
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.model.records import Record
+from tidegate.model.records import Record, TopicPartition
 
 EVENTS = st.lists(strategies.events(), max_size=30)
 
@@ -109,11 +109,11 @@ def test_events_are_of_every_kind() -> None:
 @given(EVENTS, st.integers(0, 3), st.integers(1, 4))
 def test_whatever_a_partition_is_told_it_stays_within_its_bounds(events: list[Event], room: int, span_max: int) -> None:
     """Law P6, for a world that lies: also of events that nobody would send, in any order."""
-    processor = Processor(running_max=room, bounds=Bounds(span=Thresholds(high=span_max, low=0)))
-    state: State = Unassigned()
+    processor = PartitionRules(running_max=room, bounds=PartitionLimits(span=Thresholds(high=span_max, low=0)))
+    state: PartitionState = Unassigned()
     for event in events:
         step = processor.step(state, event)
         state = step.state
         assert isinstance(state, Unassigned) or state.running <= room
-        fetches = [wish for wish in step.wishes if isinstance(wish, Fetch)]
-        assert not fetches or (isinstance(state, Owned) and span(state.ledger) < span_max)
+        fetches = [command for command in step.commands if isinstance(command, Fetch)]
+        assert not fetches or (isinstance(state, Owned) and span(state.tracker) < span_max)

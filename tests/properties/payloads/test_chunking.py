@@ -12,9 +12,9 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.invocations.status import Change, Lost, NotYet, Won, became_of
 from tidegate.model.documents import ID, Document, Eq, Field, Put, matches, updated
 from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.history import Change, NotYet, Superseded, Won, outcome_of
 from tidegate.model.instants import Instant
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, update_one
 from tidegate.payloads import chunking, laws
@@ -37,8 +37,8 @@ from tidegate.payloads.chunking import (
     Manifest,
     Mark,
     Missing,
+    PayloadRecord,
     Plan,
-    Record,
     Reference,
     Seen,
     Size,
@@ -90,7 +90,7 @@ class Desk:
     undo: Callable[[str, str, int, str], UpdateOne] = chunking.undo
     remove: Callable[[str, Seen], DeleteOne] = chunking.remove
     decide_put: Callable[[Seen | None, str], Insert | Touch | Done] = chunking.decide_put
-    collectable: Callable[[Iterable[Seen], Iterable[Record]], tuple[Seen, ...]] = chunking.collectable
+    collectable: Callable[[Iterable[Seen], Iterable[PayloadRecord]], tuple[Seen, ...]] = chunking.collectable
     marks_first: bool = True
     """An attempt marks before it puts; in a specimen, after."""
     sees_first: bool = True
@@ -296,7 +296,7 @@ class Outcome(Enum):
 
 
 Ask: TypeAlias = Read | Find | Scan | UpdateOne | InsertOne | DeleteOne
-Answer: TypeAlias = Record | Seen | tuple[Seen, ...] | Outcome | None
+Answer: TypeAlias = PayloadRecord | Seen | tuple[Seen, ...] | Outcome | None
 Process: TypeAlias = Generator[Ask, Answer, None]
 CHUNKS_ARE, RECORDS_ARE = "chunks", "records"
 CONTENTS = tuple(Chunk(data) for data in (b"w", b"x", b"y", b"z"))
@@ -310,9 +310,9 @@ def manifest_of(wanted: tuple[Chunk, ...]) -> Manifest:
     return Manifest(tuple(parts))
 
 
-def read(key: str) -> Generator[Ask, Answer, Record]:
+def read(key: str) -> Generator[Ask, Answer, PayloadRecord]:
     record = yield Read(key)
-    assert isinstance(record, Record)
+    assert isinstance(record, PayloadRecord)
     return record
 
 
@@ -333,7 +333,7 @@ def writer(desk: Desk, name: str, key: str, wanted: tuple[Chunk, ...]) -> Proces
             return
 
 
-def marked(key: str, record: Record, announced: Mark) -> Generator[Ask, Answer, bool]:
+def marked(key: str, record: PayloadRecord, announced: Mark) -> Generator[Ask, Answer, bool]:
     for _ in range(9):
         if (yield chunking.mark(RECORDS_ARE, key, record.version, announced)) is Outcome.DONE:
             return True
@@ -356,12 +356,14 @@ def has_put(desk: Desk, chunk: Chunk, attempt: str) -> Generator[Ask, Answer, No
                 return
 
 
-def swapped(desk: Desk, key: str, record: Record, announced: Mark, manifest: Manifest) -> Generator[Ask, Answer, bool]:
+def swapped(
+    desk: Desk, key: str, record: PayloadRecord, announced: Mark, manifest: Manifest
+) -> Generator[Ask, Answer, bool]:
     for _ in range(9):
         if (yield desk.swap(RECORDS_ARE, key, record.version, announced, manifest)) is Outcome.DONE:
             return True
         now = yield from read(key)
-        match became_of(now.version, now.history, record.version, announced.attempt):
+        match outcome_of(now.version, now.history, record.version, announced.attempt):
             case Won():
                 return True
             case NotYet():
@@ -383,7 +385,7 @@ def collector(desk: Desk, keys: tuple[str, ...]) -> Process:
     """Reads the chunks, then the records one by one, then removes."""
     for _ in range(2):
         there = (yield Scan.ALL) if desk.sees_first else ()
-        found: list[Record] = []
+        found: list[PayloadRecord] = []
         for key in keys:
             record = yield from read(key)
             found.append(record)
@@ -395,9 +397,9 @@ def collector(desk: Desk, keys: tuple[str, ...]) -> Process:
 
 
 @cache
-def parsed(document: Document) -> Record:
+def parsed(document: Document) -> PayloadRecord:
     record = record_of(document)
-    assert isinstance(record, Record)
+    assert isinstance(record, PayloadRecord)
     return record
 
 
@@ -441,7 +443,7 @@ class Store:
                 assert_never(ask)
         return Outcome.DONE
 
-    def parsed(self) -> list[Record]:
+    def parsed(self) -> list[PayloadRecord]:
         return [*map(parsed, self.records.values())]
 
 
@@ -501,8 +503,8 @@ class World:
         done = self.store.write(ask)
         for key, earlier in zip(keys, before, strict=True):
             after = self.store.answer(Read(key))
-            assert isinstance(after, Record)
-            assert isinstance(earlier, Record)
+            assert isinstance(after, PayloadRecord)
+            assert isinstance(earlier, PayloadRecord)
             assert laws.changes_by_swaps_and_undos(earlier, after, *told(ask)), "CH6"
         assert laws.refers_to_what_is_there(self.store.parsed(), self.store.chunks), "CH7"
         return done
@@ -524,7 +526,7 @@ def told(ask: UpdateOne | InsertOne | DeleteOne) -> tuple[Manifest | None, int |
     manifest = next((each.value for each in updates if isinstance(each, Put) and each.field == MANIFEST), None)
     version = next((each.value for each in updates if isinstance(each, Put) and each.field == VERSION), None)
     parts = manifest and record_of(new_record("k").put(MANIFEST, manifest))
-    return parts.manifest if isinstance(parts, Record) else None, None if version is None else version - 1
+    return parts.manifest if isinstance(parts, PayloadRecord) else None, None if version is None else version - 1
 
 
 TURNS = st.lists(st.integers(0, 6 * len(MODES) * 10 - 1), min_size=30, max_size=90).map(
@@ -616,12 +618,12 @@ def there_is_there(found: Seen | None, attempt: str) -> Insert | Touch | Done:
     return decide_put(found, attempt) if found is None else Done()
 
 
-def manifests_only(there: Iterable[Seen], found: Iterable[Record]) -> tuple[Seen, ...]:
+def manifests_only(there: Iterable[Seen], found: Iterable[PayloadRecord]) -> tuple[Seen, ...]:
     """What is only announced is collected."""
     return collectable(there, [attrs.evolve(record, pending=()) for record in found])
 
 
-def nothing_ever(_: Iterable[Seen], __: Iterable[Record]) -> tuple[Seen, ...]:
+def nothing_ever(_: Iterable[Seen], __: Iterable[PayloadRecord]) -> tuple[Seen, ...]:
     return ()
 
 
@@ -930,7 +932,7 @@ def test_a_whole_that_is_none_is_a_verdict(raw: bytes) -> None:
 
 @settings(max_examples=40)
 @given(records())
-def test_a_record_is_read_as_it_was_written(record: Record) -> None:
+def test_a_record_is_read_as_it_was_written(record: PayloadRecord) -> None:
     """Inverse: what `record_of` makes of a document is what the writes put there."""
     document = new_record("k").put(VERSION, record.version).put(MANIFEST, record.manifest.document())
     document = document.put(PENDING, tuple(mark.document() for mark in record.pending))
@@ -940,7 +942,7 @@ def test_a_record_is_read_as_it_was_written(record: Record) -> None:
     ]
 
     assert record_of(document.put(HISTORY, tuple(history))) == record
-    assert record_of(new_record("k")) == Record()
+    assert record_of(new_record("k")) == PayloadRecord()
 
 
 @pytest.mark.parametrize(
@@ -981,16 +983,16 @@ def test_a_replacement_takes_four_kinds_of_writes() -> None:
 
     assert store.answer(swapping) is Outcome.NOT
     assert [store.answer(each) for each in (marking, marking, putting, swapping)] == 4 * [Outcome.DONE]
-    assert store.answer(Read("k")) == Record(1, manifest, (), (Change(1, attempt, "swapped"),))
+    assert store.answer(Read("k")) == PayloadRecord(1, manifest, (), (Change(1, attempt, "swapped"),))
     late = (marking, putting, swapping, chunking.undo(RECORDS_ARE, "k", 0, "eve"))
     assert [store.answer(each) for each in late] == 4 * [Outcome.NOT]
     assert store.answer(remove(CHUNKS_ARE, Seen(chunk.digest, "another"))) is Outcome.NOT
     assert store.answer(chunking.undo(RECORDS_ARE, "k", 1, "eve 1")) is Outcome.DONE
     record = store.answer(Read("k"))
-    assert isinstance(record, Record)
+    assert isinstance(record, PayloadRecord)
     assert record.history[-1] == Change(2, "eve 1", UNDONE)
-    assert became_of(record.version, record.history, 0, attempt) == Won(1)
-    assert isinstance(became_of(record.version, record.history, 1, "ann@1"), Lost)
+    assert outcome_of(record.version, record.history, 0, attempt) == Won(1)
+    assert isinstance(outcome_of(record.version, record.history, 1, "ann@1"), Superseded)
 
 
 def test_what_is_not_chunked_needs_no_mark() -> None:
@@ -1012,7 +1014,7 @@ def test_a_chunk_is_put_once_by_each_attempt() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(seen(), max_size=5), st.lists(records(), max_size=3))
-def test_what_is_collected_is_what_nothing_refers_to(there: list[Seen], found: list[Record]) -> None:
+def test_what_is_collected_is_what_nothing_refers_to(there: list[Seen], found: list[PayloadRecord]) -> None:
     """Agreement with the definition, and order."""
     needed = {digest for record in found for digest in record.manifest.chunks}
     needed |= {digest for record in found for mark in record.pending for digest in mark.chunks}
@@ -1046,7 +1048,7 @@ def test_records_are_gone_through_one_by_one_after_the_chunks() -> None:
 
     digests = [Chunk(bytes([number])).digest for number in range(2)]
     there = tuple(Seen(digest, "ann@0") for digest in digests)
-    found = [Record(pending=(Mark("bob@0", (digest,)),)) for digest in digests[:1]]
+    found = [PayloadRecord(pending=(Mark("bob@0", (digest,)),)) for digest in digests[:1]]
 
     assert collectable(told("chunk", there), told("record", found)) == there[1:]
     assert steps == ["chunk", "chunk", "record"]
@@ -1091,10 +1093,10 @@ TEXT = Reference(Kind.TEXT, Codec.NONE, 1, X, (X,))
         lambda: Manifest((("a", "x"),), attrs.evolve(TEXT, kind=Kind.PAYLOAD)),
         lambda: Mark("", ()),
         lambda: Mark("a", ("x",)),
-        lambda: Record(-1),
-        lambda: Record(manifest=None),  # type: ignore[arg-type]
-        lambda: Record(pending=("a",)),  # type: ignore[arg-type]
-        lambda: Record(history=None),  # type: ignore[arg-type]
+        lambda: PayloadRecord(-1),
+        lambda: PayloadRecord(manifest=None),  # type: ignore[arg-type]
+        lambda: PayloadRecord(pending=("a",)),  # type: ignore[arg-type]
+        lambda: PayloadRecord(history=None),  # type: ignore[arg-type]
         lambda: Seen("x", "a"),
         lambda: Seen(X, ""),
         lambda: plan({"a": "x"}, bson_size, attempt=ATTEMPT),  # type: ignore[arg-type]

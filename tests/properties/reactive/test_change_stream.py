@@ -20,23 +20,20 @@ from tidegate.reactive.change_stream import (
     CANNOT_RESUME,
     After,
     Await,
-    Broke,
     Broken,
     Change,
-    CleanUp,
-    Consumer,
+    ChangeStreamConsumer,
     Consuming,
     Done,
     Due,
     Elected,
-    Event,
     Failed,
     Fenced,
     Flush,
     Flushing,
     Following,
-    Forget,
     From,
+    HandleDeleted,
     Keep,
     LeadershipLost,
     Locate,
@@ -49,34 +46,37 @@ from tidegate.reactive.change_stream import (
     Received,
     Reconcile,
     Request,
+    ResetHistory,
     Save,
-    State,
     Step,
     StopAsked,
     Stopped,
-    Wish,
+    StreamCommand,
+    StreamEvent,
+    StreamFailed,
+    StreamState,
     collected,
+    event_for,
     free,
-    heard,
     passes,
 )
 from tidegate.reactive.laws import change_stream as laws
 from tidegate.reactive.reconciliation import (
     CleanedUp,
-    Outcome,
+    PassOutcome,
     Planned,
     Progress,
     Run,
     Scan,
+    ScanVerdict,
     Trigger,
-    Verdict,
     Write,
     forgotten,
     forgotten_task,
     reconcile,
     scans,
 )
-from tidegate.reactive.strategies.change_stream import changes, consumers, events, wishes
+from tidegate.reactive.strategies.change_stream import changes, commands, consumers, events
 
 Doc: TypeAlias = tuple[str, int]
 Tasks: TypeAlias = Mapping[str, frozenset[Trigger]]
@@ -99,14 +99,14 @@ def deployed(version: int) -> Tasks:
 class Parts:
     """What the world is made of, of which one may be planted."""
 
-    kind: type[Consumer] = Consumer
-    reconcile: Callable[[Run, Progress, Scan, Outcome], Verdict] = reconcile
+    kind: type[ChangeStreamConsumer] = ChangeStreamConsumer
+    reconcile: Callable[[Run, Progress, Scan, PassOutcome], ScanVerdict] = reconcile
     forgotten: Callable[[Progress], Progress] = forgotten
     is_one_write: bool = True
     is_fenced: bool = True
 
     @property
-    def consumer(self) -> Consumer:
+    def consumer(self) -> ChangeStreamConsumer:
         return self.kind(size=2)
 
 
@@ -122,16 +122,16 @@ class Running:
     run: Run
     progress: Progress = attrs.Factory(Progress)
     scan: Scan | None = None
-    outcome: Outcome | None = None
+    outcome: PassOutcome | None = None
 
 
 @attrs.define(eq=False)
 class Process:
-    """A consumer, what it wished for, and its reconciliations."""
+    """A consumer, what it commanded, and its reconciliations."""
 
     version: int = 0
-    state: State = attrs.Factory(Following)
-    out: list[Wish] = attrs.Factory(list)
+    state: StreamState = attrs.Factory(Following)
+    out: list[StreamCommand] = attrs.Factory(list)
     runs: list[Running] = attrs.Factory(list)
     asked: list[Reconcile] = attrs.Factory(list)
 
@@ -200,9 +200,9 @@ class World:
 
     # what is asked of the server
 
-    def apply(self, by: Process, wish: Request, skipped: int = 0) -> object:
-        """Carry a wish out, or of a pass all but so much of it."""
-        match wish:
+    def apply(self, by: Process, command: Request, skipped: int = 0) -> object:
+        """Carry a command out, or of a pass all but so much of it."""
+        match command:
             case Locate():
                 return From(len(self.log))
             case Read(_, position):
@@ -211,7 +211,7 @@ class World:
                     return Broken(286)
                 told = tuple(self.log[at : at + self.page])
                 return Page(told, After(at + len(told)))
-            case CleanUp(_, _, collection, ids):
+            case HandleDeleted(_, _, collection, ids):
                 gone = [(collection, int(str(each))) for each in ids]
                 self.mark(by, TASKS[collection], [doc for doc in gone if not self.is_there(doc)][skipped:])
             case Plan(_, _, collection, ids):
@@ -221,7 +221,7 @@ class World:
                 if self.parts.is_fenced and (epoch, history) != (self.epoch, self.progress.history):
                     return Refused("fenced")
                 self.position = counted(position)
-            case Forget(epoch, history):
+            case ResetHistory(epoch, history):
                 if epoch != self.epoch or history < self.progress.history:
                     return Refused("fenced")
                 if history > self.progress.history:
@@ -246,7 +246,7 @@ class World:
 
     # what a process does
 
-    def tell(self, by: Process, event: Event) -> None:
+    def tell(self, by: Process, event: StreamEvent) -> None:
         """One step of a consumer; the laws of a step are judged here."""
         before, consumer = by.state, self.parts.consumer
         step = consumer.step(before, event)
@@ -264,16 +264,16 @@ class World:
             self.judge("CS8", laws.reconciles_in_time(before, event, step, tuple(by.asked), stored))
         self.judge("CS9", laws.keeps_the_position(consumer, before, event, step))
         by.state = step.state
-        for wish in step.wishes:
-            if isinstance(wish, Reconcile):
-                by.asked.append(wish)
-                by.runs.append(Running(Run(wish.epoch, wish.history)))
+        for command in step.commands:
+            if isinstance(command, Reconcile):
+                by.asked.append(command)
+                by.runs.append(Running(Run(command.epoch, command.history)))
             else:
-                by.out.append(wish)
-            if isinstance(wish, Save) and is_led:
-                self.judge("CS5", self.may_save(wish))
+                by.out.append(command)
+            if isinstance(command, Save) and is_led:
+                self.judge("CS5", self.may_save(command))
 
-    def asks_well(self, before: State, step: Step) -> bool:
+    def asks_well(self, before: StreamState, step: Step) -> bool:
         """What a batch asks for, told from what was collected."""
         after = step.state
         if not laws.cleans_up_first(after) or not isinstance(after, Consuming):
@@ -288,45 +288,45 @@ class World:
         """Where the batch begins: where the one before it ended."""
         return counted(before.safe or From(0))
 
-    def may_save(self, wish: Save) -> bool:
+    def may_save(self, command: Save) -> bool:
         """Of each document the last change counts: it is told again, and a pass over those before it may see nothing."""
-        saved, scanned = counted(wish.position), set(self.scanned())
+        saved, scanned = counted(command.position), set(self.scanned())
         happened = [(at, (task, doc)) for doc, at in self.last.items() for task in TASKS[doc[0]]]
         return all(
             laws.may_be_saved(at, self.passed.get(each, 0), saved, is_scanned=each in scanned) for at, each in happened
         )
 
     def serve(self, by: Process, place: int, how: str) -> None:
-        """Carry out one of the wishes: well, with no answer, not at all, only a part, or late."""
-        requests = [wish for wish in by.out if not isinstance(wish, (Await, Reconcile))]
+        """Carry out one of the commands: well, with no answer, not at all, only a part, or late."""
+        requests = [command for command in by.out if not isinstance(command, (Await, Reconcile))]
         if not requests:
             return
-        wish = requests[place % len(requests)]
-        by.out.remove(wish)
+        command = requests[place % len(requests)]
+        by.out.remove(command)
         if how == "serve":
-            self.hear(by, wish, self.apply(by, wish))
+            self.hear(by, command, self.apply(by, command))
         elif how == "lose":
-            _ = self.apply(by, wish)
-            self.hear(by, wish, Ambiguous("no answer"))
+            _ = self.apply(by, command)
+            self.hear(by, command, Ambiguous("no answer"))
         elif how == "part":
-            if isinstance(wish, (CleanUp, Plan)):
-                _ = self.apply(by, wish, 1)
-            self.hear(by, wish, NotApplied("part of it"))
+            if isinstance(command, (HandleDeleted, Plan)):
+                _ = self.apply(by, command, 1)
+            self.hear(by, command, NotApplied("part of it"))
         else:
-            self.late.append(partial(self.apply, by, wish))
-            self.hear(by, wish, Ambiguous("no answer"))
+            self.late.append(partial(self.apply, by, command))
+            self.hear(by, command, Ambiguous("no answer"))
 
-    def hear(self, by: Process, wish: Wish, reply: object) -> None:
-        event = heard(wish, reply)
+    def hear(self, by: Process, command: StreamCommand, reply: object) -> None:
+        event = event_for(command, reply)
         assert event is not None
         self.tell(by, event)
 
     def time(self, by: Process, place: int) -> None:
-        timers = [wish for wish in by.out if isinstance(wish, Await)]
+        timers = [command for command in by.out if isinstance(command, Await)]
         if timers:
-            wish = timers[place % len(timers)]
-            by.out.remove(wish)
-            self.hear(by, wish, None)
+            command = timers[place % len(timers)]
+            by.out.remove(command)
+            self.hear(by, command, None)
 
     def run(self, by: Process, place: int, how: str) -> None:
         """One step of a reconciliation: it reads what is left, looks at a batch, or writes."""
@@ -353,10 +353,10 @@ class World:
                         by.runs.remove(running)
                 case reconciliation.Again():
                     pass
-                case reconciliation.Superseded():
+                case reconciliation.RunSuperseded():
                     by.runs.remove(running)
 
-    def look(self, by: Process, scan: Scan, how: str) -> Outcome:
+    def look(self, by: Process, scan: Scan, how: str) -> PassOutcome:
         tasks = [each.task for each in scan.triggers]
         since = -1 if scan.after is None else int(str(scan.after.last_id))
         left = [doc for doc in self.docs(scan.collection, are_gone=False) if doc[1] > since][:2]
@@ -377,9 +377,9 @@ class World:
 
     def crash(self, by: Process, version: int) -> None:
         """What is in memory is lost; what is under way may still arrive."""
-        requests = [wish for wish in by.out if not isinstance(wish, (Await, Reconcile))]
+        requests = [command for command in by.out if not isinstance(command, (Await, Reconcile))]
         was = attrs.evolve(by)
-        self.late.extend(partial(self.apply, was, wish) for wish in requests[:2])
+        self.late.extend(partial(self.apply, was, command) for command in requests[:2])
         by.version, by.state, by.out, by.runs, by.asked = version, Following(), [], [], []
 
     def turn(self, what: str, who: int, much: int) -> None:
@@ -400,10 +400,10 @@ class World:
             case "arrive" if self.late:
                 _ = self.late.pop(much % len(self.late))()
             case "break":
-                reads = [wish for wish in by.out if isinstance(wish, Read)]
-                for wish in reads[:1]:
-                    by.out.remove(wish)
-                    self.hear(by, wish, Broken(43) if much % 2 else NotApplied("no connection"))
+                reads = [command for command in by.out if isinstance(command, Read)]
+                for command in reads[:1]:
+                    by.out.remove(command)
+                    self.hear(by, command, Broken(43) if much % 2 else NotApplied("no connection"))
             case "time":
                 self.time(by, much)
             case "run" | "run part" | "run late":
@@ -542,60 +542,62 @@ def test_the_consumer_keeps_the_laws() -> None:
 # --- specimens --------------------------------------------------------------------------------------------------------
 
 
-class SavesAnyway(Consumer):
+class SavesAnyway(ChangeStreamConsumer):
     """mongodash: the token is saved although a collection failed."""
 
-    def _failed(self, state: Consuming, wish: Request) -> Step:
+    def _failed(self, state: Consuming, command: Request) -> Step:
         return (
-            self._onward(self._done(state, wish)) if isinstance(wish, (CleanUp, Plan)) else super()._failed(state, wish)
+            self._onward(self._done(state, command))
+            if isinstance(command, (HandleDeleted, Plan))
+            else super()._failed(state, command)
         )
 
 
-class DropsWhatFailed(Consumer):
+class DropsWhatFailed(ChangeStreamConsumer):
     """mongodash: the token is not saved after other errors, but the events are gone, and the next batch saves its own."""
 
-    def _failed(self, state: Consuming, wish: Request) -> Step:
-        if isinstance(wish, (CleanUp, Plan)):
+    def _failed(self, state: Consuming, command: Request) -> Step:
+        if isinstance(command, (HandleDeleted, Plan)):
             return self._onward(attrs.evolve(state, flushing=None))
-        return super()._failed(state, wish)
+        return super()._failed(state, command)
 
 
-class KnowsById(Consumer):
+class KnowsById(ChangeStreamConsumer):
     """mongodash: a batch knows its documents by id, and not by collection."""
 
     def _collected(self, before: tuple[Change, ...], more: tuple[Change, ...]) -> tuple[Change, ...]:
         return tuple({exactly(each.id): each for each in (*before, *more)}.values())
 
 
-class KeepsTheFirst(Consumer):
+class KeepsTheFirst(ChangeStreamConsumer):
     """The first change of a document stands for those after it."""
 
     def _collected(self, before: tuple[Change, ...], more: tuple[Change, ...]) -> tuple[Change, ...]:
         return super()._collected((), (*more[::-1], *before[::-1]))
 
 
-class Slides(Consumer):
+class Slides(ChangeStreamConsumer):
     """Each change starts the time of its batch again."""
 
     def _received(self, state: Consuming, page: Page) -> Step:
         return super()._received(attrs.evolve(state, batch=state.batch + bool(page.changes)), page)
 
 
-class SavesTheNewest(Consumer):
+class SavesTheNewest(ChangeStreamConsumer):
     """When a batch is done, the position is saved up to which was read by then."""
 
     def _safe(self, state: Consuming, flushing: Flushing) -> Position | None:
         return state.read or flushing.position
 
 
-class SavesWhatWaits(Consumer):
+class SavesWhatWaits(ChangeStreamConsumer):
     """mongodash: a position is saved by the clock, whatever waits."""
 
-    def _due(self, state: Consuming, wish: Await) -> Consuming:
-        return attrs.evolve(state, safe=state.read) if isinstance(wish.then, Keep) else super()._due(state, wish)
+    def _due(self, state: Consuming, command: Await) -> Consuming:
+        return attrs.evolve(state, safe=state.read) if isinstance(command.then, Keep) else super()._due(state, command)
 
 
-class Overlaps(Consumer):
+class Overlaps(ChangeStreamConsumer):
     """mongodash: flushes overlap, and who is done first saves its token."""
 
     def _flushed(self, state: Consuming) -> Consuming:
@@ -603,7 +605,7 @@ class Overlaps(Consumer):
         return state if after.flushing is None else after
 
 
-class WaitsForMore(Consumer):
+class WaitsForMore(ChangeStreamConsumer):
     """A batch whose time is over waits until it is full."""
 
     def _flushed(self, state: Consuming) -> Consuming:
@@ -611,44 +613,44 @@ class WaitsForMore(Consumer):
         return state if after.flushing is state.flushing else after
 
 
-class Takes286ForLess(Consumer):
+class Takes286ForLess(ChangeStreamConsumer):
     """mongodash: only 280 is taken for lost history."""
 
     def _answered(self, state: Consuming, event: change_stream.Answer) -> Step:
-        if isinstance(event, Broke) and event.code != 280:
-            return self._failed(state, event.wish)
+        if isinstance(event, StreamFailed) and event.code != 280:
+            return self._failed(state, event.command)
         return super()._answered(state, event)
 
 
-class ReconcilesAtOnce(Consumer):
+class ReconcilesAtOnce(ChangeStreamConsumer):
     """mongodash: reconciliation begins before a position is stored."""
 
-    def _following(self, state: Following, event: Event) -> Step:
+    def _following(self, state: Following, event: StreamEvent) -> Step:
         step = super()._following(state, event)
         if not isinstance(step.state, Consuming):
             return step
         asked = Reconcile(step.state.epoch, step.state.history)
-        return Step(attrs.evolve(step.state, must_reconcile=False), (*step.wishes, asked))
+        return Step(attrs.evolve(step.state, must_reconcile=False), (*step.commands, asked))
 
 
-class ReconcilesAgain(Consumer):
+class ReconcilesAgain(ChangeStreamConsumer):
     """Reconciliation is asked for whenever something is read."""
 
     def _received(self, state: Consuming, page: Page) -> Step:
         return super()._received(attrs.evolve(state, must_reconcile=True), page)
 
 
-class ReconcilesNever(Consumer):
+class ReconcilesNever(ChangeStreamConsumer):
     """The history is lost, and what was not told is not looked for."""
 
     def _lost(self, state: Consuming) -> Consuming:
         return attrs.evolve(super()._lost(state), must_reconcile=False)
 
 
-class FlushesToTheEnd(Consumer):
+class FlushesToTheEnd(ChangeStreamConsumer):
     """mongodash: who has lost the lease flushes its batch and saves its token."""
 
-    def _consuming(self, state: Consuming, event: Event) -> Step:
+    def _consuming(self, state: Consuming, event: StreamEvent) -> Step:
         step = super()._consuming(state, event)
         is_over = isinstance(event, LeadershipLost) and isinstance(step.state, Following)
         if not is_over or state.read is None:
@@ -657,49 +659,49 @@ class FlushesToTheEnd(Consumer):
         return Step(step.state, last)
 
 
-class PlansFirst(Consumer):
+class PlansFirst(ChangeStreamConsumer):
     """What has changed is looked at before what was deleted."""
 
     def _passes(self, state: Consuming) -> tuple[Pass, ...]:
         return super()._passes(state)[::-1]
 
 
-class TriesAtOnce(Consumer):
+class TriesAtOnce(ChangeStreamConsumer):
     """What failed is tried again with no pause."""
 
-    def _failed(self, state: Consuming, wish: Request) -> Step:
-        return super()._failed(state, wish) if state.is_stopping else self._onward(state)
+    def _failed(self, state: Consuming, command: Request) -> Step:
+        return super()._failed(state, command) if state.is_stopping else self._onward(state)
 
 
-class GivesUp(Consumer):
+class GivesUp(ChangeStreamConsumer):
     """A stream that has failed is not opened again."""
 
-    def _failed(self, state: Consuming, wish: Request) -> Step:
-        return Step(state) if isinstance(wish, Read) else super()._failed(state, wish)
+    def _failed(self, state: Consuming, command: Request) -> Step:
+        return Step(state) if isinstance(command, Read) else super()._failed(state, command)
 
 
-class BelievesWhatever(Consumer):
+class BelievesWhatever(ChangeStreamConsumer):
     """An answer counts, whatever is awaited."""
 
-    def _consuming(self, state: Consuming, event: Event) -> Step:
+    def _consuming(self, state: Consuming, event: StreamEvent) -> Step:
         if isinstance(event, (Elected, LeadershipLost, StopAsked)):
             return super()._consuming(state, event)
-        return self._answered(attrs.evolve(state, awaited=state.awaited - {event.wish}), event)
+        return self._answered(attrs.evolve(state, awaited=state.awaited - {event.command}), event)
 
 
-class SavesOnlyChanges(Consumer):
+class SavesOnlyChanges(ChangeStreamConsumer):
     """The position of a stream that is idle is never saved."""
 
-    def _wanted(self, state: Consuming) -> Iterator[Wish]:
-        for wish in super()._wanted(state):
-            if not (isinstance(wish, Await) and isinstance(wish.then, Keep)):
-                yield wish
+    def _wanted(self, state: Consuming) -> Iterator[StreamCommand]:
+        for command in super()._wanted(state):
+            if not (isinstance(command, Await) and isinstance(command.then, Keep)):
+                yield command
 
 
-class SavesTwice(Consumer):
+class SavesTwice(ChangeStreamConsumer):
     """A later position is saved while an earlier one is under way."""
 
-    def _wanted(self, state: Consuming) -> Iterator[Wish]:
+    def _wanted(self, state: Consuming) -> Iterator[StreamCommand]:
         yield from super()._wanted(state)
         if state.safe is not None and state.safe != state.saved:
             yield Save(state.epoch, state.history, state.safe)
@@ -715,12 +717,12 @@ def with_flags(progress: Progress) -> Progress:
     return Progress(progress.history + 1, progress.reconciled)
 
 
-def flags_whatever_happened(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+def flags_whatever_happened(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """mongodash: "finished" is told, whatever happened."""
     return reconcile(run, progress, scan, CleanedUp() if outcome == reconciliation.Failed() else outcome)
 
 
-def passes_failures(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+def passes_failures(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """A batch that failed has a checkpoint at its end."""
     return reconcile(run, progress, scan, Planned((9,)) if outcome == reconciliation.Failed() else outcome)
 
@@ -771,11 +773,11 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Parts) -> None:
 
 # --- what it does, told one by one --------------------------------------------------------------------------------------
 
-CONSUMER: Final = Consumer(size=3)
+CONSUMER: Final = ChangeStreamConsumer(size=3)
 START: Final = After("t0")
 
 
-def follow(*events: Event, consumer: Consumer = CONSUMER, start: Position | None = START) -> Step:
+def follow(*events: StreamEvent, consumer: ChangeStreamConsumer = CONSUMER, start: Position | None = START) -> Step:
     """The last step after these, of one that leads in epoch 5."""
     step = consumer.step(Following(), Elected(5, 2, start))
     for event in events:
@@ -797,18 +799,18 @@ def test_a_first_leader_stores_a_position_before_it_reads_and_reads_before_it_re
     here, first = From("now"), Read(5, From("now"))
     save = Save(5, 2, here)
 
-    assert follow(start=None).wishes == (Locate(5),)
-    assert follow(Located(Locate(5), here), start=None).wishes == (save,)
-    assert follow(Located(Locate(5), here), Done(save), start=None).wishes == (first,)
+    assert follow(start=None).commands == (Locate(5),)
+    assert follow(Located(Locate(5), here), start=None).commands == (save,)
+    assert follow(Located(Locate(5), here), Done(save), start=None).commands == (first,)
     read = follow(Located(Locate(5), here), Done(save), Received(first, Page((), After("t1"))), start=None)
-    assert read.wishes[0] == Reconcile(5, 2)
-    assert Read(5, After("t1")) in read.wishes
+    assert read.commands[0] == Reconcile(5, 2)
+    assert Read(5, After("t1")) in read.commands
 
 
 def test_who_finds_a_position_reads_on_from_there() -> None:
     """And reconciles what is left, once the stream could be read."""
-    assert follow().wishes == (Read(5, START),)
-    assert follow(told()).wishes == (Reconcile(5, 2), Read(5, After("t1")), Await(Keep(5), 10 * SECOND))
+    assert follow().commands == (Read(5, START),)
+    assert follow(told()).commands == (Reconcile(5, 2), Read(5, After("t1")), Await(Keep(5), 10 * SECOND))
 
 
 def test_a_batch_waits_for_its_time_or_until_it_is_full() -> None:
@@ -816,25 +818,25 @@ def test_a_batch_waits_for_its_time_or_until_it_is_full() -> None:
     timer = Await(Flush(5, 0), 500 * MILLISECOND)
     one = told(A1)
 
-    assert timer in follow(one).wishes
+    assert timer in follow(one).commands
     later = follow(one, told(A2, A1, after=After("t1"), up_to="t2"))
-    assert later.wishes == (Read(5, After("t2")),)
+    assert later.commands == (Read(5, After("t2")),)
     due = follow(one, Due(timer))
-    assert due.wishes == (Plan(5, 0, "a", (1,)),)
+    assert due.commands == (Plan(5, 0, "a", (1,)),)
     full = follow(told(A1, A2, B1))
-    assert full.wishes[1:3] == (Plan(5, 0, "a", (1, 2)), Plan(5, 0, "b", (1,)))
-    assert (Consumer().size, Consumer().wait) == (1_000, 500 * MILLISECOND)
+    assert full.commands[1:3] == (Plan(5, 0, "a", (1, 2)), Plan(5, 0, "b", (1,)))
+    assert (ChangeStreamConsumer().size, ChangeStreamConsumer().wait) == (1_000, 500 * MILLISECOND)
 
 
 def test_what_was_deleted_is_cleaned_up_before_its_collection_is_planned() -> None:
     """Law CS3. Another collection does not wait."""
     full = told(GONE, A2, B1)
-    clean, plan, other = CleanUp(5, 0, "a", (1,)), Plan(5, 0, "a", (2,)), Plan(5, 0, "b", (1,))
+    clean, plan, other = HandleDeleted(5, 0, "a", (1,)), Plan(5, 0, "a", (2,)), Plan(5, 0, "b", (1,))
 
-    assert follow(full).wishes[1:3] == (clean, other)
-    assert follow(full, Done(clean)).wishes == (plan,)
-    assert follow(full, Done(clean), Done(plan)).wishes == ()
-    assert follow(full, Done(clean), Done(plan), Done(other)).wishes == (Save(5, 2, After("t1")),)
+    assert follow(full).commands[1:3] == (clean, other)
+    assert follow(full, Done(clean)).commands == (plan,)
+    assert follow(full, Done(clean), Done(plan)).commands == ()
+    assert follow(full, Done(clean), Done(plan), Done(other)).commands == (Save(5, 2, After("t1")),)
 
 
 def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile() -> None:
@@ -842,10 +844,10 @@ def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile
     full, plan, other = told(A1, A2, B1), Plan(5, 0, "a", (1, 2)), Plan(5, 0, "b", (1,))
     again = Await(plan, SECOND)
 
-    assert follow(full, Failed(plan)).wishes == (again,)
-    assert follow(full, Failed(plan), Done(other)).wishes == ()
-    assert follow(full, Failed(plan), Done(other), Due(again)).wishes == (plan,)
-    assert follow(full, Failed(plan), Done(other), Due(again), Done(plan)).wishes == (Save(5, 2, After("t1")),)
+    assert follow(full, Failed(plan)).commands == (again,)
+    assert follow(full, Failed(plan), Done(other)).commands == ()
+    assert follow(full, Failed(plan), Done(other), Due(again)).commands == (plan,)
+    assert follow(full, Failed(plan), Done(other), Due(again), Done(plan)).commands == (Save(5, 2, After("t1")),)
 
 
 def test_it_reads_no_further_than_until_the_next_batch_is_full() -> None:
@@ -854,59 +856,59 @@ def test_it_reads_no_further_than_until_the_next_batch_is_full() -> None:
     step = follow(told(A1, A2, B1), more)
 
     assert isinstance(step.state, Consuming)
-    assert not any(isinstance(wish, Read) for wish in step.state.awaited)
+    assert not any(isinstance(command, Read) for command in step.state.awaited)
 
 
 def test_a_stream_that_broke_is_read_again_from_where_it_was() -> None:
     """Any other error: what is collected stays."""
     read = Read(5, After("t1"))
     again = Await(read, SECOND)
-    broken = follow(told(A1), Broke(read, 43))
+    broken = follow(told(A1), StreamFailed(read, 43))
 
-    assert broken.wishes == (again,)
+    assert broken.commands == (again,)
     assert isinstance(broken.state, Consuming)
     assert broken.state.changes == (A1,)
-    assert follow(told(A1), Broke(read, 43), Due(again)).wishes == (read,)
+    assert follow(told(A1), StreamFailed(read, 43), Due(again)).commands == (read,)
 
 
 @pytest.mark.parametrize("code", sorted(CANNOT_RESUME))
 def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -> None:
     """mongodash, 35, with 280; the server says 286 when its oplog has gone on. Law CS8 for the next history."""
-    forget = Forget(5, 3)
-    lost = (told(A1), Broke(Read(5, After("t1")), code))
+    forget = ResetHistory(5, 3)
+    lost = (told(A1), StreamFailed(Read(5, After("t1")), code))
 
-    assert follow(*lost).wishes == (forget,)
-    assert follow(*lost, Failed(forget)).wishes == (Await(forget, SECOND),)
+    assert follow(*lost).commands == (forget,)
+    assert follow(*lost, Failed(forget)).commands == (Await(forget, SECOND),)
     begun = (*lost, Done(forget), Located(Locate(5), From("now")))
-    assert follow(*begun).wishes == (Save(5, 3, From("now")),)
+    assert follow(*begun).commands == (Save(5, 3, From("now")),)
     read = (*begun, Done(Save(5, 3, From("now"))), Received(Read(5, From("now")), Page((), From("now"))))
-    assert follow(*read).wishes == (Reconcile(5, 3), Read(5, From("now")))
+    assert follow(*read).commands == (Reconcile(5, 3), Read(5, From("now")))
 
 
 def test_who_is_to_stop_flushes_what_it_has_and_saves_where_it_was() -> None:
     """And reads no more."""
     stopping = follow(told(A1), StopAsked())
 
-    assert stopping.wishes == (Plan(5, 0, "a", (1,)),)
-    assert follow(told(A1), StopAsked(), Done(Plan(5, 0, "a", (1,)))).wishes == (Save(5, 2, After("t1")),)
+    assert stopping.commands == (Plan(5, 0, "a", (1,)),)
+    assert follow(told(A1), StopAsked(), Done(Plan(5, 0, "a", (1,)))).commands == (Save(5, 2, After("t1")),)
     saved = follow(told(A1), StopAsked(), Done(Plan(5, 0, "a", (1,))), Done(Save(5, 2, After("t1"))))
     assert saved == Step(Stopped())
     assert follow(StopAsked()) == Step(Stopped())
     assert follow(StopAsked(), start=None) == Step(Stopped())
     assert follow(told(A1), StopAsked(), Failed(Plan(5, 0, "a", (1,)))) == Step(Stopped())
-    assert follow(told(), StopAsked()).wishes == (Save(5, 2, After("t1")),)
+    assert follow(told(), StopAsked()).commands == (Save(5, 2, After("t1")),)
 
 
 def test_what_waited_to_be_tried_again_is_tried_at_the_stop() -> None:
     """Once more, with no pause; the lease lasts no longer for it."""
     plan = Plan(5, 0, "a", (1, 2))
-    assert follow(told(A1, A2, B1), Failed(plan), StopAsked()).wishes == (plan,)
+    assert follow(told(A1, A2, B1), Failed(plan), StopAsked()).commands == (plan,)
 
 
 def test_who_does_not_lead_does_nothing() -> None:
     """Law CS7. Also where the end of an epoch is heard of before its beginning."""
     assert follow(told(A1), LeadershipLost(5)) == Step(Following(5))
-    assert follow(told(A1), LeadershipLost(4)).wishes == ()
+    assert follow(told(A1), LeadershipLost(4)).commands == ()
     assert follow(told(), StopAsked(), Fenced(Save(5, 2, After("t1")))) == Step(Following(5))
     assert CONSUMER.step(Following(), LeadershipLost(5)) == Step(Following(5))
     assert CONSUMER.step(Following(5), Elected(5, 0, None)) == Step(Following(5))
@@ -928,9 +930,9 @@ def test_an_idle_position_is_saved_only_where_nothing_waits() -> None:
     keep, flush = Await(Keep(5), 10 * SECOND), Await(Flush(5, 0), 500 * MILLISECOND)
     more = told(A1, after=After("t1"), up_to="t2")
 
-    assert follow(told(), Due(keep)).wishes == (Save(5, 2, After("t1")),)
-    assert follow(told(), more, Due(keep)).wishes == ()
-    assert follow(told(), more, Due(flush), Due(keep)).wishes == ()
+    assert follow(told(), Due(keep)).commands == (Save(5, 2, After("t1")),)
+    assert follow(told(), more, Due(keep)).commands == ()
+    assert follow(told(), more, Due(flush), Due(keep)).commands == ()
 
 
 def test_a_pass_that_nobody_knows_of_changes_nothing() -> None:
@@ -956,14 +958,14 @@ def test_changes_are_collected_one_after_the_other_or_at_once(
 def test_the_first_pass_of_a_collection_is_free() -> None:
     """The others wait for it."""
     asked = passes(1, 0, (A1, Change("a", 3, is_gone=True), B1))
-    assert free(asked) == (CleanUp(1, 0, "a", (3,)), Plan(1, 0, "b", (1,)))
+    assert free(asked) == (HandleDeleted(1, 0, "a", (3,)), Plan(1, 0, "b", (1,)))
     assert free(()) == ()
 
 
 @given(consumers(), st.lists(events(), max_size=30))
-def test_every_event_has_an_answer_in_every_state(consumer: Consumer, schedule: list[Event]) -> None:
+def test_every_event_has_an_answer_in_every_state(consumer: ChangeStreamConsumer, schedule: list[StreamEvent]) -> None:
     """Laws CS6 and CS7, also for events that nobody awaits."""
-    state: State = Following()
+    state: StreamState = Following()
     for event in schedule:
         step = consumer.step(state, event)
         assert laws.ignores_what_is_not_awaited(state, event, step)
@@ -975,38 +977,38 @@ def test_every_event_has_an_answer_in_every_state(consumer: Consumer, schedule: 
 # --- what is heard ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_heard_says_what_became_of_a_wish() -> None:
+def test_what_is_heard_says_what_became_of_a_command() -> None:
     """Refusals of what is fenced, codes of a stream, and everything else is a failure."""
     save, plan, read, locate = Save(1, 0, START), Plan(1, 0, "a", (1,)), Read(1, START), Locate(1)
     page = Page((), START)
 
-    assert heard(save, Refused("fenced")) == Fenced(save)
-    assert heard(Forget(1, 1), Refused("fenced")) == Fenced(Forget(1, 1))
-    assert heard(plan, Refused("no")) == heard(plan, Ambiguous("?")) == Failed(plan)
-    assert heard(save, None) == Done(save)
-    assert heard(read, page) == Received(read, page)
-    assert heard(read, Broken(286)) == Broke(read, 286)
-    assert heard(read, NotApplied("no connection")) == Broke(read, None)
-    assert heard(locate, START) == Located(locate, START)
-    assert heard(locate, Ambiguous("?")) == Failed(locate)
-    assert heard(Await(plan, 1), None) == Due(Await(plan, 1))
-    assert heard(Reconcile(1, 0), None) is None
+    assert event_for(save, Refused("fenced")) == Fenced(save)
+    assert event_for(ResetHistory(1, 1), Refused("fenced")) == Fenced(ResetHistory(1, 1))
+    assert event_for(plan, Refused("no")) == event_for(plan, Ambiguous("?")) == Failed(plan)
+    assert event_for(save, None) == Done(save)
+    assert event_for(read, page) == Received(read, page)
+    assert event_for(read, Broken(286)) == StreamFailed(read, 286)
+    assert event_for(read, NotApplied("no connection")) == StreamFailed(read, None)
+    assert event_for(locate, START) == Located(locate, START)
+    assert event_for(locate, Ambiguous("?")) == Failed(locate)
+    assert event_for(Await(plan, 1), None) == Due(Await(plan, 1))
+    assert event_for(Reconcile(1, 0), None) is None
 
 
 @pytest.mark.parametrize(
-    ("wish", "reply"), [(Read(1, START), None), (Locate(1), None), (Save(1, 0, START), "done"), (Now(), None)]
+    ("command", "reply"), [(Read(1, START), None), (Locate(1), None), (Save(1, 0, START), "done"), (Now(), None)]
 )
-def test_what_is_no_answer_is_refused(wish: Effect[object], reply: object) -> None:
+def test_what_is_no_answer_is_refused(command: Effect[object], reply: object) -> None:
     """Whoever runs a consumer hears of it at once."""
     with pytest.raises(Misuse):
-        _ = heard(wish, reply)
+        _ = event_for(command, reply)
 
 
-@given(wishes())
-def test_wishes_print_on_one_line(wish: Wish) -> None:
+@given(commands())
+def test_wishes_print_on_one_line(command: StreamCommand) -> None:
     """For logs."""
-    assert len(str(wish).splitlines()) == 1
-    assert hash(wish) == hash(wish)
+    assert len(str(command).splitlines()) == 1
+    assert hash(command) == hash(command)
 
 
 def test_states_and_changes_say_what_they_are() -> None:
@@ -1025,7 +1027,7 @@ def test_states_and_changes_say_what_they_are() -> None:
         "in 1 us: save while nothing changes",
         "plan 2 of a (batch 0)",
     ]
-    assert str(follow(told(A1), Broke(Read(5, After("t1")), 286)).state) == (
+    assert str(follow(told(A1), StreamFailed(Read(5, After("t1")), 286)).state) == (
         "consuming in epoch 5: has lost its history, 0 collected"
     )
 

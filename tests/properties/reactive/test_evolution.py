@@ -25,7 +25,7 @@ from tidegate.reactive.evolution import (
 )
 from tidegate.reactive.laws import evolution as laws
 from tidegate.reactive.strategies.evolution import actions, definitions, evolution_policies
-from tidegate.reactive.task_records import Status
+from tidegate.reactive.task_records import TaskStatus
 
 Evolve: TypeAlias = Callable[[Definition | None, Definition, Policy], tuple[Action, ...]]
 
@@ -138,9 +138,9 @@ def test_a_new_version_runs_again_what_the_policy_says() -> None:
     old, new = Definition("new", 1), Definition("new", 2)
 
     assert evolve(old, new, NEVER) == (Remember(new),)
-    assert evolve(old, new, FAILED) == (Reprocess(frozenset({Status.FAILED})), Remember(new))
+    assert evolve(old, new, FAILED) == (Reprocess(frozenset({TaskStatus.FAILED})), Remember(new))
     assert evolve(new, Definition("new", 3), ALL) == (
-        Reprocess(frozenset({Status.FAILED, Status.COMPLETED})),
+        Reprocess(frozenset({TaskStatus.FAILED, TaskStatus.COMPLETED})),
         Remember(Definition("new", 3)),
     )
     assert Policy() == NEVER
@@ -159,12 +159,12 @@ def test_a_new_task_is_looked_at_in_every_case() -> None:
     """mongodash, 33: nothing says that its documents were looked at; its version counts from 1."""
     for policy in (Policy(), Policy(reconciles=False)):
         assert evolve(None, Definition("new"), policy) == (Reconcile(), Remember(Definition("new")))
-    assert evolve(None, NEW, FAILED)[0] == Reprocess(frozenset({Status.FAILED}))
+    assert evolve(None, NEW, FAILED)[0] == Reprocess(frozenset({TaskStatus.FAILED}))
 
 
 def test_a_task_that_was_stored_without_a_version_has_none() -> None:
     """mongodash: 0 for a known task that lacks it, so that the first version is a new one."""
-    assert evolve(Definition("new", 0), Definition("new", 1), FAILED)[0] == Reprocess(frozenset({Status.FAILED}))
+    assert evolve(Definition("new", 0), Definition("new", 1), FAILED)[0] == Reprocess(frozenset({TaskStatus.FAILED}))
 
 
 def test_a_rollback_does_nothing() -> None:

@@ -24,15 +24,15 @@ from tidegate.reactive.orphans import (
     Keep,
     Remove,
     Source,
-    Verdict,
+    SweepVerdict,
     clean_up,
     last_touched,
 )
 from tidegate.reactive.strategies.orphans import clean_up_verdicts, clean_ups
 from tidegate.reactive.strategies.reactive import records, times
-from tidegate.reactive.task_records import Guard, Status, TaskRecord
+from tidegate.reactive.task_records import Guard, TaskRecord, TaskStatus
 
-Decide: TypeAlias = Callable[[TaskRecord, Source, CleanUp, Instant], Verdict]
+Decide: TypeAlias = Callable[[TaskRecord, Source, CleanUp, Instant], SweepVerdict]
 
 
 def at(milliseconds: int) -> Instant:
@@ -42,7 +42,7 @@ def at(milliseconds: int) -> Instant:
 COMPLETED: Final = TaskRecord(
     id="r1",
     version=7,
-    status=Status.COMPLETED,
+    status=TaskStatus.COMPLETED,
     snapshot=Document(),
     next_run_at=None,
     due_at=at(0),
@@ -53,12 +53,12 @@ COMPLETED: Final = TaskRecord(
     finalised_at=at(200),
 )
 HELD: Final = attrs.evolve(
-    COMPLETED, status=Status.PROCESSING, next_run_at=at(1_000), owner="w1", claimed_at=at(100), finalised_at=None
+    COMPLETED, status=TaskStatus.PROCESSING, next_run_at=at(1_000), owner="w1", claimed_at=at(100), finalised_at=None
 )
 AT_ONCE: Final = CleanUp(keep_for=0)
 IF_LEFT: Final = CleanUp(delete_when=DeleteWhen.SOURCE_GONE_OR_LEFT, keep_for=100 * MILLISECOND)
 
-Law: TypeAlias = Callable[[TaskRecord, Source, CleanUp, Instant, Verdict], bool]
+Law: TypeAlias = Callable[[TaskRecord, Source, CleanUp, Instant, SweepVerdict], bool]
 
 
 def check(law: Law) -> Callable[[Decide], None]:
@@ -91,36 +91,36 @@ def test_cleaning_up_keeps_the_law(law: str) -> None:
     LAWS[law](clean_up)
 
 
-def whatever_runs(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+def whatever_runs(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """mongodash: the status is not looked at."""
     verdict = clean_up(record, source, policy, now)
     return Remove(record.guard) if verdict == Keep(Because.HELD) else verdict
 
 
-def without_a_wait(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+def without_a_wait(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """What is recent goes as well."""
     verdict = clean_up(record, source, policy, now)
     return Remove(record.guard) if verdict == Keep(Because.RECENT) else verdict
 
 
-def since_it_was_made(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+def since_it_was_made(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """What has happened since does not count."""
     old = attrs.evolve(record, changed_at=record.created_at, finalised_at=None)
     return clean_up(old, source, policy, now)
 
 
-def if_it_is_not_there(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+def if_it_is_not_there(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """A document that nobody could read is taken for gone."""
     return clean_up(record, Source.GONE if source is Source.UNKNOWN else source, policy, now)
 
 
-def by_id(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+def by_id(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """mongodash: ids are listed, and what they name is deleted later, whatever it is by then."""
     verdict = clean_up(record, source, policy, now)
     return Remove(Guard(record.id, 1, None, 0)) if isinstance(verdict, Remove) else verdict
 
 
-def never(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+def never(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """mongodash: the periodic clean-up never began."""
     del record, source, policy, now
     return Keep(Because.WANTED)
@@ -162,7 +162,7 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Decide) -> None:
     ],
 )
 def test_a_record_goes_when_it_is_of_no_use(
-    record: TaskRecord, source: Source, policy: CleanUp, now: Instant, told: Verdict
+    record: TaskRecord, source: Source, policy: CleanUp, now: Instant, told: SweepVerdict
 ) -> None:
     """mongodash, 37 and 38: gone or merely not matching, within the time and after it; never; and what runs stays."""
     assert clean_up(record, source, policy, now) == told
@@ -212,7 +212,7 @@ def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
 
 
 @given(clean_up_verdicts())
-def test_verdicts_print_on_one_line(verdict: Verdict) -> None:
+def test_verdicts_print_on_one_line(verdict: SweepVerdict) -> None:
     """For logs."""
     assert str(verdict).startswith(("remove 'r", "keep: "))
     assert hash(verdict) == hash(verdict)

@@ -29,12 +29,12 @@ from tidegate.reactive.reactive import (
     GiveUp,
     Go,
     Gone,
+    HandlerOutcome,
     Insert,
     Lapsed,
     Leave,
     Matching,
     NotMatching,
-    Outcome,
     Planned,
     Retry,
     Seen,
@@ -48,7 +48,7 @@ from tidegate.reactive.reactive import (
 )
 from tidegate.reactive.snapshot import Digest, Kept, NotComputed, Projection, digest, snapshot
 from tidegate.reactive.strategies.reactive import Situation, claimings, claims, guards, plans, records, situations
-from tidegate.reactive.task_records import FINISHED, ONCE_MORE, PROCESSED, Ended, Guard, Run, Status, TaskRecord
+from tidegate.reactive.task_records import FINISHED, ONCE_MORE, PROCESSED, Ended, Guard, Run, TaskRecord, TaskStatus
 
 T: Final = Task(debounce=Debounce(500 * MILLISECOND, 2 * SECOND))
 KEEPING: Final = attrs.evolve(T, resets_on_change=False)
@@ -126,7 +126,7 @@ def check(law: Law, *kinds: str) -> Callable[[Decisions], None]:
     """A check that the law holds of what is answered to all questions of these kinds, or of any."""
 
     def checked(ask: Decisions) -> None:
-        held = (*PROCESSED, *PROCESSED, *Status) if set(kinds) & set(OF_A_CLAIM) else tuple(Status)
+        held = (*PROCESSED, *PROCESSED, *TaskStatus) if set(kinds) & set(OF_A_CLAIM) else tuple(TaskStatus)
 
         @effort(ask)
         @given(st.sampled_from(kinds or KINDS), situations(held))
@@ -229,8 +229,8 @@ def without_a_trace(record: TaskRecord | None, seen: Seen, **told: Any) -> Plann
 def completed_at_sight(record: TaskRecord | None, seen: Seen, **told: Any) -> Any:
     """What is pending and no longer matches is completed by the look itself."""
     verdict = reactive.plan(record, seen, **told)
-    is_over = isinstance(verdict, Update) and verdict.why is Why.LEFT and verdict.record.status is Status.PENDING
-    return with_other(verdict, status=Status.COMPLETED, next_run_at=None) if is_over else verdict
+    is_over = isinstance(verdict, Update) and verdict.why is Why.LEFT and verdict.record.status is TaskStatus.PENDING
+    return with_other(verdict, status=TaskStatus.COMPLETED, next_run_at=None) if is_over else verdict
 
 
 def for_ever_later(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new_id: str) -> Planned:
@@ -274,10 +274,12 @@ def remembering(record: TaskRecord | None, claim: Claim, seen: Seen, **told: Any
     return with_other(verdict, snapshot=claim.snapshot) if isinstance(verdict, CannotRun) else verdict
 
 
-def whatever_is_written(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def whatever_is_written(
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any
+) -> Update | Leave:
     """A change while it was processed is not looked at."""
-    if record is not None and record.status is Status.PROCESSING_DIRTY:
-        clean = attrs.evolve(record, status=Status.PROCESSING)
+    if record is not None and record.status is TaskStatus.PROCESSING_DIRTY:
+        clean = attrs.evolve(record, status=TaskStatus.PROCESSING)
         return reactive.finalise(clean, claim, outcome, **told)
     return reactive.finalise(record, claim, outcome, **told)
 
@@ -287,13 +289,15 @@ def counted_at_the_end(record: TaskRecord, **told: Any) -> Any:
     return with_other(reactive.claim(record, **told), attempts=record.attempts)
 
 
-def zeroed(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def zeroed(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
     """mongodash: a deferral zeroes the attempts."""
     verdict = reactive.finalise(record, claim, outcome, **told)
     return with_other(verdict, attempts=0) if isinstance(outcome, Deferred) else verdict
 
 
-def not_counted_if_dirty(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def not_counted_if_dirty(
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any
+) -> Update | Leave:
     """mongodash: what has changed while it was processed has its attempts zeroed, also where changes are not to do so."""
     verdict = reactive.finalise(record, claim, outcome, **told)
     is_again = isinstance(verdict, Update) and verdict.why is Why.RUNS_AGAIN
@@ -351,27 +355,29 @@ def kept_when_it_left(record: TaskRecord | None, claim: Claim, seen: Seen, **tol
     return verdict
 
 
-def at_once(record: TaskRecord | None, claim: Claim, outcome: Outcome, *, now: Instant, **told: Any) -> Update | Leave:
+def at_once(
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, *, now: Instant, **told: Any
+) -> Update | Leave:
     """What the policy says is not looked at."""
     verdict = reactive.finalise(record, claim, outcome, now=now, **told)
-    is_pending = isinstance(verdict, Update) and verdict.record.status is Status.PENDING
+    is_pending = isinstance(verdict, Update) and verdict.record.status is TaskStatus.PENDING
     return with_other(verdict, next_run_at=Instant(now.at - now.at % MILLISECOND)) if is_pending else verdict
 
 
-def never_giving_up(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def never_giving_up(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
     """A failure is tried again, whatever the policy says."""
     if isinstance(outcome, Failed):
         outcome = attrs.evolve(outcome, retry=TryAgain(at(1)))
     return reactive.finalise(record, claim, outcome, **told)
 
 
-def each_failure_begins_one(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Any:
+def each_failure_begins_one(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Any:
     """A streak that begins anew with each failure never comes to its maximum duration."""
     fresh = None if record is None else attrs.evolve(record, first_error_at=None)
     return reactive.finalise(fresh, claim, outcome, **told)
 
 
-def without_a_beginning(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Any:
+def without_a_beginning(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Any:
     """Nobody knows since when it has failed, so a policy with a maximum duration never gives up."""
     verdict = reactive.finalise(record, claim, outcome, **told)
     return with_other(verdict, first_error_at=None if record is None else record.first_error_at)
@@ -380,24 +386,24 @@ def without_a_beginning(record: TaskRecord | None, claim: Claim, outcome: Outcom
 def lost_without_a_trace(record: TaskRecord, **told: Any) -> Any:
     """A lease that ran out is no failure where something has changed as well."""
     verdict = reactive.claim(record, **told)
-    if record.status is not Status.PROCESSING_DIRTY:
+    if record.status is not TaskStatus.PROCESSING_DIRTY:
         return verdict
     return with_other(verdict, first_error_at=record.first_error_at, last_error=record.last_error)
 
 
-def with_the_error(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Any:
+def with_the_error(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Any:
     """A success leaves the last error."""
     verdict = reactive.finalise(record, claim, outcome, **told)
     return verdict if record is None else with_other(verdict, last_error=record.last_error)
 
 
-def all_of_them(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def all_of_them(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
     """The history grows without end."""
     told["task"] = attrs.evolve(told["task"], history_max=99)
     return reactive.finalise(record, claim, outcome, **told)
 
 
-def the_first_ones(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def the_first_ones(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
     """A full history takes nothing more."""
     full = record is not None and len(record.history) >= told["task"].history_max
     verdict = reactive.finalise(record, claim, outcome, **told)
@@ -484,7 +490,7 @@ class World:
     """
 
     def __init__(
-        self, ask: Decisions, task: Task, outcomes: tuple[Outcome, ...], is_guarded: bool, is_record_first: bool
+        self, ask: Decisions, task: Task, outcomes: tuple[HandlerOutcome, ...], is_guarded: bool, is_record_first: bool
     ) -> None:
         self.ask, self.task, self.outcomes = ask, task, list(outcomes)
         self.is_guarded, self.is_record_first = is_guarded, is_record_first
@@ -603,7 +609,7 @@ class Schedule:
     """What happens in which order: a process goes on or begins, the document changes, or time passes; 0 is nothing."""
 
     steps: bytes
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[HandlerOutcome, ...] = ()
     task: Task = T
 
 
@@ -687,7 +693,7 @@ def check_journal(make: Callable[[], Decisions], tries: int, **world: bool) -> N
         assert laws.ran_with_the_latest(done.journal, done.there())
         assert laws.every_change_was_run(done.journal)
         if done.record is not None and not isinstance(done.seen(), NotComputed):
-            is_over = (Status.COMPLETED,) if done.there() is not None else (Status.COMPLETED, Status.FAILED)
+            is_over = (TaskStatus.COMPLETED,) if done.there() is not None else (TaskStatus.COMPLETED, TaskStatus.FAILED)
             assert (done.record.status in is_over, done.record.snapshot) == (True, done.there())
 
     law()
@@ -698,13 +704,13 @@ def test_no_change_is_lost_whatever_the_order() -> None:
     check_journal(Decisions, 500)
 
 
-def whichever_run(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def whichever_run(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
     """mongodash: whoever finalises completes it, a worker included that lost its lease long ago."""
     if record is None:
         return Leave(WhyNot.NO_RECORD)
     held = attrs.evolve(
         record,
-        status=Status.PROCESSING,
+        status=TaskStatus.PROCESSING,
         owner=claim.owner,
         token=claim.token,
         next_run_at=told["now"],
@@ -714,7 +720,7 @@ def whichever_run(record: TaskRecord | None, claim: Claim, outcome: Outcome, **t
     return attrs.evolve(verdict, on=record.guard) if isinstance(verdict, Update) else verdict
 
 
-def skipped(record: TaskRecord | None, claim: Claim, outcome: Outcome, **told: Any) -> Update | Leave:
+def skipped(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
     """mongodash: what a handler would not run with, for it found another document, is completed."""
     return reactive.finalise(record, claim, Succeeded() if isinstance(outcome, Deferred) else outcome, **told)
 
@@ -734,10 +740,10 @@ def comparing_with_the_last_run() -> Decisions:
             return reactive.plan(record, seen, **told)
         version = record.version + 1
         match record.status:
-            case Status.PENDING:
-                after = attrs.evolve(record, version=version, status=Status.COMPLETED, next_run_at=None)
-            case Status.PROCESSING_DIRTY:
-                after = attrs.evolve(record, version=version, status=Status.PROCESSING)
+            case TaskStatus.PENDING:
+                after = attrs.evolve(record, version=version, status=TaskStatus.COMPLETED, next_run_at=None)
+            case TaskStatus.PROCESSING_DIRTY:
+                after = attrs.evolve(record, version=version, status=TaskStatus.PROCESSING)
             case _:
                 return Leave(WhyNot.UNCHANGED)
         return Update(record.guard, attrs.evolve(after, snapshot=seen.snapshot), Why.CHANGED)
@@ -796,7 +802,7 @@ def taken(
     return verdict.write.record, verdict.claim
 
 
-def over(record: TaskRecord, claim: Claim, outcome: Outcome, now: Instant, task: Task = T) -> TaskRecord:
+def over(record: TaskRecord, claim: Claim, outcome: HandlerOutcome, now: Instant, task: Task = T) -> TaskRecord:
     verdict = reactive.finalise(record, claim, outcome, task=task, now=now)
     assert isinstance(verdict, Update), verdict
     return verdict.record
@@ -813,7 +819,7 @@ def test_a_burst_is_one_run_with_the_last_value() -> None:
     assert reactive.claim(record, worker="w1", task=T, now=at(899)) == Wait(WhyNot.NOT_DUE, at(900))
     held, claim = taken(record, at(900))
     assert claim.snapshot == doc(a=3)
-    assert over(held, claim, Succeeded(), at(950)).status is Status.COMPLETED
+    assert over(held, claim, Succeeded(), at(950)).status is TaskStatus.COMPLETED
 
 
 def test_ceaseless_changes_are_run_at_the_maximum() -> None:
@@ -828,7 +834,7 @@ def test_ceaseless_changes_are_run_at_the_maximum() -> None:
 def test_it_fails_twice_then_succeeds() -> None:
     """mongodash, 4: three runs, completed, three attempts; the errors are in the history, and the streak is over."""
     record, now = first(a=1), at(500)
-    ends: tuple[Outcome, ...] = (failed(1_000), failed(2_000), Succeeded())
+    ends: tuple[HandlerOutcome, ...] = (failed(1_000), failed(2_000), Succeeded())
     for turn, outcome in enumerate(ends, start=1):
         record, claim = taken(record, now)
         assert (claim.attempts, claim.failing_since) == (turn, None if turn == 1 else at(500))
@@ -836,7 +842,7 @@ def test_it_fails_twice_then_succeeds() -> None:
         now = record.next_run_at or now
 
     assert (record.status, record.attempts, record.last_error, record.first_error_at) == (
-        Status.COMPLETED,
+        TaskStatus.COMPLETED,
         3,
         None,
         None,
@@ -853,7 +859,7 @@ def test_it_is_given_up_when_the_policy_says() -> None:
         record = over(record, claim, failed(retry), now)
         now += 100 * MILLISECOND
 
-    assert (record.status, record.attempts, record.last_error) == (Status.FAILED, 3, "it broke")
+    assert (record.status, record.attempts, record.last_error) == (TaskStatus.FAILED, 3, "it broke")
     assert reactive.claim(record, worker="w1", task=T, now=at(10**6)) == Leave(WhyNot.FINISHED)
 
 
@@ -862,9 +868,9 @@ def test_a_change_while_it_is_processed_runs_again() -> None:
     held, claim = taken(first(a=1), at(500))
     dirty = seen(held, at(600), a=2)
 
-    assert (dirty.status, dirty.next_run_at, dirty.owner) == (Status.PROCESSING_DIRTY, held.next_run_at, "w1")
+    assert (dirty.status, dirty.next_run_at, dirty.owner) == (TaskStatus.PROCESSING_DIRTY, held.next_run_at, "w1")
     again = over(dirty, claim, Succeeded(), at(700))
-    assert (again.status, again.next_run_at, again.attempts) == (Status.PENDING, at(1_100), 0)
+    assert (again.status, again.next_run_at, again.attempts) == (TaskStatus.PENDING, at(1_100), 0)
     assert taken(again, at(1_100))[1].snapshot == doc(a=2)
 
 
@@ -873,8 +879,8 @@ def test_a_change_and_its_opposite_run_again() -> None:
     held, claim = taken(first(a=1), at(500))
     back = seen(seen(held, at(600), a=2), at(650), a=1)
 
-    assert back.status is Status.PROCESSING_DIRTY
-    assert over(back, claim, Succeeded(), at(700)).status is Status.PENDING
+    assert back.status is TaskStatus.PROCESSING_DIRTY
+    assert over(back, claim, Succeeded(), at(700)).status is TaskStatus.PENDING
 
 
 def test_a_stalled_worker_changes_nothing() -> None:
@@ -892,7 +898,7 @@ def test_a_worker_that_took_it_twice_holds_it_once() -> None:
     other, claim = taken(held, at(60_500), lapsed=TryAgain(at(0)))
 
     assert reactive.finalise(other, stalled, Succeeded(), task=T, now=at(60_600)) == Leave(WhyNot.ANOTHER_CLAIM)
-    assert over(other, claim, Succeeded(), at(60_600)).status is Status.COMPLETED
+    assert over(other, claim, Succeeded(), at(60_600)).status is TaskStatus.COMPLETED
 
 
 def test_a_run_ends_once() -> None:
@@ -931,7 +937,7 @@ def test_a_run_that_never_comes_back_is_a_failure() -> None:
     assert (claim.attempts, claim.failing_since, claim.token) == (2, now, 2)
     gone = reactive.claim(record, worker="w3", task=T, now=at(200_000), lapsed=GiveUp())
     assert isinstance(gone, Update)
-    assert (gone.why, gone.record.status, gone.record.attempts) == (Why.GIVEN_UP, Status.FAILED, 2)
+    assert (gone.why, gone.record.status, gone.record.attempts) == (Why.GIVEN_UP, TaskStatus.FAILED, 2)
     assert gone.record.last_error == "its lease ran out"
     assert [run.ended for run in gone.record.history] == [Ended.LOST, Ended.LOST]
 
@@ -951,9 +957,9 @@ def test_what_no_longer_matches_completes_without_its_handler() -> None:
         held, claim = taken(gone, at(1_200))
         skipped = begun(held, claim, NotMatching())
 
-        assert (gone.status, gone.next_run_at, gone.snapshot) == (Status.PENDING, at(1_200), None)
+        assert (gone.status, gone.next_run_at, gone.snapshot) == (TaskStatus.PENDING, at(1_200), None)
         assert isinstance(skipped, Update)
-        assert (skipped.record.status, skipped.record.snapshot) == (Status.COMPLETED, None)
+        assert (skipped.record.status, skipped.record.snapshot) == (TaskStatus.COMPLETED, None)
         assert skipped.record.history[-1].ended is Ended.SKIPPED
         again = reactive.plan(skipped.record, Gone(), task=T, now=at(1_300), new_id="r2")
         assert again == Leave(WhyNot.UNCHANGED)
@@ -964,11 +970,11 @@ def test_what_leaves_while_it_is_processed_is_looked_at_again() -> None:
     """However the run ends; the handler is not called again unless it has come back."""
     held, claim = taken(first(a=1), at(500))
     processed = left(held, at(600))
-    ends: tuple[Outcome, ...] = (Succeeded(), failed(900), failed(None), Deferred(at(900)))
+    ends: tuple[HandlerOutcome, ...] = (Succeeded(), failed(900), failed(None), Deferred(at(900)))
 
-    assert (processed.status, processed.snapshot) == (Status.PROCESSING_DIRTY, None)
+    assert (processed.status, processed.snapshot) == (TaskStatus.PROCESSING_DIRTY, None)
     for outcome in ends:
-        assert over(processed, claim, outcome, at(700)).status is Status.PENDING
+        assert over(processed, claim, outcome, at(700)).status is TaskStatus.PENDING
 
 
 def test_what_comes_back_is_seen_for_the_first_time() -> None:
@@ -978,9 +984,9 @@ def test_what_comes_back_is_seen_for_the_first_time() -> None:
 
     assert isinstance(skipped, Update)
     back = seen(skipped.record, at(700), a=1)
-    assert (back.status, back.next_run_at) == (Status.PENDING, at(1_200))
+    assert (back.status, back.next_run_at) == (TaskStatus.PENDING, at(1_200))
     for record in (left(first(a=1), at(100)), left(taken(first(a=1), at(500))[0], at(600))):
-        assert seen(record, at(700), a=1).status in (Status.PENDING, Status.PROCESSING_DIRTY)
+        assert seen(record, at(700), a=1).status in (TaskStatus.PENDING, TaskStatus.PROCESSING_DIRTY)
 
 
 def test_a_look_at_what_is_processed_makes_a_version() -> None:
@@ -1006,13 +1012,13 @@ def test_a_handler_begins_with_what_is_there() -> None:
     assert begun(held, claim, Matching(doc(a=1.0))) == Go(claim)
     adopted = begun(held, claim, Matching(doc(a=2)))
     assert isinstance(adopted, Adopt)
-    assert (adopted.claim.snapshot, adopted.write.record.status) == (doc(a=2), Status.PROCESSING)
+    assert (adopted.claim.snapshot, adopted.write.record.status) == (doc(a=2), TaskStatus.PROCESSING)
     broken = NotComputed("total", "its function raised KeyError")
     cannot = begun(held, claim, broken)
     assert isinstance(cannot, CannotRun)
     assert (cannot.why, cannot.write.record.snapshot) == (broken, None)
     gave_up = over(cannot.write.record, claim, failed(None), at(700))
-    assert seen(gave_up, at(800), a=1).status is Status.PENDING
+    assert seen(gave_up, at(800), a=1).status is TaskStatus.PENDING
     assert reactive.plan(held, broken, task=T, now=at(600), new_id="r2") == Leave(WhyNot.NOT_COMPUTED)
 
 
@@ -1023,7 +1029,7 @@ def test_what_a_handler_begins_with_need_not_run_again() -> None:
 
     assert isinstance(adopted, Adopt)
     assert (adopted.claim.attempts, adopted.write.record.waiting_since) == (1, None)
-    assert over(adopted.write.record, adopted.claim, Succeeded(), at(700)).status is Status.COMPLETED
+    assert over(adopted.write.record, adopted.claim, Succeeded(), at(700)).status is TaskStatus.COMPLETED
 
 
 def test_a_deferral_is_no_attempt() -> None:
@@ -1031,7 +1037,7 @@ def test_a_deferral_is_no_attempt() -> None:
     held, claim = taken(first(a=1), at(500))
     deferred = over(held, claim, Deferred(at(1_500)), at(600))
 
-    assert (deferred.status, deferred.attempts, deferred.next_run_at) == (Status.PENDING, 0, at(1_500))
+    assert (deferred.status, deferred.attempts, deferred.next_run_at) == (TaskStatus.PENDING, 0, at(1_500))
     assert deferred.history == ()
     held, claim = taken(over(*taken(first(a=1), at(500)), failed(800), at(600)), at(800))
     assert over(held, claim, Deferred(at(1_500)), at(900)).attempts == 1
@@ -1055,7 +1061,7 @@ def test_a_change_ends_a_failing_streak_unless_it_is_told_to_keep_it() -> None:
 def test_a_handler_that_changes_its_own_document_is_given_up_when_it_stops() -> None:
     """mongodash: one that edits its own document 8 times ran 11 times, with 3 attempts and no reset; here 9 times."""
     record, now, runs = first(KEEPING, a=0), at(500), 0
-    while record.status is Status.PENDING:
+    while record.status is TaskStatus.PENDING:
         held, claim = taken(record, now, KEEPING)
         runs += 1
         dirty = seen(held, now + MILLISECOND, KEEPING, a=runs) if runs <= 8 else held
@@ -1064,10 +1070,10 @@ def test_a_handler_that_changes_its_own_document_is_given_up_when_it_stops() -> 
         record = over(dirty, claim, Failed("it broke", retry), now, KEEPING)
 
         assert record.attempts == runs
-        assert record.status is Status.FAILED or claim.attempts >= 3 or record.next_run_at == now
+        assert record.status is TaskStatus.FAILED or claim.attempts >= 3 or record.next_run_at == now
         now = record.next_run_at or now
 
-    assert (record.status, runs) == (Status.FAILED, 9)
+    assert (record.status, runs) == (TaskStatus.FAILED, 9)
 
 
 def test_a_lost_run_is_a_failure_also_where_something_has_changed() -> None:
@@ -1094,7 +1100,7 @@ def test_a_success_ends_a_streak_that_changes_keep() -> None:
 
 def test_what_failed_and_has_changed_is_tried_again_no_earlier() -> None:
     """Where a change does not reset, a retry or a deferral still holds; where it does, the debounce alone counts."""
-    ends: tuple[Outcome, ...] = (failed(9_000), Deferred(at(9_000)))
+    ends: tuple[HandlerOutcome, ...] = (failed(9_000), Deferred(at(9_000)))
     for task, when in ((T, at(1_050)), (KEEPING, at(9_000))):
         for outcome in ends:
             held, claim = taken(first(task, a=1), at(500), task)
@@ -1109,8 +1115,8 @@ def test_a_reset_counts_anew() -> None:
     gave_up = over(held, claim, failed(None), at(600))
 
     for record, status, due_then in (
-        (gave_up, Status.PENDING, at(700)),
-        (held, Status.PROCESSING_DIRTY, held.next_run_at),
+        (gave_up, TaskStatus.PENDING, at(700)),
+        (held, TaskStatus.PROCESSING_DIRTY, held.next_run_at),
     ):
         verdict = reactive.reset(record, now=at(700))
         assert isinstance(verdict, Update)
@@ -1121,7 +1127,12 @@ def test_a_reset_counts_anew() -> None:
     reset = reactive.reset(held, now=at(700))
     assert isinstance(reset, Update)
     again = over(reset.record, claim, failed(9_000), at(800))
-    assert (again.status, again.attempts, again.next_run_at, again.last_error) == (Status.PENDING, 0, at(1_200), None)
+    assert (again.status, again.attempts, again.next_run_at, again.last_error) == (
+        TaskStatus.PENDING,
+        0,
+        at(1_200),
+        None,
+    )
 
 
 def test_the_history_is_as_long_as_it_is_told_to_be() -> None:
@@ -1156,7 +1167,7 @@ def test_ten_records_are_claimed_once_each() -> None:
         store[n] = after
 
     assert sorted(won) == list(range(10))
-    assert {record.status for record in store.values()} == {Status.PROCESSING}
+    assert {record.status for record in store.values()} == {TaskStatus.PROCESSING}
 
 
 def test_a_large_snapshot_is_kept_as_its_digest() -> None:
@@ -1185,8 +1196,8 @@ def test_no_error_keeps_its_record_from_being_written(error: str, kept: str) -> 
 
 def test_every_status_has_a_next_one() -> None:
     """The table is total, and whatever has to run once more is due, or will be."""
-    assert set(ONCE_MORE) == set(Status)
-    assert set(ONCE_MORE.values()) == {Status.PENDING, Status.PROCESSING_DIRTY}
+    assert set(ONCE_MORE) == set(TaskStatus)
+    assert set(ONCE_MORE.values()) == {TaskStatus.PENDING, TaskStatus.PROCESSING_DIRTY}
     assert PROCESSED.isdisjoint(FINISHED)
 
 
@@ -1222,8 +1233,8 @@ def test_two_clocks_are_never_compared() -> None:
         {"token": 0},
         {"token": "1"},
         {"status": "processing"},
-        {"status": Status.PENDING},
-        {"status": Status.COMPLETED},
+        {"status": TaskStatus.PENDING},
+        {"status": TaskStatus.COMPLETED},
         {"owner": None},
         {"owner": ""},
         {"claimed_at": None},
@@ -1238,7 +1249,7 @@ def test_two_clocks_are_never_compared() -> None:
         {"last_success": 1},
         {"history": [1]},
         {"history": "runs"},
-        {"status": Status.PROCESSING_DIRTY},
+        {"status": TaskStatus.PROCESSING_DIRTY},
     ],
 )
 def test_a_record_that_cannot_be_is_refused(broken: dict[str, Any]) -> None:
@@ -1249,7 +1260,8 @@ def test_a_record_that_cannot_be_is_refused(broken: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [{"next_run_at": None}, {"owner": "w1"}, {"status": Status.FAILED}, {"status": Status.PROCESSING_DIRTY}]
+    "broken",
+    [{"next_run_at": None}, {"owner": "w1"}, {"status": TaskStatus.FAILED}, {"status": TaskStatus.PROCESSING_DIRTY}],
 )
 def test_what_is_pending_has_a_time_and_no_owner(broken: dict[str, Any]) -> None:
     """Whatever else it was made to be is refused."""

@@ -20,9 +20,9 @@ from tidegate.reactive.reactive import Claim, Task, Why, WhyNot
 from tidegate.reactive.reactive_task import Idle, Later, Ran, ReactiveTask
 from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.task_documents import loaded, record_id
-from tidegate.reactive.task_records import Status, TaskRecord
+from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.retries.retry import Fixed, Policy
-from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform, seeded
+from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform, world_with
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Store:
         asked: What was asked, in order.
     """
 
-    world: World = attrs.field(factory=lambda: seeded({"orders": (DOC,)}))
+    world: World = attrs.field(factory=lambda: world_with({"orders": (DOC,)}))
     answers: list[object] = attrs.field(factory=list)
     calls: list[Claim] = attrs.field(factory=list)
     trouble: dict[int, Trouble] = attrs.field(factory=dict)
@@ -138,7 +138,7 @@ def test_a_look_is_written_whatever_becomes_of_one_request(at: int, trouble: Tro
 
     assert store.run(TASK.plan_pass(("x",), "p1")) == ()
     assert store.record is not None
-    assert store.record.status is Status.PENDING
+    assert store.record.status is TaskStatus.PENDING
     assert len(store.world.read(ids("orders_tasks"))) == 1
 
 
@@ -163,7 +163,7 @@ def test_whatever_becomes_of_one_request_the_next_worker_goes_on(at: int, troubl
     store.run(TASK.work_one("w2"))
 
     assert store.record is not None
-    assert (store.record.status, 1 <= len(store.calls) <= 2) == (Status.COMPLETED, True)
+    assert (store.record.status, 1 <= len(store.calls) <= 2) == (TaskStatus.COMPLETED, True)
     assert laws.no_change_is_lost(store.record, 1, [1])
 
 
@@ -181,7 +181,7 @@ def test_a_claim_whose_reply_is_lost_is_recognised() -> None:
     store.trouble = {3: unheard, 4: dropped}
     assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
     assert store.record is not None
-    assert store.record.status is Status.PROCESSING
+    assert store.record.status is TaskStatus.PROCESSING
 
 
 def test_where_nobody_answers_nothing_is_known() -> None:
@@ -292,7 +292,7 @@ def test_what_does_not_match_is_completed_without_its_handler() -> None:
     store.put(state="closed")
 
     assert store.run(task.work_one("w1")) is Idle.SKIPPED
-    assert (store.calls, store.record and store.record.status) == ([], Status.COMPLETED)
+    assert (store.calls, store.record and store.record.status) == ([], TaskStatus.COMPLETED)
     store.put(at=Instant(0))
     with pytest.raises(Misuse, match="how old"):
         store.run(attrs.evolve(TASK, where=OlderThan(Field[Instant]("at"), 1)).plan_pass(("x",), "p2"))

@@ -15,7 +15,7 @@ from tidegate.model.operations import UpdateOne, update_one
 from tidegate.reactive.laws import change_stream as laws
 from tidegate.reactive.reconciler import CHECKPOINT, EPOCH, FORGOTTEN, HISTORY, RECONCILED, Reconciler
 from tidegate.reactive.reconciliation import Run, Trigger
-from tidegate.sim.world import World, document, perform, seeded
+from tidegate.sim.world import World, document, perform, world_with
 
 RUN: Final = Run(1, 0)
 Trouble = Callable[[World, Effect[object]], tuple[World, object]]
@@ -83,7 +83,7 @@ DOCS: Final = tuple(Document.of({"_id": key}) for key in "abc")
 
 
 def begun(**values: object) -> World:
-    return seeded({"orders": DOCS, "streams": (record(**values),)})
+    return world_with({"orders": DOCS, "streams": (record(**values),)})
 
 
 def of_stream(world: World) -> Document:
@@ -132,7 +132,7 @@ def test_a_run_that_is_over_writes_nothing(what: str, at: int) -> None:
     assert not of_stream(world).has(RECONCILED)
     assert not of_stream(world).has(CHECKPOINT)
     assert sum(isinstance(effect, UpdateOne) for effect in asked) == (1 if at == 3 else 0)
-    gone = seeded({"orders": DOCS, "streams": ()})
+    gone = world_with({"orders": DOCS, "streams": ()})
     assert carried_out(reconciler(looked), gone)[0] == gone
 
 

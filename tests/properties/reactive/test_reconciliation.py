@@ -22,15 +22,15 @@ from tidegate.reactive.reconciliation import (
     CleanedUp,
     Failed,
     Leave,
-    Outcome,
+    PassOutcome,
     Planned,
     Progress,
     Run,
+    RunSuperseded,
     Scan,
-    Superseded,
+    ScanVerdict,
     Sweeps,
     Trigger,
-    Verdict,
     Wait,
     WhyNot,
     Write,
@@ -45,7 +45,7 @@ from tidegate.reactive.strategies.reconciliation import COLLECTIONS, deployments
 
 Tasks: TypeAlias = Mapping[str, frozenset[Trigger]]
 Scans: TypeAlias = Callable[[Progress, Tasks], tuple[Scan, ...]]
-Reconciling: TypeAlias = Callable[[Run, Progress, Scan, Outcome], Verdict]
+Reconciling: TypeAlias = Callable[[Run, Progress, Scan, PassOutcome], ScanVerdict]
 
 A, B = Trigger("orders.a", 1), Trigger("orders.b", 1)
 BOTH: Final = {"orders": frozenset({A, B})}
@@ -88,7 +88,7 @@ def check_writes(parts: Parts) -> None:
     @example(RUN, Progress(checkpoints=(HALF,)), BOTH, Failed())
     @example(RUN, Progress(checkpoints=(HALF,)), BOTH, CleanedUp())
     @example(RUN, Progress(1), BOTH, Planned((1,)))
-    def law(run: Run, progress: Progress, tasks: Tasks, outcome: Outcome) -> None:
+    def law(run: Run, progress: Progress, tasks: Tasks, outcome: PassOutcome) -> None:
         for scan in scans(progress, tasks):
             verdict = parts.reconcile(run, progress, scan, outcome)
             assert laws.passes_no_failure(progress, scan, outcome, verdict), "RL3"
@@ -118,7 +118,7 @@ def check_interrupted(parts: Parts) -> None:
                 break
             since = -1 if scan.after is None else int(str(scan.after.last_id))
             batch = tuple(sorted(each for each in there if each > since)[:size])
-            outcome: Outcome = Failed() if fault == "x" else Planned(batch) if batch else CleanedUp()
+            outcome: PassOutcome = Failed() if fault == "x" else Planned(batch) if batch else CleanedUp()
             verdict = parts.reconcile(RUN, stored, scan, outcome)
             if fault == "c":
                 continue  # it crashes after the passes and before the write
@@ -214,22 +214,22 @@ def for_all_tasks(_: Progress, tasks: Tasks) -> tuple[Scan, ...]:
     return scans(Progress(), tasks)
 
 
-def flags_whatever_happened(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+def flags_whatever_happened(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """mongodash: "finished" is told, whatever happened."""
     return reconcile(run, progress, scan, CleanedUp() if isinstance(outcome, Failed) else outcome)
 
 
-def passes_failures(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+def passes_failures(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """A batch that failed has a checkpoint."""
     return reconcile(run, progress, scan, Planned((9,)) if isinstance(outcome, Failed) else outcome)
 
 
-def flags_at_the_last_batch(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+def flags_at_the_last_batch(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """The first batch that is planned ends the scan."""
     return reconcile(run, progress, scan, CleanedUp() if isinstance(outcome, Planned) else outcome)
 
 
-def keeps_its_checkpoint(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+def keeps_its_checkpoint(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """The checkpoint is left for a second write."""
     verdict = reconcile(run, progress, scan, outcome)
     if isinstance(verdict, Write) and isinstance(outcome, CleanedUp):
@@ -237,12 +237,12 @@ def keeps_its_checkpoint(run: Run, progress: Progress, scan: Scan, outcome: Outc
     return verdict
 
 
-def whatever_the_history(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+def whatever_the_history(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """A run goes on after its history was lost."""
     return reconcile(Run(run.epoch, progress.history), progress, scan, outcome)
 
 
-def drops_the_others(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+def drops_the_others(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """There is one checkpoint, of whatever collection."""
     verdict = reconcile(run, progress, scan, outcome)
     if not isinstance(verdict, Write):
@@ -353,8 +353,8 @@ def test_a_scan_ends_with_flags_and_without_a_checkpoint() -> None:
 def test_a_run_ends_with_its_history() -> None:
     """And where its tasks are reconciled by now: another run was there."""
     (scan,) = scans(Progress(), BOTH)
-    assert reconcile(RUN, Progress(1), scan, CleanedUp()) == Superseded()
-    assert reconcile(RUN, Progress(reconciled=frozenset({"orders.a"})), scan, CleanedUp()) == Superseded()
+    assert reconcile(RUN, Progress(1), scan, CleanedUp()) == RunSuperseded()
+    assert reconcile(RUN, Progress(reconciled=frozenset({"orders.a"})), scan, CleanedUp()) == RunSuperseded()
 
 
 def test_a_null_id_is_an_id() -> None:

@@ -27,8 +27,8 @@ from tidegate.reactive.snapshot import (
     Kept,
     NotComputed,
     Projection,
+    SnapshotVerdict,
     Unchanged,
-    Verdict,
     changed,
     described,
     differs,
@@ -51,7 +51,7 @@ from tidegate.reactive.strategies.snapshot import (
     verdicts,
 )
 
-Judge: TypeAlias = Callable[[Document | None, Document], Verdict]
+Judge: TypeAlias = Callable[[Document | None, Document], SnapshotVerdict]
 Take: TypeAlias = Callable[[Document, Projection], Document]
 Watched: TypeAlias = tuple[Document, Document, Projection]
 
@@ -191,18 +191,18 @@ def flat(document: Document, projection: Projection) -> Document:
     )
 
 
-def never(_: Document | None, __: Document) -> Verdict:
+def never(_: Document | None, __: Document) -> SnapshotVerdict:
     """Planted bug: nothing is a change, not even first sight."""
     return Unchanged()
 
 
-def by_identity(before: Document | None, after: Document) -> Verdict:
+def by_identity(before: Document | None, after: Document) -> SnapshotVerdict:
     """Planted bug: 1.0 for 1 is a change."""
     patch = difference(before, after)
     return Changed(patch) if patch else Unchanged()
 
 
-def by_python(before: Document | None, after: Document) -> Verdict:
+def by_python(before: Document | None, after: Document) -> SnapshotVerdict:
     """Planted bug: Python compares, so NaN is a change, and True for 1 is none, nor is another order of keys."""
 
     def plain(value: Value) -> object:
@@ -219,13 +219,13 @@ def by_python(before: Document | None, after: Document) -> Verdict:
     return Unchanged() if plain(before) == plain(after) else Changed((Added("", after),))
 
 
-def backwards(before: Document | None, after: Document) -> Verdict:
+def backwards(before: Document | None, after: Document) -> SnapshotVerdict:
     """Planted bug: the patch leads from after to before."""
     verdict = changed(before, after)
     return Changed(difference(after, before)) if isinstance(verdict, Changed) and before is not None else verdict
 
 
-def shallow(before: Document | None, after: Document) -> Verdict:
+def shallow(before: Document | None, after: Document) -> SnapshotVerdict:
     """Planted bug: the patch leaves out what is equal though of another type."""
     if before is None or equal(before, after):
         return changed(before, after)
@@ -271,7 +271,7 @@ def test_a_planted_bug_breaks_n7() -> None:
 # --- digests ------------------------------------------------------------------------------------------------------------
 
 
-def check_n9(judge: Callable[[Kept, Document], Verdict], digest: Callable[[Document], Kept]) -> None:
+def check_n9(judge: Callable[[Kept, Document], SnapshotVerdict], digest: Callable[[Document], Kept]) -> None:
     @given(foreign_document_pairs(AB))
     @example((doc(a=1), doc(a=1.0)))
     @example((doc(a="b:1"), doc(a=b"b:1")))
@@ -333,7 +333,7 @@ def by_double(document: Document) -> Digest:
 def test_a_planted_bug_breaks_n9(planted: Callable[[Document], Digest]) -> None:
     """A law that no bug breaks proves nothing."""
 
-    def judge(before: Kept, after: Document) -> Verdict:
+    def judge(before: Kept, after: Document) -> SnapshotVerdict:
         return Unchanged() if before == planted(after) else Differs()
 
     with pytest.raises(AssertionError):
@@ -850,7 +850,7 @@ def test_a_limit_is_a_number_of_bytes(bytes_max: int) -> None:
 
 
 @given(kept(), digests(), verdicts())
-def test_what_is_kept_and_what_is_said_print_on_one_line(there: Kept, other: Digest, verdict: Verdict) -> None:
+def test_what_is_kept_and_what_is_said_print_on_one_line(there: Kept, other: Digest, verdict: SnapshotVerdict) -> None:
     """Values for people: a digest names its function, a verdict says whether something changed."""
     assert len(str(there).splitlines()) == len(str(other).splitlines()) == 1
     assert str(verdict).startswith(("changed", "unchanged"))

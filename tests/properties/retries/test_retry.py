@@ -27,7 +27,7 @@ from tidegate.retries.retry import (
     FailureVerdict,
     Fixed,
     GiveUp,
-    Known,
+    Knowledge,
     Linear,
     Operation,
     PassOn,
@@ -35,11 +35,11 @@ from tidegate.retries.retry import (
     ReadBack,
     Reason,
     Retry,
+    RetryVerdict,
     Schedule,
     SendAgain,
     Series,
     Tried,
-    Verdict,
     delay_after,
     failed,
 )
@@ -54,7 +54,9 @@ START = Instant(0, WALL)
 class Decide(Protocol):
     """When?"""
 
-    def __call__(self, policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm: int, /) -> Verdict: ...
+    def __call__(
+        self, policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm: int, /
+    ) -> RetryVerdict: ...
 
 
 class DecideFailure(Protocol):
@@ -111,7 +113,7 @@ def effort(retrier: Retrier) -> settings:
     return settings() if retrier == REAL else settings(phases=(Phase.explicit, Phase.generate))
 
 
-def verdict_of(retrier: Retrier, case: Case) -> Verdict:
+def verdict_of(retrier: Retrier, case: Case) -> RetryVerdict:
     return retrier.decide(case.policy, case.attempts, case.since, case.now, case.draw)
 
 
@@ -322,31 +324,31 @@ def the_last_word(failure: Failure, since: Instant, before: Tried | None) -> Tri
     return attrs.evolve(retry.failed(failure, since, before), known=retry.failed(failure, since).known)
 
 
-def one_more(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> Verdict:
+def one_more(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
     """A maximum of retries is taken for one of attempts."""
     more = None if policy.attempts_max is None else policy.attempts_max + 1
     return retry.decide(attrs.evolve(policy, attempts_max=more), attempts, since, now, draw)
 
 
-def one_less(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> Verdict:
+def one_less(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
     return retry.decide(policy, attempts + 1, since, now, draw)
 
 
-def looks_when_it_fails(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> Verdict:
+def looks_when_it_fails(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
     """mongodash: the elapsed time is compared when an attempt fails, and the delay may lead beyond the maximum."""
     if policy.elapsed_max is not None and now - since > policy.elapsed_max:
         return GiveUp(Reason.ELAPSED, attempts)
     return retry.decide(attrs.evolve(policy, elapsed_max=None, attempts_max=9), min(attempts, 8), since, now, draw)
 
 
-def ends_at_the_bound(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> Verdict:
+def ends_at_the_bound(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
     """pynenc: stop when the elapsed time is the maximum, not only when it is above."""
     verdict = retry.decide(policy, attempts, since, now, draw)
     late = isinstance(verdict, Retry) and policy.elapsed_max is not None and verdict.at - since >= policy.elapsed_max
     return GiveUp(Reason.ELAPSED, attempts) if late else verdict
 
 
-def jitter_on_top(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> Verdict:
+def jitter_on_top(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
     """The jitter is added, so delays pass their cap."""
     verdict = retry.decide(policy, attempts, since, now, 0)
     if isinstance(verdict, GiveUp):
@@ -355,18 +357,18 @@ def jitter_on_top(policy: Policy, attempts: int, since: Instant, now: Instant, d
     return Retry(now + after, after)
 
 
-def counted_from_the_first(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> Verdict:
+def counted_from_the_first(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
     """The delay is added to when the first attempt began."""
     verdict = retry.decide(policy, attempts, since, now, draw)
     return attrs.evolve(verdict, at=since + verdict.after) if isinstance(verdict, Retry) else verdict
 
 
-def due_now(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> Verdict:
+def due_now(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
     """The first instant at or after now: a cron that has just failed is due at once."""
     return retry.decide(policy, attempts, since + -1, now + -1, draw)
 
 
-def in_whole_seconds(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> Verdict:
+def in_whole_seconds(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
     verdict = retry.decide(policy, attempts, since, now, draw)
     return attrs.evolve(verdict, at=verdict.at + -verdict.at.at % SECOND) if isinstance(verdict, Retry) else verdict
 
@@ -523,8 +525,8 @@ def check_the_article(retrier: Retrier) -> None:
         assert server.asked <= (1 if weathers[0] == Weather.FORBIDDEN else 2)
         if answer is None:
             assert server.count == 1
-        elif answer.known is not Known.PERHAPS_DONE:
-            assert server.count == (1 if answer.known is Known.DONE else 0)
+        elif answer.known is not Knowledge.PERHAPS_DONE:
+            assert server.count == (1 if answer.known is Knowledge.DONE else 0)
 
     the_truth_is_told()
 
@@ -667,12 +669,12 @@ def test_a_power_is_exact_where_it_is_below_the_cap(schedule: Exponential, attem
 def test_every_operation_has_a_step_whatever_is_known() -> None:
     """Totality: each operation x knowledge has an answer; only what would count twice is stopped."""
     assert set(STEPS) == set(Operation)
-    assert all(set(steps) == set(Known) for steps in STEPS.values())
+    assert all(set(steps) == set(Knowledge) for steps in STEPS.values())
     stopped = [
-        (operation, known) for operation in STEPS for known in Known if STEPS[operation][known] is retry.Step.STOP
+        (operation, known) for operation in STEPS for known in Knowledge if STEPS[operation][known] is retry.Remedy.STOP
     ]
 
-    assert stopped == [(Operation.BLIND, Known.PERHAPS_DONE)]
+    assert stopped == [(Operation.BLIND, Knowledge.PERHAPS_DONE)]
 
 
 @pytest.mark.parametrize(
@@ -715,7 +717,7 @@ def test_a_driver_that_has_looked_for_a_primary_for_30_s_is_not_asked_again() ->
     tried = failed(NotApplied("no server"), START)
     verdict = retry.decide_failure(ARTICLE, Operation.RECOGNISED, tried, START + 30 * SECOND)
 
-    assert verdict == PassOn(Reason.ELAPSED, 1, Known.NOT_DONE)
+    assert verdict == PassOn(Reason.ELAPSED, 1, Knowledge.NOT_DONE)
     assert isinstance(retry.decide_failure(ARTICLE, Operation.RECOGNISED, tried, START + 12 * SECOND), SendAgain)
 
 
@@ -727,7 +729,7 @@ def test_a_failure_of_a_kind_that_is_not_known_is_ambiguous() -> None:
 
     tried = failed(Odd("?"), START)
 
-    assert tried.known is Known.PERHAPS_DONE
+    assert tried.known is Knowledge.PERHAPS_DONE
     assert isinstance(retry.decide_failure(ARTICLE, Operation.BLIND, tried, START), PassOn)
 
 
@@ -781,10 +783,10 @@ def test_what_is_no_delay_is_refused(delay: int) -> None:
         lambda: Policy(schedule=Fixed(2), elapsed_max=1),
         lambda: Policy(schedule=Fixed(0), attempts_max=None),
         lambda: Policy(schedule=Series((5, 0)), attempts_max=None),
-        lambda: Tried(Ambiguous(), 1, START, Known.NOT_DONE),
-        lambda: Tried("no", 1, START, Known.DONE),  # type: ignore[arg-type]
-        lambda: Tried(Refused(), 0, START, Known.DONE),
-        lambda: Tried(Refused(), 1, 0, Known.DONE),  # type: ignore[arg-type]
+        lambda: Tried(Ambiguous(), 1, START, Knowledge.NOT_DONE),
+        lambda: Tried("no", 1, START, Knowledge.DONE),  # type: ignore[arg-type]
+        lambda: Tried(Refused(), 0, START, Knowledge.DONE),
+        lambda: Tried(Refused(), 1, 0, Knowledge.DONE),  # type: ignore[arg-type]
         lambda: Tried(Refused(), 1, START, 0),  # type: ignore[arg-type]
         lambda: failed("no", START),  # type: ignore[arg-type]
         lambda: failed(Refused(), None),  # type: ignore[arg-type]

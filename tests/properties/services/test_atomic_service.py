@@ -21,6 +21,7 @@ from tidegate.services.atomic_service import (
     AtomicServiceClaim,
     AtomicServiceRun,
     Claiming,
+    ClaimVerdict,
     Concern,
     Crowded,
     LateStart,
@@ -35,7 +36,6 @@ from tidegate.services.atomic_service import (
     SlotWindowInvalid,
     StartUp,
     Tolerance,
-    Verdict,
     Window,
     check_start_up,
     decide_atomic_service_claim,
@@ -404,7 +404,7 @@ class Twin:
         slots = zip(self.edges(count, service), self.edges(count, service)[1:], strict=False) if count else ()
         invalid = count > 1 and min(end - begin for begin, end in slots) <= service.spread
         window = None if place is None or invalid else self.window(place, count, service, start)
-        verdict: Verdict
+        verdict: ClaimVerdict
         if scheduled is None:
             verdict = NoStableRunners()
         elif place is None:
@@ -632,7 +632,7 @@ class Vector:
     runners: tuple[Runner, ...]
     service: AtomicService
     now_ms: int
-    kind: type[Verdict]
+    kind: type[ClaimVerdict]
     assigned: str | None = None
     window: tuple[int, int] | None = None
     owner_now: bool = False
@@ -907,7 +907,7 @@ def test_a_cycle_of_any_length_is_judged_at_once() -> None:
     assert isinstance(tolerance(service, 10**29), Shared)
 
 
-@pytest.mark.parametrize("case", [*get_args(Verdict), *get_args(Tolerance), *get_args(Concern)])
+@pytest.mark.parametrize("case", [*get_args(ClaimVerdict), *get_args(Tolerance), *get_args(Concern)])
 def test_every_case_is_drawn(case: type) -> None:
     """The strategies reach each verdict, each tolerance, and each concern."""
 

@@ -31,11 +31,11 @@ from tidegate.services.executions import (
     Ended,
     Enough,
     Execution,
+    ExecutionStatus,
     Gate,
     NoMargin,
     NotInTheGate,
     Released,
-    Status,
     skipped,
 )
 from tidegate.services.laws import executions as laws
@@ -95,9 +95,15 @@ def check_admission(law: Callable[[Gate, Admission, Collection[str]], bool]) -> 
 
 def check_ex5(flow: Flow) -> None:
     @effort(flow)
-    @given(st.one_of(st.none(), rows(st.just("x"))), st.sampled_from((Status.COMPLETED, Status.ABANDONED)))
-    @example(Execution(id="x", runner_id="r0", start=EPOCH, status=Status.ABANDONED, end=EPOCH), Status.COMPLETED)
-    def holds(row: Execution | None, outcome: Status) -> None:
+    @given(
+        st.one_of(st.none(), rows(st.just("x"))),
+        st.sampled_from((ExecutionStatus.COMPLETED, ExecutionStatus.ABANDONED)),
+    )
+    @example(
+        Execution(id="x", runner_id="r0", start=EPOCH, status=ExecutionStatus.ABANDONED, end=EPOCH),
+        ExecutionStatus.COMPLETED,
+    )
+    def holds(row: Execution | None, outcome: ExecutionStatus) -> None:
         answer = flow.ended(row, run_of("r0", "x"), outcome, now=FAR)
 
         assert laws.the_first_end_counts(row, answer.execution)
@@ -197,7 +203,10 @@ def life(world: World, me: str) -> Generator[None, None, None]:
                 break
             for row in admission.reaped:
                 answer = flow.ended(
-                    world.history.get(row.id, row), run_of(row.runner_id, row.id), Status.ABANDONED, now=world.now
+                    world.history.get(row.id, row),
+                    run_of(row.runner_id, row.id),
+                    ExecutionStatus.ABANDONED,
+                    now=world.now,
                 )
                 world.tell(answer.execution)
             yield
@@ -213,7 +222,7 @@ def work(world: World, run: AtomicServiceRun, gate: Gate) -> Generator[None, Non
     world.tokens.append(gate.token)
     yield
     row = world.history.get(run.run_id, gate.active)
-    world.tell(flow.ended(row, run, Status.COMPLETED, now=world.now).execution)
+    world.tell(flow.ended(row, run, ExecutionStatus.COMPLETED, now=world.now).execution)
     yield
     while True:
         seen = world.gate
@@ -320,7 +329,7 @@ def silently(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: I
 
 
 def the_last_end_counts(
-    execution: Execution | None, run: AtomicServiceRun, outcome: Status, *, reason: str = "", now: Instant
+    execution: Execution | None, run: AtomicServiceRun, outcome: ExecutionStatus, *, reason: str = "", now: Instant
 ) -> Ended | AlreadyEnded:
     start = run.started if execution is None else execution.start
     return Ended(Execution(id=run.run_id, runner_id="r0", start=start, status=outcome, end=now, reason=reason))
@@ -336,7 +345,7 @@ def all_of_the_gone(
 ) -> tuple[Execution, ...]:
     """The rows that are over are ended once more."""
     gone = [each for each in executions_ if each.runner_id not in live]
-    return tuple(attrs.evolve(each, status=Status.ABANDONED, end=now) for each in gone)
+    return tuple(attrs.evolve(each, status=ExecutionStatus.ABANDONED, end=now) for each in gone)
 
 
 def margin_never_read(run: AtomicServiceRun, least: Duration, now: Instant) -> Enough | NoMargin:
@@ -404,7 +413,7 @@ def test_a_skip_is_told_where_somebody_should_know(claim: AtomicServiceClaim) ->
     left = skipped(claim, run_id="run", now=FAR)
 
     told = isinstance(claim.verdict, (SlotWindowInvalid, ScheduledRunnerInGrace, LateStart))
-    assert [each.status for each in left] == [Status.BLOCKED] * told
+    assert [each.status for each in left] == [ExecutionStatus.BLOCKED] * told
     assert all(each.duration == 0 and each.reason == str(claim.verdict) for each in left)
 
 
@@ -474,7 +483,9 @@ def test_a_runner_that_was_killed_at_work_is_reaped() -> None:
     assert isinstance(admission, Admitted)
     assert admission.gate == Gate(4, Execution(id="y", runner_id="r1", start=FAR))
     assert admission.reaped == (
-        Execution(id="x", runner_id="r0", start=EPOCH, status=Status.ABANDONED, end=FAR, reason="runner_gone:r0"),
+        Execution(
+            id="x", runner_id="r0", start=EPOCH, status=ExecutionStatus.ABANDONED, end=FAR, reason="runner_gone:r0"
+        ),
     )
 
 
@@ -503,15 +514,15 @@ def test_no_margin_reads_as_one_line() -> None:
 def test_an_end_tells_how_long_it_took() -> None:
     """From the start of the row; a row that is missing has no width; and the clock may step back."""
     row, run = Execution(id="x", runner_id="r0", start=Instant(10), reason="old"), run_of("r0", "x")
-    ended = executions.ended(row, run, Status.COMPLETED, now=Instant(15))
-    missing = executions.ended(None, run, Status.ABANDONED, reason="exception:ValueError", now=Instant(15))
-    back = executions.ended(row, run, Status.ABANDONED, reason=NO_MARGIN, now=Instant(5))
+    ended = executions.ended(row, run, ExecutionStatus.COMPLETED, now=Instant(15))
+    missing = executions.ended(None, run, ExecutionStatus.ABANDONED, reason="exception:ValueError", now=Instant(15))
+    back = executions.ended(row, run, ExecutionStatus.ABANDONED, reason=NO_MARGIN, now=Instant(5))
 
     assert isinstance(ended, Ended)
     assert (ended.execution.duration, ended.execution.reason) == (5, "old")
     assert (missing.execution.duration, missing.execution.reason) == (0, "exception:ValueError")
     assert (back.execution.end, back.execution.reason) == (Instant(10), NO_MARGIN)
-    assert executions.ended(ended.execution, run, Status.ABANDONED, now=FAR) == AlreadyEnded(ended.execution)
+    assert executions.ended(ended.execution, run, ExecutionStatus.ABANDONED, now=FAR) == AlreadyEnded(ended.execution)
     assert row.duration == 0
 
 
@@ -520,7 +531,7 @@ def finished(name: str, start: int, length: Duration, runner: str = "r0") -> Exe
         id=name,
         runner_id=runner,
         start=Instant(start * SECOND),
-        status=Status.COMPLETED,
+        status=ExecutionStatus.COMPLETED,
         end=Instant(start * SECOND + length),
     )
 
@@ -580,12 +591,12 @@ ROW: dict[str, Any] = {"id": "x", "runner_id": "r0", "start": Instant(5)}
         {"runner_id": None},
         {"start": 5},
         {"end": Instant(6)},
-        {"status": Status.COMPLETED},
+        {"status": ExecutionStatus.COMPLETED},
         {"status": "running"},
-        {"status": Status.COMPLETED, "end": Instant(4)},
-        {"status": Status.COMPLETED, "end": 6},
-        {"status": Status.COMPLETED, "end": Instant(6, WALL)},
-        {"status": Status.BLOCKED, "end": Instant(6)},
+        {"status": ExecutionStatus.COMPLETED, "end": Instant(4)},
+        {"status": ExecutionStatus.COMPLETED, "end": 6},
+        {"status": ExecutionStatus.COMPLETED, "end": Instant(6, WALL)},
+        {"status": ExecutionStatus.BLOCKED, "end": Instant(6)},
         {"reason": None},
     ],
     ids=lambda wrong: type(wrong).__name__,
@@ -597,7 +608,9 @@ def test_an_execution_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [None, True, -1, 1.5, "x", b"x", object(), (None,), Status, FAR], ids=lambda wrong: type(wrong).__name__
+    "wrong",
+    [None, True, -1, 1.5, "x", b"x", object(), (None,), ExecutionStatus, FAR],
+    ids=lambda wrong: type(wrong).__name__,
 )
 def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
     """Whatever stands in one place of a call, only tidegate's own error comes out."""
@@ -621,12 +634,12 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
         lambda: executions.margin(wrong, 1, FAR),
         lambda: executions.margin(run, wrong, FAR),
         lambda: executions.margin(run, 1, instant),
-        lambda: executions.ended(none if wrong is None else wrong, run, Status.COMPLETED, now=FAR),
-        lambda: executions.ended(None, wrong, Status.COMPLETED, now=FAR),
+        lambda: executions.ended(none if wrong is None else wrong, run, ExecutionStatus.COMPLETED, now=FAR),
+        lambda: executions.ended(None, wrong, ExecutionStatus.COMPLETED, now=FAR),
         lambda: executions.ended(None, run, wrong, now=FAR),
-        lambda: executions.ended(None, run, Status.COMPLETED, now=instant),
-        lambda: executions.ended(IN.active, run, Status.COMPLETED, now=instant),
-        lambda: executions.ended(None, run, Status.COMPLETED, reason=none if wrong == "x" else wrong, now=FAR),
+        lambda: executions.ended(None, run, ExecutionStatus.COMPLETED, now=instant),
+        lambda: executions.ended(IN.active, run, ExecutionStatus.COMPLETED, now=instant),
+        lambda: executions.ended(None, run, ExecutionStatus.COMPLETED, reason=none if wrong == "x" else wrong, now=FAR),
         lambda: executions.released(wrong, "x", 1),
         lambda: executions.released(IN, none if wrong == "x" else wrong, 1),
         lambda: executions.released(IN, "x", wrong),
@@ -645,9 +658,9 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
 def test_a_run_ends_as_completed_or_abandoned_and_in_its_own_row() -> None:
     """Nothing else is an end, and the row of another run is not touched."""
     with pytest.raises(Misuse, match="as completed or as abandoned"):
-        executions.ended(None, run_of("r0", "x"), Status.BLOCKED, now=FAR)
+        executions.ended(None, run_of("r0", "x"), ExecutionStatus.BLOCKED, now=FAR)
     with pytest.raises(Misuse, match="is not run 'y'"):
-        executions.ended(IN.active, run_of("r0", "y"), Status.COMPLETED, now=FAR)
+        executions.ended(IN.active, run_of("r0", "y"), ExecutionStatus.COMPLETED, now=FAR)
 
 
 def test_two_clocks_are_not_compared() -> None:

@@ -15,9 +15,9 @@ from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import delete_one, find_one, find_one_and_update, update_one
-from tidegate.sim.actors import Network, Process, Ticks, born
-from tidegate.sim.behaviour import Asking, Behaviour, Crashed, Failed, Returned
-from tidegate.sim.faults import FAULTS, Fault, Faults, anything, nothing
+from tidegate.sim.actors import Network, Process, Ticks, factory
+from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
+from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, Trouble
 from tidegate.sim.world import (
@@ -32,8 +32,8 @@ from tidegate.sim.world import (
     document,
     notes,
     perform,
-    seeded,
     wakes,
+    world_with,
 )
 
 N = Field[int]("n")
@@ -54,7 +54,7 @@ def scenario(
     return Scenario(
         name="faults",
         summary="",
-        world=seeded({"rows": (Document.of({"_id": "x", "n": 0, "lives": ()}),)}),
+        world=world_with({"rows": (Document.of({"_id": "x", "n": 0, "lives": ()}),)}),
         actors=(*programs, Network(meaning)),
         budget=budget,
         clock=clock,
@@ -76,9 +76,9 @@ def number(world: World) -> int:
 def ends(found: Found) -> set[tuple[str, int, int]]:
     """Where the program has come to an end: how, what is stored by then, and how many requests are under way."""
     return {
-        (str(here.standing("p0")), number(here.world), len(here.read(FLIGHT)))
+        (str(here.status("p0")), number(here.world), len(here.read(FLIGHT)))
         for here in found.states.values()
-        if not isinstance(here.standing("p0"), Asking)
+        if not isinstance(here.status("p0"), Asking)
     }
 
 
@@ -131,7 +131,7 @@ def test_each_fault_does_what_the_table_says_and_nothing_else(kinds: tuple[Fault
 @pytest.mark.parametrize("kind", [Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE])
 def test_a_fault_strikes_only_what_it_may_strike(kind: Fault) -> None:
     """A scenario says which effects; crashes and restarts strike whatever comes."""
-    found = checked(scenario(adds, faults=Faults({kind: nothing})))
+    found = checked(scenario(adds, faults=Faults({kind: no_effects})))
     assert ends(found) == {DONE}
     assert found.faults == {}
 
@@ -150,7 +150,7 @@ def test_no_more_faults_strike_than_the_budget_has(budget: int) -> None:
         return troubles
 
     found = checked(scenario(adds_three_times, faults=Faults.of(Fault.UNSENT, Fault.DROPPED), budget=budget))
-    heard = {here.standing("p0") for here in found.states.values() if isinstance(here.standing("p0"), Returned)}
+    heard = {here.status("p0") for here in found.states.values() if isinstance(here.status("p0"), Returned)}
     assert heard == {Returned(troubles) for troubles in range(budget + 1)}
     assert {here.read(FAULTS) for here in found.states.values()} == set(range(budget + 1))
 
@@ -189,7 +189,7 @@ async def asks_nobody(_: int) -> object:
 
 def test_what_asks_nobody_meets_no_trouble_of_the_network() -> None:
     """A note, a sleep and a look at one's own clock cannot be lost, whatever the faults may strike."""
-    network = Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, on=anything)
+    network = Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, on=all_effects)
     found = checked(scenario(asks_nobody, faults=network, clock=Clock(SECOND, moves=1)))
     assert found.faults == {}
 
@@ -230,7 +230,7 @@ def test_the_dead_neither_sleep_nor_say_anything() -> None:
 
     every = Faults.of(Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART)
     found = checked(scenario(notes_and_sleeps, faults=every, budget=2, clock=Clock(SECOND, moves=1)))
-    dead = [here for here in found.states.values() if here.standing("p0") == Crashed()]
+    dead = [here for here in found.states.values() if here.status("p0") == Crashed()]
     assert len(dead) > 1
     assert all(here.read(notes("p0")) == () and here.read(wakes("p0")) is None for here in dead)
 
@@ -246,9 +246,7 @@ def test_a_note_dies_with_its_process_also_where_it_stood_before() -> None:
 
     silent = attrs.evolve(
         scenario(notes_now_and_then, faults=Faults.of(Fault.CRASH_BEFORE)),
-        always={
-            "the dead say nothing": lambda state: state.standing("p0") != Crashed() or state.read(notes("p0")) == ()
-        },
+        always={"the dead say nothing": lambda state: state.status("p0") != Crashed() or state.read(notes("p0")) == ()},
     )
     first, again = explore(silent), explore(silent)
     assert first.verdict is Verdict.COMPLETE
@@ -268,7 +266,7 @@ def test_who_has_failed_or_finished_moves_no_more() -> None:
     found = checked(failing)
     process = failing.actors[0]
     for here in found.states.values():
-        if isinstance(here.standing("p0"), Failed):
+        if isinstance(here.status("p0"), Failed):
             assert list(process.steps(here.world)) == []
 
 
@@ -353,7 +351,7 @@ def test_a_sleep_is_over_when_its_time_has_come_and_never_before() -> None:
             clock=Clock(SECOND // 2, moves=3),
         )
     )
-    awake = [here for here in found.states.values() if isinstance(here.standing("p0"), Returned)]
+    awake = [here for here in found.states.values() if isinstance(here.status("p0"), Returned)]
     assert {here.read(CLOCK).at for here in awake} == {SECOND, 3 * SECOND // 2}
     reborn = [here.read(wakes("p0")) for here in found.states.values() if here.read(FAULTS) == 0]
     assert {wake.at for wake in reborn if wake} >= {SECOND, 3 * SECOND // 2, 2 * SECOND}
@@ -386,13 +384,13 @@ def test_an_age_beyond_the_horizon_is_misuse(effect: Effect[object]) -> None:
 
 
 def test_a_program_that_is_the_same_in_every_life() -> None:
-    """`born` gives it its arguments."""
+    """`factory` gives it its arguments."""
 
     async def program(first: int, *, second: int) -> int:
         return first + second
 
-    automaton = Behaviour(born(program, 1, second=2))
-    assert automaton.standing(automaton.born(0)) == automaton.standing(automaton.born(7)) == Returned(3)
+    automaton = ProgramAutomaton(factory(program, 1, second=2))
+    assert automaton.status(automaton.factory(0)) == automaton.status(automaton.factory(7)) == Returned(3)
 
 
 def test_trouble_reads_as_it_is() -> None:

@@ -30,16 +30,16 @@ from tidegate.model.effects import Call, Effect, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.operations import find_one, find_one_and_update, update_one
-from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.aging import aged, holds_instant
-from tidegate.sim.behaviour import Returned
-from tidegate.sim.explore import UNAGED, Explored
+from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.reducers import Reducer
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, State
-from tidegate.sim.world import CLOCK, MOVES, Cell, Outcomes, Plain, World, document, inbox, perform, seeded
+from tidegate.sim.search import UNAGED, Explored
+from tidegate.sim.world import CLOCK, MOVES, Cell, Outcomes, Plain, World, document, inbox, perform, world_with
 
 HOLDER = Field[str]("holder")
 AT = Field[Instant]("at")
@@ -82,12 +82,12 @@ def leases(workers: int, ttl: Duration, *kinds: Fault) -> Scenario:
     return Scenario(
         name="lease",
         summary="",
-        world=seeded({LEASES: (lease, thing)}),
-        actors=(*(Process(name, born(worker, name, ttl), Faults.of(*kinds)) for name in names), Network()),
+        world=world_with({LEASES: (lease, thing)}),
+        actors=(*(Process(name, factory(worker, name, ttl), Faults.of(*kinds)) for name in names), Network()),
         budget=1 if kinds else 0,
         clock=Clock(SECOND, horizon=ttl),
         step={"the fence never falls": lambda before, after: fence(before) <= fence(after)},
-        sometimes={"one is done": lambda state: any(state.standing(name) == Returned("done") for name in names)},
+        sometimes={"one is done": lambda state: any(state.status(name) == Returned("done") for name in names)},
     )
 
 
@@ -189,8 +189,8 @@ def little_scenario(random: Random) -> Scenario:
     return Scenario(
         name="little",
         summary="",
-        world=seeded({"rows": (row,)}),
-        actors=tuple(Process(f"p{number}", born(little, words)) for number, words in enumerate(programs)),
+        world=world_with({"rows": (row,)}),
+        actors=tuple(Process(f"p{number}", factory(little, words)) for number, words in enumerate(programs)),
         clock=Clock(SECOND, horizon=2 * SECOND),
     )
 
@@ -224,7 +224,7 @@ def documents_only(value: object, by: Duration, horizon: Duration) -> object:
 @pytest.mark.parametrize("bug", [aged_too_far, never_saturated, documents_only])
 def test_a_planted_bug_in_aging_is_no_quotient(bug: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Saturating too early makes what is young old; too late tells apart what nobody can; an alarm must come nearer."""
-    monkeypatch.setattr(sys.modules["tidegate.sim.hands"], "aged", bug)
+    monkeypatch.setattr(sys.modules["tidegate.sim.steppers"], "aged", bug)
     with pytest.raises(AssertionError):
         check_random_programs()
 
@@ -249,8 +249,8 @@ def touching() -> Scenario:
     return Scenario(
         name="touching",
         summary="",
-        world=seeded({"rows": (row,)}),
-        actors=(Process("p", born(touches)),),
+        world=world_with({"rows": (row,)}),
+        actors=(Process("p", factory(touches)),),
         clock=Clock(SECOND, horizon=3 * SECOND, moves=4),
     )
 
@@ -283,7 +283,7 @@ def test_a_run_in_relative_time_is_replayed(law: str) -> None:
     standing_still = attrs.evolve(
         touching(),
         world=Plain(),
-        actors=(Process("p", born(finds)),),
+        actors=(Process("p", factory(finds)),),
         always={"never": lambda state: not is_done(state)},
     )
     trace = explore(standing_still).trace
@@ -297,11 +297,11 @@ async def finds() -> str:
 
 
 def is_done(state: State) -> bool:
-    return state.standing("p") == Returned("done")
+    return state.status("p") == Returned("done")
 
 
 def test_a_reducer_ages_as_cells_do() -> None:
-    """It is a value: the instants in its state, its wishes and what it has heard move with the others."""
+    """It is a value: the instants in its state, its commands and what it has heard move with the others."""
     told = Reducer("r", (), lambda _, event: ((event,), ()), lambda *_: None)
     scenario = Scenario(
         name="reducer",
@@ -358,16 +358,16 @@ def test_a_deadlock_is_rest_whatever_the_clock(clock: Clock | None) -> None:
             name="deadlock",
             summary="",
             world=Plain(),
-            actors=tuple(Process(name, born(locks), meaning=locking) for name in ("a", "b")),
+            actors=tuple(Process(name, factory(locks), meaning=locking) for name in ("a", "b")),
             clock=clock,
-            eventually={"both lock": lambda state: state.standing("a") == state.standing("b")},
+            eventually={"both lock": lambda state: state.status("a") == state.status("b")},
         )
     )
     assert (report.verdict, report.law) == (Verdict.VIOLATED, "both lock")
 
 
 def test_a_reducer_that_waits_is_at_rest_in_absolute_time() -> None:
-    """Its wishes come true through others, or never."""
+    """Its commands come true through others, or never."""
     waits = Reducer("r", 0, lambda state, _: (state, (Call("lock"),)), lambda *_: None, meaning=lambda *_: iter(()))
     found = explored(
         Scenario(
@@ -405,8 +405,8 @@ def test_a_program_with_an_instant_falls_back_to_absolute_time_and_the_report_sa
     """An instant in the memory of a program would not move with the others, so time is what it is, and bounded."""
     scenario = attrs.evolve(
         touching(),
-        actors=(Process("p", born(program)),),
-        always={"no time has passed": lambda state: state.standing("p") in (Returned(0), Returned(None)) or True},
+        actors=(Process("p", factory(program)),),
+        always={"no time has passed": lambda state: state.status("p") in (Returned(0), Returned(None)) or True},
     )
     report = explore(scenario)
     assert report.verdict is Verdict.COMPLETE

@@ -12,12 +12,12 @@ import pytest
 from tidegate.leases.scenarios.small_lock import MONITORS, small_lock
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import attempt
-from tidegate.sim.explore import Bounds, Broken, Explored, Search, go_on
 from tidegate.sim.packing import Packed
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import Beyond, portfolio
 from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.search import Bounds, Broken, Explored, Search, go_on
 from tidegate.sim.world import document
 
 BOUNDS = {

@@ -15,13 +15,13 @@ from tidegate.model.effects import Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, WALL, Instant
 from tidegate.model.operations import find_one, find_one_and_update
-from tidegate.sim.actors import Process, born
-from tidegate.sim.behaviour import Returned
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.automaton import Returned
 from tidegate.sim.clocks import DRIFT_MAX, MILLION, Host, ahead, readings
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario
-from tidegate.sim.world import CLOCK, Plain, perform, seeded
+from tidegate.sim.world import CLOCK, Plain, perform, world_with
 
 AT = Field[Instant]("at")
 ROW = Eq(ID, "x")
@@ -39,11 +39,11 @@ async def looks() -> object:
 
 def scenario(host: Host, *others: Host, faults: Faults = SETS, budget: int = 0, moves: int = 2) -> Scenario:
     hosts = (host, *others)
-    processes = (Process(f"p{number}", born(looks), faults, host=each) for number, each in enumerate(hosts))
+    processes = (Process(f"p{number}", factory(looks), faults, host=each) for number, each in enumerate(hosts))
     return Scenario(
         name="clocks",
         summary="",
-        world=seeded({}),
+        world=world_with({}),
         actors=tuple(processes),
         budget=budget,
         clock=Clock(SECOND, moves=moves),
@@ -53,7 +53,7 @@ def scenario(host: Host, *others: Host, faults: Faults = SETS, budget: int = 0, 
 def seen(scenario: Scenario, *names: str) -> set[tuple[Any, ...]]:
     agree(scenario)
     found = plain_search(scenario).states.values()
-    ends = [[here.standing(name) for name in names or ("p0",)] for here in found]
+    ends = [[here.status(name) for name in names or ("p0",)] for here in found]
     return {
         tuple(end.value for end in each if isinstance(end, Returned))
         for each in ends
@@ -128,15 +128,15 @@ async def claims() -> object:
 def test_sleeps_of_machines_that_drift_keep_time_relative(drift: int) -> None:
     """Where nobody reads a clock, time is unbounded whatever drifts; each machine's sleeps have their own length."""
     row = Document.of({"_id": "x", "at": Instant(0)})
-    processes = (Process(name, born(claims), host=Host(drift=drift)) for name in ("a", "b"))
+    processes = (Process(name, factory(claims), host=Host(drift=drift)) for name in ("a", "b"))
     report = explore(
         Scenario(
             name="relative",
             summary="",
-            world=seeded({"rows": (row,)}),
+            world=world_with({"rows": (row,)}),
             actors=tuple(processes),
             clock=Clock(SECOND, horizon=2 * SECOND),
-            sometimes={"it is old": lambda state: state.standing("a") == Returned(value=True)},
+            sometimes={"it is old": lambda state: state.status("a") == Returned(value=True)},
         )
     )
     assert (report.verdict, report.time) == (Verdict.COMPLETE, "relative time, quantum 1 s")

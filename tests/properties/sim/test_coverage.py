@@ -9,8 +9,8 @@ import pytest
 
 from tidegate.model.effects import Call, Note, Sleep
 from tidegate.model.instants import SECOND
-from tidegate.sim.actors import Process, born
-from tidegate.sim.behaviour import Returned
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Law, Scenario
@@ -32,7 +32,7 @@ FINE: dict[str, object] = {"always": {"it says at most one thing": lambda state:
 
 def scenario(**changes: object) -> Scenario:
     faults = Faults({Fault.LOST_REPLY: lambda effect: isinstance(effect, Call), Fault.LATE: lambda _: False})
-    actors = (Process("p", born(says), faults, calling({"ask": (1,)})),)
+    actors = (Process("p", factory(says), faults, calling({"ask": (1,)})),)
     return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": actors, "budget": 1, **FINE, **changes})  # type: ignore[arg-type]
 
 
@@ -55,7 +55,7 @@ def test_who_never_crashed_is_not_said_to_have_never_started_again() -> None:
     """One fault is not enough for both; with two, and nothing but a restart to strike, it is told."""
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
     once, alone = (
-        Process("p", born(says), each, calling({"ask": (1,)})) for each in (faults, Faults.of(Fault.RESTART))
+        Process("p", factory(says), each, calling({"ask": (1,)})) for each in (faults, Faults.of(Fault.RESTART))
     )
 
     assert explore(scenario(actors=(once,))).uncovered == ()
@@ -86,7 +86,7 @@ def test_a_law_about_steps_that_nothing_touches_is_told() -> None:
 
 def test_what_a_bound_cuts_off_is_told() -> None:
     """How many states, how deep, which goals, and which laws about rest."""
-    done = {"it is done": lambda state: str(state.standing("p")) == 'finished: "done"'}
+    done = {"it is done": lambda state: str(state.status("p")) == 'finished: "done"'}
     report = explore(scenario(sometimes=done, eventually=done), depth_max=1)
     assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 steps were taken from the beginning")
     assert report.uncovered == (
@@ -104,9 +104,9 @@ def test_what_a_bound_cuts_off_is_told() -> None:
     ("changes", "told"),
     [
         ({"always": {}}, ("no law is stated, so none can be broken",)),
-        ({"actors": (Process("p", born(forgets)),)}, ("nothing ever happens: does the program forget an await?",)),
+        ({"actors": (Process("p", factory(forgets)),)}, ("nothing ever happens: does the program forget an await?",)),
         (
-            {"actors": (Process("p", born(forgets)),), "clock": Clock(SECOND, moves=2)},
+            {"actors": (Process("p", factory(forgets)),), "clock": Clock(SECOND, moves=2)},
             ("nothing ever happens: does the program forget an await?",),
         ),
         ({}, ()),
@@ -131,13 +131,13 @@ def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, re
         for _ in range(int(str(await Call("how often")))):
             await Sleep(SECOND)
 
-    done: dict[str, Law] = {"it is done": lambda state: isinstance(state.standing("p"), Returned)}
+    done: dict[str, Law] = {"it is done": lambda state: isinstance(state.status("p"), Returned)}
     told = (
         "1 state rests only because the clock had no moves left: laws about rest were not judged there; "
         "give the clock more moves"
     )
     for replies, expected in (((0,), ()), ((0, 1), (told,))):
-        actors = (Process("p", born(sleeps), meaning=calling({"how often": replies})),)
+        actors = (Process("p", factory(sleeps), meaning=calling({"how often": replies})),)
         bounded = scenario(actors=actors, clock=Clock(SECOND, moves=1), eventually=done, budget=0)
         report = explore(bounded, require_sometimes=require_sometimes)
         assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, expected)

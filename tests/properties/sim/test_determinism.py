@@ -16,7 +16,7 @@ from tidegate.consumer.scenarios.partition import partition
 from tidegate.model.effects import Call, Effect, Note
 from tidegate.model.errors import Nondeterministic
 from tidegate.sim import determinism
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import Process, factory
 from tidegate.sim.determinism import (
     Cause,
     Difference,
@@ -54,7 +54,7 @@ def two(program: object) -> Scenario:
         name="two",
         summary="",
         world=Plain(),
-        actors=tuple(Process(name, born(program), meaning=answers) for name in "pq"),
+        actors=tuple(Process(name, factory(program), meaning=answers) for name in "pq"),
     )
 
 
@@ -233,8 +233,8 @@ def test_a_search_that_begins_again_looks_at_programs_that_have_moved_on() -> No
     runs = executed(two(says_much), seed="s", runs=2, steps_max=100, seeding=turns)
     assert all(stand.src for stand in runs[0][0])
     assert len(runs[0]) == 81
-    process = Process("p", born(says_much))
-    node = process.behaviour.born(0)
+    process = Process("p", factory(says_much))
+    node = process.behaviour.factory(0)
     stand = determinism.stand_at(process, node)
     process.behaviour.nodes[node].parked.clear()
     assert awaiting(process.behaviour, node) == stand.src

@@ -11,14 +11,14 @@ import pytest
 
 from tidegate.model.effects import Sleep
 from tidegate.model.instants import SECOND
-from tidegate.sim.faults import FAULTS, Fault, Faults, bound, nothing, spent
+from tidegate.sim.faults import FAULTS, Fault, Faults, bound, no_effects, spent
 from tidegate.sim.packing import Lens, Looked, Packing
 from tidegate.sim.world import Plain, World
 
 
 def test_faults_strike_what_they_may_strike() -> None:
     """Of some kinds, each on the effects that it picks."""
-    faults = Faults.of(Fault.LATE, Fault.DROPPED, on=nothing)
+    faults = Faults.of(Fault.LATE, Fault.DROPPED, on=no_effects)
     assert faults.allows(Fault.LATE)
     assert not faults.strikes(Fault.LATE, Sleep(SECOND))
     assert not faults.allows(Fault.UNSENT)
@@ -74,5 +74,5 @@ def test_each_kind_has_a_line_in_the_documentation() -> None:
     assert isinstance(said, ast.ClassDef)
     lines = [ast.literal_eval(each.value) for each in said.body if isinstance(each, ast.Expr)][1:]
     rows = [f"| `{kind}` | {line} |" for kind, line in zip(Fault, lines, strict=True)]
-    page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "faults.md").read_text(encoding="utf-8")
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows

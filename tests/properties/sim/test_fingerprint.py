@@ -20,15 +20,15 @@ from tidegate.model.documents import ID, Add, Document, Eq, Field, exactly
 from tidegate.model.effects import Call, Effect, Failure, Note, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import find_one, find_one_and_update
-from tidegate.sim import behaviour, fingerprint
-from tidegate.sim.actors import Process, born
-from tidegate.sim.behaviour import Returned
-from tidegate.sim.explore import Explored
+from tidegate.sim import automaton, fingerprint
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.fingerprint import Canon, Unmergeable, is_value, must_be_value, suspensions, uses
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import calling, seeded
+from tidegate.sim.search import Explored
+from tidegate.sim.world import calling, world_with
 
 Coded = Callable[[], Coroutine[Effect[object], object, object]]
 N = Field[int]("n")
@@ -55,10 +55,10 @@ def scenario(program: Coded, *replies: object, faults: Faults = Faults()) -> Sce
     return Scenario(
         name=program.__name__,
         summary="",
-        world=seeded({"rows": (Document.of({"_id": "x", "n": 0}),)}),
+        world=world_with({"rows": (Document.of({"_id": "x", "n": 0}),)}),
         actors=(
-            Process("p", born(program), faults, calling({"ask": replies or REPLIES})),
-            Process("other", born(other)),
+            Process("p", factory(program), faults, calling({"ask": replies or REPLIES})),
+            Process("other", factory(other)),
         ),
         budget=1 if faults.kinds else 0,
     )
@@ -367,7 +367,7 @@ def test_these_programs_are_not_values_and_the_report_says_where(program: Coded)
     """Handled exceptions with a cause or a context, contexts that are no values, lists, closures, asynchronous iterators, objects."""
     unmerged = explore(scenario(program)).unmerged
     assert unmerged
-    assert all(re.match(r"p: (test_sim_fingerprint\.py:[0-9]+ \w+|it awaits a \w+)", where) for where in unmerged)
+    assert all(re.match(r"p: (test_fingerprint\.py:[0-9]+ \w+|it awaits a \w+)", where) for where in unmerged)
 
 
 def observed(found: Explored) -> set[object]:
@@ -377,7 +377,7 @@ def observed(found: Explored) -> set[object]:
         (
             frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0]),
             frozenset(
-                (name, exactly(process.standing(found.search.packing.slots["process", name].get(state))))
+                (name, exactly(process.status(found.search.packing.slots["process", name].get(state))))
                 for name, process in found.search.processes.items()
             ),
         )
@@ -390,7 +390,7 @@ def test_merging_changes_nothing_that_can_be_seen(program: Coded, monkeypatch: p
     """Told apart by the history of their replies alone, programs reach the same worlds and stand at the same places."""
     faults = Faults.of(Fault.LOST_REPLY, Fault.CRASH_BEFORE)
     merged = explored(scenario(program, faults=faults))
-    monkeypatch.setattr(behaviour, "fingerprint", lambda *_: Unmergeable("it is not asked for"))
+    monkeypatch.setattr(automaton, "fingerprint", lambda *_: Unmergeable("it is not asked for"))
     by_history = explored(scenario(program, faults=faults))
     assert observed(merged) == observed(by_history)
     assert merged.states <= by_history.states
@@ -557,8 +557,8 @@ TOLD_APART: Mapping[Coded, frozenset[object]] = {
 def results(found: Explored) -> set[object]:
     process = found.search.processes["p"]
     slot = found.search.packing.slots["process", "p"]
-    standings = (process.standing(place) for place in slot.values if place is not None)
-    return {standing.value for standing in standings if isinstance(standing, Returned)}
+    statuses = (process.status(place) for place in slot.values if place is not None)
+    return {standing.value for standing in statuses if isinstance(standing, Returned)}
 
 
 @pytest.mark.parametrize("program", TOLD_APART, ids=by_name)
@@ -571,13 +571,13 @@ def test_programs_that_go_on_differently_are_told_apart(program: Coded) -> None:
 
 def test_an_exception_that_is_handled_is_not_forgotten() -> None:
     """A bare `raise` passes on what only the interpreter holds, so that is part of the value."""
-    failed = {str(standing) for standing in standings(explored(scenario(handles_while_it_asks, *REPLIES[2:])))}
+    failed = {str(standing) for standing in statuses(explored(scenario(handles_while_it_asks, *REPLIES[2:])))}
     assert {"failed: Refused(no)", "failed: Refused(never)"} <= failed
 
 
-def standings(found: Explored) -> list[object]:
+def statuses(found: Explored) -> list[object]:
     process = found.search.processes["p"]
-    return [process.standing(place) for place in found.search.packing.slots["process", "p"].values if place is not None]
+    return [process.status(place) for place in found.search.packing.slots["process", "p"].values if place is not None]
 
 
 # --- the parts ----------------------------------------------------------------------------------------------------------

@@ -15,17 +15,17 @@ from tidegate.consumer.commands import (
     Lost,
     Release,
     Revoked,
-    TopicPartition,
     Work,
-    heard,
+    event_for,
 )
 from tidegate.consumer.fanout import Start
 from tidegate.model.effects import Effect, Now, Refused
-from tidegate.sim.faults import Fault, nothing
+from tidegate.model.records import TopicPartition
+from tidegate.sim.faults import Fault, no_effects
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, processed
 from tidegate.sim.reducers import Crash, Machine, Reducer
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Scenario, State, Step
+from tidegate.sim.scenario import ActorStep, Scenario, State
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, inbox
 
 COORDINATOR = Coordinator("t", lambda consumer, number: f"{consumer}.{number}")
@@ -33,7 +33,7 @@ BROKER = broker(3)
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def steps(world: World) -> dict[str, Step]:
+def steps(world: World) -> dict[str, ActorStep]:
     return {str(step.label): step for step in COORDINATOR.steps(world)}
 
 
@@ -163,7 +163,9 @@ def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int =
     coordinator = Coordinator("t", lambda member, number: f"{member}.{number}", cooperative, evicts=True)
     lanes = {
         member: tuple(
-            Reducer(f"{member}.{number}", Holds(), holding, heard, meaning=means, split=nothing, at_once=is_release)
+            Reducer(
+                f"{member}.{number}", Holds(), holding, event_for, meaning=means, split=no_effects, at_once=is_release
+            )
             for number in numbers
         )
         for member in MEMBERS
@@ -199,7 +201,7 @@ def is_release(effect: Effect[object]) -> bool:
 
 def held(state: State, member: str, number: int) -> int:
     """The generation under which it holds the partition; -1 for not at all."""
-    machine = state.standing(f"{member}.{number}")
+    machine = state.status(f"{member}.{number}")
     return machine.state.generation if isinstance(machine, Machine) and isinstance(machine.state, Holds) else -1
 
 

@@ -12,7 +12,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, Note
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import find_one, find_one_and_update
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import Process, factory
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.linearizability import (
     BEGAN,
@@ -29,7 +29,7 @@ from tidegate.sim.linearizability import (
 )
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import seeded
+from tidegate.sim.world import world_with
 
 
 def register(state: Hashable, what: object) -> tuple[Hashable, object]:
@@ -192,9 +192,9 @@ def registers(*, is_cached: bool) -> Scenario:
     return Scenario(
         name="registers",
         summary="",
-        world=seeded({"registers": (Document.of({"_id": "x", "value": 0}),)}),
+        world=world_with({"registers": (Document.of({"_id": "x", "value": 0}),)}),
         actors=tuple(
-            Process(name, born(writes_then_reads, number, is_cached=is_cached), lost, recording())
+            Process(name, factory(writes_then_reads, number, is_cached=is_cached), lost, recording())
             for number, name in enumerate("ab", 1)
         ),
         budget=1,

@@ -10,25 +10,25 @@ from random import Random  # noqa: TID251  seeded
 import attrs
 import pytest
 from tests.properties.plain_search import explored, plain_search
-from tests.properties.sim.test_explore import random_scenario
+from tests.properties.sim.test_search import random_scenario
 
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Call, Effect, Sleep
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim import liveness
-from tidegate.sim.actors import Process, born
-from tidegate.sim.behaviour import Crashed, Returned
-from tidegate.sim.explore import Explored, Search
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.automaton import Crashed, Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Packed
+from tidegate.sim.rendering import render
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
-from tidegate.sim.story import story
+from tidegate.sim.search import Explored, Search
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import Outcomes, World, document, perform, seeded
+from tidegate.sim.world import Outcomes, World, document, perform, world_with
 from tidegate.testing import unexpected
 
 OWNER = Field[str]("owner")
@@ -103,8 +103,8 @@ def scenario(program: Callable[[str, str], object], **changes: object) -> Scenar
     made: dict[str, object] = {
         "name": "locks",
         "summary": "",
-        "world": seeded({"locks": locks}),
-        "actors": tuple(Process(me, born(program, me, other), meaning=until_free) for me, other in pairs),  # type: ignore[arg-type]
+        "world": world_with({"locks": locks}),
+        "actors": tuple(Process(me, factory(program, me, other), meaning=until_free) for me, other in pairs),  # type: ignore[arg-type]
         "eventually": {"both are served": lambda state: all(is_served(state, name) for name in "ab")},
         **changes,
     }
@@ -112,7 +112,7 @@ def scenario(program: Callable[[str, str], object], **changes: object) -> Scenar
 
 
 def is_served(state: State, name: str) -> bool:
-    return isinstance(state.standing(name), Returned)
+    return isinstance(state.status(name), Returned)
 
 
 def test_two_that_wait_for_each_other_are_a_deadlock_and_are_named() -> None:
@@ -124,7 +124,7 @@ def test_two_that_wait_for_each_other_are_a_deadlock_and_are_named() -> None:
     assert report.to_json()["violation"] == "deadlock"
     assert report.trace is not None
     assert report.trace.why == report.why
-    assert story(report.trace).endswith(f"  <- both are served: broken here; {report.why}\n")
+    assert render(report.trace).endswith(f"  <- both are served: broken here; {report.why}\n")
 
 
 def test_a_deadlock_that_a_random_run_meets_is_named_too() -> None:
@@ -169,7 +169,7 @@ def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_told() -> None:
     assert unexpected(report).endswith("; goes round for ever: a, b"), "a test says so, too"
     assert report.trace is not None
     assert len(report.trace.steps) == 1
-    assert story(report.trace).endswith("broken here; goes round for ever: a, b, steps 1 to 1 again and again\n")
+    assert render(report.trace).endswith("broken here; goes round for ever: a, b, steps 1 to 1 again and again\n")
     assert isinstance(replay(report.trace, scenario(spins)), Reproduced)
 
 
@@ -188,8 +188,8 @@ def test_faults_do_not_come_to_the_rescue() -> None:
     """A crash would end the cycle, and need not happen."""
     crashes = Faults.of(Fault.CRASH_BEFORE)
     pairs = (("a", "b"), ("b", "a"))
-    actors = tuple(Process(me, born(spins, me, other), crashes) for me, other in pairs)
-    over = {"all is over": lambda state: all(isinstance(state.standing(name), (Returned, Crashed)) for name in "ab")}
+    actors = tuple(Process(me, factory(spins, me, other), crashes) for me, other in pairs)
+    over = {"all is over": lambda state: all(isinstance(state.status(name), (Returned, Crashed)) for name in "ab")}
     report = explore(scenario(spins, actors=actors, budget=2, eventually=over))
     assert (report.breach, report.faults[Fault.CRASH_BEFORE] > 0) == (Breach.LIVELOCK, True)
 
@@ -225,6 +225,6 @@ BUGS: dict[str, tuple[str, Callable[..., object]]] = {
 def test_a_planted_bug_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part is needed."""
     name, instead = BUGS[bug]
-    monkeypatch.setattr(sys.modules["tidegate.sim.explore"], name, instead)
+    monkeypatch.setattr(sys.modules["tidegate.sim.search"], name, instead)
     with pytest.raises((AssertionError, KeyError)):
         test_a_livelock_is_found_exactly_where_there_is_one()

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.commands import Assigned, Event, Fetch, Fetched, Records, Release, TopicPartition, Work, heard
+from tidegate.consumer.commands import Assigned, Event, Fetch, Fetched, Records, Release, Work, event_for
 from tidegate.consumer.fanout import Start
-from tidegate.consumer.partition import Order, Processor, Unassigned
+from tidegate.consumer.partition import Ordering, PartitionRules, Unassigned
 from tidegate.model.errors import Misuse
-from tidegate.sim.actors import Network, Process, born
+from tidegate.model.records import TopicPartition
+from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.group import GROUP, Group, broker
 from tidegate.sim.log import CONTROL, Append, Compaction, Entry, Hole, Pause, Resume, begun, fetched, log
@@ -61,7 +62,7 @@ async def produces() -> object:
 def test_a_producer_whose_request_comes_twice_has_two_records() -> None:
     """Offsets are of one's own even then; each record keeps its place."""
     faults = Faults.of(Fault.DUPLICATE, Fault.LOST_REPLY)
-    producers = [Process(name, born(produces), faults, BROKER) for name in ("p", "q")]
+    producers = [Process(name, factory(produces), faults, BROKER) for name in ("p", "q")]
 
     def in_place(before: State, then: State) -> bool:
         old, new = before.read(log(0)), then.read(log(0))
@@ -95,18 +96,18 @@ def test_who_has_paused_is_told_nothing_until_it_resumes() -> None:
 # --- the shipped partition, on a log with keys and holes ----------------------------------------------------------------
 
 
-def by_key(order: Order) -> Scenario:
+def by_key(order: Ordering) -> Scenario:
     """One consumer of a log of two keys, with holes between, that compaction makes more of."""
-    processor = Processor(running_max=3, order=order, metadata_max=0)
+    processor = PartitionRules(running_max=3, order=order, metadata_max=0)
 
     def step(state: object, event: object) -> tuple[object, tuple[object, ...]]:
         assert isinstance(event, Event)
         done = processor.step(state, event)  # type: ignore[arg-type]  # it checks
-        return done.state, done.wishes
+        return done.state, done.commands
 
     consumer = Reducer(
-        "c", Unassigned(), step, heard, meaning=BROKER, split=lambda _: False,  # type: ignore[arg-type]
-        at_once=lambda wish: isinstance(wish, Release),
+        "c", Unassigned(), step, event_for, meaning=BROKER, split=lambda _: False,  # type: ignore[arg-type]
+        at_once=lambda command: isinstance(command, Release),
     )  # fmt: skip
     world = begun(0, b"x", CONTROL, b"y", b"x").write(GROUP, Group(1, ("c",), ("c",)))
     return Scenario(
@@ -120,10 +121,13 @@ def by_key(order: Order) -> Scenario:
 
 
 def worked(state: State) -> list[int]:
-    machine = state.standing("c")
-    wishes = machine.wishes if isinstance(machine, Machine) else ()
+    machine = state.status("c")
+    commands = machine.commands if isinstance(machine, Machine) else ()
     return [
-        offset for wish in wishes if isinstance(wish, Work) and isinstance(wish.task, Start) for offset in wish.offsets
+        offset
+        for command in commands
+        if isinstance(command, Work) and isinstance(command.task, Start)
+        for offset in command.offsets
     ]
 
 
@@ -133,14 +137,14 @@ def one_of_a_key(state: State) -> bool:
 
 def test_records_of_one_key_are_worked_on_one_after_the_other() -> None:
     """The keys come with the records; without an order by key they do not matter, and the law is broken."""
-    assert explore(by_key(Order.BY_KEY)).verdict is Verdict.COMPLETE
-    assert explore(by_key(Order.ANY)).law == "one of a key at a time"
+    assert explore(by_key(Ordering.BY_KEY)).verdict is Verdict.COMPLETE
+    assert explore(by_key(Ordering.UNORDERED)).law == "one of a key at a time"
 
 
 def test_a_reply_to_a_fetch_may_tell_keys() -> None:
     """As many as records, or none."""
-    wish = Fetch(P0, 1, 0)
-    assert heard(wish, Records((0, 2), (b"k", None))) == Fetched(P0, 1, (0, 2), (b"k", None))
-    assert heard(wish, (0, 2)) == Fetched(P0, 1, (0, 2))
+    command = Fetch(P0, 1, 0)
+    assert event_for(command, Records((0, 2), (b"k", None))) == Fetched(P0, 1, (0, 2), (b"k", None))
+    assert event_for(command, (0, 2)) == Fetched(P0, 1, (0, 2))
     with pytest.raises(Misuse, match="1 keys of 2 records"):
         Records((0, 2), (b"k",))

@@ -28,8 +28,8 @@ from tidegate.model.effects import (
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.reactive.change_stream import Broken, From, Read
-from tidegate.sim.actors import Network, Process, born
-from tidegate.sim.behaviour import Asking, Cancelled, Crashed, Failed, Returned
+from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.automaton import Asking, Cancelled, Crashed, Failed, Returned
 from tidegate.sim.clocks import Host
 from tidegate.sim.failover import Failover, Was, earlier, recalling
 from tidegate.sim.faults import Fault, Faults
@@ -37,7 +37,18 @@ from tidegate.sim.reducers import Machine, Reducer
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Scenario, State, StepLaw
 from tidegate.sim.streams import HISTORY_LOST, Forgetful, Stream
-from tidegate.sim.world import UNCONFIRMED, Meaning, Outcomes, World, calling, document, inbox, notes, perform, seeded
+from tidegate.sim.world import (
+    UNCONFIRMED,
+    Meaning,
+    Outcomes,
+    World,
+    calling,
+    document,
+    inbox,
+    notes,
+    perform,
+    world_with,
+)
 
 N = Field[int]("n")
 AT = Field[Instant]("at")
@@ -71,7 +82,7 @@ def tiny(
     return Scenario(
         name="tiny",
         summary="",
-        world=STREAM.begun(seeded({"rows": (BEGUN,)}), epoch=1),
+        world=STREAM.begun(world_with({"rows": (BEGUN,)}), epoch=1),
         actors=(*processes, Network(meaning), *others),
         budget=2 if after else 1,
         budgets=dict.fromkeys(set(Fault) - {after}, 1),
@@ -151,17 +162,17 @@ def count(state: State) -> int:
 
 
 def heard(state: State, kind: type[Failure] = Failure, reason: str = "") -> bool:
-    standing = state.standing("p0")
+    standing = state.status("p0")
     return isinstance(standing, Failed) and isinstance(standing.failure, kind) and reason in standing.failure.reason
 
 
 def result(state: State) -> Any:
-    standing = state.standing("p0")
+    standing = state.status("p0")
     return standing.value if isinstance(standing, Returned) else None
 
 
 def crashed_with(number: int) -> Is:
-    return lambda state: state.standing("p0") == Crashed() and count(state) == number
+    return lambda state: state.status("p0") == Crashed() and count(state) == number
 
 
 def refused(reason: str) -> Is:
@@ -177,7 +188,7 @@ def clock_shows(wrong: Callable[[int, int], bool]) -> Is:
 
 
 def is_late(state: State) -> bool:
-    machine = state.standing("r")
+    machine = state.status("r")
     return isinstance(machine, Machine) and machine.state == "late"
 
 
@@ -201,7 +212,7 @@ ONLY: Mapping[Fault, Scenario] = {
         after=Fault.NOT_DURABLE,
     ),
     Fault.STALL: tiny(holds, takes_over, never=both_hold),
-    Fault.CANCELLED: tiny(adds, never=lambda state: state.standing("p0") == Cancelled()),
+    Fault.CANCELLED: tiny(adds, never=lambda state: state.status("p0") == Cancelled()),
     Fault.CLOCK_FORWARD: tiny(reads_the_clock, never=clock_shows(lambda first, second: second - first == HOST.jump)),
     Fault.CLOCK_BACK: tiny(reads_the_clock, never=clock_shows(lambda first, second: second < first)),
     Fault.SKEW: tiny(reads_the_clock, never=clock_shows(lambda first, _: abs(first) == HOST.skew)),
@@ -214,16 +225,14 @@ ONLY: Mapping[Fault, Scenario] = {
         others=(Forgetful(),),
     ),
     Fault.FAILED: tiny(calls, never=refused("user code raised"), meaning=WORK),
-    Fault.NEVER_RETURNS: tiny(
-        calls, never_at_rest=lambda state: isinstance(state.standing("p0"), Asking), meaning=WORK
-    ),
+    Fault.NEVER_RETURNS: tiny(calls, never_at_rest=lambda state: isinstance(state.status("p0"), Asking), meaning=WORK),
     Fault.SINK_FAILED: tiny(calls, never=refused("the sink refused"), meaning=WORK),
     Fault.DEAD_LETTER_FAILED: tiny(calls, never=refused("dead letters"), meaning=WORK),
     Fault.COMMIT_REFUSED: tiny(calls, never=refused("the group has moved on"), meaning=WORK),
     Fault.GAVE_UP: told(tiny(others=(waits(Fault.GAVE_UP),), never=is_late)),
 }
 GROUPS = {Fault.REBALANCE, Fault.EVICTED}
-"""These are in `test_sim_group`, with the group that they strike."""
+"""These are in `sim.test_group`, with the group that they strike."""
 
 
 @pytest.mark.parametrize("kind", ONLY)
@@ -263,8 +272,8 @@ def failing_over(meaning: Meaning = perform) -> Scenario:
     return Scenario(
         name="failing over",
         summary="",
-        world=seeded({"rows": rows}),
-        actors=(*(Process(name, born(adds_to, row), faults, meaning) for name, row in writers), Failover()),
+        world=world_with({"rows": rows}),
+        actors=(*(Process(name, factory(adds_to, row), faults, meaning) for name, row in writers), Failover()),
         budget=4,
         always={"what is confirmed stays": stays},
         step={"nothing comes back": lambda before, then: sum_of(then) <= sum_of(before) + 1},
@@ -279,11 +288,11 @@ def sum_of(state: State) -> int:
 
 def confirmed_of(state: State, row: str) -> int:
     writers = {"x": ("w1", "w2"), "y": ("w3",)}[row]
-    return sum(state.standing(name) == Returned("confirmed") for name in writers)
+    return sum(state.status(name) == Returned("confirmed") for name in writers)
 
 
 def unsure(state: State) -> list[str]:
-    return [name for name in ("w1", "w2", "w3") if state.standing(name) == Returned(NotDurable)]
+    return [name for name in ("w1", "w2", "w3") if state.status(name) == Returned(NotDurable)]
 
 
 def stays(state: State) -> bool:
@@ -324,18 +333,21 @@ def behind(meaning: Meaning) -> Scenario:
     return Scenario(
         name="behind",
         summary="",
-        world=seeded({"rows": (Document.of({"_id": "x", "n": 0}),)}),
-        actors=(Process("writer", born(counts_up), meaning=meaning), Process("reader", born(looks_up), stale, meaning)),
+        world=world_with({"rows": (Document.of({"_id": "x", "n": 0}),)}),
+        actors=(
+            Process("writer", factory(counts_up), meaning=meaning),
+            Process("reader", factory(looks_up), stale, meaning),
+        ),
         budget=1,
         always={"what is read was there": was_there},
         sometimes={
-            "an old version is read": lambda state: state.standing("reader") == Returned(1) and sum_of(state) == 2
+            "an old version is read": lambda state: state.status("reader") == Returned(1) and sum_of(state) == 2
         },
     )
 
 
 def was_there(state: State) -> bool:
-    standing = state.standing("reader")
+    standing = state.status("reader")
     return not isinstance(standing, Returned) or standing.value in range(sum_of(state) + 1)
 
 

@@ -28,7 +28,7 @@ from tidegate.sim.page_code import SCRIPT, STYLE, compact
 from tidegate.sim.page_code.hands import HANDS
 from tidegate.sim.page_code.lanes import LANES
 from tidegate.sim.page_code.style import SHEET
-from tidegate.sim.story import story
+from tidegate.sim.rendering import render
 from tidegate.sim.trace import (
     Breach,
     Choice,
@@ -248,7 +248,7 @@ def hashed(code: str) -> str:
 
 def the_story_is_told(text: str, trace: Trace) -> bool:
     """Law G4: without scripts the page shows the story; browsers skip the line break that follows `<pre>`."""
-    return Seen(text).texts["noscript"] == ["\n" + story(trace)] and ("pre", []) in Seen(text).markup
+    return Seen(text).texts["noscript"] == ["\n" + render(trace)] and ("pre", []) in Seen(text).markup
 
 
 def the_page_has_a_utf8_form(text: str) -> bool:
@@ -391,7 +391,7 @@ def story_of(trace: Trace) -> str:
 
 def story_as_markup() -> Page:
     """Planted bug: the story is not escaped."""
-    return planted(lambda trace: f"<pre>\n{story_of(trace)}", lambda trace: f"<pre>\n{story(trace)}")
+    return planted(lambda trace: f"<pre>\n{story_of(trace)}", lambda trace: f"<pre>\n{render(trace)}")
 
 
 def story_cut() -> Page:

@@ -14,18 +14,8 @@ from hypothesis import strategies as st
 
 from tidegate import strategies
 from tidegate.consumer import commands, drain, fanout
-from tidegate.consumer.commands import (
-    Assigned,
-    Commit,
-    Event,
-    Fetched,
-    Interrupt,
-    Release,
-    Revoked,
-    TopicPartition,
-    Work,
-)
-from tidegate.consumer.group import Assignment, Consumer
+from tidegate.consumer.commands import Assigned, Commit, Event, Fetched, Interrupt, Release, Revoked, Work
+from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.model.documents import ID, Document, Eq, Field, Put, exactly
 from tidegate.model.effects import (
     Ambiguous,
@@ -43,8 +33,9 @@ from tidegate.model.effects import (
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import find_one, find_one_and_update
+from tidegate.model.records import TopicPartition
 from tidegate.sim import recording
-from tidegate.sim.behaviour import Asking, resume
+from tidegate.sim.automaton import Asking, resume
 from tidegate.sim.recording import NOTHING, Other, Recording, Same, executed, read, stepped
 from tidegate.sim.tagged import Way, matches, named_classes, nothing_hidden, tagged, untagged
 
@@ -235,9 +226,7 @@ def test_another_program_is_caught_at_the_first_step_that_differs(times: int, st
         if mine.get("effect") != theirs.get("effect")
     )
     assert found.step == differs
-    assert found.src.startswith("tests/properties/sim/test_recording.py:") or found.src.startswith(
-        "test_sim_recording.py:"
-    )
+    assert found.src.startswith("tests/properties/sim/test_recording.py:") or found.src.startswith("test_recording.py:")
     assert found.src.endswith(" counts")
     assert found.recorded != found.now
 
@@ -350,22 +339,22 @@ T0: Final = TopicPartition("t", 0)
 EVENTS: Final = (Assigned(T0, 1, 0), Fetched(T0, 1, (0, 1, 2), (b"k", None, b"k")), Revoked(T0))
 
 
-def by(consumer: Consumer) -> recording.StepOf:
+def by(consumer: ConsumerRules) -> recording.StepOf:
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, Assignment)
+        assert isinstance(state, ConsumerState)
         assert isinstance(event, Event)
         done = consumer.step(state, event)
-        return done.state, done.wishes
+        return done.state, done.commands
 
     return step
 
 
-def heard_by(consumer: Consumer) -> Recording:
-    step, state, lines = by(consumer), Assignment(), [recording.header("orders", "reducer", "")]
+def heard_by(consumer: ConsumerRules) -> Recording:
+    step, state, lines = by(consumer), ConsumerState(), [recording.header("orders", "reducer", "")]
     held: object = state
     for number, event in enumerate(EVENTS, 1):
         held, made = step(held, event)
-        lines.append(recording.wished(number, event, made, nothing_hidden))
+        lines.append(recording.commanded(number, event, made, nothing_hidden))
     return read("".join([*lines, recording.last(len(EVENTS))]))
 
 
@@ -374,9 +363,9 @@ OURS: Final = named_classes([*vars(commands).values(), *vars(drain).values(), *v
 
 def test_a_reducer_hears_again_what_it_has_heard() -> None:
     """Law RD1 for reducers; and another configuration is caught at the event that it answers otherwise."""
-    recorded = heard_by(Consumer())
-    assert stepped(recorded, Assignment(), by(Consumer()), OURS) == Same(3, "")
-    found = stepped(recorded, Assignment(), by(Consumer(executors=1)), OURS)
+    recorded = heard_by(ConsumerRules())
+    assert stepped(recorded, ConsumerState(), by(ConsumerRules()), OURS) == Same(3, "")
+    found = stepped(recorded, ConsumerState(), by(ConsumerRules(executors=1)), OURS)
     assert isinstance(found, Other)
     assert found.step == 2
     assert found.recorded != found.now
@@ -387,16 +376,16 @@ def test_a_reducer_hears_again_what_it_has_heard() -> None:
 def test_a_recording_of_one_kind_is_not_executed_as_the_other() -> None:
     """And it is said what to name."""
     with pytest.raises(Misuse, match="recording of a reducer"):
-        executed(heard_by(Consumer()), counts(1), OURS)
+        executed(heard_by(ConsumerRules()), counts(1), OURS)
     with pytest.raises(Misuse, match="recording of a program"):
-        stepped(WHOLE, Assignment(), by(Consumer()), MINE)
+        stepped(WHOLE, ConsumerState(), by(ConsumerRules()), MINE)
 
 
 def test_wishes_of_every_kind_are_read_back() -> None:
-    """What a consumer wishes for holds tasks, stages and other wishes."""
+    """What a consumer commands holds tasks, stages and other commands."""
     work = Work(T0, 1, fanout.Start(1, (0,), 1), (0,))
-    for wish in (work, Interrupt(work), Release(T0), Commit(T0, 1, 1)):
-        assert untagged(through_text(wish), OURS) == wish
+    for command in (work, Interrupt(work), Release(T0), Commit(T0, 1, 1)):
+        assert untagged(through_text(command), OURS) == command
 
 
 def test_what_is_no_value_is_told_by_its_class_and_is_not_read_back() -> None:

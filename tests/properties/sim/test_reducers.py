@@ -1,4 +1,4 @@
-"""Reducers as actors: wishes come true in any order, are heard of in any order, and die with the process."""
+"""Reducers as actors: commands come true in any order, are heard of in any order, and die with the process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.properties.plain_search import Found, agree, plain_search
 from tidegate.model.effects import Ambiguous, Call, Cancel, Effect, Failure, NotApplied, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
-from tidegate.sim.actors import Network, Process, born
-from tidegate.sim.behaviour import Crashed, Returned
-from tidegate.sim.explore import NO_ERROR
-from tidegate.sim.faults import Fault, Faults, Which, anything, nothing
-from tidegate.sim.reducers import Crash, HeardAs, Machine, Reducer, Restart
+from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.automaton import Crashed, Returned
+from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects
+from tidegate.sim.reducers import Crash, EventFor, Machine, Reducer, Restart
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Clock, Scenario
+from tidegate.sim.search import NO_ERROR
 from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, perform
 
 DEAD = Cell[bool](("dead", "r"), empty=False)
@@ -36,8 +36,8 @@ def does(effect: Effect[object], world: World, who: str) -> Outcomes:
     yield world.write(DONE, (*world.read(DONE), effect.name)), f"did {effect.name}"
 
 
-def wishes(*effects: Effect[object]) -> Step:
-    """To `go` it wishes for these; whatever else it hears of it remembers."""
+def commands(*effects: Effect[object]) -> Step:
+    """To `go` it commands these; whatever else it hears of it remembers."""
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
         assert isinstance(state, tuple)
@@ -46,21 +46,21 @@ def wishes(*effects: Effect[object]) -> Step:
     return step
 
 
-def tells(wish: Effect[object], reply: object) -> object | None:
-    return f"{wish}: {reply}"
+def tells(command: Effect[object], reply: object) -> object | None:
+    return f"{command}: {reply}"
 
 
 def reducer(
     step: Step,
     *,
     faults: Faults = Faults(),
-    split: Which = anything,
-    is_timer: Which = nothing,
-    at_once: Which = nothing,
-    heard_as: HeardAs = tells,
+    split: Which = all_effects,
+    is_timer: Which = no_effects,
+    at_once: Which = no_effects,
+    event_for: EventFor = tells,
     meaning: Meaning = does,
 ) -> Reducer:
-    return Reducer("r", (), step, heard_as, faults, meaning, split, is_timer, at_once)
+    return Reducer("r", (), step, event_for, faults, meaning, split, is_timer, at_once)
 
 
 def found(*actors: Actor, events: tuple[object, ...] = ("go",), budget: int = 0) -> Found:
@@ -74,55 +74,57 @@ def found(*actors: Actor, events: tuple[object, ...] = ("go",), budget: int = 0)
 
 def ends(found: Found) -> set[tuple[object, tuple[object, ...]]]:
     """What it has heard of when nothing is left to hear of, and what was done."""
-    machines = ((here.standing("r"), here.read(DONE)) for here in found.states.values() if not here.read(inbox("r")))
+    machines = ((here.status("r"), here.read(DONE)) for here in found.states.values() if not here.read(inbox("r")))
     return {
         (machine.state, done)
         for machine, done in machines
-        if isinstance(machine, Machine) and not machine.wishes and not machine.heard and not machine.running
+        if isinstance(machine, Machine) and not machine.commands and not machine.heard and not machine.running
     }
 
 
 def test_wishes_come_true_and_are_heard_of_in_any_order() -> None:
-    """Coming true and being heard of are two steps where others can see the wish: each has its own order."""
+    """Coming true and being heard of are two steps where others can see the command: each has its own order."""
     orders = list(permutations(("a", "b")))
-    assert ends(found(reducer(wishes(A, B)))) == {
+    assert ends(found(reducer(commands(A, B)))) == {
         (tuple(f"call {name}(): did {name}" for name in heard), done) for heard in orders for done in orders
     }
 
 
 def test_a_wish_that_nobody_sees_is_heard_of_as_it_comes_true() -> None:
     """One step less, and one order."""
-    whole = found(reducer(wishes(A, B), split=nothing))
+    whole = found(reducer(commands(A, B), split=no_effects))
     assert ends(whole) == {
         (tuple(f"call {name}(): did {name}" for name in order), order) for order in permutations(("a", "b"))
     }
-    assert len(whole.states) < len(found(reducer(wishes(A, B))).states)
+    assert len(whole.states) < len(found(reducer(commands(A, B))).states)
 
 
 def test_events_of_the_world_are_taken_in_their_order() -> None:
     """They come between anything else."""
-    heard = {state for state, _ in ends(found(reducer(wishes(A)), events=("go", "x", "y")))}
+    heard = {state for state, _ in ends(found(reducer(commands(A)), events=("go", "x", "y")))}
     told = "call a(): did a"
     assert heard == {(told, "x", "y"), ("x", told, "y"), ("x", "y", told)}
 
 
 def test_of_what_nothing_is_told_nothing_is_heard() -> None:
-    """The wish comes true all the same."""
-    assert ends(found(reducer(wishes(A), heard_as=lambda *_: None))) == {((), ("a",))}
+    """The command comes true all the same."""
+    assert ends(found(reducer(commands(A), event_for=lambda *_: None))) == {((), ("a",))}
 
 
-@pytest.mark.parametrize("wish", [(A, A), (Call("a", (1,)), Call("a", (2,)))], ids=["equal wishes", "equal events"])
-def test_each_of_two_equal_ones_comes_true_and_is_heard_of(wish: tuple[Effect[object], ...]) -> None:
-    """Law RU1: two wishes that are equal are two, and so are two events, also where they are one and the same object."""
-    assert ends(found(reducer(wishes(*wish), heard_as=lambda *_: "one"))) == {(("one", "one"), ("a", "a"))}
+@pytest.mark.parametrize(
+    "command", [(A, A), (Call("a", (1,)), Call("a", (2,)))], ids=["equal commands", "equal events"]
+)
+def test_each_of_two_equal_ones_comes_true_and_is_heard_of(command: tuple[Effect[object], ...]) -> None:
+    """Law RU1: two commands that are equal are two, and so are two events, also where they are one and the same object."""
+    assert ends(found(reducer(commands(*command), event_for=lambda *_: "one"))) == {(("one", "one"), ("a", "a"))}
 
 
 def test_what_is_to_be_at_once_happens_with_the_event() -> None:
     """No other process comes between, and nothing is heard of it."""
-    whole = found(reducer(wishes(A, B), at_once=lambda wish: wish == A))
+    whole = found(reducer(commands(A, B), at_once=lambda command: command == A))
     assert ends(whole) == {(("call b(): did b",), ("a", "b"))}
     assert not any(
-        isinstance(machine := here.standing("r"), Machine) and A in machine.wishes for here in whole.states.values()
+        isinstance(machine := here.status("r"), Machine) and A in machine.commands for here in whole.states.values()
     )
 
 
@@ -148,9 +150,9 @@ def test_a_wish_can_be_taken_back_until_it_has_come_true() -> None:
 
 
 def test_a_wish_that_follows_its_own_cancellation_is_a_new_one() -> None:
-    """In the order in which they are wished for; the other way round it is taken back."""
-    assert ends(found(reducer(wishes(Cancel(A), A)))) == {(("call a(): did a",), ("a",))}
-    assert ends(found(reducer(wishes(A, Cancel(A))))) == {((), ())}
+    """In the order in which they are commanded; the other way round it is taken back."""
+    assert ends(found(reducer(commands(Cancel(A), A)))) == {(("call a(): did a",), ("a",))}
+    assert ends(found(reducer(commands(A, Cancel(A))))) == {((), ())}
 
 
 # --- faults -------------------------------------------------------------------------------------------------------------
@@ -173,14 +175,14 @@ HEARD: Mapping[Fault, set[tuple[object, tuple[object, ...]]]] = {
 def test_each_fault_does_what_the_table_says_and_nothing_else(kind: Fault) -> None:
     """What the reducer hears, and what the world knows."""
     right = (("call a(): did a",), ("a",))
-    struck = reducer(wishes(A), faults=Faults.of(kind))
+    struck = reducer(commands(A), faults=Faults.of(kind))
     assert ends(found(struck, Network(does), budget=1)) == {right, *HEARD.get(kind, set())}
     assert ends(found(struck, Network(does))) == {right}
 
 
 def test_a_timer_comes_true_by_a_stall_only() -> None:
     """It spends a fault, needs no meaning, and who waits for it is at rest."""
-    timer = reducer(wishes(A, B), faults=Faults.of(Fault.GAVE_UP), is_timer=lambda wish: wish == A)
+    timer = reducer(commands(A, B), faults=Faults.of(Fault.GAVE_UP), is_timer=lambda command: command == A)
     did_b = "call b(): did b"
     assert ends(found(timer)) == set()
     assert found(timer).resting == 1
@@ -191,11 +193,11 @@ def test_a_timer_comes_true_by_a_stall_only() -> None:
 
 def test_a_crash_takes_all_that_is_in_memory() -> None:
     """Its reducers stand nowhere, their inboxes are empty, others can see that it is dead; it dies once."""
-    alive = reducer(wishes(A, B))
+    alive = reducer(commands(A, B))
     whole = found(alive, Crash("r's host", (alive,), DEAD), budget=2)
     dead = [here for here in whole.states.values() if here.read(DEAD)]
     assert dead
-    assert all(here.standing("r") == Crashed() and here.read(inbox("r")) == () for here in dead)
+    assert all(here.status("r") == Crashed() and here.read(inbox("r")) == () for here in dead)
     assert all(list(alive.steps(here.world)) == [] for here in dead)
     assert {here.read(DONE) for here in dead} == {(), ("a",), ("b",), ("a", "b"), ("b", "a")}
     assert whole.faults == {Fault.CRASH_BEFORE: len(whole.states) - len(dead)}
@@ -203,7 +205,7 @@ def test_a_crash_takes_all_that_is_in_memory() -> None:
 
 def test_a_late_wish_outlives_the_crash() -> None:
     """The request is under way, whoever sent it."""
-    alive = reducer(wishes(A), faults=Faults.of(Fault.LATE))
+    alive = reducer(commands(A), faults=Faults.of(Fault.LATE))
     whole = found(alive, Network(does), Crash("r's host", (alive,), DEAD), budget=2)
     late = [here for here in whole.states.values() if here.read(DEAD) and here.read(FLIGHT)]
     assert late
@@ -216,7 +218,7 @@ def test_the_state_of_a_reducer_is_immutable() -> None:
         found(reducer(lambda *_: ([], ())))
 
 
-# --- wishes that a program carries out ----------------------------------------------------------------------------------
+# --- commands that a program carries out ----------------------------------------------------------------------------------
 
 
 async def does_both() -> object:
@@ -235,9 +237,9 @@ NETWORK = (Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.DUPLICATE, Fault
 
 
 def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **more: Any) -> Reducer:
-    """A reducer whose wish PASS the program carries out."""
+    """A reducer whose command PASS the program carries out."""
     carried = attrs.evolve(
-        reducer(wishes(*asked or (PASS,)), **more), carried_out=lambda wish: program() if wish == PASS else None
+        reducer(commands(*asked or (PASS,)), **more), carried_out=lambda command: program() if command == PASS else None
     )
     assert carried.behaviours == {}
     return carried
@@ -247,14 +249,14 @@ def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **m
 def test_a_wish_does_what_its_program_does_in_a_process_of_its_own(kind: Fault | None) -> None:
     """Law RU3: the same worlds and the same answers, with each fault of the network, and with anybody in between."""
     faults = Faults.of(kind) if kind else Faults()
-    other = Process("other", born(does_both), meaning=does)
+    other = Process("other", factory(does_both), meaning=does)
     network = Network(does)
-    alone = found_by_process(Process("p", born(does_both), faults, does), other, network)
+    alone = found_by_process(Process("p", factory(does_both), faults, does), other, network)
     carried = found(carrying(does_both, faults=faults), other, network, budget=1)
     told = {
-        (machine.state[-1].removeprefix("call pass(): "), here.read(DONE), here.standing("other"))
+        (machine.state[-1].removeprefix("call pass(): "), here.read(DONE), here.status("other"))
         for here in carried.states.values()
-        if isinstance(machine := here.standing("r"), Machine) and isinstance(machine.state, tuple) and machine.state
+        if isinstance(machine := here.status("r"), Machine) and isinstance(machine.state, tuple) and machine.state
     }
     assert told == alone != set()
 
@@ -263,9 +265,9 @@ def found_by_process(*actors: Actor) -> set[tuple[object, ...]]:
     scenario = Scenario(name="process", summary="", world=Plain(), actors=actors, budget=1)
     agree(scenario)
     return {
-        (standing.value, here.read(DONE), here.standing("other"))
+        (standing.value, here.read(DONE), here.status("other"))
         for here in plain_search(scenario).states.values()
-        if isinstance(standing := here.standing("p"), Returned)
+        if isinstance(standing := here.status("p"), Returned)
     }
 
 
@@ -319,7 +321,7 @@ def test_a_wish_that_is_taken_back_has_no_program_any_more() -> None:
     carried = attrs.evolve(carrying(does_both), step=step)
     assert ends(found(carried, events=("go", "stop"))) >= {((), ()), ((), ("a",))}
     assert all(done != ("b",) for _, done in ends(found(carried, events=("go", "stop"))))
-    begun = attrs.evolve(carrying(does_both), step=wishes(PASS, Cancel(PASS)))
+    begun = attrs.evolve(carrying(does_both), step=commands(PASS, Cancel(PASS)))
     assert {done for _, done in ends(found(begun))} == {()}
 
 
@@ -356,7 +358,7 @@ def test_an_error_that_a_program_raises_is_one_of_the_reducer() -> None:
 @pytest.mark.parametrize("clock", [Clock(SECOND, horizon=0), Clock(SECOND, moves=2)], ids=["relative", "absolute"])
 def test_a_program_sleeps_while_others_go_on(clock: Clock) -> None:
     """In either kind of time; the time that it sleeps until is a part of it."""
-    actors = (carrying(sleeps), Process("other", born(does_both), meaning=does))
+    actors = (carrying(sleeps), Process("other", factory(does_both), meaning=does))
     scenario = Scenario(
         name="r",
         summary="",
@@ -391,17 +393,17 @@ def test_a_program_that_holds_an_instant_makes_time_absolute() -> None:
 
 def test_what_never_returns_is_not_heard_of_and_can_be_taken_back() -> None:
     """User code that never comes to an end: others go on, and the reducer waits for ever."""
-    stuck = reducer(wishes(A, B), faults=Faults({Fault.NEVER_RETURNS: lambda wish: wish == A}))
+    stuck = reducer(commands(A, B), faults=Faults({Fault.NEVER_RETURNS: lambda command: command == A}))
     whole = found(stuck, budget=1)
-    machines = [machine for here in whole.states.values() if isinstance(machine := here.standing("r"), Machine)]
+    machines = [machine for here in whole.states.values() if isinstance(machine := here.status("r"), Machine)]
     assert any(machine.stuck == (A,) and machine.state == ("call b(): did b",) for machine in machines)
     assert {done for _, done in ends(whole)} == {("a", "b"), ("b", "a"), ("b",)}
 
 
 @pytest.mark.parametrize("kind", [Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.COMMIT_REFUSED])
 def test_what_is_refused_was_not_done(kind: Fault) -> None:
-    """A sink, the dead letters, a commit: each told as a refusal, of the wishes that it may strike."""
-    refused = reducer(wishes(A, B), faults=Faults({kind: lambda wish: wish == A}))
+    """A sink, the dead letters, a commit: each told as a refusal, of the commands that it may strike."""
+    refused = reducer(commands(A, B), faults=Faults({kind: lambda command: command == A}))
     assert {done for heard, done in ends(found(refused, budget=1)) if "Refused" in str(heard)} == {("b",)}
 
 
@@ -414,8 +416,8 @@ def test_an_answer_that_changes_nothing_need_not_come() -> None:
     def looks(effect: Effect[object], world: World, who: str) -> Outcomes:
         yield from ((world, world.read(DONE) or None),) if effect == A else does(effect, world, who)
 
-    asking = reducer(asks_again, meaning=looks, split=nothing, heard_as=lambda _, reply: reply)
+    asking = reducer(asks_again, meaning=looks, split=no_effects, event_for=lambda _, reply: reply)
     assert found(asking).resting == 1
-    writer = Process("w", born(does_both), meaning=does)
+    writer = Process("w", factory(does_both), meaning=does)
     whole = found(asking, writer)
-    assert {here.standing("r") for here in whole.states.values()} >= {Machine((("a",),)), Machine((("a", "b"),))}
+    assert {here.status("r") for here in whole.states.values()} >= {Machine((("a",),)), Machine((("a", "b"),))}

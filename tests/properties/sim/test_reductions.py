@@ -10,27 +10,27 @@ from random import Random  # noqa: TID251  seeded
 import attrs
 import pytest
 from tests.properties.plain_search import Found, Key, plain_search
-from tests.properties.sim.test_explore import ADVERSARIES, SMALL, little_scenario, random_scenario
+from tests.properties.sim.test_search import ADVERSARIES, SMALL, little_scenario, random_scenario
 
 from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Pull, Put, exactly
 from tidegate.model.effects import Ambiguous, Note
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import find_one, find_one_and_update, update_one
-from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.attempts import attempt
-from tidegate.sim.behaviour import Returned
-from tidegate.sim.explore import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
+from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.fusing import Fusion
 from tidegate.sim.packing import Looked, Packed
+from tidegate.sim.partial_order import Fusion
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.search import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
 from tidegate.sim.symmetry import Renaming, Symmetry
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import document, notes, seeded
+from tidegate.sim.world import document, notes, world_with
 
 COUNT = Field[int]("count")
 LEADERS = Field[tuple[str, ...]]("leaders")
@@ -135,8 +135,8 @@ def workers(
 ) -> Scenario:
     """So many of them, each with work of its own between two steps that all can see."""
     owns = tuple(Document.of({"_id": name, "count": 0}) for name in who)
-    actors = tuple(Process(name, born(work, name, pieces), faults or Faults()) for name in who)
-    world = seeded({"shared": (Document.of({"_id": "leaders", "leaders": ()}),), "own": owns})
+    actors = tuple(Process(name, factory(work, name, pieces), faults or Faults()) for name in who)
+    world = world_with({"shared": (Document.of({"_id": "leaders", "leaders": ()}),), "own": owns})
     return Scenario(
         **{  # type: ignore[arg-type]
             "name": "workers",
@@ -185,7 +185,7 @@ PRIVATE: Mapping[str, Callable[[], Scenario]] = {
         step={"c stays at one": lambda before, after: counted(before, "c") != 1 or counted(after, "c") == 1}
     ),
     "a law on where one stands": lambda: workers(
-        always={"not three": lambda state: state.standing("a") != Returned(2) or counted(state, "b") == 2}
+        always={"not three": lambda state: state.status("a") != Returned(2) or counted(state, "b") == 2}
     ),
     "they may crash": lambda: workers(1, ("a", "b"), Faults.of(Fault.CRASH_BEFORE, Fault.LOST_REPLY), budget=1),
     "they may start again": lambda: workers(
@@ -217,7 +217,7 @@ async def spins(me: str) -> None:
 def test_who_goes_round_for_ever_leaves_room_for_others() -> None:
     """The ignoring problem: a private cycle is not followed to the end of time while somebody else waits."""
     spinning = attrs.evolve(workers(1, ("a", "b")), eventually={})
-    scenario = attrs.evolve(spinning, actors=(Process("a", born(spins, "a")), *spinning.actors[1:]))
+    scenario = attrs.evolve(spinning, actors=(Process("a", factory(spins, "a")), *spinning.actors[1:]))
     found, _ = agree_reduced(attrs.evolve(scenario, sometimes={"b is done": lambda state: counted(state, "b") == 1}))
     assert found.goals == {"b is done": True}
     broken = attrs.evolve(scenario, always={"b does nothing": lambda state: counted(state, "b") == 0})
@@ -249,8 +249,8 @@ async def contends(me: str, rounds: int) -> str:
 def contenders(who: tuple[str, ...] = NAMES, budget: int = 0, **changes: object) -> Scenario:
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.LATE) if budget else Faults()
     log = tuple(Document.of({"_id": name, "leader": ""}) for name in who)
-    actors = (*(Process(name, born(contends, name, 2), faults) for name in who), Network())
-    world = seeded({"locks": (Document.of({"_id": "lock", "leader": ""}),), "log": log})
+    actors = (*(Process(name, factory(contends, name, 2), faults) for name in who), Network())
+    world = world_with({"locks": (Document.of({"_id": "lock", "leader": ""}),), "log": log})
     made: dict[str, object] = {"name": "contenders", "summary": "", "world": world, "actors": actors, "budget": budget,
                                "symmetric": (who,)}  # fmt: skip
     return Scenario(**{**made, **changes})  # type: ignore[arg-type]
@@ -264,7 +264,7 @@ async def overhears() -> str:
 
 def overheard() -> Scenario:
     scenario = contenders(("a", "b"))
-    return attrs.evolve(scenario, actors=(*scenario.actors, Process("c", born(overhears))))
+    return attrs.evolve(scenario, actors=(*scenario.actors, Process("c", factory(overhears))))
 
 
 def leads_now(name: str, state: State) -> bool:
@@ -344,18 +344,18 @@ def differs(me: str) -> Document:
 
 NOT_ALIKE: Mapping[str, Callable[[], Scenario]] = {
     "a program that favours one": lambda: contenders(
-        ("a", "b"), actors=tuple(Process(name, born(favours, name)) for name in ("a", "b"))
+        ("a", "b"), actors=tuple(Process(name, factory(favours, name)) for name in ("a", "b"))
     ),
     "faults that strike one": lambda: contenders(
         ("a", "b"),
         1,
         actors=(
-            Process("a", born(contends, "a", 2), Faults.of(Fault.CRASH_BEFORE)),
-            Process("b", born(contends, "b", 2)),
+            Process("a", factory(contends, "a", 2), Faults.of(Fault.CRASH_BEFORE)),
+            Process("b", factory(contends, "b", 2)),
         ),
     ),
     "a world that favours one": lambda: contenders(
-        ("a", "b"), world=seeded({"locks": (), "log": (differs("a"), differs("b"))})
+        ("a", "b"), world=world_with({"locks": (), "log": (differs("a"), differs("b"))})
     ),
 }
 
@@ -420,7 +420,7 @@ def test_a_counterexample_is_a_shortest_one_although_steps_are_fused() -> None:
     assert found.trace is not None
     assert plain.trace is not None
     assert len(found.trace.steps) == len(plain.trace.steps) == 2
-    late = attrs.evolve(scenario, always={"nobody has finished": lambda state: state.standing("a") != Returned(2)})
+    late = attrs.evolve(scenario, always={"nobody has finished": lambda state: state.status("a") != Returned(2)})
     cut_short = explore(late, states_max=reduced(late, Reductions(fusion=True)).states)
     assert (cut_short.verdict, cut_short.reductions) == (Verdict.VIOLATED, ("fusion",))
     assert not cut_short.is_shortest

@@ -13,12 +13,12 @@ import tidegate
 from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.effects import Call, Note, Sleep
 from tidegate.model.instants import SECOND
-from tidegate.sim.actors import Process, born
-from tidegate.sim.behaviour import Returned
-from tidegate.sim.explore import NO_ERROR, PLAIN, Progress
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Clock, Kind, Scenario
+from tidegate.sim.search import NO_ERROR, PLAIN, Progress
 from tidegate.sim.world import Plain, calling, notes
 from tidegate.testing import assert_no_counterexample
 
@@ -30,12 +30,12 @@ async def says() -> str:
 
 
 def scenario(**changes: object) -> Scenario:
-    process = Process("p", born(says), Faults.of(Fault.LOST_REPLY), calling({"ask": (1,)}))
+    process = Process("p", factory(says), Faults.of(Fault.LOST_REPLY), calling({"ask": (1,)}))
     return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": (process,), "budget": 1, **changes})  # type: ignore[arg-type]
 
 
 SILENT = {"it says nothing": lambda state: state.read(notes("p")) == ()}
-DONE = {"it is done": lambda state: state.standing("p") == Returned("done")}
+DONE = {"it is done": lambda state: state.status("p") == Returned("done")}
 NEVER = {"it flies": lambda _: False}
 REST = {"it rests": lambda _: True}
 TIRELESS = Clock(SECOND, moves=0)
@@ -65,7 +65,7 @@ REASONS: dict[str, tuple[Callable[[], Report], Verdict, str]] = {
         "goal never reached: it flies",
     ),
     "nothing came to rest": (
-        lambda: explore(scenario(actors=(Process("p", born(sleeps)),), clock=TIRELESS, eventually=REST)),
+        lambda: explore(scenario(actors=(Process("p", factory(sleeps)),), clock=TIRELESS, eventually=REST)),
         Verdict.INCONCLUSIVE,
         "nothing comes to rest, so the laws about rest say nothing",
     ),
@@ -179,7 +179,7 @@ async def raises() -> None:
 
 def test_the_law_that_no_program_raises_can_be_expected_to_break_by_nobody() -> None:
     """It is no law of the scenario's own: a program that raises is an expectation not met."""
-    report = explore(scenario(actors=(Process("p", born(raises), meaning=calling({"ask": (1,)})),)))
+    report = explore(scenario(actors=(Process("p", factory(raises), meaning=calling({"ask": (1,)})),)))
     assert (report.verdict, report.law, report.ok) == (Verdict.VIOLATED, NO_ERROR, False)
     assert attrs.evolve(report, expect=NO_ERROR).ok
 

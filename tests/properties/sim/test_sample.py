@@ -18,15 +18,15 @@ from tidegate.model.effects import Note, Now
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import STORE, Instant
 from tidegate.model.operations import find_one, find_one_and_update
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import Process, factory
 from tidegate.sim.attempts import attempt
-from tidegate.sim.explore import Bounds, Progress
 from tidegate.sim.policies import PORTFOLIO, Pct, Policy, Uniform, at_random, policies
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.sample import Plan, Sampler, Walks, sample
-from tidegate.sim.scenario import Clock, Label, Scenario, Step
-from tidegate.sim.world import Cell, Plain, World, seeded
+from tidegate.sim.scenario import ActorStep, Clock, Label, Scenario
+from tidegate.sim.search import Bounds, Progress
+from tidegate.sim.world import Cell, Plain, World, world_with
 
 COUNT = Cell[int](("count",), 0)
 OTHER = Cell[int](("other",), 0)
@@ -99,9 +99,9 @@ AT = Field[Instant]("at")
 
 def holding() -> Scenario:
     mark = Document.of({"_id": 1, "at": Instant(0, STORE)})
-    actors = (Process("a", born(looks_at_its_clock_if_late)), Process("b", born(moves_the_mark)))
+    actors = (Process("a", factory(looks_at_its_clock_if_late)), Process("b", factory(moves_the_mark)))
     clock = Clock(200_000, 1_000_000, moves=3)
-    return Scenario(name="holding", summary="", world=seeded({"marks": (mark,)}), actors=actors, clock=clock)
+    return Scenario(name="holding", summary="", world=world_with({"marks": (mark,)}), actors=actors, clock=clock)
 
 
 PINNED = {
@@ -159,8 +159,8 @@ class Counter:
 
     def steps(self, world: World) -> object:
         if (count := world.read(COUNT)) < self.limit:
-            yield Step(Label("counts"), world.write(COUNT, count + 1))
-            yield Step(Label("turns"), world.write(OTHER, 1 - world.read(OTHER)), must=False)
+            yield ActorStep(Label("counts"), world.write(COUNT, count + 1))
+            yield ActorStep(Label("turns"), world.write(OTHER, 1 - world.read(OTHER)), must=False)
 
 
 def counting(limit: int = 5, **laws: object) -> Scenario:
@@ -249,6 +249,6 @@ async def says() -> None:
 def test_a_run_with_more_values_than_expected_begins_again_with_room_for_them() -> None:
     """Slots are widened as in an exhaustive search, and the runs are the same."""
     report = sampled(
-        Scenario(name="says", summary="", world=Plain(), actors=(Process("p", born(says)),)), runs=1, steps_max=400
+        Scenario(name="says", summary="", world=Plain(), actors=(Process("p", factory(says)),)), runs=1, steps_max=400
     )
     assert (report.depth, report.states) == (300, 301)

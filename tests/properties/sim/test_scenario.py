@@ -12,7 +12,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import find_one, insert_one
 from tidegate.sim.actors import Network, Ticks
-from tidegate.sim.faults import FAULTS, Fault, anything, bound
+from tidegate.sim.faults import FAULTS, Fault, all_effects, bound
 from tidegate.sim.scenario import Clock, Label, Scenario, Trouble
 from tidegate.sim.world import Plain
 
@@ -24,11 +24,11 @@ def scenario(**changes: object) -> Scenario:
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "two actors of one name": (lambda: scenario(actors=(Network(), Network())), "two actors have one name"),
     "two laws of one name": (
-        lambda: scenario(always={"law": anything}, eventually={"law": anything}),
+        lambda: scenario(always={"law": all_effects}, eventually={"law": all_effects}),
         "two laws have one name",
     ),
     "an expectation that is no law": (
-        lambda: scenario(always={"law": anything}, expect="another"),
+        lambda: scenario(always={"law": all_effects}, expect="another"),
         "it expects to break 'another', which is no law of it",
     ),
     "a negative budget": (lambda: scenario(budget=-1), "a budget of -1 faults"),
@@ -51,7 +51,9 @@ def test_what_cannot_be_explored_is_refused_at_once(what: str) -> None:
 
 def test_what_can_be_explored_is_accepted() -> None:
     """The same scenario, right."""
-    assert scenario(actors=(Network(), Ticks(SECOND)), always={"law": anything}, expect="law", budget=1).expect == "law"
+    assert (
+        scenario(actors=(Network(), Ticks(SECOND)), always={"law": all_effects}, expect="law", budget=1).expect == "law"
+    )
     assert Clock(MILLISECOND, horizon=0).horizon == 0
 
 

@@ -14,12 +14,12 @@ from tidegate.leases.scenarios.small_lock import COUNT as TIMES
 from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import attempt
-from tidegate.sim.explore import Search
 from tidegate.sim.policies import Decision, Uniform
 from tidegate.sim.replay import Reproduced, followed, replay, replaying
 from tidegate.sim.report import explore
 from tidegate.sim.sample import Walks, sample
-from tidegate.sim.scenario import Label, Scenario, State, Step
+from tidegate.sim.scenario import ActorStep, Label, Scenario, State
+from tidegate.sim.search import Search
 from tidegate.sim.shrink import Budget, Run, Shortest, Shrunk, replayed, shrink, shrunk_path
 from tidegate.sim.trace import Policy, Trace, Truth
 from tidegate.sim.tracing import trace_of
@@ -99,10 +99,12 @@ class Counter:
     place: None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         if (count := world.read(self.cell)) < self.limit:
             for more in sorted({1, self.leap}):
-                yield Step(Label(f"makes {self.cell.name[0]} {count + more}"), world.write(self.cell, count + more))
+                yield ActorStep(
+                    Label(f"makes {self.cell.name[0]} {count + more}"), world.write(self.cell, count + more)
+                )
 
 
 def counting(**laws: Callable[[State], bool]) -> Scenario:
@@ -115,7 +117,7 @@ def recorded(scenario: Scenario, names: list[str]) -> Trace:
     """The run in which they move in this order."""
 
     def run(search: object) -> Trace:
-        from tidegate.sim.explore import Search
+        from tidegate.sim.search import Search
 
         assert isinstance(search, Search)
         path = [search.first]

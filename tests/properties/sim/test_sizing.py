@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidegate.catalogue import PROGRAMS
 from tidegate.sim.attempts import attempt
 from tidegate.sim.coverage import uncovered
-from tidegate.sim.explore import ALL, Bounds, Explored, Search, go_on
+from tidegate.sim.search import ALL, Bounds, Explored, Search, go_on
 from tidegate.sim.sizing import PILOT, expected, longest_walk, rounded
 
 SHIPPED = {each.name: each for each in PROGRAMS}

@@ -21,9 +21,7 @@ from tidegate.reactive.change_stream import (
     Await,
     Broken,
     Change,
-    Consumer,
-    Event,
-    Forget,
+    ChangeStreamConsumer,
     From,
     Keep,
     Locate,
@@ -31,21 +29,23 @@ from tidegate.reactive.change_stream import (
     Plan,
     Read,
     Reconcile,
+    ResetHistory,
     Save,
+    StreamEvent,
 )
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import Process, factory
 from tidegate.sim.failover import Failover
 from tidegate.sim.faults import FAULTS, Fault, Faults
 from tidegate.sim.reducers import Crash, Machine, Reducer, Restart, Running
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Scenario, State
 from tidegate.sim.streams import HISTORY_LOST, KEPT, Forgetful, Kept, Stream
-from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, document, inbox, notes, seeded
+from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, document, inbox, notes, world_with
 
 N = Field[int]("n")
 STREAM = Stream("s", ("rows",), others=("else",))
 MEANS = STREAM.meaning()
-BEGUN = STREAM.begun(seeded({"rows": (Document.of({"_id": "a", "n": 0}),)}), epoch=1)
+BEGUN = STREAM.begun(world_with({"rows": (Document.of({"_id": "a", "n": 0}),)}), epoch=1)
 
 
 def outcome(effect: Effect[object], world: World, meaning: Meaning = MEANS) -> tuple[World, object]:
@@ -150,15 +150,15 @@ def test_the_record_is_written_under_its_epoch_and_history_only() -> None:
     """Law ST4; a history is begun once, and takes the position with it."""
     world, reply = outcome(Save(1, 0, After(3)), BEGUN)
     assert (reply, STREAM.position(world)) == (None, After(3))
-    for wrong in (Save(2, 0, After(4)), Save(1, 1, After(4)), Forget(2, 1)):
+    for wrong in (Save(2, 0, After(4)), Save(1, 1, After(4)), ResetHistory(2, 1)):
         after, reply = outcome(wrong, world)
         assert isinstance(reply, Refused)
         assert after == world
     world, reply = outcome(Save(1, 0, From(5)), world)
     assert (reply, STREAM.position(world)) == (None, From(5))
-    world, reply = outcome(Forget(1, 1), world)
+    world, reply = outcome(ResetHistory(1, 1), world)
     assert (reply, STREAM.position(world)) == (None, None)
-    assert outcome(Forget(1, 1), world) == (world, None)
+    assert outcome(ResetHistory(1, 1), world) == (world, None)
     assert isinstance(outcome(Save(1, 0, After(9)), world)[1], Refused)
     later, told = STREAM.elected(world, 2)
     assert (told.epoch, told.history, told.position) == (2, 1, None)
@@ -196,9 +196,9 @@ def failing_over(meaning: Meaning) -> Scenario:
         summary="",
         world=BEGUN,
         actors=(
-            Process("one", born(adds), faults, meaning),
-            Process("two", born(adds), faults, meaning),
-            Process("reader", born(reads), meaning=meaning),
+            Process("one", factory(adds), faults, meaning),
+            Process("two", factory(adds), faults, meaning),
+            Process("reader", factory(reads), meaning=meaning),
             Failover(),
         ),
         budget=3,
@@ -258,10 +258,10 @@ async def forgets_to_look(ids: tuple[object, ...]) -> None:
 def carried_out(
     looking: Looking,
 ) -> Callable[[Effect[object]], Program[object] | None]:
-    def program(wish: Effect[object]) -> Program[object] | None:
-        match wish:
+    def program(command: Effect[object]) -> Program[object] | None:
+        match command:
             case Plan():
-                return looking(wish.ids)
+                return looking(command.ids)
             case Reconcile():
                 return looks_at_all(looking)
             case _:
@@ -270,25 +270,25 @@ def carried_out(
     return program
 
 
-def is_keep(wish: Effect[object]) -> bool:
-    return isinstance(wish, Await) and isinstance(wish.then, Keep)
+def is_keep(command: Effect[object]) -> bool:
+    return isinstance(command, Await) and isinstance(command.then, Keep)
 
 
 def consuming(
     looking: Looking = looks, *, keys: str = "a", faults: tuple[Fault, ...] = (), budget: int = 0
 ) -> Scenario:
-    consumer = Consumer(size=1)
+    consumer = ChangeStreamConsumer(size=1)
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(event, Event)
+        assert isinstance(event, StreamEvent)
         done = consumer.step(state, event)  # type: ignore[arg-type]  # it checks
-        return done.state, done.wishes
+        return done.state, done.commands
 
     reducer = Reducer(
         "consumer",
         change_stream.Following(),
         step,
-        change_stream.heard,
+        change_stream.event_for,
         Faults.of(*faults, on=lambda effect: isinstance(effect, Save)),
         MEANS,
         split=lambda _: False,
@@ -302,9 +302,9 @@ def consuming(
 
     rows = tuple(Document.of({"_id": key, "n": 0}) for key in keys)
     plans = tuple(Document.of({"_id": key, "planned": 0}) for key in keys)
-    begun = told(STREAM.begun(seeded({"rows": rows, "plans": plans})))
+    begun = told(STREAM.begun(world_with({"rows": rows, "plans": plans})))
     assert isinstance(begun, Plain)
-    writers: tuple[Actor, ...] = tuple(Process(f"writes {key}", born(writes, key), meaning=MEANS) for key in keys)
+    writers: tuple[Actor, ...] = tuple(Process(f"writes {key}", factory(writes, key), meaning=MEANS) for key in keys)
     return Scenario(
         name="consumer",
         summary="",
@@ -332,8 +332,8 @@ def is_planned(keys: str, state: State) -> bool:
 
 
 def is_under_way(state: State) -> bool:
-    machine = state.standing("consumer")
-    return isinstance(machine, Machine) and any(isinstance(each.wish, Plan) for each in machine.running)
+    machine = state.status("consumer")
+    return isinstance(machine, Machine) and any(isinstance(each.command, Plan) for each in machine.running)
 
 
 @pytest.mark.parametrize(
@@ -360,5 +360,5 @@ def test_laws_can_ask_where_the_program_of_a_wish_stands() -> None:
     """It is a value at a node, and the reducer knows which."""
     scenario = consuming()
     reducer = next(actor for actor in scenario.actors if isinstance(actor, Reducer))
-    node = reducer.behaviour(Plan(1, 0, "rows", ("a",))).born(0)
+    node = reducer.behaviour(Plan(1, 0, "rows", ("a",))).factory(0)
     assert str(reducer.at(Running(Plan(1, 0, "rows", ("a",)), node))).startswith("about to find rows")

@@ -24,21 +24,21 @@ from tidegate.model.effects import Effect, Note, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import insert_one
 from tidegate.model.patches import Added, Removed, Replaced
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import Process, factory
 from tidegate.sim.attempts import attempt
-from tidegate.sim.behaviour import Crashed, Returned
-from tidegate.sim.causes import wishes_of
+from tidegate.sim.automaton import Crashed, Returned
+from tidegate.sim.causes import commands_of
 from tidegate.sim.compare import decision
-from tidegate.sim.explore import Search, go_on
 from tidegate.sim.faults import Fault
 from tidegate.sim.lines import decided_at
 from tidegate.sim.nearest import STATES_MAX, nearest_passing
 from tidegate.sim.picture import PICTURED_MAX, pictured
 from tidegate.sim.reducers import Machine
+from tidegate.sim.rendering import render, sentence, state_lines
 from tidegate.sim.replay import Diverged, ExploredOn, Replayed, Reproduced, explored_on, followed, replay, replaying
 from tidegate.sim.report import explore
-from tidegate.sim.scenario import Clock, Label, Scenario, State, Step
-from tidegate.sim.story import sentence, state_lines, story
+from tidegate.sim.scenario import ActorStep, Clock, Label, Scenario, State
+from tidegate.sim.search import Search, go_on
 from tidegate.sim.trace import (
     Breach,
     Choice,
@@ -56,11 +56,11 @@ from tidegate.sim.trace import (
 from tidegate.sim.trace_json import decoded, encoded
 from tidegate.sim.tracing import is_sound, steps_of
 from tidegate.sim.ways import event, ways
-from tidegate.sim.world import Cell, Outcomes, Plain, World, ids, notes, perform, seeded
+from tidegate.sim.world import Cell, Outcomes, Plain, World, ids, notes, perform, world_with
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 SOME = SPECIMENS[::4]
@@ -105,7 +105,7 @@ def test_decoding_an_encoded_hostile_trace_gives_the_same_trace(trace: Trace) ->
 @given(hostile_traces())
 def test_nothing_in_a_trace_can_forge_a_line_of_its_story(trace: Trace) -> None:
     """What is told stands on the line where it belongs, and is printable."""
-    lines = story(trace).splitlines()
+    lines = render(trace).splitlines()
     patched = sum(any(True for _ in step.patch) for step in trace.steps)
     first = state_lines(trace.initial) if trace.law and not trace.steps else []
     assert len(lines) == 2 + len(trace.steps) + patched + len(first) + bool(trace.law)
@@ -379,8 +379,8 @@ def test_of_steps_that_read_alike_the_recorded_one_is_taken() -> None:
         return Scenario(
             name="alike",
             summary="",
-            world=seeded({"rows": ()}),
-            actors=(Process("p", born(inserts), meaning=sometimes_lost),),
+            world=world_with({"rows": ()}),
+            actors=(Process("p", factory(inserts), meaning=sometimes_lost),),
             always={"nothing is there": lambda state: state.read(ids("rows")) == ()},
         )
 
@@ -396,8 +396,8 @@ def test_a_law_that_was_mended_is_not_said_to_be_broken() -> None:
         return Scenario(
             name="mended",
             summary="",
-            world=seeded({"rows": ()}),
-            actors=(Process("p", born(inserts)),),
+            world=world_with({"rows": ()}),
+            actors=(Process("p", factory(inserts)),),
             always={law: lambda state: holds or state.read(ids("rows")) == ()},
         )
 
@@ -547,10 +547,10 @@ def test_a_reducer_says_what_it_wishes_for_and_where_it_was_decided() -> None:
 
 
 def test_who_is_dead_wishes_for_nothing() -> None:
-    """Whatever it wished for before."""
-    wish = Note("a", 1)
-    assert wishes_of(Machine(0, (wish,))) == (wish,)
-    assert wishes_of(Crashed()) == ()
+    """Whatever it commanded before."""
+    command = Note("a", 1)
+    assert commands_of(Machine(0, (command,))) == (command,)
+    assert commands_of(Crashed()) == ()
 
 
 def test_traces_of_one_scenario_have_one_fingerprint_and_others_another() -> None:
@@ -597,9 +597,9 @@ class Breaks:
     place: None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         if not world.read(BROKEN):
-            yield Step(Label("breaks"), world.write(BROKEN, 1), must=False)
+            yield ActorStep(Label("breaks"), world.write(BROKEN, 1), must=False)
 
 
 BROKEN: Final = Cell(("broken",), 0)
@@ -619,7 +619,7 @@ def test_a_run_that_could_have_rested_is_its_own_passing_run() -> None:
         name="rests",
         summary="",
         world=Plain(),
-        actors=(Process("p", born(says)), Breaks()),
+        actors=(Process("p", factory(says)), Breaks()),
         always={"nothing breaks": lambda state: not state.read(BROKEN) or (NOTED, 1) not in state.read(notes("p"))},
         sometimes={"it is not judged where it would fail": takes_for_granted},
     )
@@ -646,9 +646,9 @@ def test_relative_time_passes_by_quanta() -> None:
         name="waits",
         summary="",
         world=Plain(),
-        actors=(Process("p", born(waits)),),
+        actors=(Process("p", factory(waits)),),
         clock=Clock(quantum=1_000, horizon=5_000),
-        always={"it never ends": lambda state: not isinstance(state.standing("p"), Returned)},
+        always={"it never ends": lambda state: not isinstance(state.status("p"), Returned)},
     )
     trace = explore(scenario).trace
     assert trace is not None
@@ -670,7 +670,7 @@ def test_a_law_that_raises_is_an_error_unless_another_one_is_broken() -> None:
         raise ZeroDivisionError(str(state.read(notes("p"))))
 
     scenario = Scenario(
-        name="bad", summary="", world=Plain(), actors=(Process("p", born(says)),), sometimes={"x": raises}
+        name="bad", summary="", world=Plain(), actors=(Process("p", factory(says)),), sometimes={"x": raises}
     )
     with pytest.raises(ZeroDivisionError):
         attempt(scenario, lambda search: steps_of(search, (search.first, ways(search, search.first)[0].after)))
@@ -700,7 +700,7 @@ def test_a_decision_without_code_has_no_line() -> None:
 @pytest.mark.parametrize("name", ["array_push_lock.lost_reply", "array_push_lock.stall.2"])
 def test_the_story_of_a_counterexample_reads_as_it_always_did(name: str) -> None:
     """Golden transcripts. To write them anew, set TIDEGATE_REWRITE_GOLDEN."""
-    golden, told = GOLDEN / f"{name}.txt", story(trace_of(name))
+    golden, told = GOLDEN / f"{name}.txt", render(trace_of(name))
     if os.environ.get("TIDEGATE_REWRITE_GOLDEN"):
         golden.write_text(told, encoding="utf-8")
     assert told == golden.read_text(encoding="utf-8")
@@ -709,7 +709,7 @@ def test_the_story_of_a_counterexample_reads_as_it_always_did(name: str) -> None
 def test_the_story_of_a_run_that_breaks_nothing_says_so() -> None:
     """And of which seed it is."""
     trace = attrs.evolve(trace_of("array_push_lock.lost_reply"), law="", seed="7.1", steps=())
-    first, second = story(trace).splitlines()
+    first, second = render(trace).splitlines()
     assert first == "array_push_lock.lost_reply: no law is broken"
     assert second.startswith("0 steps, absolute time")
     assert second.endswith(", seed 7.1")
@@ -728,10 +728,10 @@ def test_the_story_of_an_error_says_what_was_raised_and_where() -> None:
     """Also where it is raised before the first step, and there is none to tell of."""
 
     def told(program: Callable[[], Program[None]]) -> list[str]:
-        actors = (Process("p", born(program)),)
-        trace = explore(Scenario(name="raises", summary="", world=seeded({"rows": ()}), actors=actors)).trace
+        actors = (Process("p", factory(program)),)
+        trace = explore(Scenario(name="raises", summary="", world=world_with({"rows": ()}), actors=actors)).trace
         assert trace is not None
-        return story(trace).splitlines()
+        return render(trace).splitlines()
 
     first = told(raises_at_once)
     assert '      /processes/p = "raised LookupError: what is not there"' in first
@@ -739,7 +739,7 @@ def test_the_story_of_an_error_says_what_was_raised_and_where() -> None:
     line = raises_then.__code__.co_firstlineno + 1
     last = told(raises_then)
     assert '/processes/p := "raised LookupError: what is not there"' in last[-2]
-    assert last[-1].endswith(f"test_sim_trace.py:{line} raises_then")
+    assert last[-1].endswith(f"test_trace.py:{line} raises_then")
 
 
 def test_changes_read_as_sentences() -> None:
@@ -794,14 +794,14 @@ def test_a_run_with_hostile_values_can_be_told_and_replayed(what: str) -> None:
             name="hostile",
             summary="",
             world=Plain(),
-            actors=(Process("p", born(says)),),
-            always={"it never ends": lambda state: not isinstance(state.standing("p"), Returned)},
+            actors=(Process("p", factory(says)),),
+            always={"it never ends": lambda state: not isinstance(state.status("p"), Returned)},
         )
 
     trace = explore(make()).trace
     assert trace is not None
     assert replay(decoded(json.loads(text_of(trace))), make()) == Reproduced(len(trace.steps))
-    assert all(line.isprintable() for line in story(trace).splitlines())
+    assert all(line.isprintable() for line in render(trace).splitlines())
 
 
 @pytest.mark.parametrize("name", ["p\0", "p\n", "p/~", ""])
@@ -817,9 +817,9 @@ def test_a_run_with_hostile_names_can_be_told_and_replayed(name: str) -> None:
         return Scenario(
             name="hostile",
             summary="",
-            world=seeded({"rows": ()}),
-            actors=(Process(name, born(says)),),
-            always={"it never ends": lambda state: not isinstance(state.standing(name), Returned)},
+            world=world_with({"rows": ()}),
+            actors=(Process(name, factory(says)),),
+            always={"it never ends": lambda state: not isinstance(state.status(name), Returned)},
         )
 
     trace = explore(make()).trace
@@ -835,9 +835,9 @@ class Nested:
     place: None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         for cell in (Cell(("a",), 0), Cell(("a", "b"), 0), Cell(("a", "b", "c"), 0)):
-            yield Step(Label("writes"), world.write(cell, 1))
+            yield ActorStep(Label("writes"), world.write(cell, 1))
 
 
 def test_cells_whose_names_begin_alike_are_told_apart() -> None:
@@ -848,7 +848,7 @@ def test_cells_whose_names_begin_alike_are_told_apart() -> None:
         return Scenario(
             name="nested",
             summary="",
-            world=seeded({"rows": (Document.of({"_id": "int"}), Document.of({"_id": 1}))}),
+            world=world_with({"rows": (Document.of({"_id": "int"}), Document.of({"_id": 1}))}),
             actors=(Nested(),),
             always={"not all": lambda state: [state.read(cell) for cell in written] != [1, 1, 1]},
         )

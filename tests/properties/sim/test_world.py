@@ -57,16 +57,16 @@ from tidegate.sim.world import (
     journaled,
     notes,
     perform,
-    seeded,
     uniques,
     wakes,
+    world_with,
 )
 
 N = Field[int]("n")
 A_FIELD, B_FIELD = Field[Any]("a"), Field[Any]("b")
 AT = Field[Instant]("at")
 A, B = Document.of({"_id": "a", "n": 1}), Document.of({"_id": "b", "n": 2})
-WORLD = seeded({"rows": (A, B)})
+WORLD = world_with({"rows": (A, B)})
 
 
 def outcome(effect: Effect[object], world: World = WORLD) -> tuple[World, object]:
@@ -127,7 +127,7 @@ def test_natural_order_is_the_order_of_insertion() -> None:
 
 def test_several_are_found_in_the_order_of_their_ids() -> None:
     """Law WO2: numbers, then strings; those that match, and no more than asked for."""
-    world = seeded({"rows": tuple(Document.of({"_id": key, "n": 1}) for key in ("b", 10, "a", "\u00e9", 9, "B"))})
+    world = world_with({"rows": tuple(Document.of({"_id": key, "n": 1}) for key in ("b", 10, "a", "\u00e9", 9, "B"))})
     for where, limit, found in (
         ((), 10, [9, 10, "B", "a", "b", "\u00e9"]),
         ((), 2, [9, 10]),
@@ -163,7 +163,7 @@ def is_shared(one: Document, other: Document, index: tuple[Field[Any], ...]) -> 
 @example([InsertOne("rows", Document.of({"_id": key, "a": a, "n": 1, "b": key})) for key, a in ((1, 1), (2, (2, 1.0)))])
 def test_a_unique_index_is_never_broken(writes: list[Effect[object]]) -> None:
     """Law WO1, whatever is written; what is refused changes nothing, and what breaks no index is not refused for it."""
-    world: World = seeded({}, UNIQUE)
+    world: World = world_with({}, UNIQUE)
     for write in writes:
         after, reply = outcome(write, world)
         docs = [doc for doc in rows(after) if doc is not None]
@@ -202,7 +202,7 @@ REFUSED_BY_INDEX: Mapping[str, tuple[Document, Document, bool]] = {
 def test_what_a_unique_index_takes_for_equal(what: str) -> None:
     """Law WO1 as MongoDB has it; the refusal names the index, and a document never stands in its own way."""
     one, other, is_refused = REFUSED_BY_INDEX[what]
-    world, _ = outcome(insert_one("rows", one), seeded({}, {"rows": ((B_FIELD,),)}))
+    world, _ = outcome(insert_one("rows", one), world_with({}, {"rows": ((B_FIELD,),)}))
     world, _ = outcome(update_one("rows", Eq(N, None), Put(N, 1)), world)
     _, reply = outcome(insert_one("rows", other), world)
     assert reply == (Refused("duplicate key of the index on b") if is_refused else None)
@@ -212,7 +212,7 @@ def test_an_id_that_is_a_number_is_not_the_text_that_looks_like_it() -> None:
     """They are two documents."""
     number = Document.of({"_id": 1, "n": 9})
     text = Document.of({"_id": "1", "n": 8})
-    world = seeded({"rows": (number, text)})
+    world = world_with({"rows": (number, text)})
     assert outcome(find_one("rows", Eq(Field[int]("_id"), 1)), world)[1] == number
     assert outcome(find_one("rows", Eq(ID, "1")), world)[1] == text
     assert document("rows", 1).name != document("rows", "1").name

@@ -13,7 +13,16 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, STORE, WALL, Instant
 from tidegate.sinks import circuit_breaker as circuits
 from tidegate.sinks import delivery
-from tidegate.sinks.circuit_breaker import Admit, Breaker, Circuit, Closed, HalfOpen, HoldBack, Open, Outcome
+from tidegate.sinks.circuit_breaker import (
+    Admit,
+    AttemptOutcome,
+    CircuitBreaker,
+    CircuitState,
+    Closed,
+    HalfOpen,
+    HoldBack,
+    Open,
+)
 from tidegate.sinks.delivery import Acknowledged, Action, Burying, Delivered, Failed, Payload, Rules, Sending
 from tidegate.sinks.laws import circuit_breaker as laws
 from tidegate.sinks.strategies import circuit_breaker as drawn
@@ -21,18 +30,20 @@ from tidegate.sinks.strategies import circuit_breaker as drawn
 START = Instant(0, WALL)
 
 
-class Hear(Protocol):
+class Record(Protocol):
     """What becomes of a circuit."""
 
-    def __call__(self, breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant, /) -> Circuit: ...
+    def __call__(
+        self, breaker: CircuitBreaker, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant, /
+    ) -> CircuitState: ...
 
 
 @attrs.frozen
 class Gate:
     """What whoever delivers asks: the real functions, but for one that is planted."""
 
-    admit: Callable[[Breaker, Circuit, Instant], Admit | HoldBack] = circuits.admit
-    heard: Hear = circuits.heard
+    admit: Callable[[CircuitBreaker, CircuitState, Instant], Admit | HoldBack] = circuits.admit
+    recorded: Record = circuits.recorded
 
 
 REAL = Gate()
@@ -46,18 +57,20 @@ def effort(gate: Gate) -> settings:
 # --- the laws ---------------------------------------------------------------------------------------------------------
 
 INSTANTS = st.integers(0, 80).map(lambda at: Instant(at, WALL))
-HEARD = (drawn.breakers(), drawn.circuits(), st.integers(0, 5), st.sampled_from(Outcome), INSTANTS)
-FIVE = Breaker(threshold=5, cooldown=30)
+HEARD = (drawn.breakers(), drawn.circuits(), st.integers(0, 5), st.sampled_from(AttemptOutcome), INSTANTS)
+FIVE = CircuitBreaker(threshold=5, cooldown=30)
 
 
 def check_cb1(gate: Gate) -> None:
     @effort(gate)
     @given(*HEARD)
-    @example(FIVE, Closed(0, 4), 0, Outcome.UNANSWERED, START)
-    @example(FIVE, Closed(0, 3), 0, Outcome.UNANSWERED, START)
-    @example(FIVE, Closed(0, 3), 0, Outcome.ANSWERED, START)
-    def it_opens_at_the_threshold(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> None:
-        after = gate.heard(breaker, circuit, era, outcome, now)
+    @example(FIVE, Closed(0, 4), 0, AttemptOutcome.UNANSWERED, START)
+    @example(FIVE, Closed(0, 3), 0, AttemptOutcome.UNANSWERED, START)
+    @example(FIVE, Closed(0, 3), 0, AttemptOutcome.ANSWERED, START)
+    def it_opens_at_the_threshold(
+        breaker: CircuitBreaker, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant
+    ) -> None:
+        after = gate.recorded(breaker, circuit, era, outcome, now)
         assert laws.opens_at_the_threshold(breaker, circuit, era, outcome, after)
 
     it_opens_at_the_threshold()
@@ -75,14 +88,16 @@ class Ended:
     """The outcome of one of the attempts that were ever admitted is heard, perhaps again."""
 
     which: int
-    outcome: Outcome
+    outcome: AttemptOutcome
 
 
 RUNS = st.lists(
-    st.one_of(st.builds(Asked, st.integers(0, 6)), st.builds(Ended, st.integers(0, 9), st.sampled_from(Outcome))),
+    st.one_of(
+        st.builds(Asked, st.integers(0, 6)), st.builds(Ended, st.integers(0, 9), st.sampled_from(AttemptOutcome))
+    ),
     max_size=40,
 )
-BAD = Ended(0, Outcome.UNANSWERED)
+BAD = Ended(0, AttemptOutcome.UNANSWERED)
 
 
 def check_cb2(gate: Gate) -> None:
@@ -90,12 +105,12 @@ def check_cb2(gate: Gate) -> None:
 
     @effort(gate)
     @given(drawn.breakers(), RUNS)
-    @example(Breaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(1)])
-    @example(Breaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(4)])
-    @example(Breaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(5), Asked(4), Asked(1)])
-    @example(Breaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(6), Asked(1), Asked(1)])
-    def probes_come_one_by_one(breaker: Breaker, run: list[Asked | Ended]) -> None:
-        circuit: Circuit = Closed()
+    @example(CircuitBreaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(1)])
+    @example(CircuitBreaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(4)])
+    @example(CircuitBreaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(5), Asked(4), Asked(1)])
+    @example(CircuitBreaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(6), Asked(1), Asked(1)])
+    def probes_come_one_by_one(breaker: CircuitBreaker, run: list[Asked | Ended]) -> None:
+        circuit: CircuitState = Closed()
         now, eras, tripped = START, list[int](), list[Instant]()
         probes, settled = list[tuple[int, Instant]](), set[int]()
         for event in run:
@@ -110,10 +125,10 @@ def check_cb2(gate: Gate) -> None:
                         probes.append((verdict.era, now))
             elif event.which < len(eras):
                 era = eras[-1 - event.which]
-                after = gate.heard(breaker, circuit, era, event.outcome, now)
+                after = gate.recorded(breaker, circuit, era, event.outcome, now)
                 if after != circuit:
                     settled.add(era)
-                    tripped = [now] if isinstance(after, Open) and event.outcome is Outcome.UNANSWERED else []
+                    tripped = [now] if isinstance(after, Open) and event.outcome is AttemptOutcome.UNANSWERED else []
                 circuit = after
             assert laws.probes_one_by_one(breaker, probes, settled)
 
@@ -125,7 +140,7 @@ def check_cb3(gate: Gate) -> None:
     @given(drawn.breakers(), drawn.circuits(), INSTANTS)
     @example(FIVE, HalfOpen(1, START), START + 1)
     @example(FIVE, Open(1, START + 99), START)
-    def no_circuit_stays_shut(breaker: Breaker, circuit: Circuit, now: Instant) -> None:
+    def no_circuit_stays_shut(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> None:
         verdict = gate.admit(breaker, circuit, now)
         until = None if isinstance(verdict, Admit) else verdict.until
         assert laws.does_not_stay_shut(breaker, now, until)
@@ -136,12 +151,14 @@ def check_cb3(gate: Gate) -> None:
 def check_cb4(gate: Gate) -> None:
     @effort(gate)
     @given(*HEARD)
-    @example(FIVE, HalfOpen(2, START), 0, Outcome.UNANSWERED, START)
-    @example(FIVE, HalfOpen(2, START), 1, Outcome.ANSWERED, START)
-    @example(FIVE, HalfOpen(2, START), 2, Outcome.ANSWERED, START)
-    def other_eras_say_nothing(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> None:
+    @example(FIVE, HalfOpen(2, START), 0, AttemptOutcome.UNANSWERED, START)
+    @example(FIVE, HalfOpen(2, START), 1, AttemptOutcome.ANSWERED, START)
+    @example(FIVE, HalfOpen(2, START), 2, AttemptOutcome.ANSWERED, START)
+    def other_eras_say_nothing(
+        breaker: CircuitBreaker, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant
+    ) -> None:
         verdict = gate.admit(breaker, circuit, now)
-        assert laws.is_deaf_to_other_eras(circuit, era, gate.heard(breaker, circuit, era, outcome, now))
+        assert laws.is_deaf_to_other_eras(circuit, era, gate.recorded(breaker, circuit, era, outcome, now))
         assert isinstance(verdict, HoldBack) or laws.has_its_own_era(circuit, verdict)
 
     other_eras_say_nothing()
@@ -164,36 +181,42 @@ def test_a_circuit_keeps_the_law(law: str) -> None:
 # --- specimens --------------------------------------------------------------------------------------------------------
 
 
-def never_zeroed(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
+def never_zeroed(
+    breaker: CircuitBreaker, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant
+) -> CircuitState:
     """Five failures in all, not in a row."""
-    after = circuits.heard(breaker, circuit, era, outcome, now)
-    return circuit if isinstance(circuit, Closed) and outcome is Outcome.ANSWERED else after
+    after = circuits.recorded(breaker, circuit, era, outcome, now)
+    return circuit if isinstance(circuit, Closed) and outcome is AttemptOutcome.ANSWERED else after
 
 
-def one_too_late(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
-    return circuits.heard(attrs.evolve(breaker, threshold=breaker.threshold + 1), circuit, era, outcome, now)
+def one_too_late(
+    breaker: CircuitBreaker, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant
+) -> CircuitState:
+    return circuits.recorded(attrs.evolve(breaker, threshold=breaker.threshold + 1), circuit, era, outcome, now)
 
 
-def of_any_era(breaker: Breaker, circuit: Circuit, _: int, outcome: Outcome, now: Instant) -> Circuit:
+def of_any_era(
+    breaker: CircuitBreaker, circuit: CircuitState, _: int, outcome: AttemptOutcome, now: Instant
+) -> CircuitState:
     """Drakkar: what was sent before the trip decides the probe."""
-    return circuits.heard(breaker, circuit, circuit.era, outcome, now)
+    return circuits.recorded(breaker, circuit, circuit.era, outcome, now)
 
 
-def without_cooldown(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
+def without_cooldown(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit | HoldBack:
     return circuits.admit(breaker, circuit, now + breaker.cooldown)
 
 
-def all_are_probes(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
+def all_are_probes(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit | HoldBack:
     """Half open is taken for open to all."""
     return Admit(circuit) if isinstance(circuit, HalfOpen) else circuits.admit(breaker, circuit, now)
 
 
-def waits_for_its_probe(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
+def waits_for_its_probe(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit | HoldBack:
     """Drakkar: a probe that never comes back keeps the slot for ever."""
     return HoldBack(circuit.until) if isinstance(circuit, HalfOpen) else circuits.admit(breaker, circuit, now)
 
 
-def waits_for_its_clock(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
+def waits_for_its_clock(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit | HoldBack:
     """A clock that was set back by an hour shuts it for an hour."""
     if isinstance(circuit, Open) and circuit.until - now > 0:
         return HoldBack(circuit.until)
@@ -203,13 +226,13 @@ def waits_for_its_clock(breaker: Breaker, circuit: Circuit, now: Instant) -> Adm
 @pytest.mark.parametrize(
     ("law", "planted"),
     [
-        ("CB1", Gate(heard=never_zeroed)),
-        ("CB1", Gate(heard=one_too_late)),
+        ("CB1", Gate(recorded=never_zeroed)),
+        ("CB1", Gate(recorded=one_too_late)),
         ("CB2", Gate(admit=without_cooldown)),
         ("CB2", Gate(admit=all_are_probes)),
         ("CB3", Gate(admit=waits_for_its_probe)),
         ("CB3", Gate(admit=waits_for_its_clock)),
-        ("CB4", Gate(heard=of_any_era)),
+        ("CB4", Gate(recorded=of_any_era)),
         ("CB4", Gate(admit=all_are_probes)),
     ],
 )
@@ -224,11 +247,11 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Gate) -> None:
 
 def test_a_circuit_opens_after_five_probes_after_30_s_and_closes() -> None:
     """The defaults of Drakkar; a success in between sets the count back, a refusal is an answer too."""
-    breaker, circuit, now = Breaker(), circuits.Closed(), START
-    seen: list[Circuit] = [circuit]
+    breaker, circuit, now = CircuitBreaker(), circuits.Closed(), START
+    seen: list[CircuitState] = [circuit]
     for failure in [Ambiguous()] * 3 + [Refused("no")] + [Ambiguous()] * 5:
         state = seen[-1]
-        seen.append(circuits.heard(breaker, state, 0, circuits.outcome_of(failure), now))
+        seen.append(circuits.recorded(breaker, state, 0, circuits.attempt_outcome(failure), now))
     opened = seen[-1]
     held = circuits.admit(breaker, opened, START + 29 * SECOND)
     probe = circuits.admit(breaker, opened, START + 30 * SECOND)
@@ -239,18 +262,18 @@ def test_a_circuit_opens_after_five_probes_after_30_s_and_closes() -> None:
     assert held == HoldBack(START + 30 * SECOND)
     assert str(held) == "hold back until 30 s@wall"
     assert probe == Admit(HalfOpen(2, START + 60 * SECOND))
-    assert circuits.heard(breaker, probe.circuit, 2, circuits.outcome_of(None), now) == Closed(3)
-    assert circuits.heard(breaker, probe.circuit, 2, circuits.outcome_of(NotApplied()), now) == Open(
+    assert circuits.recorded(breaker, probe.circuit, 2, circuits.attempt_outcome(None), now) == Closed(3)
+    assert circuits.recorded(breaker, probe.circuit, 2, circuits.attempt_outcome(NotApplied()), now) == Open(
         3, START + 30 * SECOND
     )
-    assert circuits.heard(breaker, probe.circuit, 2, Outcome.NOT_TRIED, now + 9) == Open(3, START + 9)
-    assert circuits.heard(breaker, opened, 1, Outcome.ANSWERED, now) == opened
-    assert circuits.heard(breaker, seen[0], 0, Outcome.NOT_TRIED, now) == seen[0]
+    assert circuits.recorded(breaker, probe.circuit, 2, AttemptOutcome.NOT_TRIED, now + 9) == Open(3, START + 9)
+    assert circuits.recorded(breaker, opened, 1, AttemptOutcome.ANSWERED, now) == opened
+    assert circuits.recorded(breaker, seen[0], 0, AttemptOutcome.NOT_TRIED, now) == seen[0]
 
 
-def outage(breaker: Breaker, payloads: int, away: int) -> tuple[int, int]:
+def outage(breaker: CircuitBreaker, payloads: int, away: int) -> tuple[int, int]:
     """How many of the payloads are delivered and dead-lettered, of a sink that is away for so many seconds."""
-    circuit: Circuit = Closed()
+    circuit: CircuitState = Closed()
     states: list[Payload] = [Sending()] * payloads
     for second in range(away + 120):
         now = START + second * SECOND
@@ -260,7 +283,9 @@ def outage(breaker: Breaker, payloads: int, away: int) -> tuple[int, int]:
             verdict = circuits.admit(breaker, circuit, now)
             if isinstance(verdict, Admit):
                 failure = Ambiguous("no reply") if second < away else None
-                circuit = circuits.heard(breaker, verdict.circuit, verdict.era, circuits.outcome_of(failure), now)
+                circuit = circuits.recorded(
+                    breaker, verdict.circuit, verdict.era, circuits.attempt_outcome(failure), now
+                )
                 event = Failed(state.attempt, failure, Action.RETRY, now) if failure else Acknowledged()
                 states[index] = delivery.step(Rules(), state, event)
     return states.count(Delivered()), sum(isinstance(state, Burying) for state in states)
@@ -271,8 +296,8 @@ def test_an_outage_does_not_empty_the_topic_into_the_dead_letters() -> None:
 
     Without a breaker, everything is; Drakkar, with one, diverts everything while it is open.
     """
-    assert outage(Breaker(), 100, 120) == (99, 1)
-    assert outage(Breaker(threshold=10**9), 100, 120) == (0, 100)
+    assert outage(CircuitBreaker(), 100, 120) == (99, 1)
+    assert outage(CircuitBreaker(threshold=10**9), 100, 120) == (0, 100)
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
@@ -281,9 +306,9 @@ def test_an_outage_does_not_empty_the_topic_into_the_dead_letters() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Breaker(threshold=0),
-        lambda: Breaker(cooldown=0),
-        lambda: Breaker(cooldown=1.5),  # type: ignore[arg-type]
+        lambda: CircuitBreaker(threshold=0),
+        lambda: CircuitBreaker(cooldown=0),
+        lambda: CircuitBreaker(cooldown=1.5),  # type: ignore[arg-type]
         lambda: Closed(-1),
         lambda: Closed(0, -1),
         lambda: Open(-1, START),
@@ -294,12 +319,12 @@ def test_an_outage_does_not_empty_the_topic_into_the_dead_letters() -> None:
         lambda: circuits.admit(FIVE, "closed", START),  # type: ignore[arg-type]
         lambda: circuits.admit(FIVE, Closed(), 0),  # type: ignore[arg-type]
         lambda: circuits.admit(FIVE, Open(0, START), Instant(0, STORE)),
-        lambda: circuits.heard(None, Closed(), 0, Outcome.ANSWERED, START),  # type: ignore[arg-type]
-        lambda: circuits.heard(FIVE, None, 0, Outcome.ANSWERED, START),  # type: ignore[arg-type]
-        lambda: circuits.heard(FIVE, Closed(), -1, Outcome.ANSWERED, START),
-        lambda: circuits.heard(FIVE, Closed(), 0, True, START),  # type: ignore[arg-type]
-        lambda: circuits.heard(FIVE, Closed(), 0, Outcome.ANSWERED, 0),  # type: ignore[arg-type]
-        lambda: circuits.outcome_of("no reply"),  # type: ignore[arg-type]
+        lambda: circuits.recorded(None, Closed(), 0, AttemptOutcome.ANSWERED, START),  # type: ignore[arg-type]
+        lambda: circuits.recorded(FIVE, None, 0, AttemptOutcome.ANSWERED, START),  # type: ignore[arg-type]
+        lambda: circuits.recorded(FIVE, Closed(), -1, AttemptOutcome.ANSWERED, START),
+        lambda: circuits.recorded(FIVE, Closed(), 0, True, START),  # type: ignore[arg-type]
+        lambda: circuits.recorded(FIVE, Closed(), 0, AttemptOutcome.ANSWERED, 0),  # type: ignore[arg-type]
+        lambda: circuits.attempt_outcome("no reply"),  # type: ignore[arg-type]
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:

@@ -20,13 +20,13 @@ from tidegate.sinks.delivery import (
     Burying,
     Complete,
     Delivered,
+    DeliveryEvent,
     Dismissed,
-    Event,
     Failed,
     Failures,
     Held,
     Incomplete,
-    Outbox,
+    OffsetDelivery,
     Payload,
     Released,
     Rules,
@@ -45,19 +45,19 @@ RULES = Rules(sending=PATIENT, burying=PATIENT)
 
 
 @attrs.frozen
-class Courier:
+class Functions:
     """What whoever delivers asks: the real functions, but for one that is planted."""
 
-    step: Callable[[Rules, Payload, Event], Payload] = delivery.step
-    judge: Callable[[Outbox], Complete | Incomplete] = delivery.judge
+    step: Callable[[Rules, Payload, DeliveryEvent], Payload] = delivery.step
+    judge: Callable[[OffsetDelivery], Complete | Incomplete] = delivery.judge
 
 
-REAL = Courier()
+REAL = Functions()
 
 
-def effort(courier: Courier) -> settings:
+def effort(functions: Functions) -> settings:
     """A counterexample to a specimen need not be a small one."""
-    return settings() if courier == REAL else settings(phases=(Phase.explicit, Phase.generate))
+    return settings() if functions == REAL else settings(phases=(Phase.explicit, Phase.generate))
 
 
 def failed(attempt: int = 1, failure: Failure | None = None, answer: Action = Action.RETRY, at: int = 0) -> Failed:
@@ -75,16 +75,16 @@ def failures(count: int = 1, error: str = "Ambiguous(no reply)") -> Failures:
 # --- the laws: payloads and offsets -------------------------------------------------------------------------------------
 
 
-def check_dl1(courier: Courier) -> None:
-    @effort(courier)
+def check_dl1(functions: Functions) -> None:
+    @effort(functions)
     @given(drawn.rules(), st.lists(drawn.delivery_events(), max_size=12))
     @example(RULES, [failed(1), failed(2)])
     @example(RULES, [failed(answer=Action.DEAD_LETTER)])
     @example(RULES, [failed(1, NotApplied("closed"))])
-    def payloads_are_settled_by_what_was_heard(rules: Rules, events: list[Event]) -> None:
+    def payloads_are_settled_by_what_was_heard(rules: Rules, events: list[DeliveryEvent]) -> None:
         payload: Payload = Sending()
         for number, event in enumerate(events, 1):
-            payload = courier.step(rules, payload, event)
+            payload = functions.step(rules, payload, event)
             assert laws.is_true_of_the_past(rules, events[:number], payload)
 
     payloads_are_settled_by_what_was_heard()
@@ -136,13 +136,13 @@ WEATHER = (None, Ambiguous("no reply"), Ambiguous("no reply"), Refused("the tabl
 class World:
     """An offset with three payloads, a sink, a topic of dead letters, and replies that arrive late, twice, or never."""
 
-    courier: Courier
+    functions: Functions
     rules: Rules
-    outbox: Outbox = attrs.field(factory=lambda: delivery.added(Outbox(), 3))
+    outbox: OffsetDelivery = attrs.field(factory=lambda: delivery.added(OffsetDelivery(), 3))
     sink: set[int] = attrs.field(factory=set)
     dead_letters: set[int] = attrs.field(factory=set)
-    replies: list[tuple[int, Event]] = attrs.field(factory=list)
-    heard: list[list[Event]] = attrs.field(factory=lambda: [[], [], []])
+    replies: list[tuple[int, DeliveryEvent]] = attrs.field(factory=list)
+    heard: list[list[DeliveryEvent]] = attrs.field(factory=lambda: [[], [], []])
 
     def act(self, act: Act) -> None:
         match act:
@@ -161,7 +161,7 @@ class World:
         match self.outbox.payloads[index]:
             case Sending() as payload:
                 arrived, fine = self.sink, Acknowledged()
-                event: Event = fine if failure is None else failed(payload.attempt, failure, answer)
+                event: DeliveryEvent = fine if failure is None else failed(payload.attempt, failure, answer)
             case Burying() as payload:
                 arrived, written = self.dead_letters, Written()
                 event = written if failure is None else unwritten(payload.attempt, failure)
@@ -171,31 +171,31 @@ class World:
             arrived.add(index)
         self.replies.append((index, event))
 
-    def hear(self, index: int, event: Event) -> None:
+    def hear(self, index: int, event: DeliveryEvent) -> None:
         self.heard[index].append(event)
-        after = self.courier.step(self.rules, self.outbox.payloads[index], event)
+        after = self.functions.step(self.rules, self.outbox.payloads[index], event)
         payloads = self.outbox.payloads
-        self.outbox = Outbox((*payloads[:index], after, *payloads[index + 1 :]), self.outbox.sealed)
+        self.outbox = OffsetDelivery((*payloads[:index], after, *payloads[index + 1 :]), self.outbox.sealed)
 
     def done(self) -> set[int]:
         skipped = (i for i in range(3) if any(laws.decided_to_skip(self.rules, self.heard[i], why) for why in Why))
         return {*self.sink, *self.dead_letters, *skipped}
 
 
-def check_dl1_in_the_world(courier: Courier) -> None:
+def check_dl1_in_the_world(functions: Functions) -> None:
     """Any interleaving of attempts, lost and repeated replies, releases and dismissals: what is complete is not lost."""
 
-    @effort(courier)
+    @effort(functions)
     @given(drawn.rules(), st.lists(ACTS, max_size=40))
     @example(RULES, [Done(), *(act for i in range(3) for act in lasting(i))])
     @example(RULES, [Done(), Attempt(0, 0, Action.RETRY), Heard(0, again=False), *lasting(1), *lasting(2)])
     @example(RULES, [*(act for i in range(3) for act in (Attempt(i, 0, Action.RETRY), Heard(0, again=False)))])
     @example(RULES, [Done(), *(act for i in range(3) for act in (Attempt(i, 1, Action.HOLD), Heard(0, again=False)))])
     def nothing_is_lost(rules: Rules, acts: Sequence[Act]) -> None:
-        world = World(courier, rules)
+        world = World(functions, rules)
         for act in acts:
             world.act(act)
-            verdict = courier.judge(world.outbox)
+            verdict = functions.judge(world.outbox)
             sealed = world.outbox.sealed
             assert laws.completes_only_what_is_done(3, world.done(), verdict, sealed=sealed)
 
@@ -210,70 +210,70 @@ def lasting(index: int) -> list[Act]:
 STEPS = (drawn.rules(), drawn.payloads(), drawn.delivery_events())
 
 
-def check_dl2(courier: Courier) -> None:
-    @effort(courier)
+def check_dl2(functions: Functions) -> None:
+    @effort(functions)
     @given(*STEPS)
     @example(RULES, Delivered(), failed())
-    def what_is_settled_stays(rules: Rules, payload: Payload, event: Event) -> None:
-        assert laws.stays_settled(payload, courier.step(rules, payload, event))
+    def what_is_settled_stays(rules: Rules, payload: Payload, event: DeliveryEvent) -> None:
+        assert laws.stays_settled(payload, functions.step(rules, payload, event))
 
     what_is_settled_stays()
 
 
-def check_dl2_of_offsets(courier: Courier) -> None:
-    @effort(courier)
+def check_dl2_of_offsets(functions: Functions) -> None:
+    @effort(functions)
     @given(drawn.rules(), drawn.outboxes(), st.lists(st.tuples(st.integers(0, 3), drawn.delivery_events()), max_size=9))
-    @example(RULES, Outbox((Delivered(),), sealed=True), [(0, failed())])
-    def what_is_complete_stays(rules: Rules, outbox: Outbox, events: list[tuple[int, Event]]) -> None:
+    @example(RULES, OffsetDelivery((Delivered(),), sealed=True), [(0, failed())])
+    def what_is_complete_stays(rules: Rules, outbox: OffsetDelivery, events: list[tuple[int, DeliveryEvent]]) -> None:
         for index, event in events:
-            before = courier.judge(outbox)
+            before = functions.judge(outbox)
             payloads = [
-                courier.step(rules, payload, event) if place == index else payload
+                functions.step(rules, payload, event) if place == index else payload
                 for place, payload in enumerate(outbox.payloads)
             ]
-            outbox = Outbox(tuple(payloads), outbox.sealed)
-            assert laws.stays_complete(before, courier.judge(outbox))
+            outbox = OffsetDelivery(tuple(payloads), outbox.sealed)
+            assert laws.stays_complete(before, functions.judge(outbox))
 
     what_is_complete_stays()
 
 
-def check_dl3(courier: Courier) -> None:
-    @effort(courier)
+def check_dl3(functions: Functions) -> None:
+    @effort(functions)
     @given(*STEPS)
     @example(RULES, Sending(), failed())
     @example(RULES, Sending(), failed(failure=Refused("no")))
     @example(RULES, Sending(failures()), failed(2))
     @example(RULES, Held(Why.LASTING, Sending(failures(2))), Released())
     @example(RULES, Held(Why.ANSWERED, Sending()), Released())
-    def it_is_sent_again_as_allowed(rules: Rules, payload: Payload, event: Event) -> None:
-        assert laws.is_sent_again_as_allowed(rules, payload, event, courier.step(rules, payload, event))
+    def it_is_sent_again_as_allowed(rules: Rules, payload: Payload, event: DeliveryEvent) -> None:
+        assert laws.is_sent_again_as_allowed(rules, payload, event, functions.step(rules, payload, event))
 
     it_is_sent_again_as_allowed()
 
 
-def check_dl4(courier: Courier) -> None:
-    @effort(courier)
+def check_dl4(functions: Functions) -> None:
+    @effort(functions)
     @given(*STEPS)
     @example(RULES, Burying(failures(), failures()), unwritten(2))
     @example(RULES, Burying(failures()), unwritten(failure=Refused("too large")))
-    def nothing_is_dropped(rules: Rules, payload: Payload, event: Event) -> None:
-        assert laws.is_never_dropped(payload, event, courier.step(rules, payload, event))
+    def nothing_is_dropped(rules: Rules, payload: Payload, event: DeliveryEvent) -> None:
+        assert laws.is_never_dropped(payload, event, functions.step(rules, payload, event))
 
     nothing_is_dropped()
 
 
-def check_dl5(courier: Courier) -> None:
-    @effort(courier)
+def check_dl5(functions: Functions) -> None:
+    @effort(functions)
     @given(*STEPS)
     @example(RULES, Sending(failures()), failed(1))
-    def the_past_is_past(rules: Rules, payload: Payload, event: Event) -> None:
-        assert laws.is_deaf_to_the_past(payload, event, courier.step(rules, payload, event))
+    def the_past_is_past(rules: Rules, payload: Payload, event: DeliveryEvent) -> None:
+        assert laws.is_deaf_to_the_past(payload, event, functions.step(rules, payload, event))
 
     the_past_is_past()
 
 
-def check_dl6(courier: Courier) -> None:
-    @effort(courier)
+def check_dl6(functions: Functions) -> None:
+    @effort(functions)
     @given(drawn.rules(), st.lists(st.tuples(drawn_failures(), st.sampled_from(Action)), max_size=12))
     @example(RULES, [(Ambiguous("no reply"), Action.RETRY)] * 6)
     def payloads_come_to_rest(rules: Rules, faults: list[tuple[Failure, Action]]) -> None:
@@ -282,9 +282,9 @@ def check_dl6(courier: Courier) -> None:
             now = getattr(payload, "not_before", None) or START
             match payload:
                 case Sending():
-                    payload = courier.step(rules, payload, Failed(payload.attempt, failure, answer, now))
+                    payload = functions.step(rules, payload, Failed(payload.attempt, failure, answer, now))
                 case Burying():
-                    payload = courier.step(rules, payload, Unwritten(payload.attempt, failure, now))
+                    payload = functions.step(rules, payload, Unwritten(payload.attempt, failure, now))
                 case _:
                     pass  # at rest
             assert laws.comes_to_rest(rules, number, payload)
@@ -292,7 +292,7 @@ def check_dl6(courier: Courier) -> None:
     payloads_come_to_rest()
 
 
-LAWS: dict[str, Callable[[Courier], None]] = {
+LAWS: dict[str, Callable[[Functions], None]] = {
     "DL1": check_dl1,
     "DL1 in the world": check_dl1_in_the_world,
     "DL2": check_dl2,
@@ -313,83 +313,83 @@ def test_delivery_keeps_the_law(law: str) -> None:
 # --- specimens ----------------------------------------------------------------------------------------------------------
 
 
-def dropped_at_last(rules: Rules, payload: Payload, event: Event) -> Payload:
+def dropped_at_last(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Drakkar: what has used up its attempts is logged as dead-lettered, and dropped."""
     after = delivery.step(rules, payload, event)
     over = isinstance(payload, Sending) and isinstance(after, Burying) and isinstance(event, Failed)
     return Skipped(Why.LASTING) if over else after
 
 
-def buried_unconfirmed(rules: Rules, payload: Payload, event: Event) -> Payload:
+def buried_unconfirmed(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """The dead letter counts as written as soon as it is sent."""
     after = delivery.step(rules, payload, event)
     return Buried() if isinstance(after, Burying) else after
 
 
-def closed_is_delivered(rules: Rules, payload: Payload, event: Event) -> Payload:
+def closed_is_delivered(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Drakkar: a sink that is closed returns silently, which counts as delivered."""
     closed = isinstance(payload, Sending) and isinstance(event, Failed) and isinstance(event.failure, NotApplied)
     return Delivered() if closed else delivery.step(rules, payload, event)
 
 
-def revived(rules: Rules, payload: Payload, event: Event) -> Payload:
+def revived(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """A failure that is heard late sends the payload again, settled or not."""
     late = isinstance(payload, Delivered) and isinstance(event, Failed)
     return Sending(failures()) if late else delivery.step(rules, payload, event)
 
 
-def refusals_again(rules: Rules, payload: Payload, event: Event) -> Payload:
+def refusals_again(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """A refusal is taken for a blip."""
     if isinstance(event, Failed) and isinstance(event.failure, Refused):
         return delivery.step(rules, payload, attrs.evolve(event, failure=Ambiguous()))
     return delivery.step(rules, payload, event)
 
 
-def again_at_once(rules: Rules, payload: Payload, event: Event) -> Payload:
+def again_at_once(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Drakkar: no back-off."""
     after = delivery.step(rules, payload, event)
     return Sending(after.failures) if isinstance(after, Sending) else after
 
 
-def once_too_often(rules: Rules, payload: Payload, event: Event) -> Payload:
+def once_too_often(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     more = None if rules.sending.attempts_max is None else rules.sending.attempts_max + 1
     patient = attrs.evolve(rules, sending=attrs.evolve(rules.sending, attempts_max=more))
     return delivery.step(patient, payload, event)
 
 
-def dropped_unwritten(rules: Rules, payload: Payload, event: Event) -> Payload:
+def dropped_unwritten(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Drakkar: where the dead letters are down, the payload is lost, and its offset commits."""
     after = delivery.step(rules, payload, event)
     return Skipped(Why.UNWRITTEN) if isinstance(after, Held) and isinstance(payload, Burying) else after
 
 
-def any_attempt(rules: Rules, payload: Payload, event: Event) -> Payload:
+def any_attempt(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Failures have no number, so one that is heard twice counts twice."""
     if isinstance(event, Failed) and isinstance(payload, Sending):
         return delivery.step(rules, payload, attrs.evolve(event, attempt=payload.attempt))
     return delivery.step(rules, payload, event)
 
 
-def forgets_attempts(rules: Rules, payload: Payload, event: Event) -> Payload:
+def forgets_attempts(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """The count does not survive the delay."""
     after = delivery.step(rules, payload, event)
     return attrs.evolve(after, failures=None) if isinstance(after, Sending) else after
 
 
-def held_is_done(outbox: Outbox) -> Complete | Incomplete:
+def held_is_done(outbox: OffsetDelivery) -> Complete | Incomplete:
     """Nothing is under way, so the offset is taken for done."""
     verdict = delivery.judge(outbox)
     idle = isinstance(verdict, Incomplete) and not verdict.sending + verdict.burying and not verdict.more
     return Complete(0, 0, 0) if idle else verdict
 
 
-def some_are_done(outbox: Outbox) -> Complete | Incomplete:
+def some_are_done(outbox: OffsetDelivery) -> Complete | Incomplete:
     """Drakkar: one hook raises, and the offset commits while the other sink still sends."""
     settled = [payload for payload in outbox.payloads if isinstance(payload, delivery.SETTLED)]
-    return delivery.judge(Outbox(tuple(settled), outbox.sealed) if settled else outbox)
+    return delivery.judge(OffsetDelivery(tuple(settled), outbox.sealed) if settled else outbox)
 
 
-def before_it_is_sealed(outbox: Outbox) -> Complete | Incomplete:
+def before_it_is_sealed(outbox: OffsetDelivery) -> Complete | Incomplete:
     """The offset completes between two payloads of a fan-out."""
     return delivery.judge(delivery.sealed(outbox))
 
@@ -397,27 +397,27 @@ def before_it_is_sealed(outbox: Outbox) -> Complete | Incomplete:
 @pytest.mark.parametrize(
     ("law", "planted"),
     [
-        ("DL1", Courier(step=dropped_at_last)),
-        ("DL1", Courier(step=buried_unconfirmed)),
-        ("DL1", Courier(step=closed_is_delivered)),
-        ("DL1 in the world", Courier(step=dropped_at_last)),
-        ("DL1 in the world", Courier(step=buried_unconfirmed)),
-        ("DL1 in the world", Courier(judge=held_is_done)),
-        ("DL1 in the world", Courier(judge=some_are_done)),
-        ("DL1 in the world", Courier(judge=before_it_is_sealed)),
-        ("DL2", Courier(step=revived)),
-        ("DL2 of offsets", Courier(step=revived)),
-        ("DL3", Courier(step=refusals_again)),
-        ("DL3", Courier(step=again_at_once)),
-        ("DL3", Courier(step=once_too_often)),
-        ("DL3", Courier(step=forgets_attempts)),
-        ("DL4", Courier(step=dropped_unwritten)),
-        ("DL4", Courier(step=buried_unconfirmed)),
-        ("DL5", Courier(step=any_attempt)),
-        ("DL6", Courier(step=forgets_attempts)),
+        ("DL1", Functions(step=dropped_at_last)),
+        ("DL1", Functions(step=buried_unconfirmed)),
+        ("DL1", Functions(step=closed_is_delivered)),
+        ("DL1 in the world", Functions(step=dropped_at_last)),
+        ("DL1 in the world", Functions(step=buried_unconfirmed)),
+        ("DL1 in the world", Functions(judge=held_is_done)),
+        ("DL1 in the world", Functions(judge=some_are_done)),
+        ("DL1 in the world", Functions(judge=before_it_is_sealed)),
+        ("DL2", Functions(step=revived)),
+        ("DL2 of offsets", Functions(step=revived)),
+        ("DL3", Functions(step=refusals_again)),
+        ("DL3", Functions(step=again_at_once)),
+        ("DL3", Functions(step=once_too_often)),
+        ("DL3", Functions(step=forgets_attempts)),
+        ("DL4", Functions(step=dropped_unwritten)),
+        ("DL4", Functions(step=buried_unconfirmed)),
+        ("DL5", Functions(step=any_attempt)),
+        ("DL6", Functions(step=forgets_attempts)),
     ],
 )
-def test_a_planted_bug_breaks_the_law(law: str, planted: Courier) -> None:
+def test_a_planted_bug_breaks_the_law(law: str, planted: Functions) -> None:
     """Each law is broken by a small faulty variant of the function it speaks of."""
     with pytest.raises(AssertionError):
         LAWS[law](planted)
@@ -502,7 +502,7 @@ def test_every_state_has_an_answer_to_every_event() -> None:
     """Totality, and what is heard late: a success settles whatever is not; anything else out of turn says nothing."""
     burying = Burying(failures())
     open_states: tuple[Payload, ...] = (Sending(), burying, Held(Why.LASTING, Sending()), Held(Why.UNWRITTEN, burying))
-    events: tuple[Event, ...] = (Acknowledged(), Written(), failed(9), unwritten(9), Released(), Dismissed())
+    events: tuple[DeliveryEvent, ...] = (Acknowledged(), Written(), failed(9), unwritten(9), Released(), Dismissed())
 
     table = [[delivery.step(RULES, payload, event) for event in events] for payload in open_states]
     done, buried, out = Delivered(), Buried(), Skipped(Why.DISMISSED)
@@ -549,7 +549,7 @@ def test_without_dead_letters_an_old_burial_is_held_back() -> None:
 
 def test_an_offset_waits_for_each_of_its_payloads() -> None:
     """Two payloads and a third: told of one by one, and complete only when user code is done with it."""
-    outbox = delivery.added(delivery.added(Outbox(), 2), 1)
+    outbox = delivery.added(delivery.added(OffsetDelivery(), 2), 1)
     outbox = delivery.told(RULES, outbox, 0, Acknowledged())
     outbox = delivery.told(RULES, outbox, 1, failed(answer=Action.SKIP))
     outbox = delivery.told(RULES, outbox, 2, failed(answer=Action.DEAD_LETTER))
@@ -564,9 +564,9 @@ def test_an_offset_waits_for_each_of_its_payloads() -> None:
 
 def test_an_offset_without_payloads_is_complete_when_user_code_is_done() -> None:
     """A tombstone, or a record of which user code makes nothing."""
-    assert delivery.judge(Outbox()) == Incomplete(0, 0, 0, more=True)
-    assert delivery.judge(delivery.sealed(Outbox())) == Complete(0, 0, 0)
-    assert str(delivery.judge(Outbox((Held(Why.LASTING, Sending()),), sealed=True))) == (
+    assert delivery.judge(OffsetDelivery()) == Incomplete(0, 0, 0, more=True)
+    assert delivery.judge(delivery.sealed(OffsetDelivery())) == Complete(0, 0, 0)
+    assert str(delivery.judge(OffsetDelivery((Held(Why.LASTING, Sending()),), sealed=True))) == (
         "incomplete: 0 to send, 0 to dead-letter, 1 held back"
     )
 
@@ -634,18 +634,18 @@ def test_an_error_of_ten_million_words_is_kept_at_once() -> None:
         lambda: delivery.step(RULES, None, Written()),  # type: ignore[arg-type]
         lambda: delivery.step(RULES, Sending(), "written"),  # type: ignore[arg-type]
         lambda: delivery.step(RULES, Sending(failures()), Failed(2, Ambiguous(), Action.RETRY, Instant(0, STORE))),
-        lambda: Outbox([Sending()]),  # type: ignore[arg-type]
-        lambda: Outbox((5,)),  # type: ignore[arg-type]
-        lambda: Outbox((), None),  # type: ignore[arg-type]
+        lambda: OffsetDelivery([Sending()]),  # type: ignore[arg-type]
+        lambda: OffsetDelivery((5,)),  # type: ignore[arg-type]
+        lambda: OffsetDelivery((), None),  # type: ignore[arg-type]
         lambda: delivery.added(None, 1),  # type: ignore[arg-type]
-        lambda: delivery.added(Outbox(), -1),
-        lambda: delivery.added(Outbox(), 10**12),
-        lambda: delivery.added(delivery.added(Outbox(), delivery.PAYLOADS_MAX), 1),
-        lambda: delivery.added(delivery.sealed(Outbox()), 1),
+        lambda: delivery.added(OffsetDelivery(), -1),
+        lambda: delivery.added(OffsetDelivery(), 10**12),
+        lambda: delivery.added(delivery.added(OffsetDelivery(), delivery.PAYLOADS_MAX), 1),
+        lambda: delivery.added(delivery.sealed(OffsetDelivery()), 1),
         lambda: delivery.sealed(None),  # type: ignore[arg-type]
-        lambda: delivery.told(RULES, Outbox(), 0, Written()),
+        lambda: delivery.told(RULES, OffsetDelivery(), 0, Written()),
         lambda: delivery.told(RULES, None, 0, Written()),  # type: ignore[arg-type]
-        lambda: delivery.told(RULES, Outbox(), -1, Written()),
+        lambda: delivery.told(RULES, OffsetDelivery(), -1, Written()),
         lambda: delivery.judge(None),  # type: ignore[arg-type]
     ],
 )
@@ -662,7 +662,7 @@ def test_every_value_may_be_a_key() -> None:
     every = (
         Sending(failures()),
         Held(Why.LASTING, Sending()),
-        Outbox((Sending(),)),
+        OffsetDelivery((Sending(),)),
         RULES,
         failed(),
     )

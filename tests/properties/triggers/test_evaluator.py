@@ -17,7 +17,7 @@ from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne
 from tidegate.retries.schedule import Cell, Missed, Schedule
 from tidegate.services.retention import Retention
-from tidegate.sim.world import CLOCK, World, contents, perform, seeded
+from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 from tidegate.triggers.conditions import (
     Context,
     CronContext,
@@ -74,7 +74,7 @@ Trouble = Callable[["Store", Effect[object]], object]
 class Store:
     """A store; `trouble` is what becomes of requests, by their number, and of others what should."""
 
-    world: World = attrs.field(factory=lambda: seeded({}))
+    world: World = attrs.field(factory=lambda: world_with({}))
     trouble: dict[int, Trouble] = attrs.field(factory=dict)
     asked: list[Effect[object]] = attrs.field(factory=list)
 

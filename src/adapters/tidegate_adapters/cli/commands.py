@@ -379,7 +379,7 @@ def explore(
             raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate.sim.explore import Reductions  # noqa: PLC0415  so that --help is quick
+        from tidegate.sim.search import Reductions  # noqa: PLC0415  so that --help is quick
         from tidegate_adapters.cli.exploring import Bounds, draw_states, explore_all  # noqa: PLC0415  so that --help is quick
         from tidegate_adapters.cli.store import Store  # noqa: PLC0415
         from tidegate_adapters.cli.targets import select  # noqa: PLC0415

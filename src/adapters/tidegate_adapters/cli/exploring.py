@@ -26,13 +26,13 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.patches import Json
 from tidegate.sim.attempts import attempt
 from tidegate.sim.coverage import absent
-from tidegate.sim.explore import ALL, CALLED_OFF, Progress, Reductions
 from tidegate.sim.exports.dot import dot
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import policies
 from tidegate.sim.report import Report, Verdict, explore, sampled
 from tidegate.sim.sample import Plan, Sampler, portfolio, runs_of
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import ALL, CALLED_OFF, Progress, Reductions
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import tidegate
 from tidegate.model.errors import TidegateError
-from tidegate.sim.explore import Search
 from tidegate.sim.replay import Diverged, replaying
+from tidegate.sim.search import Search
 from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.cli.targets import Target

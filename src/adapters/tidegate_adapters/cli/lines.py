@@ -8,8 +8,8 @@ from typing import Final, final
 
 import attrs
 
+from tidegate.sim.rendering import render
 from tidegate.sim.report import Report, Verdict
-from tidegate.sim.story import story
 from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.console import Span, Styled
 from tidegate_adapters.cli.shrinking import Smaller
@@ -116,7 +116,7 @@ def told(result: Result) -> tuple[str, ...]:
 
 
 def retold(trace: Trace) -> tuple[str, ...]:
-    lines = story(trace).splitlines()
+    lines = render(trace).splitlines()
     left = len(lines) - STORY_LINES_MAX
     return ("", *lines[:STORY_LINES_MAX], *([f"... and {left} more lines"] if left > 0 else []))
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final, TypeAlias
 
-from tidegate.sim.explore import Progress
+from tidegate.sim.search import Progress
 from tidegate.sim.sizing import rounded
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.printable import one_line

@@ -1,7 +1,7 @@
 """`tidegate replay RECORDING TARGET`: a run of production is executed again, by the program as it is today.
 
     shop/jobs.py:claim      a function without arguments that makes a new run of the program, with the arguments it had
-    shop/worker.py:orders   a `Consumer`, or a `Stoppable` made of it: the reducer of a Kafka worker
+    shop/worker.py:orders   a `ConsumerRules`, or a `Stoppable` made of it: the reducer of a Kafka worker
 
 The classes that replies and events may be of are tidegate's own, and those that the target's module has or imports.
 """
@@ -16,8 +16,8 @@ from typing import cast
 
 import tidegate
 from tidegate.consumer import commands, drain, fanout, shutdown
-from tidegate.consumer.group import Consumer
-from tidegate.consumer.shutdown import Event, Stoppable, Worker
+from tidegate.consumer.group import ConsumerRules
+from tidegate.consumer.shutdown import ShutdownEvent, Stoppable, Worker
 from tidegate.exit_codes import ExitCode
 from tidegate.model import documents, effects, instants, operations
 from tidegate.model.effects import Effect, Program
@@ -94,7 +94,7 @@ def again(recording: Recording, target: str) -> Executed:
     value, module = attribute(target)
     classes = named_classes(each for space in (*OURS, module) for each in vars(space).values())
     try:
-        if isinstance(value, Consumer | Stoppable):
+        if isinstance(value, ConsumerRules | Stoppable):
             stoppable = value if isinstance(value, Stoppable) else Stoppable(value)
             return stepped(recording, Worker(), of(stoppable), classes)
         return executed(recording, run_of(value, target, module), classes)
@@ -107,17 +107,17 @@ def again(recording: Recording, target: str) -> Executed:
 
 def of(stoppable: Stoppable) -> Callable[[object, object], tuple[object, tuple[Effect[object], ...]]]:
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        if not isinstance(event, Event):
+        if not isinstance(event, ShutdownEvent):
             raise Misuse(f"a consumer hears no {type(event).__name__}", where="a recording")
         done = stoppable.step(cast("Worker", state), event)
-        return done.state, done.wishes
+        return done.state, done.commands
 
     return step
 
 
 def run_of(make: object, target: str, module: ModuleType) -> Program[object]:
     """A new run of the program."""
-    todo = "name a function without arguments that returns program(...), or a Consumer"
+    todo = "name a function without arguments that returns program(...), or a ConsumerRules"
     if callable(make) and not takes_nothing(make):
         raise Misuse(f"{target} takes arguments, and a recording holds a digest of them only", todo=todo)
     made: object = make() if callable(make) else make

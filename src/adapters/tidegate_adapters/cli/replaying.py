@@ -13,8 +13,8 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Operation, to_json
 from tidegate.sim.recording import is_recording
+from tidegate.sim.rendering import render, sentence, state_lines
 from tidegate.sim.replay import Diverged, Reproduced, explored_on, followed
-from tidegate.sim.story import sentence, state_lines, story
 from tidegate.sim.trace import Breach, Trace
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
@@ -81,7 +81,7 @@ def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is
             elif how.is_stepwise:
                 step_through(trace, terminal)
             else:
-                terminal.say(story(trace))
+                terminal.say(render(trace))
             if not is_json:
                 for line in () if how.until is None else (f"after step {steps}:", *state_lines(run.state)):
                     terminal.say(line)
@@ -147,7 +147,7 @@ def explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is
         terminal.answer({**answer(trace), **facts, **more})
     else:
         if beyond.trace is not None:
-            terminal.say(story(beyond.trace))
+            terminal.say(render(beyond.trace))
         terminal.say(
             f"{verdict}: {found.states:,} states and {found.transitions:,} transitions beyond step {beyond.steps}"
         )

@@ -15,10 +15,10 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import TidegateError
+from tidegate.sim.rendering import render
 from tidegate.sim.replay import Diverged, followed
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shrink import REPLAYS_MAX, Shrunk, shrink
-from tidegate.sim.story import story
 from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.failures import origin, raised
@@ -133,7 +133,7 @@ def shrink_one(
             }
         )
         return ExitCode.OK
-    terminal.say(story(found.trace))
+    terminal.say(render(found.trace))
     terminal.say(str(found.shrunk))
     if found.saved is not None:
         terminal.say(f"written: {found.saved.with_suffix('')}.json, .txt and .html; replay: {replay_line(found.saved)}")

@@ -27,7 +27,7 @@ import attrs
 
 from tidegate.model.errors import Misuse
 from tidegate.sim.page import page
-from tidegate.sim.story import story
+from tidegate.sim.rendering import render
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import decoded, encoded
 from tidegate_adapters.printable import clean
@@ -95,7 +95,7 @@ class Store:
         try:
             self.make()
             command = replayed_by(path)
-            write(path.with_name(f"{name}.txt"), f"{clean(story(trace))}\nreplay: {clean(command)}\n")
+            write(path.with_name(f"{name}.txt"), f"{clean(render(trace))}\nreplay: {clean(command)}\n")
             write(path, json.dumps(encoded(trace), indent=1, allow_nan=False) + "\n")
             also = "" if command == replay_line(path) else command
             write(path.with_name(f"{name}.html"), page(trace, str(path), also))

@@ -18,7 +18,7 @@ from tidegate.sim.exports.mermaid import mermaid
 from tidegate.sim.exports.perfetto import perfetto
 from tidegate.sim.exports.text import text
 from tidegate.sim.page import page
-from tidegate.sim.story import step_lines
+from tidegate.sim.rendering import step_lines
 from tidegate.sim.trace import Trace, TraceStep
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal

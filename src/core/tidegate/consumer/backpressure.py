@@ -41,10 +41,10 @@ Laws
     B11 Once load and strain are gone, all that is assigned is polled and nothing is paused, whatever was before.
 
 Where we differ
-    Drakkar counts messages and tasks in one sum, and loses sight of them inside `arrange`, hooks and sinks, and of what
+    Drakkar counts records and tasks in one sum, and loses sight of them inside `arrange`, hooks and sinks, and of what
     was revoked.
     Drakkar pauses when its flag rises, and only newly assigned partitions later. Where the client was not ready, they
-    flow while the flag says paused (600 of 600 messages were measured), and a pause that comes late stays after the flag
+    flow while the flag says paused (600 of 600 records were measured), and a pause that comes late stays after the flag
     has fallen. A plan from what is observed repairs both at the next turn.
     Drakkar accepts `low` above `high`, which pauses and resumes in each turn. Here it is refused.
     With no partition assigned Drakkar's flag stays as it is. Ours follows the load.
@@ -55,7 +55,7 @@ Things that do not work
     Planning only when the verdict changes: what was assigned since is never held.
     One gate for all signals of a partition: what one of them has closed another one, that never reached its `high`, would
     keep closed.
-    Counting the open offsets of the ledgers: behind a failed record they stay open until the partition is assigned anew,
+    Counting the open offsets of the trackers: behind a failed record they stay open until the partition is assigned anew,
     so a gate over all partitions would never open again.
 
 Known not to work
@@ -71,9 +71,9 @@ from typing import ClassVar, Final, Generic, Protocol, Self, TypeAlias, TypeVar,
 
 import attrs
 
-from tidegate.model.errors import NUMBER_MAX, Misuse, numbered, shown
+from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.instants import Duration
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_type
 
 # --- load ---------------------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Load:
 
     def __attrs_post_init__(self) -> None:
         for place in (self.waiting, self.arranging, self.running, self.in_hooks, self.delivering):
-            numbered(place, "a number of records", 0)
+            check_int(place, "a number of records", 0)
 
     def __add__(self, other: Load) -> Load:
         return Load(
@@ -157,9 +157,9 @@ def for_executors(executors: int, *, high_each: int = HIGH_EACH, low_each: int =
     Raises:
         Misuse: A number is none, or the gate would open where it closes.
     """
-    numbered(executors, "a number of executors", 1)
-    numbered(high_each, "a number of records for an executor", 1)
-    numbered(low_each, "a number of records for an executor", 0)
+    check_int(executors, "a number of executors", 1)
+    check_int(high_each, "a number of records for an executor", 1)
+    check_int(low_each, "a number of records for an executor", 0)
     return Thresholds(high=executors * high_each, low=max(1, executors * low_each))
 
 
@@ -188,7 +188,7 @@ class Hold:
     reason: Reason
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.reason, Reason, "the reason of a verdict")
+        check_type(self.reason, Reason, "the reason of a verdict")
 
     @property
     def changed(self) -> bool:
@@ -208,7 +208,7 @@ class Flow:
     reason: Reason
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.reason, Reason, "the reason of a verdict")
+        check_type(self.reason, Reason, "the reason of a verdict")
 
     @property
     def changed(self) -> bool:
@@ -219,7 +219,7 @@ class Flow:
         return f"flow: {self.reason.value}"
 
 
-Verdict: TypeAlias = Hold | Flow
+GateVerdict: TypeAlias = Hold | Flow
 
 
 class Band(Enum):
@@ -230,7 +230,7 @@ class Band(Enum):
     HIGH = "high"
 
 
-NEXT: Final[Mapping[Gate, Mapping[Band, Verdict]]] = {
+NEXT: Final[Mapping[Gate, Mapping[Band, GateVerdict]]] = {
     Gate.OPEN: {
         Band.LOW: Flow(Reason.BELOW_HIGH),
         Band.BETWEEN: Flow(Reason.BELOW_HIGH),
@@ -244,7 +244,7 @@ NEXT: Final[Mapping[Gate, Mapping[Band, Verdict]]] = {
 }
 
 
-def decide(thresholds: Thresholds, gate: Gate, load: int) -> Verdict:
+def decide(thresholds: Thresholds, gate: Gate, load: int) -> GateVerdict:
     """Whether to fetch, at this load.
 
     Args:
@@ -284,7 +284,7 @@ class Signal(Enum):
 
 @final
 @attrs.frozen(kw_only=True)
-class Strain:
+class PartitionPressure:
     """How much a partition holds up. Invariants: 0 <= each.
 
     Attributes:
@@ -301,15 +301,15 @@ class Strain:
     metadata: int = 0
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.span, "a number of records", 0)
-        numbered(self.size, "a number of bytes", 0)
-        numbered(self.age, "an age in microseconds", 0)
-        numbered(self.metadata, "a number of UTF-16 units", 0)
+        check_int(self.span, "a number of records", 0)
+        check_int(self.size, "a number of bytes", 0)
+        check_int(self.age, "an age in microseconds", 0)
+        check_int(self.metadata, "a number of UTF-16 units", 0)
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Bounds:
+class PartitionLimits:
     """When a partition is held on its own account, and when it is let go again; None where that does not matter.
 
     The metadata is bounded at three quarters of what Kafka takes, as in Confluent's Parallel Consumer, so that there is
@@ -356,10 +356,10 @@ class Free:
         return "free"
 
 
-Standing: TypeAlias = Held | Free
+PartitionHold: TypeAlias = Held | Free
 
 
-def decide_partition(bounds: Bounds, before: Standing, strain: Strain) -> Standing:
+def decide_partition(bounds: PartitionLimits, before: PartitionHold, strain: PartitionPressure) -> PartitionHold:
     """Whether to hold one partition on its own account.
 
     Args:
@@ -373,12 +373,12 @@ def decide_partition(bounds: Bounds, before: Standing, strain: Strain) -> Standi
     Raises:
         Misuse: An argument is of another type.
     """
-    if not isinstance(bounds, Bounds):
-        raise Misuse(f"{shown(bounds)} are no bounds", todo="pass Bounds()")
+    if not isinstance(bounds, PartitionLimits):
+        raise Misuse(f"{shown(bounds)} are no bounds", todo="pass PartitionLimits()")
     if not isinstance(before, Held | Free):
         raise Misuse(f"{shown(before)} is no standing", todo="begin with Free(), go on with what was decided last")
-    if not isinstance(strain, Strain):
-        raise Misuse(f"{shown(strain)} is no strain", todo="pass Strain(span=..., metadata=...)")
+    if not isinstance(strain, PartitionPressure):
+        raise Misuse(f"{shown(strain)} is no strain", todo="pass PartitionPressure(span=..., metadata=...)")
     signals = (
         (Signal.SPAN, bounds.span, strain.span),
         (Signal.SIZE, bounds.size, strain.size),
@@ -424,7 +424,7 @@ class Plan(Generic[P]):
 
 
 def plan(
-    verdict: Verdict,
+    verdict: GateVerdict,
     assigned: Collection[P],
     paused: Collection[P],
     held: Collection[P] = (),

@@ -1,17 +1,16 @@
-"""What a partition wishes for, and what it hears: the words between a consumer and whoever carries its wishes out.
+"""What a partition commands, and what it hears: the words between a consumer and whoever carries its commands out.
 
-A wish is an effect that is not awaited. What becomes of it comes back as an event, any time later and in any order, and
-`heard` says which. Each wish and event names the partition, and the generation of the assignment that it belongs to, so
+A command is an effect that is not awaited. What becomes of it comes back as an event, any time later and in any order, and
+`event_for` says which. Each command and event names the partition, and the generation of the assignment that it belongs to, so
 that whoever hears of an older one can tell.
 
 User code is asked through `Work`: to arrange a window, to run tasks, to judge failures, to deliver (`tidegate.consumer.fanout`).
-When user code raises, that is an event like others, `Raised`.
+When user code raises, that is an event like others, `WorkFailed`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import total_ordering
 from types import NoneType
 from typing import Final, TypeAlias, final, get_args
 
@@ -21,11 +20,11 @@ from tidegate.consumer.drain import InFlight, Stage
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
-    DeliverMessages,
+    DeliverRecords,
     DeliverTasks,
     DeliverWindow,
     Judge,
-    MessagesDelivered,
+    RecordsDelivered,
     Report,
     Start,
     Task,
@@ -39,31 +38,10 @@ from tidegate.consumer.fanout import Event as FanoutEvent
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Refused
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
-from tidegate.model.values import of_kind, tuple_of_kind
-
-
-@final
-@total_ordering
-@attrs.frozen(cache_hash=True)
-class TopicPartition:
-    """A partition of a topic. They are ordered by topic, then by number."""
-
-    topic: str
-    partition: int
-
-    def __attrs_post_init__(self) -> None:
-        named(self.topic, "a topic")
-        numbered(self.partition, "the number of a partition", 0)
-
-    def __lt__(self, other: TopicPartition) -> bool:
-        if type(other) is not TopicPartition:
-            return NotImplemented
-        return (self.topic, self.partition) < (other.topic, other.partition)
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+from tidegate.model.records import TopicPartition
+from tidegate.model.values import check_int, check_tuple, check_type
 
 
 @attrs.frozen
@@ -73,7 +51,7 @@ class _OfPartition:
     partition: TopicPartition
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.partition, TopicPartition, "a partition of a topic")
+        check_type(self.partition, TopicPartition, "a partition of a topic")
 
 
 @attrs.frozen
@@ -86,7 +64,7 @@ class _OfAssignment(_OfPartition):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        numbered(self.generation, "a generation", -1)
+        check_int(self.generation, "a generation", -1)
 
 
 @attrs.frozen
@@ -97,10 +75,10 @@ class _OfPosition(_OfAssignment):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        numbered(self.position, "a position", 0, OFFSET_MAX + 1)
+        check_int(self.position, "a position", 0, OFFSET_MAX + 1)
 
 
-# --- wishes -------------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------------------------------
 
 
 Key: TypeAlias = bytes | None
@@ -134,9 +112,9 @@ class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
 @final
 @attrs.frozen(cache_hash=True)
 class Work(_OfAssignment, Effect[object]):
-    """Ask user code for something; what it replies tells which event it is (`heard`).
+    """Ask user code for something; what it replies tells which event it is (`event_for`).
 
-    Of the messages in `DeliverMessages.failed` it answers for the failure.
+    Of the records in `DeliverRecords.failed` it answers for the failure.
 
     Attributes:
         partition: Which one.
@@ -150,7 +128,7 @@ class Work(_OfAssignment, Effect[object]):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        of_kind(self.task, _TASKS, "a task for user code")
+        check_type(self.task, _TASKS, "a task for user code")
         _check_offsets(self.offsets)
 
     def __str__(self) -> str:
@@ -165,7 +143,7 @@ class Interrupt(Effect[None]):
     work: Work
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.work, Work, "what user code was asked for")
+        check_type(self.work, Work, "what user code was asked for")
 
     def __str__(self) -> str:
         return f"interrupt {self.work}"
@@ -180,7 +158,7 @@ class Commit(_OfPosition, Effect[None]):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        of_kind(self.metadata, str, "the metadata of a commit")
+        check_type(self.metadata, str, "the metadata of a commit")
 
     def __str__(self) -> str:
         more = f" and {len(self.metadata)} characters of metadata" if self.metadata else ""
@@ -189,7 +167,7 @@ class Commit(_OfPosition, Effect[None]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class AwaitDrain(_OfAssignment, Effect[None]):
+class StartDrainTimer(_OfAssignment, Effect[None]):
     """Wait for the time of a stage of draining to be over."""
 
     stage: Stage
@@ -197,8 +175,8 @@ class AwaitDrain(_OfAssignment, Effect[None]):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        of_kind(self.stage, Stage, "a stage of draining")
-        numbered(self.duration, "a duration in microseconds", 0)
+        check_type(self.stage, Stage, "a stage of draining")
+        check_int(self.duration, "a duration in microseconds", 0)
 
     def __str__(self) -> str:
         what = f"{self.partition} to drain, {self.stage.value}"
@@ -208,13 +186,13 @@ class AwaitDrain(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Release(_OfPartition, Effect[None]):
-    """Let the partition go, as it was asked for: nothing will be wished for it any more. Each `Revoked` has one."""
+    """Let the partition go, as it was asked for: nothing will be commanded it any more. Each `Revoked` has one."""
 
     def __str__(self) -> str:
         return f"release {self.partition}"
 
 
-Wish: TypeAlias = Fetch | Work | Interrupt | Commit | AwaitDrain | Release | Cancel
+Command: TypeAlias = Fetch | Work | Interrupt | Commit | StartDrainTimer | Release | Cancel
 
 
 # --- events -------------------------------------------------------------------------------------------------------------
@@ -239,9 +217,9 @@ class Assigned(_OfAssignment):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        numbered(self.committed, "a position", 0, OFFSET_MAX + 1)
-        of_kind(self.metadata, str, "the metadata of a commit")
-        numbered(self.end, "the end of a log", 0)
+        check_int(self.committed, "a position", 0, OFFSET_MAX + 1)
+        check_type(self.metadata, str, "the metadata of a commit")
+        check_int(self.end, "the end of a log", 0)
 
     def __str__(self) -> str:
         return f"assigned {self.partition} from {self.committed} (generation {self.generation})"
@@ -262,7 +240,7 @@ class Revoked(_OfPartition):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        tuple_of_kind(self.in_flight, InFlight, "a record in flight")
+        check_tuple(self.in_flight, InFlight, "a record in flight")
 
     def __str__(self) -> str:
         return f"revoked {self.partition}"
@@ -302,14 +280,14 @@ class Fetched(_OfAssignment):
 
 @final
 @attrs.frozen(cache_hash=True)
-class Reported(_OfAssignment):
+class WorkReported(_OfAssignment):
     """User code has told something of a window."""
 
     what: FanoutEvent
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        of_kind(self.what, _FANOUT_EVENTS, "an event of a window")
+        check_type(self.what, _FANOUT_EVENTS, "an event of a window")
 
     def __str__(self) -> str:
         return f"{self.partition} reports {self.what} (generation {self.generation})"
@@ -317,14 +295,14 @@ class Reported(_OfAssignment):
 
 @final
 @attrs.frozen(cache_hash=True)
-class Raised(_OfAssignment):
+class WorkFailed(_OfAssignment):
     """User code raised, or was interrupted: nothing came of the work."""
 
     task: Task
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        of_kind(self.task, _TASKS, "a task for user code")
+        check_type(self.task, _TASKS, "a task for user code")
 
     def __str__(self) -> str:
         return f"{self.partition} raised at {self.task} (generation {self.generation})"
@@ -359,7 +337,7 @@ class MetadataRefused(_OfPosition):
 
 @final
 @attrs.frozen(cache_hash=True)
-class CommitUnanswered(_OfPosition):
+class CommitUnknown(_OfPosition):
     """Nobody knows whether the position was committed."""
 
     def __str__(self) -> str:
@@ -368,14 +346,14 @@ class CommitUnanswered(_OfPosition):
 
 @final
 @attrs.frozen(cache_hash=True)
-class DrainTimedOut(_OfAssignment):
+class DrainTimerFired(_OfAssignment):
     """The time of a stage of draining is over."""
 
     stage: Stage
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        of_kind(self.stage, Stage, "a stage of draining")
+        check_type(self.stage, Stage, "a stage of draining")
 
     def __str__(self) -> str:
         return f"time to drain {self.partition} is over, {self.stage.value} (generation {self.generation})"
@@ -398,8 +376,8 @@ class Measured(_OfAssignment):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        numbered(self.size, "a number of bytes", 0)
-        numbered(self.age, "an age in microseconds", 0)
+        check_int(self.size, "a number of bytes", 0)
+        check_int(self.age, "an age in microseconds", 0)
 
     def __str__(self) -> str:
         return f"{self.partition} holds {self.size} bytes for {seconds(self.age)} (generation {self.generation})"
@@ -407,7 +385,7 @@ class Measured(_OfAssignment):
 
 @final
 @attrs.frozen(cache_hash=True)
-class RoomMade(_OfPartition):
+class SlotFreed(_OfPartition):
     """Elsewhere a handler has ended, so one more may run here."""
 
     def __str__(self) -> str:
@@ -419,15 +397,15 @@ Event: TypeAlias = (
     | Revoked
     | Lost
     | Fetched
-    | Reported
-    | Raised
+    | WorkReported
+    | WorkFailed
     | Committed
     | CommitRefused
     | MetadataRefused
-    | CommitUnanswered
-    | DrainTimedOut
+    | CommitUnknown
+    | DrainTimerFired
     | Measured
-    | RoomMade
+    | SlotFreed
 )
 
 ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
@@ -444,43 +422,43 @@ METADATA_REFUSED: Final = Refused("the metadata of the offset is too large")
 """What a broker that does not take the metadata of a commit answers."""
 
 
-def heard(wish: Effect[object], reply: object) -> Event | None:
-    """The event that tells what became of a wish; None where there is nothing to tell.
+def event_for(command: Effect[object], reply: object) -> Event | None:
+    """The event that tells what became of a command; None where there is nothing to tell.
 
     Args:
-        wish: What was wished for.
+        command: What was commanded.
         reply: What the world answered, a Failure included. User code that was asked to arrange answers `Tasks`, that was
             asked to judge answers a `Report`; it may answer any event of `tidegate.consumer.fanout`, or None: done.
 
     Raises:
-        Misuse: It is no wish of a partition, or no answer to it.
+        Misuse: It is no command of a partition, or no answer to it.
     """
-    match wish:
+    match command:
         case Fetch(partition, generation):
             if isinstance(reply, Records):
                 return Fetched(partition, generation, reply.offsets, reply.keys)
             return Fetched(partition, generation, reply if isinstance(reply, tuple) else ())
         case Work(partition, generation, task):
             if isinstance(reply, BaseException):
-                return Raised(partition, generation, task)
-            return Reported(partition, generation, _told(wish, reply))
+                return WorkFailed(partition, generation, task)
+            return WorkReported(partition, generation, _told(command, reply))
         case Commit(partition, generation, position):
             match reply:
                 case None:
                     return Committed(partition, generation, position)
                 case Ambiguous() | NotApplied() | NotDurable():
-                    return CommitUnanswered(partition, generation, position)
+                    return CommitUnknown(partition, generation, position)
                 case Refused():
                     kind = MetadataRefused if reply == METADATA_REFUSED else CommitRefused
                     return kind(partition, generation, position)
                 case _:
-                    raise Misuse(f"{wish} was answered by a {type(reply).__name__}", todo="answer None or a Failure")
-        case AwaitDrain(partition, generation, stage):
-            return DrainTimedOut(partition, generation, stage)
+                    raise Misuse(f"{command} was answered by a {type(reply).__name__}", todo="answer None or a Failure")
+        case StartDrainTimer(partition, generation, stage):
+            return DrainTimerFired(partition, generation, stage)
         case Release() | Interrupt() | Cancel():
             return None
         case _:
-            raise Misuse(f"a {type(wish).__name__} is no wish of a partition")
+            raise Misuse(f"a {type(command).__name__} is no command of a partition")
 
 
 def _told(work: Work, reply: object) -> FanoutEvent:
@@ -492,7 +470,7 @@ def _told(work: Work, reply: object) -> FanoutEvent:
             | WindowArranged()
             | ArrangeFailed()
             | TaskReplaced()
-            | MessagesDelivered()
+            | RecordsDelivered()
             | WindowDelivered(),
         ):
             return reply
@@ -511,8 +489,8 @@ def _told(work: Work, reply: object) -> FanoutEvent:
             return TasksReported(window, numbers, attempt, reply)
         case DeliverTasks(window, numbers, attempt), None:
             return TasksReported(window, numbers, attempt, Report.DELIVERED)
-        case DeliverMessages(window, offsets), None:
-            return MessagesDelivered(window, offsets)
+        case DeliverRecords(window, offsets), None:
+            return RecordsDelivered(window, offsets)
         case DeliverWindow(window), None:
             return WindowDelivered(window)
         case _:

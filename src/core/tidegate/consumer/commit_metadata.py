@@ -20,12 +20,12 @@ the last bit of a bitmap is a one, so padding (ones after numbers, zeros after a
 The limit of Kafka counts UTF-16 units, so a unit can carry 15 bits: `Alphabet.WIDE` has 32,768 letters of the Basic
 Multilingual Plane. Where something between here and the broker counts or wants bytes, `Alphabet.ASCII` carries 6.
 
-How long the string will be is known without making it. Rice codes are sums, so a stretch of the ledger has a `Tally` of
+How long the string will be is known without making it. Rice codes are sums, so a stretch of the tracker has a `Tally` of
 its runs, for each Rice parameter; two neighbours are added in one step (a monoid, as in finger trees: Hinze and Paterson
-2006). `surveyed` keeps the tallies along the ledger's tree, and looks only at what has changed since the last time.
+2006). `surveyed` keeps the tallies along the tracker's tree, and looks only at what has changed since the last time.
 
 Laws
-    ME1  What is decoded is what was encoded: the `heir` of the ledger, told of all that is done, or of what fits.
+    ME1  What is decoded is what was encoded: the `successor` of the tracker, told of all that is done, or of what fits.
     ME2  No text is longer than the limit, in UTF-16 units.
     ME3  Nothing is skipped wrongly: of a text that was changed, cut, made for another position, or made by somebody else,
          nothing is taken, nor of one that speaks of offsets beyond the end of the log. Whatever the text, there is a
@@ -33,7 +33,7 @@ Laws
     ME4  The size is exact: `units` is the length of the whole text.
     ME5  A text that does not hold all holds as much as fits: with the next done offset it would be longer than the limit.
     ME6  No other layout and no other parameters make a shorter text.
-    ME7  A survey looks only at what has changed: what the ledgers share is shared by their surveys.
+    ME7  A survey looks only at what has changed: what the trackers share is shared by their surveys.
 
 Where we differ
     The Parallel Consumer writes nothing at all once the string is too long. Ours holds what fits, and says how far.
@@ -74,16 +74,16 @@ from tidegate.consumer.watermark import (
     OFFSET_MAX,
     PAGE,
     TOLD_MAX,
-    Ledger,
     Node,
+    OffsetTracker,
     Run,
     done_runs,
-    heir,
     low_watermark,
-    resumed,
+    restored,
+    successor,
 )
-from tidegate.model.errors import Misuse, numbered, shown
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.values import check_int, check_tuple, check_type
 
 LIMIT: Final = 4096
 """Kafka's default for `offset.metadata.max.bytes`, which counts UTF-16 units all the same."""
@@ -182,12 +182,12 @@ Encoded: TypeAlias = Whole | Partial
 @final
 @attrs.frozen
 class Told:
-    """The text was read; begin with this ledger."""
+    """The text was read; begin with this tracker."""
 
-    ledger: Ledger
+    tracker: OffsetTracker
 
     def __str__(self) -> str:
-        return f"told: {self.ledger}"
+        return f"told: {self.tracker}"
 
 
 @final
@@ -199,16 +199,16 @@ class Why(Enum):
     OTHER_VERSION = "it was written by another version"
     DAMAGED = "it is damaged, or was written for another position"
     OVERREACHING = "it speaks of offsets that the log does not have"
-    TOO_MANY = "it speaks of more offsets than a ledger can be told of"
+    TOO_MANY = "it speaks of more offsets than a tracker can be told of"
 
 
 @final
 @attrs.frozen
 class Ignored:
-    """The text was not taken, for this reason; begin with this ledger, which knows of nothing beyond the position."""
+    """The text was not taken, for this reason; begin with this tracker, which knows of nothing beyond the position."""
 
     reason: Why
-    ledger: Ledger
+    tracker: OffsetTracker
 
     def __str__(self) -> str:
         return f"ignored: {self.reason.value}"
@@ -223,7 +223,7 @@ Decoded: TypeAlias = Told | Ignored
 @final
 @attrs.frozen
 class Tally:
-    """What a stretch of a ledger adds to the size of the text, whatever the layout and the parameters.
+    """What a stretch of a tracker adds to the size of the text, whatever the layout and the parameters.
 
     Attributes:
         first: The first run of done offsets.
@@ -243,11 +243,11 @@ class Tally:
 
     def __attrs_post_init__(self) -> None:
         for run in (self.first, self.last):
-            tuple_of_kind(run, int, "an offset")
+            check_tuple(run, int, "an offset")
         for number in (*self.first, *self.last, self.runs, self.done):
-            numbered(number, "a number of offsets", 0)
-        of_kind(self.done_sums, int, "sums of runs")
-        of_kind(self.open_sums, int, "sums of gaps")
+            check_int(number, "a number of offsets", 0)
+        check_type(self.done_sums, int, "sums of runs")
+        check_type(self.open_sums, int, "sums of gaps")
 
     def __add__(self, behind: Tally) -> Tally:
         runs, done = self.runs + behind.runs, self.done + behind.done
@@ -265,53 +265,53 @@ class Tally:
 @final
 @attrs.frozen
 class Stretch:
-    """What was found out about one node of a ledger's tree, and about the two below it if it is a fork."""
+    """What was found out about one node of a tracker's tree, and about the two below it if it is a fork."""
 
     pages: Node
     tally: Tally | None
     parts: tuple[Stretch, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.pages, tuple, "a node of a ledger's tree")
-        of_kind(self.tally, (Tally, NoneType), "a tally or None")
-        tuple_of_kind(self.parts, Stretch, "a stretch")
+        check_type(self.pages, tuple, "a node of a tracker's tree")
+        check_type(self.tally, (Tally, NoneType), "a tally or None")
+        check_tuple(self.parts, Stretch, "a stretch")
 
 
 @final
 @attrs.frozen
 class Survey:
-    """A ledger, and what has to be known of it to tell how long its text will be."""
+    """A tracker, and what has to be known of it to tell how long its text will be."""
 
-    ledger: Ledger
+    tracker: OffsetTracker
     stretch: Stretch = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.ledger, Ledger, "a ledger")
-        _set_stretch(self, _stretch(self.ledger.pages or NOTHING, None))
+        check_type(self.tracker, OffsetTracker, "a tracker")
+        _set_stretch(self, _stretch(self.tracker.pages or NOTHING, None))
 
 
-_set_ledger: Final = vars(Survey)["ledger"].__set__
+_set_tracker: Final = vars(Survey)["tracker"].__set__
 _set_stretch: Final = vars(Survey)["stretch"].__set__
 
 
-def surveyed(ledger: Ledger, before: Survey | None = None) -> Survey:
-    """Find out what the size of a ledger's text depends on.
+def surveyed(tracker: OffsetTracker, before: Survey | None = None) -> Survey:
+    """Find out what the size of a tracker's text depends on.
 
     Args:
-        ledger: What was delivered, and what of it is done.
-        before: The survey of an earlier ledger of the same partition; what has not changed is not looked at again.
+        tracker: What was delivered, and what of it is done.
+        before: The survey of an earlier tracker of the same partition; what has not changed is not looked at again.
 
     Raises:
-        Misuse: The ledger is none, or the survey.
+        Misuse: The tracker is none, or the survey.
     """
     if before is not None:
         _check(before)
     if before is None:
-        return Survey(ledger)
-    of_kind(ledger, Ledger, "a ledger")
+        return Survey(tracker)
+    check_type(tracker, OffsetTracker, "a tracker")
     survey = object.__new__(Survey)
-    _set_ledger(survey, ledger)
-    _set_stretch(survey, _stretch(ledger.pages or NOTHING, before.stretch))
+    _set_tracker(survey, tracker)
+    _set_stretch(survey, _stretch(tracker.pages or NOTHING, before.stretch))
     return survey
 
 
@@ -319,14 +319,14 @@ def units(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> int:
     """How long the whole text is, in UTF-16 units, be it beyond any limit.
 
     Args:
-        survey: Of the ledger.
+        survey: Of the tracker.
         alphabet: The letters.
 
     Raises:
         Misuse: The survey or the alphabet is none.
     """
     _check(survey, alphabet)
-    position = low_watermark(survey.ledger)
+    position = low_watermark(survey.tracker)
     return _units(_from(survey.stretch, position), position, alphabet)
 
 
@@ -337,7 +337,7 @@ def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet
     """The position to commit, and the text to commit with it.
 
     Args:
-        survey: Of the ledger; `surveyed(ledger)`.
+        survey: Of the tracker; `surveyed(tracker)`.
         limit: How many UTF-16 units the broker takes.
         alphabet: The letters; `ASCII` where a broker has refused `WIDE` ones.
 
@@ -348,21 +348,21 @@ def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet
         Misuse: The survey, the limit or the alphabet is none.
     """
     _check(survey, alphabet)
-    numbered(limit, "a limit of characters", 0)
-    position = low_watermark(survey.ledger)
+    check_int(limit, "a limit of characters", 0)
+    position = low_watermark(survey.tracker)
     tally = _from(survey.stretch, position)
     if tally is None:
         return Whole(position, "")
     if _units(tally, position, alphabet) <= limit:
-        return Whole(position, _text(heir(survey.ledger), _shortest(tally, position), alphabet))
+        return Whole(position, _text(successor(survey.tracker), _shortest(tally, position), alphabet))
     told, stop = _fitting(survey.stretch, position, limit, alphabet)
     if told is None:
         return Partial(position, "", stop, tally.done)
-    text = _text(heir(survey.ledger, stop), _shortest(told, position), alphabet)
+    text = _text(successor(survey.tracker, stop), _shortest(told, position), alphabet)
     return Partial(position, text, stop, tally.done - told.done)
 
 
-def _text(told: Ledger, form: Form, alphabet: Alphabet) -> str:
+def _text(told: OffsetTracker, form: Form, alphabet: Alphabet) -> str:
     """The text from which `told` is resumed."""
     head = f"{form.layout.value:02b}{''.join(f'{k:0{PARAMETER}b}' for k in form.parameters)}"
     if form.layout is Layout.BITMAP:
@@ -397,7 +397,7 @@ def _checksum(content: str, position: int) -> str:
     return f"{int.from_bytes(digest):0{CHECKSUM}b}"
 
 
-def _numbers(layout: Layout, told: Ledger) -> Iterator[int]:
+def _numbers(layout: Layout, told: OffsetTracker) -> Iterator[int]:
     """What is written in Rice code."""
     before, run = told.floor, 0
     for start, stop in done_runs(told):
@@ -428,7 +428,7 @@ def decoded(text: str, *, position: int, end: int) -> Decoded:
         end: The end of the partition's log: one past its last record.
 
     Returns:
-        `Told`, or `Ignored` with the reason. Either has a ledger to begin with.
+        `Told`, or `Ignored` with the reason. Either has a tracker to begin with.
 
     Raises:
         Misuse: The text is none, or the position, or the end.
@@ -437,8 +437,8 @@ def decoded(text: str, *, position: int, end: int) -> Decoded:
         raise Misuse(
             f"{shown(text)} is no text", todo="pass the metadata as the broker gave it, and an empty text for none"
         )
-    numbered(end, "the end of a log", 0)
-    nothing = Ledger(position)
+    check_int(end, "the end of a log", 0)
+    nothing = OffsetTracker(position)
     mark, version, letters = text[: len(MARK)], text[len(MARK) : len(MARK + VERSION)], text[len(MARK + VERSION) :]
     if not text:
         return Told(nothing)
@@ -453,7 +453,7 @@ def decoded(text: str, *, position: int, end: int) -> Decoded:
         return Ignored(Why.OVERREACHING, nothing)
     if sum(map(_length, told)) > TOLD_MAX:
         return Ignored(Why.TOO_MANY, nothing)
-    return Told(resumed(position, told))
+    return Told(restored(position, told))
 
 
 def _content(letters: str, position: int) -> str:
@@ -638,6 +638,6 @@ def _fitting(stretch: Stretch, position: int, limit: int, alphabet: Alphabet) ->
 
 def _check(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> None:
     if not isinstance(survey, Survey):
-        raise Misuse(f"{shown(survey)} is no survey", todo="pass surveyed(ledger)")
+        raise Misuse(f"{shown(survey)} is no survey", todo="pass surveyed(tracker)")
     if not isinstance(alphabet, Alphabet):
         raise Misuse(f"{shown(alphabet)} is no alphabet", todo="pass Alphabet.WIDE or Alphabet.ASCII")

@@ -77,9 +77,9 @@ from typing import assert_never, final
 
 import attrs
 
-from tidegate.model.errors import Misuse, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
-from tidegate.model.values import all_of_kind, of_kind
+from tidegate.model.values import check_int, check_type, check_types
 from tidegate.retries.retry import check_delay
 
 # --- the time there is --------------------------------------------------------------------------------------------------
@@ -203,12 +203,12 @@ class InFlight:
     stoppable: bool = True
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.offset, "an offset", 0)
-        numbered(self.age, "an age in microseconds", 0)
-        of_kind(self.expected, (int, NoneType), "an expected duration or None")
+        check_int(self.offset, "an offset", 0)
+        check_int(self.age, "an age in microseconds", 0)
+        check_type(self.expected, (int, NoneType), "an expected duration or None")
         if self.expected is not None:
-            numbered(self.expected, "an expected duration in microseconds", 0)
-        of_kind(self.stoppable, bool, "whether work can be interrupted")
+            check_int(self.expected, "an expected duration in microseconds", 0)
+        check_type(self.stoppable, bool, "whether work can be interrupted")
 
     @property
     def rest(self) -> Duration | None:
@@ -229,7 +229,7 @@ class Action(Enum):
 
 @final
 @attrs.frozen
-class Fate:
+class DrainDecision:
     """What is done about a record. Invariants: 0 <= offset, until.
 
     Attributes:
@@ -244,16 +244,16 @@ class Fate:
     until: Duration
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.offset, "an offset", 0)
-        of_kind(self.action, Action, "what is done about a record")
-        numbered(self.until, "a time since a revocation", 0)
+        check_int(self.offset, "an offset", 0)
+        check_type(self.action, Action, "what is done about a record")
+        check_int(self.until, "a time since a revocation", 0)
 
     def __str__(self) -> str:
         until = "" if self.action is Action.ABANDON else f", until {seconds(self.until)}"
         return f"@{self.offset}: {self.action.value}{until}"
 
 
-def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[Fate, ...]:
+def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[DrainDecision, ...]:
     """What is done about the records in flight, from now on.
 
     Args:
@@ -269,7 +269,7 @@ def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> 
         Misuse: An argument is of another type, time runs backwards, or a record is in flight twice.
     """
     _check(budget, elapsed)
-    all_of_kind(in_flight, InFlight, "a record in flight")
+    check_types(in_flight, InFlight, "a record in flight")
     fates = tuple(_fate(budget, elapsed, record) for record in sorted(in_flight, key=attrgetter("offset")))
     for fate, following in pairwise(fates):
         if fate.offset == following.offset:
@@ -281,18 +281,18 @@ def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> 
     return fates
 
 
-def _fate(budget: Budget, elapsed: Duration, record: InFlight) -> Fate:
+def _fate(budget: Budget, elapsed: Duration, record: InFlight) -> DrainDecision:
     if elapsed >= budget.commit_at:
-        return Fate(record.offset, Action.ABANDON, budget.commit_at)
+        return DrainDecision(record.offset, Action.ABANDON, budget.commit_at)
     # What cannot be interrupted needs no time to clean up, and so has that as well to end by itself.
     in_time = budget.wait if record.stoppable else budget.commit_at
     if elapsed < in_time and (record.rest is None or elapsed + record.rest <= in_time):
-        return Fate(record.offset, Action.WAIT, in_time)
+        return DrainDecision(record.offset, Action.WAIT, in_time)
     if record.stoppable:
-        return Fate(record.offset, Action.CANCEL, budget.commit_at)
-    return Fate(record.offset, Action.ABANDON, elapsed)
+        return DrainDecision(record.offset, Action.CANCEL, budget.commit_at)
+    return DrainDecision(record.offset, Action.ABANDON, elapsed)
 
 
 def _check(budget: Budget, elapsed: Duration) -> None:
-    of_kind(budget, Budget, "a budget of a revocation")
-    numbered(elapsed, "a time since a revocation", 0)
+    check_type(budget, Budget, "a budget of a revocation")
+    check_int(elapsed, "a time since a revocation", 0)

@@ -1,7 +1,7 @@
-"""When is a message, and when is a window, settled?
+"""When is a record, and when is a window, settled?
 
-The records of a partition are taken in windows. User code arranges a window: it turns messages into tasks. A task is for
-one message or for several (fan-in), a message may have many tasks (fan-out), a task may fail, be tried again, or be
+The records of a partition are taken in windows. User code arranges a window: it turns records into tasks. A task is for
+one record or for several (fan-in), a record may have many tasks (fan-out), a task may fail, be tried again, or be
 replaced by others. This module keeps the accounts of one assignment of one partition: `step(state, event, rules)` answers
 the next state and what follows from the event. It holds offsets and numbers, and no payloads. Executors, backoff and the
 calls of user code are the caller's, who tells what became of them.
@@ -14,61 +14,61 @@ name, one bit a task, so that a report which comes twice or late cannot be count
               failed  '- tried again    undelivered
                  v     '                 v
               Failing -- user code answers --> Failed, or Replaced by tasks of the next generation
-    message   waits for its tasks, then for its own delivery, then for that of its window: settled
-    window    is being arranged, waits for its tasks and messages, then for its own delivery: settled
+    record   waits for its tasks, then for its own delivery, then for that of its window: settled
+    window    is being arranged, waits for its tasks and records, then for its own delivery: settled
 
 Whether there is anything to deliver at a level is a rule. Where there is nothing, the level has no delivery to wait for;
-only a message with a failure always waits until somebody has answered for it (dead-lettered it, marked it, ...).
+only a record with a failure always waits until somebody has answered for it (dead-lettered it, marked it, ...).
 
 Windows are numbered in the order in which they are opened, the tasks of a window in the order in which user code lists
 them, replacements behind. So (window, number) names a task, and (window, number, attempt) a run of it, the same in each
 replay, whatever the other windows do.
 
 Laws
-    F1  A message is settled at most once, and so is a window.
-    F2  A message is settled only after all tasks that are for it, those that replace them included.
-    F3  A message is settled only after its own delivery, if it has one. Nothing is delivered of a message before its tasks
+    F1  A record is settled at most once, and so is a window.
+    F2  A record is settled only after all tasks that are for it, those that replace them included.
+    F3  A record is settled only after its own delivery, if it has one. Nothing is delivered of a record before its tasks
         are settled.
-    F4  If its window has a delivery of its own and had a task, a message is settled with the window, and that after the
+    F4  If its window has a delivery of its own and had a task, a record is settled with the window, and that after the
         delivery.
-    F5  A window is settled only after all its tasks and messages.
-    F6  No failure passes in silence: a message with a failed task, or of a window that could not be arranged, is settled
+    F5  A window is settled only after all its tasks and records.
+    F6  No failure passes in silence: a record with a failed task, or of a window that could not be arranged, is settled
         only after somebody has answered for it.
     F7  A task is run at most 1 + retries_max times, attempt by attempt, never two at once; no generation beyond
         generations_max is started; a result that was given is never run.
     F8  What comes late, twice, or unasked changes nothing, and is ignored with a reason.
-    F9  Every task has a message, in flight when the task was made, that waits for it; whatever waited for a task that is
+    F9  Every task has a record, in flight when the task was made, that waits for it; whatever waited for a task that is
         replaced waits for a replacement.
     F10 Accounts add up: a tally's parts are those of the reports.
     F11 A batch is the same as its parts one by one: the same state, the same things settled.
     F12 Events of windows that share no task commute: the same state, and the same notices of each.
     F13 Once everything that was asked for is reported, everything is settled and nothing is kept.
 
-How `tidegate.consumer.partition` uses it: what the ledger finds `fresh` is opened as a window AFTER it is `delivered` there; what is
-settled here is `completed` there. An offset that was settled may be opened again, for only the ledger remembers; one that
+How `tidegate.consumer.partition` uses it: what the tracker finds `fresh` is opened as a window AFTER it is `delivered` there; what is
+settled here is `completed` there. An offset that was settled may be opened again, for only the tracker remembers; one that
 is in flight may not. An assignment begins with `Fanout()`, so the generation of an event is judged before it comes here.
 
 Where we differ from Drakkar
-    Its window hook runs after the messages of the window are committed, so a crash loses the aggregate. F4 instead.
-    Its message is settled by a raising hook or a failed delivery. Here nothing but a report settles, and F6.
+    Its window hook runs after the records of the window are committed, so a crash loses the aggregate. F4 instead.
+    Its record is settled by a raising hook or a failed delivery. Here nothing but a report settles, and F6.
     An empty list of replacements hides the failure: neither failed nor all succeeded. Here it is a failure.
     A task none of whose offsets is in flight runs unprotected: a crash loses it. Here its whole window waits for it, and
-    a message that no replacement lists waits for all of them (F9).
+    a record that no replacement lists waits for all of them (F9).
     Replacements may be replaced for ever. Here there is a cap on generations, F7.
     A given result that is bad may be "tried again", and is as bad each time. Here it has no retries.
     Its tracker is overwritten when an offset is delivered again, which mixes the outcomes. Here an offset in flight is
     not opened twice.
-    An offset that is listed twice counts twice there. Here a task is for a message or it is not.
+    An offset that is listed twice counts twice there. Here a task is for a record or it is not.
     Its results carry no attempt, so one that was given up and comes late counts for the attempt that runs. F8 instead.
     An offset of another window that is in flight is tracked there as here.
 
 Known not to work
-    How many tasks one message, or one replacement, may have is not bounded: the load counts messages, and all tasks are
+    How many tasks one record, or one replacement, may have is not bounded: the load counts records, and all tasks are
     told at once. Whoever starts them queues them.
     A run that was given up may still go on outside; its effects are not undone.
 
 Things that do not work
-    Counting what remains: a report that comes twice is counted twice. And a counter a message is copied with each report.
+    Counting what remains: a report that comes twice is counted twice. And a counter a record is copied with each report.
     One bitmap from the first task of the assignment on: a stuck task makes it grow for ever.
 """
 
@@ -86,8 +86,8 @@ import attrs
 from tidegate.consumer.backpressure import Load
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model._evolving import evolve
-from tidegate.model.errors import Misuse, numbered
-from tidegate.model.values import of_kind
+from tidegate.model.errors import Misuse
+from tidegate.model.values import check_int, check_type
 
 NUMBER_MAX: Final = 2**31 - 1
 """The highest number that a task may be called by."""
@@ -114,21 +114,21 @@ class Rules:
         retries_max: How often a task may be tried again.
         generations_max: How many generations of replacements may follow a task that was arranged.
         task_delivery: Whether what a task results in is delivered.
-        message_delivery: Whether a message has something of its own to deliver, once its tasks are settled.
-        window_delivery: Whether a window has, once its tasks and messages are; then its messages are settled with it.
+        record_delivery: Whether a record has something of its own to deliver, once its tasks are settled.
+        window_delivery: Whether a window has, once its tasks and records are; then its records are settled with it.
     """
 
     retries_max: int = RETRIES_MAX
     generations_max: int = GENERATIONS_MAX
     task_delivery: bool = attrs.field(default=True, kw_only=True)
-    message_delivery: bool = attrs.field(default=True, kw_only=True)
+    record_delivery: bool = attrs.field(default=True, kw_only=True)
     window_delivery: bool = attrs.field(default=True, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.retries_max, "a number of retries", 0)
-        numbered(self.generations_max, "a number of generations", 0)
-        for flag in (self.task_delivery, self.message_delivery, self.window_delivery):
-            of_kind(flag, bool, "whether there is something to deliver")
+        check_int(self.retries_max, "a number of retries", 0)
+        check_int(self.generations_max, "a number of generations", 0)
+        for flag in (self.task_delivery, self.record_delivery, self.window_delivery):
+            check_type(flag, bool, "whether there is something to deliver")
 
 
 # --- events -------------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Tasks:
     Invariants: succeeded and failed are positions in `offsets`, and no position is in both.
 
     Attributes:
-        offsets: For each task, the offsets of the messages that it is for.
+        offsets: For each task, the offsets of the records that it is for.
         succeeded: Which of them need not be run, since their result is given, and good.
         failed: Which of them need not be run, since their result is given, and bad.
     """
@@ -177,14 +177,14 @@ class WindowOpened:
 @final
 @attrs.frozen
 class WindowArranged:
-    """User code asks for these tasks. Where it asks for none, the messages have nothing to wait for."""
+    """User code asks for these tasks. Where it asks for none, the records have nothing to wait for."""
 
     window: int
     tasks: Tasks
 
     def __attrs_post_init__(self) -> None:
         _check_window(self.window)
-        of_kind(self.tasks, Tasks, "what user code asks for")
+        check_type(self.tasks, Tasks, "what user code asks for")
 
 
 @final
@@ -227,7 +227,7 @@ class TasksReported:
 
     def __attrs_post_init__(self) -> None:
         _check_runs(self)
-        of_kind(self.report, Report, "a report")
+        check_type(self.report, Report, "a report")
 
 
 @final
@@ -243,14 +243,14 @@ class TaskReplaced:
     def __attrs_post_init__(self) -> None:
         _check_window(self.window)
         _whole((self.number,), "numbers of tasks", NUMBER_MAX)
-        numbered(self.attempt, "the number of an attempt", 1)
-        of_kind(self.tasks, Tasks, "what user code asks for")
+        check_int(self.attempt, "the number of an attempt", 1)
+        check_type(self.tasks, Tasks, "what user code asks for")
 
 
 @final
 @attrs.frozen
-class MessagesDelivered:
-    """What these messages have to deliver of their own is settled, or somebody has answered for their failure."""
+class RecordsDelivered:
+    """What these records have to deliver of their own is settled, or somebody has answered for their failure."""
 
     window: int
     offsets: tuple[int, ...]
@@ -272,7 +272,7 @@ class WindowDelivered:
 
 
 Event: TypeAlias = (
-    WindowOpened | WindowArranged | ArrangeFailed | TasksReported | TaskReplaced | MessagesDelivered | WindowDelivered
+    WindowOpened | WindowArranged | ArrangeFailed | TasksReported | TaskReplaced | RecordsDelivered | WindowDelivered
 )
 
 
@@ -295,12 +295,12 @@ class Reason(Enum):
     HAS_SUCCEEDED = "the run has succeeded"
     TASK_SETTLED = "the task is settled"
     TASK_REPLACED = "the task was replaced"
-    NO_MESSAGE = "the window has no such message"
+    NO_MESSAGE = "the window has no such record"
     NOT_DUE = "its turn has not come: what comes before is not settled"
     DELIVERED = "that it is delivered was heard before"
-    IN_FLIGHT = "a window in flight has that message"
+    IN_FLIGHT = "a window in flight has that record"
     NOTHING = "nothing was named"
-    NOT_WAITING = "no message of that offset waits for tasks"
+    NOT_WAITING = "no record of that offset waits for tasks"
     TWICE = "it was named twice"
 
 
@@ -333,7 +333,7 @@ class Tally:
 
     def __attrs_post_init__(self) -> None:
         for number in (self.total, self.succeeded, self.failed, self.replaced):
-            numbered(number, "a number of tasks", 0)
+            check_int(number, "a number of tasks", 0)
         if self.open < 0:
             raise Misuse(f"{self.settled} of {self.total} tasks cannot be settled", why="the parts make the total")
 
@@ -360,7 +360,7 @@ class Tally:
 @final
 @attrs.frozen
 class Arrange:
-    """Ask user code to arrange these messages, in order."""
+    """Ask user code to arrange these records, in order."""
 
     window: int
     offsets: tuple[int, ...]
@@ -427,12 +427,12 @@ class DeliverTasks:
 
 @final
 @attrs.frozen
-class DeliverMessages:
-    """Deliver what these messages have to deliver of their own: their tasks are settled.
+class DeliverRecords:
+    """Deliver what these records have to deliver of their own: their tasks are settled.
 
     Attributes:
         window: Its number.
-        offsets: The messages, in order.
+        offsets: The records, in order.
         failed: Those of them that somebody has to answer for.
     """
 
@@ -447,20 +447,20 @@ class DeliverMessages:
 
     def __str__(self) -> str:
         failed = f", of which {_shown(self.failed)} failed" if self.failed else ""
-        return f"deliver messages of window {self.window}: {_shown(self.offsets)}{failed}"
+        return f"deliver records of window {self.window}: {_shown(self.offsets)}{failed}"
 
 
 @final
 @attrs.frozen
 class DeliverWindow:
-    """Deliver what the window has to deliver of its own: its tasks and messages are settled."""
+    """Deliver what the window has to deliver of its own: its tasks and records are settled."""
 
     window: int
     tally: Tally
 
     def __attrs_post_init__(self) -> None:
         _check_window(self.window)
-        of_kind(self.tally, Tally, "a tally")
+        check_type(self.tally, Tally, "a tally")
 
     def __str__(self) -> str:
         return f"deliver window {self.window}: {self.tally}"
@@ -468,7 +468,7 @@ class DeliverWindow:
 
 @final
 @attrs.frozen
-class GaveUp:
+class TaskGivenUp:
     """These tasks have failed for good, though user code answered otherwise."""
 
     window: int
@@ -481,14 +481,14 @@ class GaveUp:
 
 @final
 @attrs.frozen
-class MessagesSettled:
-    """Nothing is left to do about these messages, in order; they are done."""
+class RecordsSettled:
+    """Nothing is left to do about these records, in order; they are done."""
 
     window: int
     offsets: tuple[int, ...]
 
     def __str__(self) -> str:
-        return f"settled messages of window {self.window}: {_shown(self.offsets)}"
+        return f"settled records of window {self.window}: {_shown(self.offsets)}"
 
 
 @final
@@ -511,7 +511,7 @@ class Ignored:
     Attributes:
         reason: Why.
         window: The number of the window that was named; None if it was to be opened.
-        what: Which tasks (by number) or messages (by offset), each as often as it was ignored; empty for a window.
+        what: Which tasks (by number) or records (by offset), each as often as it was ignored; empty for a window.
     """
 
     reason: Reason
@@ -522,15 +522,15 @@ class Ignored:
         return f"ignored {self.window}/{_shown(self.what)}: {self.reason.value}"
 
 
-Notice: TypeAlias = (
+Output: TypeAlias = (
     Arrange
     | Start
     | Judge
     | DeliverTasks
-    | DeliverMessages
+    | DeliverRecords
     | DeliverWindow
-    | GaveUp
-    | MessagesSettled
+    | TaskGivenUp
+    | RecordsSettled
     | WindowSettled
     | Ignored
 )
@@ -540,7 +540,7 @@ Notice: TypeAlias = (
 
 
 @unique
-class Phase(IntEnum):
+class TaskPhase(IntEnum):
     """How a task is doing. The number is its place in the bitmaps of a window."""
 
     RUNNING = 0
@@ -554,49 +554,49 @@ class Phase(IntEnum):
     REPLACED = 5
 
 
-NEXT: Final[Mapping[Phase, Mapping[Report, Phase | Reason]]] = {
-    Phase.RUNNING: {
-        Report.SUCCEEDED: Phase.DELIVERING,  # or SUCCEEDED, where the rules say that there is nothing to deliver
-        Report.FAILED: Phase.FAILING,
+NEXT: Final[Mapping[TaskPhase, Mapping[Report, TaskPhase | Reason]]] = {
+    TaskPhase.RUNNING: {
+        Report.SUCCEEDED: TaskPhase.DELIVERING,  # or SUCCEEDED, where the rules say that there is nothing to deliver
+        Report.FAILED: TaskPhase.FAILING,
         Report.DELIVERED: Reason.RUNNING,
         Report.UNDELIVERED: Reason.RUNNING,
         Report.RETRIED: Reason.RUNNING,
         Report.SKIPPED: Reason.RUNNING,
     },
-    Phase.FAILING: {
+    TaskPhase.FAILING: {
         Report.SUCCEEDED: Reason.ENDED,
         Report.FAILED: Reason.ENDED,
         Report.DELIVERED: Reason.HAS_FAILED,
         Report.UNDELIVERED: Reason.HAS_FAILED,
-        Report.RETRIED: Phase.RUNNING,  # or FAILED, where there is a bar to it
-        Report.SKIPPED: Phase.FAILED,
+        Report.RETRIED: TaskPhase.RUNNING,  # or FAILED, where there is a bar to it
+        Report.SKIPPED: TaskPhase.FAILED,
     },
-    Phase.DELIVERING: {
+    TaskPhase.DELIVERING: {
         Report.SUCCEEDED: Reason.ENDED,
         Report.FAILED: Reason.ENDED,
-        Report.DELIVERED: Phase.SUCCEEDED,
-        Report.UNDELIVERED: Phase.FAILING,
+        Report.DELIVERED: TaskPhase.SUCCEEDED,
+        Report.UNDELIVERED: TaskPhase.FAILING,
         Report.RETRIED: Reason.HAS_SUCCEEDED,
         Report.SKIPPED: Reason.HAS_SUCCEEDED,
     },
-    Phase.SUCCEEDED: dict.fromkeys(Report, Reason.TASK_SETTLED),
-    Phase.FAILED: dict.fromkeys(Report, Reason.TASK_SETTLED),
-    Phase.REPLACED: dict.fromkeys(Report, Reason.TASK_REPLACED),
+    TaskPhase.SUCCEEDED: dict.fromkeys(Report, Reason.TASK_SETTLED),
+    TaskPhase.FAILED: dict.fromkeys(Report, Reason.TASK_SETTLED),
+    TaskPhase.REPLACED: dict.fromkeys(Report, Reason.TASK_REPLACED),
 }
 """What a report makes of a task, or why it is ignored. A replacement is heard as a skip is, and makes it `REPLACED`."""
 
-HEARD: Final[Mapping[Report, tuple[Phase, Phase]]] = {
+HEARD: Final[Mapping[Report, tuple[TaskPhase, TaskPhase]]] = {
     report: (phase, after)
     for phase, reports in NEXT.items()
     for report, after in reports.items()
-    if isinstance(after, Phase)
+    if isinstance(after, TaskPhase)
 }
 """The phase in which a task hears a report, there is but one, and the phase after."""
 
 
 @unique
 class Waits(Enum):
-    """What a message in flight waits for."""
+    """What a record in flight waits for."""
 
     ARRANGE = "to be arranged"
     TASKS = "for its tasks"
@@ -606,8 +606,8 @@ class Waits(Enum):
 
 @final
 @attrs.frozen
-class Standing:
-    """How a message in flight is doing.
+class RecordStatus:
+    """How a record in flight is doing.
 
     Attributes:
         window: The number of its window.
@@ -635,19 +635,19 @@ class _Stage(IntEnum):
 @final
 @attrs.frozen
 class _Loan:
-    """A message here is also waiting for a task of another window.
+    """A record here is also waiting for a task of another window.
 
     Attributes:
         window: The other window.
         number: The task.
-        message: The position of the message here.
+        record: The position of the record here.
         outcome: The phase in which the task was settled; None until it is.
     """
 
     window: int
     number: int
-    message: int
-    outcome: Phase | None = None
+    record: int
+    outcome: TaskPhase | None = None
 
 
 @final
@@ -657,21 +657,21 @@ class _Roll:
 
     Attributes:
         number: Of the window.
-        offsets: Its messages, in order.
-        messages: For each task, the positions of the messages of its own window that it is for.
-        masks: For each message, (low, bits): bit i stands for task low + i, and is set if the task is for the message.
+        offsets: Its records, in order.
+        records: For each task, the positions of the records of its own window that it is for.
+        masks: For each record, (low, bits): bit i stands for task low + i, and is set if the task is for the record.
         generations: For each task, how many were replaced on the way to it.
         attempts: For each task, which attempt it is at.
         retried: Bitmap of the tasks that are beyond their first attempt.
         given: Bitmap of the tasks whose result was given.
-        lent: Bitmap of the tasks that messages of other windows wait for, too.
-        is_held: The messages are settled with the window, since it has a delivery of its own.
+        lent: Bitmap of the tasks that records of other windows wait for, too.
+        is_held: The records are settled with the window, since it has a delivery of its own.
         is_failed: The window could not be arranged.
     """
 
     number: int
     offsets: tuple[int, ...]
-    messages: tuple[tuple[int, ...], ...] = ()
+    records: tuple[tuple[int, ...], ...] = ()
     masks: tuple[tuple[int, int], ...] = ()
     generations: tuple[int, ...] = ()
     attempts: tuple[int, ...] = ()
@@ -695,14 +695,14 @@ class _Window:
         roll: What it is made of.
         stage: How it is doing.
         phases: How its tasks are doing.
-        gathered: Bitmap of the messages whose tasks are settled, and whose own delivery is not.
+        gathered: Bitmap of the records whose tasks are settled, and whose own delivery is not.
         closed: Bitmap of those whose own delivery is. Invariant: closed & gathered == 0.
-        loans: The tasks of other windows that messages here wait for.
+        loans: The tasks of other windows that records here wait for.
     """
 
     roll: _Roll
     stage: _Stage = _Stage.ARRANGING
-    phases: _Phases = (0,) * len(Phase)
+    phases: _Phases = (0,) * len(TaskPhase)
     gathered: int = 0
     closed: int = 0
     loans: tuple[_Loan, ...] = ()
@@ -735,7 +735,7 @@ class Step:
     """The next state, and what follows, in this order. Where all is ignored, the state is the very same."""
 
     state: Fanout
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Output, ...] = ()
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
@@ -756,8 +756,8 @@ def step(state: Fanout, event: Event, rules: Rules) -> Step:
         Misuse: An argument is of another type.
     """
     _check_state(state)
-    of_kind(rules, Rules, "a set of rules")
-    of_kind(event, _EVENTS, "an event of a window")
+    check_type(rules, Rules, "a set of rules")
+    check_type(event, _EVENTS, "an event of a window")
     if isinstance(event, WindowOpened):
         return _opened(state, event.offsets)
     window = _window(state, event.window)
@@ -775,7 +775,7 @@ def step(state: Fanout, event: Event, rules: Rules) -> Step:
             return _reported(state, window, event, rules)
         case TaskReplaced():
             return _replaced(state, window, event, rules)
-        case MessagesDelivered():
+        case RecordsDelivered():
             return _messages_delivered(state, window, event.offsets)
         case WindowDelivered():
             return _window_delivered(state, window)
@@ -790,7 +790,7 @@ def _opened(state: Fanout, offsets: tuple[int, ...]) -> Step:
         held = window.roll.offsets
         if held[0] <= high and low <= held[-1]:
             new.difference_update(held)
-    ignored: tuple[Notice, ...] = ()
+    ignored: tuple[Output, ...] = ()
     if not new or len(new) < len(offsets):
         ignored = _ignored(None, offsets, new, lambda _: Reason.IN_FLIGHT)
         if not new:
@@ -837,7 +837,7 @@ def _retried(state: Fanout, window: _Window, heard: int, attempt: int, rules: Ru
     given = heard & roll.given
     again = heard ^ given if attempt <= rules.retries_max else 0
     spent = heard ^ given ^ again
-    notices: list[Notice] = []
+    notices: list[Output] = []
     if again:
         numbers = tuple(_ones(again))
         attempts = list(roll.attempts)
@@ -847,9 +847,9 @@ def _retried(state: Fanout, window: _Window, heard: int, attempt: int, rules: Ru
         window = _moved(evolve(window, roll=roll), again, _FAILING, _RUNNING)
         notices.append(Start(roll.number, numbers, attempt + 1))
     if given:
-        notices.append(GaveUp(roll.number, tuple(_ones(given)), Bar.GIVEN))
+        notices.append(TaskGivenUp(roll.number, tuple(_ones(given)), Bar.GIVEN))
     if spent:
-        notices.append(GaveUp(roll.number, tuple(_ones(spent)), Bar.RETRIES))
+        notices.append(TaskGivenUp(roll.number, tuple(_ones(spent)), Bar.RETRIES))
     barred = given | spent
     done = _settled(state, _moved(window, barred, _FAILING, _FAILED), barred, rules)
     return Step(done.state, (*notices, *done.notices))
@@ -863,7 +863,7 @@ def _replaced(state: Fanout, window: _Window, event: TaskReplaced, rules: Rules)
     if not tasks.offsets or window.roll.generations[number] >= rules.generations_max:
         bar = Bar.GENERATIONS if tasks.offsets else Bar.NO_REPLACEMENT
         done = _settled(state, _moved(window, heard, _FAILING, _FAILED), heard, rules)
-        return Step(done.state, (GaveUp(event.window, (number,), bar), *done.notices))
+        return Step(done.state, (TaskGivenUp(event.window, (number,), bar), *done.notices))
     heirs = _heirs(state, window, number)
     left = {*heirs}.difference(chain.from_iterable(tasks.offsets))
     if left:  # each of these waits for all replacements, as none of them lists it
@@ -878,7 +878,7 @@ def _messages_delivered(state: Fanout, window: _Window, offsets: tuple[int, ...]
     if offsets != window.roll.offsets:  # else it is about all of them, as most are
         places = [_place(window.roll, offset) for offset in offsets]
         heard &= _bits({place for place in places if place is not None})
-    ignored: tuple[Notice, ...] = ()
+    ignored: tuple[Output, ...] = ()
     if not heard or heard.bit_count() < len(offsets):
 
         def why(offset: int) -> Reason:
@@ -898,14 +898,14 @@ def _window_delivered(state: Fanout, window: _Window) -> Step:
     number = window.roll.number
     if window.stage is not _Stage.DELIVERING:
         return Step(state, (Ignored(Reason.NOT_DUE, number),))
-    settled = (MessagesSettled(number, window.roll.offsets), WindowSettled(number, _tally(window)))
+    settled = (RecordsSettled(number, window.roll.offsets), WindowSettled(number, _tally(window)))
     return Step(_without(state, number), settled)
 
 
 # --- what is heard ------------------------------------------------------------------------------------------------------
 
 
-def _heard(window: _Window, numbers: tuple[int, ...], attempt: int, report: Report) -> tuple[int, tuple[Notice, ...]]:
+def _heard(window: _Window, numbers: tuple[int, ...], attempt: int, report: Report) -> tuple[int, tuple[Output, ...]]:
     """The bitmap of the tasks that hear the report, and why the others do not."""
     roll = window.roll
     heard = _in_phase(window, numbers, attempt, HEARD[report][0])
@@ -914,12 +914,12 @@ def _heard(window: _Window, numbers: tuple[int, ...], attempt: int, report: Repo
     return heard, _ignored(roll.number, numbers, _ones(heard), lambda each: _why(window, each, attempt, report))
 
 
-def _in_phase(window: _Window, numbers: tuple[int, ...], attempt: int, phase: Phase) -> int:
+def _in_phase(window: _Window, numbers: tuple[int, ...], attempt: int, phase: TaskPhase) -> int:
     """The bitmap of those of the tasks that are in this phase, at this attempt."""
     roll = window.roll
     known = numbers
-    if numbers and max(numbers) >= len(roll.messages):
-        known = tuple(number for number in numbers if number < len(roll.messages))
+    if numbers and max(numbers) >= len(roll.records):
+        known = tuple(number for number in numbers if number < len(roll.records))
     bits = _bits(known) & window.phases[phase]
     if attempt == 1:
         return bits & ~roll.retried
@@ -928,7 +928,7 @@ def _in_phase(window: _Window, numbers: tuple[int, ...], attempt: int, phase: Ph
 
 def _why(window: _Window, number: int, attempt: int, report: Report) -> Reason:
     """Why the task does not hear the report of that attempt."""
-    if number >= len(window.roll.messages):
+    if number >= len(window.roll.records):
         return Reason.NO_RUN
     phase = _phase(window, number)
     at = window.roll.attempts[number]
@@ -941,7 +941,7 @@ def _why(window: _Window, number: int, attempt: int, report: Report) -> Reason:
 
 def _ignored(
     window: int | None, named: Sequence[int], heard: Iterable[int], why: Callable[[int], Reason]
-) -> tuple[Notice, ...]:
+) -> tuple[Output, ...]:
     """What was named and not heard, by reason; what was heard is ignored when it is named again."""
     if not named:
         return (Ignored(Reason.NOTHING, window),)
@@ -961,7 +961,7 @@ def _named(event: Event) -> tuple[int, ...]:
             return event.numbers
         case TaskReplaced():
             return (event.number,)
-        case MessagesDelivered() | WindowOpened():
+        case RecordsDelivered() | WindowOpened():
             return event.offsets
         case _:
             return ()
@@ -977,27 +977,27 @@ class _Added:
 
     state: Fanout
     window: _Window
-    notices: tuple[Notice, ...]
+    notices: tuple[Output, ...]
     settled: int
-    ignored: tuple[Notice, ...]
+    ignored: tuple[Output, ...]
 
 
 def _added(
     state: Fanout, window: _Window, tasks: Tasks, heirs: tuple[int, ...], rules: Rules, *, replaced: int | None = None
 ) -> _Added:
-    """The window with these tasks; one that lists no message that waits is for all the heirs."""
+    """The window with these tasks; one that lists no record that waits is for all the heirs."""
     roll = window.roll
-    first, count = len(roll.messages), len(tasks.offsets)
+    first, count = len(roll.records), len(tasks.offsets)
     waiting = _everyone(roll) ^ (window.gathered | window.closed)
     places = dict(zip(_picked(roll.offsets, waiting), _ones(waiting), strict=True))
-    messages: list[tuple[int, ...]] = []
+    records: list[tuple[int, ...]] = []
     masks = list(roll.masks)
     more: dict[int, list[int]] = {}
     loans: dict[int, list[_Loan]] = {}
     vain: dict[int, None] = {}
     alone = _one_each(tasks.offsets, places) if not any(bits for _, bits in masks) else None
     if alone is not None:
-        messages = [(place,) for place in alone]
+        records = [(place,) for place in alone]
         for task, place in enumerate(alone, first):
             masks[place] = (task, 1)
     for task, offsets in () if alone is not None else enumerate(tasks.offsets, first):
@@ -1011,7 +1011,7 @@ def _added(
                 own, others, _ = _targets(state, places, heirs)
             for home, place in others:
                 loans.setdefault(home, []).append(_Loan(roll.number, task, place))
-        messages.append(own)
+        records.append(own)
         for place in own:
             if not masks[place][1]:
                 masks[place] = (task, 1)
@@ -1032,14 +1032,14 @@ def _added(
     phases[_DELIVERING if rules.task_delivery else _SUCCEEDED] |= good
     roll = evolve(
         roll,
-        messages=(*roll.messages, *messages),
+        records=(*roll.records, *records),
         masks=tuple(masks),
         generations=roll.generations + (0 if replaced is None else roll.generations[replaced] + 1,) * count,
         attempts=roll.attempts + (1,) * count,
         given=roll.given | good | bad,
         lent=roll.lent | _bits({loan.number for lent in loans.values() for loan in lent}),
     )
-    notices: list[Notice] = []
+    notices: list[Output] = []
     if run:
         notices.append(Start(roll.number, tuple(_ones(run)), 1, replaced))
     if bad:
@@ -1053,7 +1053,7 @@ def _added(
 
 
 def _one_each(tasks: tuple[tuple[int, ...], ...], places: Mapping[int, int]) -> list[int] | None:
-    """The positions of the messages, if each task is for one that waits here and no two for the same, as most are."""
+    """The positions of the records, if each task is for one that waits here and no two for the same, as most are."""
     found = [places.get(offsets[0], -1) if len(offsets) == 1 else -1 for offsets in tasks]
     return found if -1 not in found and len({*found}) == len(found) else None
 
@@ -1061,7 +1061,7 @@ def _one_each(tasks: tuple[tuple[int, ...], ...], places: Mapping[int, int]) -> 
 def _targets(
     state: Fanout, places: Mapping[int, int], offsets: Iterable[int]
 ) -> tuple[tuple[int, ...], list[tuple[int, int]], list[int]]:
-    """Which messages these are: positions among those that wait here, (window, position) of others, and offsets of none."""
+    """Which records these are: positions among those that wait here, (window, position) of others, and offsets of none."""
     own: list[int] = []
     others: list[tuple[int, int]] = []
     lost: list[int] = []
@@ -1081,11 +1081,11 @@ def _targets(
 
 
 def _heirs(state: Fanout, window: _Window, number: int) -> tuple[int, ...]:
-    """The offsets of the messages that wait for the task, here and elsewhere."""
+    """The offsets of the records that wait for the task, here and elsewhere."""
     roll = window.roll
-    here = (roll.offsets[place] for place in roll.messages[number])
+    here = (roll.offsets[place] for place in roll.records[number])
     elsewhere = (
-        other.roll.offsets[loan.message]
+        other.roll.offsets[loan.record]
         for other in state.windows
         for loan in other.loans
         if (loan.window, loan.number) == (roll.number, number)
@@ -1094,10 +1094,10 @@ def _heirs(state: Fanout, window: _Window, number: int) -> tuple[int, ...]:
 
 
 def _settled(state: Fanout, window: _Window, bits: int, rules: Rules, touched: Iterable[int] | None = None) -> Step:
-    """What follows now that these tasks of the window are settled; `touched` are the messages that they are for."""
+    """What follows now that these tasks of the window are settled; `touched` are the records that they are for."""
     roll = window.roll
     if touched is None:
-        touched = {place for number in _ones(bits) for place in roll.messages[number]} if _open(window) else ()
+        touched = {place for number in _ones(bits) for place in roll.records[number]} if _open(window) else ()
     done = _gathered(state, window, touched, rules)
     if not bits & roll.lent:
         return done
@@ -1110,14 +1110,14 @@ def _settled(state: Fanout, window: _Window, bits: int, rules: Rules, touched: I
         }
         if repaid:
             paid = evolve(other, loans=tuple(repaid.get(loan, loan) for loan in other.loans))
-            done = _gathered(state, paid, [loan.message for loan in repaid], rules)
+            done = _gathered(state, paid, [loan.record for loan in repaid], rules)
             state = done.state
             notices += done.notices
     return Step(state, tuple(notices))
 
 
 def _gathered(state: Fanout, window: _Window, touched: Iterable[int], rules: Rules) -> Step:
-    """What follows for the window and those of these messages whose tasks are settled now."""
+    """What follows for the window and those of these records whose tasks are settled now."""
     if window.stage is _Stage.ARRANGING:
         return Step(_put(state, window))
     roll = window.roll
@@ -1127,23 +1127,23 @@ def _gathered(state: Fanout, window: _Window, touched: Iterable[int], rules: Rul
         masks = roll.masks
         ready &= _bits([place for place in touched if not unsettled >> masks[place][0] & masks[place][1]])
     if window.loans:
-        ready &= ~_bits({loan.message for loan in window.loans if loan.outcome is None})
+        ready &= ~_bits({loan.record for loan in window.loans if loan.outcome is None})
     failed = _failures(window, ready)
-    due = ready if rules.message_delivery else failed
+    due = ready if rules.record_delivery else failed
     done = _closed(state, window, window.gathered | due, ready ^ due)
     if not due:
         return done
-    deliver = DeliverMessages(roll.number, _picked(roll.offsets, due), _picked(roll.offsets, failed))
+    deliver = DeliverRecords(roll.number, _picked(roll.offsets, due), _picked(roll.offsets, failed))
     return Step(done.state, (deliver, *done.notices))
 
 
 def _closed(state: Fanout, window: _Window, gathered: int, newly: int) -> Step:
-    """What follows now that nothing is left to deliver of these messages, and these others are gathered."""
+    """What follows now that nothing is left to deliver of these records, and these others are gathered."""
     roll, phases = window.roll, window.phases
     closed = window.closed | newly
-    settled: tuple[Notice, ...] = ()
+    settled: tuple[Output, ...] = ()
     if newly and not roll.is_held:
-        settled = (MessagesSettled(roll.number, _picked(roll.offsets, newly)),)
+        settled = (RecordsSettled(roll.number, _picked(roll.offsets, newly)),)
     if closed != _everyone(roll) or _open(window):
         return Step(_put(state, _Window(roll, window.stage, phases, gathered, closed, window.loans)), settled)
     if roll.is_held:
@@ -1153,7 +1153,7 @@ def _closed(state: Fanout, window: _Window, gathered: int, newly: int) -> Step:
 
 
 def _failures(window: _Window, ready: int) -> int:
-    """Bitmap of those of these messages that somebody has to answer for."""
+    """Bitmap of those of these records that somebody has to answer for."""
     if window.roll.is_failed:
         return ready
     bits = 0
@@ -1162,15 +1162,15 @@ def _failures(window: _Window, ready: int) -> int:
         masks = window.roll.masks
         bits = _bits([place for place in _ones(ready) if failed >> masks[place][0] & masks[place][1]])
     if window.loans:
-        bits |= _bits({loan.message for loan in window.loans if loan.outcome is _FAILED})
+        bits |= _bits({loan.record for loan in window.loans if loan.outcome is _FAILED})
     return bits & ready
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------------
 
 
-def messages(state: Fanout) -> tuple[int, ...]:
-    """The offsets of the messages in flight, window by window.
+def records(state: Fanout) -> tuple[int, ...]:
+    """The offsets of the records in flight, window by window.
 
     Args:
         state: The windows in flight.
@@ -1183,13 +1183,13 @@ def messages(state: Fanout) -> tuple[int, ...]:
 
 
 def load(state: Fanout, active: Collection[int]) -> Load:
-    """Where the messages in flight are that anything is under way for, each in one place.
+    """Where the records in flight are that anything is under way for, each in one place.
 
-    A message with several tasks is where the one is that is furthest from its end.
+    A record with several tasks is where the one is that is furthest from its end.
 
     Args:
         state: The windows in flight.
-        active: The numbers of the windows in which something is under way. A message of another one counts if it waits
+        active: The numbers of the windows in which something is under way. A record of another one counts if it waits
             for a task of these.
 
     Raises:
@@ -1220,25 +1220,25 @@ def load(state: Fanout, active: Collection[int]) -> Load:
     )
 
 
-def _open_phases(state: Fanout, window: _Window, place: int) -> Iterator[Phase]:
-    """The phases of the tasks that the message waits for, those of other windows included."""
+def _open_phases(state: Fanout, window: _Window, place: int) -> Iterator[TaskPhase]:
+    """The phases of the tasks that the record waits for, those of other windows included."""
     low, bits = window.roll.masks[place]
     for phase in (_RUNNING, _FAILING, _DELIVERING):
         if window.phases[phase] >> low & bits:
             yield phase
     for loan in window.loans:
-        if loan.message == place and loan.outcome is None:
+        if loan.record == place and loan.outcome is None:
             lender = _window(state, loan.window)
             assert lender is not None, "it is in flight while one of its tasks is open"
             yield _phase(lender, loan.number)
 
 
-Task: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverMessages | DeliverWindow
+Task: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
 """What somebody is asked for."""
 
 
 def offsets_of(state: Fanout, task: Task) -> tuple[int, ...]:
-    """The offsets of the messages that a task is about, in order.
+    """The offsets of the records that a task is about, in order.
 
     Args:
         state: The windows in flight.
@@ -1248,15 +1248,15 @@ def offsets_of(state: Fanout, task: Task) -> tuple[int, ...]:
         Misuse: It is no state of windows, or nothing that is asked for.
     """
     _check_state(state)
-    of_kind(task, get_args(Task), "what somebody is asked for")
-    if isinstance(task, (Arrange, DeliverMessages)):
+    check_type(task, get_args(Task), "what somebody is asked for")
+    if isinstance(task, (Arrange, DeliverRecords)):
         return task.offsets
     window = _window(state, task.window)
     if window is None:
         return ()
     if isinstance(task, DeliverWindow):
         return window.roll.offsets
-    tasks = window.roll.messages
+    tasks = window.roll.records
     numbers = [number for number in task.numbers if number < len(tasks)]
     own = _picked(window.roll.offsets, _bits({place for number in numbers for place in tasks[number]}))
     if not _bits(numbers) & window.roll.lent:
@@ -1265,7 +1265,7 @@ def offsets_of(state: Fanout, task: Task) -> tuple[int, ...]:
 
 
 def outstanding(state: Fanout, task: Task) -> int:
-    """Of how many parts of it (tasks, messages, or a window) nothing was heard yet.
+    """Of how many parts of it (tasks, records, or a window) nothing was heard yet.
 
     Args:
         state: The windows in flight.
@@ -1275,7 +1275,7 @@ def outstanding(state: Fanout, task: Task) -> int:
         Misuse: It is no state of windows, or nothing that is asked for.
     """
     _check_state(state)
-    of_kind(task, get_args(Task), "what somebody is asked for")
+    check_type(task, get_args(Task), "what somebody is asked for")
     window = _window(state, task.window)
     if window is None:
         return 0
@@ -1284,7 +1284,7 @@ def outstanding(state: Fanout, task: Task) -> int:
             return int(window.stage is _Stage.ARRANGING)
         case DeliverWindow():
             return int(window.stage is _Stage.DELIVERING)
-        case DeliverMessages(_, offsets):
+        case DeliverRecords(_, offsets):
             if offsets == window.roll.offsets:
                 return window.gathered.bit_count()
             places = [_place(window.roll, offset) for offset in offsets]
@@ -1308,12 +1308,12 @@ def in_flight(state: Fanout) -> tuple[TaskId, ...]:
     return tuple((window.roll.number, number) for window in state.windows for number in _ones(_open(window)))
 
 
-def standing(state: Fanout, offset: int) -> Standing | None:
-    """How a message is doing; None if it is not in flight: never opened, or settled.
+def record_status(state: Fanout, offset: int) -> RecordStatus | None:
+    """How a record is doing; None if it is not in flight: never opened, or settled.
 
     Args:
         state: The windows in flight.
-        offset: The offset of the message.
+        offset: The offset of the record.
 
     Raises:
         Misuse: It is no state of windows, or no offset.
@@ -1323,7 +1323,7 @@ def standing(state: Fanout, offset: int) -> Standing | None:
     for window in state.windows:
         place = _place(window.roll, offset)
         if place is not None and (window.roll.is_held or not window.closed >> place & 1):
-            return Standing(window.roll.number, _waits(window, place), _message_tally(window, place))
+            return RecordStatus(window.roll.number, _waits(window, place), _message_tally(window, place))
     return None
 
 
@@ -1338,13 +1338,13 @@ def _waits(window: _Window, place: int) -> Waits:
 def _tally(window: _Window) -> Tally:
     """Of the tasks of the window."""
     phases = window.phases
-    return Tally(len(window.roll.messages), *(phases[phase].bit_count() for phase in _SETTLED))
+    return Tally(len(window.roll.records), *(phases[phase].bit_count() for phase in _SETTLED))
 
 
 def _message_tally(window: _Window, place: int) -> Tally:
-    """Of the tasks that are for the message, those of other windows included."""
+    """Of the tasks that are for the record, those of other windows included."""
     low, bits = window.roll.masks[place] if window.roll.masks else (0, 0)
-    loans = [loan.outcome for loan in window.loans if loan.message == place]
+    loans = [loan.outcome for loan in window.loans if loan.record == place]
     settled = ((window.phases[phase] >> low & bits).bit_count() + loans.count(phase) for phase in _SETTLED)
     return Tally(bits.bit_count() + len(loans), *settled)
 
@@ -1352,7 +1352,7 @@ def _message_tally(window: _Window, place: int) -> Tally:
 # --- helpers ------------------------------------------------------------------------------------------------------------
 
 _EVENTS: Final = get_args(Event)
-_RUNNING, _FAILING, _DELIVERING, _SUCCEEDED, _FAILED, _REPLACED = Phase
+_RUNNING, _FAILING, _DELIVERING, _SUCCEEDED, _FAILED, _REPLACED = TaskPhase
 _SETTLED: Final = (_SUCCEEDED, _FAILED, _REPLACED)
 _NO_TASKS: Final = (0, 0)
 _ASKED_IN: Final = {Start: _RUNNING, Judge: _FAILING, DeliverTasks: _DELIVERING}
@@ -1367,11 +1367,11 @@ def _check_state(state: object) -> None:
 def _check_runs(runs: Start | Judge | DeliverTasks | TasksReported) -> None:
     _check_window(runs.window)
     _whole(runs.numbers, "numbers of tasks", NUMBER_MAX)
-    numbered(runs.attempt, "the number of an attempt", 1)
+    check_int(runs.attempt, "the number of an attempt", 1)
 
 
 def _check_window(window: object) -> None:
-    numbered(window, "the number of a window", 0)
+    check_int(window, "the number of a window", 0)
 
 
 def _whole(batch: object, what: str, most: int) -> None:
@@ -1417,7 +1417,7 @@ def _fanout(opened: int, windows: tuple[_Window, ...]) -> Fanout:
 
 
 def _place(roll: _Roll, offset: int) -> int | None:
-    """The position of the message in its window."""
+    """The position of the record in its window."""
     at = bisect_left(roll.offsets, offset)
     return at if at < len(roll.offsets) and roll.offsets[at] == offset else None
 
@@ -1427,7 +1427,7 @@ def _everyone(roll: _Roll) -> int:
 
 
 def _unsettled(window: _Window) -> int:
-    """Bitmap of the messages that are not settled."""
+    """Bitmap of the records that are not settled."""
     return _everyone(window.roll) if window.roll.is_held else _everyone(window.roll) ^ window.closed
 
 
@@ -1437,11 +1437,11 @@ def _open(window: _Window) -> int:
     return running | failing | delivering
 
 
-def _phase(window: _Window, number: int) -> Phase:
-    return next(phase for phase in Phase if window.phases[phase] >> number & 1)
+def _phase(window: _Window, number: int) -> TaskPhase:
+    return next(phase for phase in TaskPhase if window.phases[phase] >> number & 1)
 
 
-def _moved(window: _Window, bits: int, before: Phase, after: Phase) -> _Window:
+def _moved(window: _Window, bits: int, before: TaskPhase, after: TaskPhase) -> _Window:
     """The window with these tasks in another phase."""
     phases = list(window.phases)
     phases[before] ^= bits

@@ -32,28 +32,28 @@ import attrs
 
 from tidegate.consumer.backpressure import (
     Flow,
+    GateVerdict,
     Held,
     Hold,
     Plan,
     Reason,
     Thresholds,
-    Verdict,
     decide,
     for_executors,
     plan,
 )
-from tidegate.consumer.commands import Event, RoomMade, TopicPartition, Wish
-from tidegate.consumer.partition import Owned, Processor, State, Unassigned
+from tidegate.consumer.commands import Command, Event, SlotFreed
+from tidegate.consumer.partition import Owned, PartitionRules, PartitionState, Unassigned
 from tidegate.model._evolving import evolve
-from tidegate.model.errors import numbered
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.records import TopicPartition
+from tidegate.model.values import check_int, check_tuple, check_type
 
 EXECUTORS: Final = 4
 
 
 @final
 @attrs.frozen
-class Assignment:
+class ConsumerState:
     """All partitions of one consumer.
 
     Invariants: the partitions are in order, each once.
@@ -64,16 +64,16 @@ class Assignment:
     """
 
     parts: tuple[Owned, ...] = ()
-    verdict: Verdict = Flow(Reason.BELOW_HIGH)
+    verdict: GateVerdict = Flow(Reason.BELOW_HIGH)
 
     def __attrs_post_init__(self) -> None:
-        tuple_of_kind(self.parts, Owned, "a partition that is owned")
-        of_kind(self.verdict, (Hold, Flow), "a verdict of the gate")
+        check_tuple(self.parts, Owned, "a partition that is owned")
+        check_type(self.verdict, (Hold, Flow), "a verdict of the gate")
 
     def __str__(self) -> str:
         return "; ".join([str(self.verdict), *(f"{part.partition} {part}" for part in self.parts)])
 
-    def __getitem__(self, partition: TopicPartition) -> State:
+    def __getitem__(self, partition: TopicPartition) -> PartitionState:
         at = bisect_left(self.parts, partition, key=_PARTITION)
         is_ours = at < len(self.parts) and self.parts[at].partition == partition
         return self.parts[at] if is_ours else Unassigned()
@@ -92,14 +92,14 @@ class Assignment:
 @final
 @attrs.frozen
 class Step:
-    """The next state, and what is wished for, in this order."""
+    """The next state, and what is commanded, in this order."""
 
-    state: Assignment
-    wishes: tuple[Wish, ...] = ()
+    state: ConsumerState
+    commands: tuple[Command, ...] = ()
 
 
 @attrs.frozen
-class Consumer:
+class ConsumerRules:
     """What one consumer may do at once, and what it does next.
 
     Invariants: 1 <= executors.
@@ -114,14 +114,14 @@ class Consumer:
     thresholds: Thresholds = attrs.field(
         default=attrs.Factory(lambda self: for_executors(self.executors), takes_self=True)
     )
-    each: Processor = Processor()
+    each: PartitionRules = PartitionRules()
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.executors, "a number of executors", 1)
-        of_kind(self.thresholds, Thresholds, "the thresholds of a gate")
-        of_kind(self.each, Processor, "what a partition does")
+        check_int(self.executors, "a number of executors", 1)
+        check_type(self.thresholds, Thresholds, "the thresholds of a gate")
+        check_type(self.each, PartitionRules, "what a partition does")
 
-    def step(self, state: Assignment, event: Event) -> Step:
+    def step(self, state: ConsumerState, event: Event) -> Step:
         """What happens to the partition that the event names, and to the others on its account.
 
         Args:
@@ -129,22 +129,22 @@ class Consumer:
             event: What happened.
 
         Returns:
-            The state after, and wishes in order.
+            The state after, and commands in order.
 
         Raises:
             Misuse: An argument is of another type, or an offset is none.
         """
-        of_kind(state, Assignment, "the partitions of a consumer")
-        of_kind(event, _EVENTS, "an event of a partition")
-        state, wishes = self._stepped(state, event, 0)  # who made room does not take it before the others
+        check_type(state, ConsumerState, "the partitions of a consumer")
+        check_type(event, _EVENTS, "an event of a partition")
+        state, commands = self._stepped(state, event, 0)  # who made room does not take it before the others
         for partition in _turns(state.parts, event.partition):
             if state.running >= self.executors:
                 break
-            state, more = self._stepped(state, RoomMade(partition), self._room(state, partition))
-            wishes = (*wishes, *more)
-        return Step(Assignment(state.parts, decide(self.thresholds, state.verdict.gate, state.load)), wishes)
+            state, more = self._stepped(state, SlotFreed(partition), self._room(state, partition))
+            commands = (*commands, *more)
+        return Step(ConsumerState(state.parts, decide(self.thresholds, state.verdict.gate, state.load)), commands)
 
-    def polling(self, state: Assignment, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
+    def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         """Which partitions to poll now, and what to pause and resume first.
 
         Args:
@@ -154,19 +154,21 @@ class Consumer:
         Raises:
             Misuse: An argument is of another type.
         """
-        of_kind(state, Assignment, "the partitions of a consumer")
-        held = [part.partition for part in state.parts if part.fetching is None or isinstance(part.standing, Held)]
+        check_type(state, ConsumerState, "the partitions of a consumer")
+        held = [part.partition for part in state.parts if part.fetching is None or isinstance(part.hold, Held)]
         return plan(state.verdict, [part.partition for part in state.parts], paused, held)
 
-    def _stepped(self, state: Assignment, event: Event, running_max: int) -> tuple[Assignment, tuple[Wish, ...]]:
+    def _stepped(
+        self, state: ConsumerState, event: Event, running_max: int
+    ) -> tuple[ConsumerState, tuple[Command, ...]]:
         """The event, heard by its partition, which may then have so many tasks running."""
         at = bisect_left(state.parts, event.partition, key=_PARTITION)
         done = evolve(self.each, running_max=running_max).step(state[event.partition], event)
         own = (done.state,) if isinstance(done.state, Owned) else ()
         behind = state.parts[at:] if isinstance(state[event.partition], Unassigned) else state.parts[at + 1 :]
-        return evolve(state, parts=(*state.parts[:at], *own, *behind)), done.wishes
+        return evolve(state, parts=(*state.parts[:at], *own, *behind)), done.commands
 
-    def _room(self, state: Assignment, partition: TopicPartition) -> int:
+    def _room(self, state: ConsumerState, partition: TopicPartition) -> int:
         """How many tasks of the partition may run: with its own, those that the others leave."""
         part = state[partition]
         return self.executors - state.running + (part.running if isinstance(part, Owned) else 0)

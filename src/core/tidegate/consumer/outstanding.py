@@ -4,7 +4,7 @@ A partition asks user code for work (`tidegate.consumer.commands.Work`): to arra
 It may answer all at once or part by part, late, twice, or what nobody has asked. What is asked for is kept here until
 every part of it was heard of, or until nothing is expected any more. Whatever is told of anything else is no answer.
 
-`tidegate.consumer.fanout` would take more than that: it knows of which tasks and messages something may be told, but not of which
+`tidegate.consumer.fanout` would take more than that: it knows of which tasks and records something may be told, but not of which
 somebody was asked. A task that waits for an executor has not begun, and of one that was abandoned nothing is expected any
 more; neither can succeed. What was answered part by part may be told of again, which `fanout` ignores.
 """
@@ -21,11 +21,11 @@ from tidegate.consumer.commands import ANSWERS, Work
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
-    DeliverMessages,
+    DeliverRecords,
     DeliverWindow,
     Fanout,
     Judge,
-    MessagesDelivered,
+    RecordsDelivered,
     Start,
     Task,
     TaskReplaced,
@@ -79,8 +79,8 @@ def answer(asked: AllAsked, event: fanout.Event) -> fanout.Event | None:
             runs = _tasks(asked, ANSWERS[report], window)
             told = _named_in(numbers, [task.numbers for task in runs if task.attempt == attempt])
             return event if told and told == numbers else attrs.evolve(event, numbers=told) if told else None
-        case MessagesDelivered(window, offsets):
-            told = _named_in(offsets, [task.offsets for task in _tasks(asked, DeliverMessages, window)])
+        case RecordsDelivered(window, offsets):
+            told = _named_in(offsets, [task.offsets for task in _tasks(asked, DeliverRecords, window)])
             return event if told and told == offsets else attrs.evolve(event, offsets=told) if told else None
         case _:
             assert_never(event)

@@ -1,7 +1,7 @@
 """One partition's life at one consumer: what to do next, whatever comes.
 
 A partition is assigned, its records are fetched, worked on out of order and committed in order, until it is revoked or
-lost. This is a reducer: `step(state, event)` answers the next state and what is wished for (`tidegate.consumer.commands`). There is
+lost. This is a reducer: `step(state, event)` answers the next state and what is commanded (`tidegate.consumer.commands`). There is
 no other channel, so nothing can wedge it: every event has an answer in every state, and "ignored" is one.
 
     Assigned -> Flowing -- Revoked --> Draining -- all done, or time is up --> Unassigned
@@ -21,9 +21,9 @@ It puts together what is decided elsewhere:
 
 What a final failure does is a choice: stop the partition, hold back the rest of the key, or answer for the record (write
 it, or a marker, elsewhere) and go on, or do the same with the rest of the key, in order. To speak of the rest of a key,
-the records of a key must be worked on in order: `Order.BY_KEY`. A failure nobody can answer for stops the partition.
+the records of a key must be worked on in order: `Ordering.BY_KEY`. A failure nobody can answer for stops the partition.
 
-Each assignment has a generation, and every wish and event names it. What comes of an older one is ignored, late as it
+Each assignment has a generation, and every command and event names it. What comes of an older one is ignored, late as it
 may be: the partition has another life by now, here or elsewhere.
 
 Laws
@@ -83,15 +83,23 @@ from typing import Final, Protocol, TypeAlias, assert_never, final, get_args
 import attrs
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import Bounds, Free, Held, Load, Standing, Strain, decide_partition
+from tidegate.consumer.backpressure import (
+    Free,
+    Held,
+    Load,
+    PartitionHold,
+    PartitionLimits,
+    PartitionPressure,
+    decide_partition,
+)
 from tidegate.consumer.commands import (
     Assigned,
-    AwaitDrain,
+    Command,
     Commit,
     CommitRefused,
     Committed,
-    CommitUnanswered,
-    DrainTimedOut,
+    CommitUnknown,
+    DrainTimerFired,
     Event,
     Fetch,
     Fetched,
@@ -100,26 +108,25 @@ from tidegate.consumer.commands import (
     Lost,
     Measured,
     MetadataRefused,
-    Raised,
     Release,
-    Reported,
     Revoked,
-    RoomMade,
-    TopicPartition,
-    Wish,
+    SlotFreed,
+    StartDrainTimer,
     Work,
+    WorkFailed,
+    WorkReported,
 )
 from tidegate.consumer.commit_metadata import LIMIT, Alphabet, Survey, decoded, encoded, surveyed, units
 from tidegate.consumer.drain import Action, Budget, InFlight, Stage, left, plan, stage
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
-    DeliverMessages,
+    DeliverRecords,
     DeliverTasks,
     DeliverWindow,
     Fanout,
     Judge,
-    MessagesSettled,
+    RecordsSettled,
     Report,
     Rules,
     Start,
@@ -133,39 +140,40 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.outstanding import AllAsked, Asked, answer, answered, ask, running
 from tidegate.consumer.watermark import (
     OFFSET_MAX,
-    Ledger,
+    OffsetTracker,
     acknowledged,
     committable,
     completed,
     delivered,
     done_offsets,
-    fresh,
     pending,
     span,
+    undelivered,
 )
 from tidegate.model._evolving import evolve
 from tidegate.model.documents import show
 from tidegate.model.effects import Cancel
-from tidegate.model.errors import Misuse, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
-from tidegate.model.values import all_of_kind, of_kind, tuple_of_kind
+from tidegate.model.records import TopicPartition
+from tidegate.model.values import check_int, check_tuple, check_type, check_types
 
 # --- rules --------------------------------------------------------------------------------------------------------------
 
 
 @final
 @unique
-class Order(Enum):
+class Ordering(Enum):
     """Which records wait for each other."""
 
-    ANY = "none"
+    UNORDERED = "none"
     BY_KEY = "those of a key"
     BY_OFFSET = "all of the partition"
 
 
 @final
 @unique
-class AfterFailure(Enum):
+class FailurePolicy(Enum):
     """What follows when a record has failed for good."""
 
     STOP = "the partition takes nothing new"
@@ -174,7 +182,7 @@ class AfterFailure(Enum):
     DIVERT_KEY = "user code answers for it and for the rest of the key, in order"
 
 
-PLAIN: Final = Rules(0, 0, task_delivery=False, message_delivery=False, window_delivery=False)
+PLAIN: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
 """Nothing is delivered, and nothing is tried again."""
 
 RUNNING_MAX: Final = 4
@@ -212,13 +220,13 @@ class Unassigned:
 class Owned:
     """It is ours.
 
-    Invariants: what is queued, in work or failed is open in the ledger; committing is not below the ledger's floor.
+    Invariants: what is queued, in work or failed is open in the tracker; committing is not below the tracker's floor.
 
     Attributes:
         partition: Which one.
         generation: Of this assignment.
         phase: How it is doing.
-        ledger: What was delivered, and what of it is done.
+        tracker: What was delivered, and what of it is done.
         queued: Offsets that wait to be taken in a window, in order.
         windows: What is in work.
         ready: Tasks that wait for an executor, in order.
@@ -233,16 +241,16 @@ class Owned:
         untold: How many offsets were completed since the last commit was made.
         size: How many bytes the undone records take, as last measured.
         age: How long ago the oldest undone one came, likewise.
-        standing: Whether it is held on its own account.
+        hold: Whether it is held on its own account.
         stage: Of draining.
         in_flight: What was known of the records in work when it was revoked.
-        survey: Of the ledger, for the size of the metadata; it follows from the ledger.
+        survey: Of the tracker, for the size of the metadata; it follows from the tracker.
     """
 
     partition: TopicPartition
     generation: int
     phase: Phase
-    ledger: Ledger
+    tracker: OffsetTracker
     queued: tuple[int, ...] = ()
     windows: Fanout = Fanout()
     ready: tuple[Start, ...] = ()
@@ -257,48 +265,48 @@ class Owned:
     untold: int = 0
     size: int = 0
     age: Duration = 0
-    standing: Standing = Free()
+    hold: PartitionHold = Free()
     stage: Stage = Stage.WAITING
     in_flight: tuple[InFlight, ...] = ()
     survey: Survey | None = attrs.field(default=None, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.partition, TopicPartition, "a partition of a topic")
-        numbered(self.generation, "a generation", -1)
-        of_kind(self.phase, Phase, "a phase")
-        of_kind(self.ledger, Ledger, "a ledger")
+        check_type(self.partition, TopicPartition, "a partition of a topic")
+        check_int(self.generation, "a generation", -1)
+        check_type(self.phase, Phase, "a phase")
+        check_type(self.tracker, OffsetTracker, "a tracker")
         for offsets in (self.queued, self.failed):
-            tuple_of_kind(offsets, int, "an offset")
+            check_tuple(offsets, int, "an offset")
             for offset in offsets:
-                numbered(offset, "an offset", 0, OFFSET_MAX)
-        of_kind(self.windows, Fanout, "the windows in work")
-        tuple_of_kind(self.ready, Start, "tasks that are ready")
-        tuple_of_kind(self.asked, Asked, "what user code was asked for")
-        tuple_of_kind(self.keys, tuple, "an offset and its key")
+                check_int(offset, "an offset", 0, OFFSET_MAX)
+        check_type(self.windows, Fanout, "the windows in work")
+        check_tuple(self.ready, Start, "tasks that are ready")
+        check_tuple(self.asked, Asked, "what user code was asked for")
+        check_tuple(self.keys, tuple, "an offset and its key")
         for pair in self.keys:
-            numbered(len(pair), "a number of parts: an offset and its key", 2, 2)
-            numbered(pair[0], "an offset", 0, OFFSET_MAX)
-            of_kind(pair[1], bytes, "a key")
-        of_kind(self.closed, frozenset, "a set of keys")
-        all_of_kind(self.closed, bytes, "a key")
+            check_int(len(pair), "a number of parts: an offset and its key", 2, 2)
+            check_int(pair[0], "an offset", 0, OFFSET_MAX)
+            check_type(pair[1], bytes, "a key")
+        check_type(self.closed, frozenset, "a set of keys")
+        check_types(self.closed, bytes, "a key")
         for position in (self.fetching, self.committing):
             if position is not None:
-                numbered(position, "a position", 0, OFFSET_MAX + 1)
-        of_kind(self.alphabet, (Alphabet, NoneType), "an alphabet or None")
+                check_int(position, "a position", 0, OFFSET_MAX + 1)
+        check_type(self.alphabet, (Alphabet, NoneType), "an alphabet or None")
         for number in (self.running, self.untold, self.size, self.age):
-            numbered(number, "a number", 0)
-        of_kind(self.standing, (Held, Free), "whether a partition is held")
-        of_kind(self.stage, Stage, "a stage of draining")
-        tuple_of_kind(self.in_flight, InFlight, "a record in flight")
-        of_kind(self.survey, (Survey, NoneType), "a survey or None")
+            check_int(number, "a number", 0)
+        check_type(self.hold, (Held, Free), "whether a partition is held")
+        check_type(self.stage, Stage, "a stage of draining")
+        check_tuple(self.in_flight, InFlight, "a record in flight")
+        check_type(self.survey, (Survey, NoneType), "a survey or None")
 
     def __str__(self) -> str:
-        parts = [f"{self.phase.value} (generation {self.generation}), floor {self.ledger.floor}"]
+        parts = [f"{self.phase.value} (generation {self.generation}), floor {self.tracker.floor}"]
         lists = (
             ("queued", self.queued),
-            ("in work", fanout.messages(self.windows)),
+            ("in work", fanout.records(self.windows)),
             ("failed", self.failed),
-            ("done", done_offsets(self.ledger)),
+            ("done", done_offsets(self.tracker)),
         )
         parts += [f"{name} {show(offsets)}" for name, offsets in lists if offsets]
         return ", ".join([*parts, *(() if self.committing is None else (f"committing {self.committing}",))])
@@ -310,29 +318,29 @@ class Owned:
         return Load(waiting=len(self.queued)) + fanout.load(self.windows, active)
 
 
-State: TypeAlias = Unassigned | Owned
+PartitionState: TypeAlias = Unassigned | Owned
 
 
 @final
 @attrs.frozen
 class Step:
-    """The next state, and what is wished for, in this order."""
+    """The next state, and what is commanded, in this order."""
 
-    state: State
-    wishes: tuple[Wish, ...] = ()
+    state: PartitionState
+    commands: tuple[Command, ...] = ()
 
 
 class Reduce(Protocol):
     """Whatever steps."""
 
-    def step(self, state: State, event: Event) -> Step: ...
+    def step(self, state: PartitionState, event: Event) -> Step: ...
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
-class Processor:
+class PartitionRules:
     """What one partition may do at once, and what it does next.
 
     Invariants: 0 <= running_max; 1 <= window_max, replay_max; 0 <= metadata_max; only where records have an order has a
@@ -344,7 +352,7 @@ class Processor:
         hooks: Whether user code arranges windows into tasks and judges failures. If not, each record is one task.
         rules: What user code has to deliver, and how often it may try; without hooks, at once.
         order: Which records wait for each other.
-        after_failure: What follows when a record has failed for good.
+        failure_policy: What follows when a record has failed for good.
         bounds: When the partition is held on its own account.
         metadata_max: How many UTF-16 units the broker takes with a commit; 0 for none.
         replay_max: So many completed offsets that no commit tells of are enough for one, though the position stays.
@@ -355,52 +363,55 @@ class Processor:
     window_max: int = 1
     hooks: bool = False
     rules: Rules = PLAIN
-    order: Order = Order.ANY
-    after_failure: AfterFailure = AfterFailure.STOP
-    bounds: Bounds = Bounds()
+    order: Ordering = Ordering.UNORDERED
+    failure_policy: FailurePolicy = FailurePolicy.STOP
+    bounds: PartitionLimits = PartitionLimits()
     metadata_max: int = LIMIT
     replay_max: int = REPLAY_MAX
     drain: Budget = DRAIN
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.running_max, "a number of tasks", 0)
-        numbered(self.window_max, "a number of records", 1)
-        of_kind(self.hooks, bool, "whether there are hooks")
-        of_kind(self.rules, Rules, "a set of rules")
-        of_kind(self.order, Order, "an order")
-        of_kind(self.after_failure, AfterFailure, "what follows a failure")
-        of_kind(self.bounds, Bounds, "the bounds of a partition")
-        numbered(self.metadata_max, "a number of UTF-16 units", 0)
-        numbered(self.replay_max, "a number of offsets", 1)
-        of_kind(self.drain, Budget, "a budget of time")
-        if self.order is Order.ANY and self.after_failure in (AfterFailure.BLOCK_KEY, AfterFailure.DIVERT_KEY):
+        check_int(self.running_max, "a number of tasks", 0)
+        check_int(self.window_max, "a number of records", 1)
+        check_type(self.hooks, bool, "whether there are hooks")
+        check_type(self.rules, Rules, "a set of rules")
+        check_type(self.order, Ordering, "an order")
+        check_type(self.failure_policy, FailurePolicy, "what follows a failure")
+        check_type(self.bounds, PartitionLimits, "the bounds of a partition")
+        check_int(self.metadata_max, "a number of UTF-16 units", 0)
+        check_int(self.replay_max, "a number of offsets", 1)
+        check_type(self.drain, Budget, "a budget of time")
+        if self.order is Ordering.UNORDERED and self.failure_policy in (
+            FailurePolicy.BLOCK_KEY,
+            FailurePolicy.DIVERT_KEY,
+        ):
             raise Misuse(
-                f"{self.after_failure.name} without an order",
+                f"{self.failure_policy.name} without an order",
                 why="records of the same key may be in work, or done, when one fails",
-                todo="set order=Order.BY_KEY or BY_OFFSET",
+                todo="set order=Ordering.BY_KEY or BY_OFFSET",
             )
 
     @property
     def needs_hooks(self) -> bool:
         """Whether user code is asked for more than to handle records."""
-        delivers = self.rules.task_delivery or self.rules.message_delivery or self.rules.window_delivery
-        return self.hooks or delivers or self.after_failure in (AfterFailure.SKIP, AfterFailure.DIVERT_KEY)
+        delivers = self.rules.task_delivery or self.rules.record_delivery or self.rules.window_delivery
+        return self.hooks or delivers or self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)
 
-    def step(self, state: State, event: Event) -> Step:
-        """What happens to the partition, and what is wished for then.
+    def step(self, state: PartitionState, event: Event) -> Step:
+        """What happens to the partition, and what is commanded then.
 
         Args:
             state: The state before.
             event: What happened.
 
         Returns:
-            The state after, and wishes in order. An event that no longer matters leaves the state as it is.
+            The state after, and commands in order. An event that no longer matters leaves the state as it is.
 
         Raises:
             Misuse: An argument is of another type, or an offset is none.
         """
-        of_kind(event, _EVENTS, "an event of a partition")
-        of_kind(state, (Unassigned, Owned), "a state of a partition")
+        check_type(event, _EVENTS, "an event of a partition")
+        check_type(state, (Unassigned, Owned), "a state of a partition")
         match state:
             case Unassigned():
                 return self._unassigned(event)
@@ -420,11 +431,11 @@ class Processor:
 
     def _begun(self, event: Assigned) -> Owned:
         """A new life, with what the former owner has left word of."""
-        ledger = Ledger(event.committed)
+        tracker = OffsetTracker(event.committed)
         if event.metadata and self.metadata_max:
-            ledger = decoded(event.metadata, position=event.committed, end=max(event.committed, event.end)).ledger
+            tracker = decoded(event.metadata, position=event.committed, end=max(event.committed, event.end)).tracker
         alphabet = Alphabet.WIDE if self.metadata_max else None
-        return Owned(event.partition, event.generation, Phase.FLOWING, ledger, alphabet=alphabet)
+        return Owned(event.partition, event.generation, Phase.FLOWING, tracker, alphabet=alphabet)
 
     def _owned(self, part: Owned, event: Event) -> Step:
         if not self._is_current(part, event):
@@ -432,17 +443,17 @@ class Processor:
         match event:
             case Assigned():  # the group forgot to revoke it: a new life all the same
                 again = self._settled(self._begun(event))
-                return Step(again.state, (*self._given_up(part), *again.wishes))
+                return Step(again.state, (*self._given_up(part), *again.commands))
             case Fetched(_, _, offsets, keys) if part.fetching is not None:
                 return self._settled(self._taken(evolve(part, fetching=None), offsets, keys))
-            case Reported(_, _, what):
+            case WorkReported(_, _, what):
                 named = answer(part.asked, what)
                 return Step(part) if named is None else self._settled(*self._told(part, named))
-            case Raised(_, _, task):
+            case WorkFailed(_, _, task):
                 return self._raised(part, task)
             case Committed(_, _, position) if position == part.committing:
-                return self._settled(evolve(part, ledger=acknowledged(part.ledger, position), committing=None))
-            case CommitUnanswered(_, _, position) if position == part.committing:
+                return self._settled(evolve(part, tracker=acknowledged(part.tracker, position), committing=None))
+            case CommitUnknown(_, _, position) if position == part.committing:
                 # Committing is idempotent: the same or a higher position is committed next.
                 return self._settled(evolve(part, committing=None, untold=max(part.untold, self.replay_max)))
             case MetadataRefused(_, _, position) if position == part.committing:
@@ -454,20 +465,20 @@ class Processor:
                 return Step(Unassigned(), self._given_up(part))
             case Revoked(_, in_flight) if part.phase is not Phase.DRAINING:
                 return self._revoked(part, in_flight)
-            case DrainTimedOut(_, _, during) if part.phase is Phase.DRAINING and during is part.stage:
+            case DrainTimerFired(_, _, during) if part.phase is Phase.DRAINING and during is part.stage:
                 return self._draining(part, self._begins(part.stage) + self._wait(part).duration)
             case Measured(_, _, size, age):
                 return self._settled(evolve(part, size=size, age=age))
-            case RoomMade():
+            case SlotFreed():
                 return self._settled(part)
             case (
                 Revoked()
                 | Fetched()
                 | Committed()
                 | CommitRefused()
-                | CommitUnanswered()
+                | CommitUnknown()
                 | MetadataRefused()
-                | DrainTimedOut()
+                | DrainTimerFired()
             ):
                 return Step(part)  # it was heard before, or nobody asked for it
             case _:
@@ -476,7 +487,7 @@ class Processor:
     def _is_current(self, part: Owned, event: Event) -> bool:
         """Is the event of this generation? An assignment is of a newer one."""
         match event:
-            case Revoked() | Lost() | RoomMade():
+            case Revoked() | Lost() | SlotFreed():
                 return True
             case Assigned(_, generation):
                 return generation > part.generation
@@ -487,8 +498,8 @@ class Processor:
 
     def _taken(self, part: Owned, offsets: tuple[int, ...], keys: tuple[Key, ...]) -> Owned:
         """With the records registered and queued."""
-        new = fresh(part.ledger, offsets)
-        if self.order is Order.BY_KEY:
+        new = undelivered(part.tracker, offsets)
+        if self.order is Ordering.BY_KEY:
             if len(keys) < len(offsets):
                 raise Misuse(
                     f"records of {part.partition} came without their keys",
@@ -498,21 +509,21 @@ class Processor:
             of = dict(zip(offsets, keys, strict=True))
             named = tuple((offset, key) for offset in new if (key := of.get(offset)) is not None)
             part = evolve(part, keys=(*part.keys, *named))
-        part = evolve(part, queued=(*part.queued, *new), ledger=delivered(part.ledger, offsets))
+        part = evolve(part, queued=(*part.queued, *new), tracker=delivered(part.tracker, offsets))
         return self._unblocked(part)
 
     def _unblocked(self, part: Owned) -> Owned:
         """Without those queued whose key is held back."""
-        if self.after_failure is not AfterFailure.BLOCK_KEY or not part.closed:
+        if self.failure_policy is not FailurePolicy.BLOCK_KEY or not part.closed:
             return part
         key = self._lines(part)
         return evolve(part, queued=tuple(each for each in part.queued if key.get(each) not in part.closed))
 
     def _lines(self, part: Owned) -> dict[int, bytes]:
         """Where records have an order, the line that each of those in sight stands in; one without a key, in none."""
-        if self.order is Order.BY_KEY:
+        if self.order is Ordering.BY_KEY:
             return dict(part.keys)
-        return dict.fromkeys((*part.queued, *fanout.messages(part.windows)), b"")
+        return dict.fromkeys((*part.queued, *fanout.records(part.windows)), b"")
 
     # --- work ---
 
@@ -522,12 +533,12 @@ class Processor:
         Raises:
             Misuse: It is no partition that is owned.
         """
-        of_kind(part, Owned, "a partition that is owned")
+        check_type(part, Owned, "a partition that is owned")
         most = self.window_max if self.hooks else min(self.window_max, self.running_max - part.running)
-        if self.order is Order.ANY:
+        if self.order is Ordering.UNORDERED:
             return part.queued[:most]
         key = self._lines(part)
-        busy = {key[offset] for offset in fanout.messages(part.windows) if offset in key}
+        busy = {key[offset] for offset in fanout.records(part.windows) if offset in key}
         chosen: list[int] = []
         for offset in part.queued:
             own = key.get(offset)
@@ -541,9 +552,9 @@ class Processor:
                 break
         return tuple(chosen)
 
-    def _opened(self, part: Owned) -> tuple[Owned, tuple[Wish, ...]]:
+    def _opened(self, part: Owned) -> tuple[Owned, tuple[Command, ...]]:
         """Take windows while executors are free, and start what is ready."""
-        part, wishes = self._started(part)
+        part, commands = self._started(part)
         while part.queued and part.running < self.running_max and not part.ready:
             if self.hooks and any(isinstance(each.work.task, Arrange) for each in part.asked):
                 break
@@ -557,32 +568,34 @@ class Processor:
             is_diverted = bool(part.closed) and self._lines(part).get(batch[0]) in part.closed
             part, more = self._told(evolve(part, queued=rest), WindowOpened(batch), is_diverted=is_diverted)
             part, begun = self._started(part)
-            wishes = (*wishes, *more, *begun)
-        return part, wishes
+            commands = (*commands, *more, *begun)
+        return part, commands
 
-    def _started(self, part: Owned) -> tuple[Owned, tuple[Wish, ...]]:
+    def _started(self, part: Owned) -> tuple[Owned, tuple[Command, ...]]:
         """Give what is ready to executors that are free."""
-        wishes: list[Work] = []
+        commands: list[Work] = []
         ready, busy = part.ready, part.running
         while ready and busy < self.running_max:
             first, *others = ready
             now, later = first.numbers[: self.running_max - busy], first.numbers[self.running_max - busy :]
             ready = (evolve(first, numbers=later), *others) if later else tuple(others)
-            wishes.append(self._work(part, evolve(first, numbers=now) if later else first))
+            commands.append(self._work(part, evolve(first, numbers=now) if later else first))
             busy += len(now)
-        if wishes:
-            part = _asking(evolve(part, ready=ready), wishes)
-        return part, tuple(wishes)
+        if commands:
+            part = _asking(evolve(part, ready=ready), commands)
+        return part, tuple(commands)
 
     def _work(self, part: Owned, task: Task) -> Work:
         return Work(part.partition, part.generation, task, fanout.offsets_of(part.windows, task))
 
-    def _told(self, part: Owned, event: fanout.Event, *, is_diverted: bool = False) -> tuple[Owned, tuple[Wish, ...]]:
+    def _told(
+        self, part: Owned, event: fanout.Event, *, is_diverted: bool = False
+    ) -> tuple[Owned, tuple[Command, ...]]:
         """What follows in the windows, and what user code is asked for next."""
         windows, ready = part.windows, list(part.ready)
         tasks: list[Task] = []
         done: list[int] = []
-        failed: list[DeliverMessages] = []
+        failed: list[DeliverRecords] = []
         events = [event]
         is_draining = part.phase is Phase.DRAINING
         while events:
@@ -600,13 +613,13 @@ class Processor:
                         pass  # what fails now is left to the next owner
                     case Judge(window, numbers, attempt) if not self.hooks:
                         events.append(TasksReported(window, numbers, attempt, Report.RETRIED))
-                    case DeliverMessages(window, offsets, bad):
+                    case DeliverRecords(window, offsets, bad):
                         if bad:
-                            failed.append(DeliverMessages(window, bad, bad))
+                            failed.append(DeliverRecords(window, bad, bad))
                             offsets = tuple(offset for offset in offsets if offset not in {*bad})
                         if offsets:
-                            tasks.append(DeliverMessages(window, offsets))
-                    case MessagesSettled(_, offsets):
+                            tasks.append(DeliverRecords(window, offsets))
+                    case RecordsSettled(_, offsets):
                         done += offsets
                     case Arrange() | Judge() | DeliverTasks() | DeliverWindow():
                         tasks.append(notice)
@@ -617,7 +630,7 @@ class Processor:
             asked = answered(asked, windows, event.window)
         part = evolve(
             part, windows=windows, ready=tuple(ready), asked=asked, running=running(asked),
-            ledger=completed(part.ledger, done) if done else part.ledger, untold=part.untold + len(done) if part.alphabet else 0,
+            tracker=completed(part.tracker, done) if done else part.tracker, untold=part.untold + len(done) if part.alphabet else 0,
         )  # fmt: skip
         if is_draining:
             part, failed = evolve(part, ready=()), []
@@ -625,40 +638,40 @@ class Processor:
         for each in failed:
             part, answers = self._failing(part, each)
             tasks += answers
-        wishes = tuple([self._work(part, task) for task in tasks])
-        return _asking(part, wishes), wishes
+        commands = tuple([self._work(part, task) for task in tasks])
+        return _asking(part, commands), commands
 
     # --- failures ---
 
-    def _failing(self, part: Owned, task: DeliverMessages) -> tuple[Owned, list[Task]]:
+    def _failing(self, part: Owned, task: DeliverRecords) -> tuple[Owned, list[Task]]:
         """These records have failed for good: what follows for them, and for the rest of their keys."""
-        match self.after_failure:
-            case AfterFailure.SKIP:
+        match self.failure_policy:
+            case FailurePolicy.SKIP:
                 return part, [task]
-            case AfterFailure.DIVERT_KEY:
+            case FailurePolicy.DIVERT_KEY:
                 return self._with_closed(part, task.offsets), [task]
-            case AfterFailure.STOP:
-                return self._standing_still(part, self._stuck(part, task)), []
-            case AfterFailure.BLOCK_KEY:
+            case FailurePolicy.STOP:
+                return self._stopped_at(part, self._stuck(part, task)), []
+            case FailurePolicy.BLOCK_KEY:
                 stuck = self._stuck(part, task)
                 part = evolve(part, failed=_merged(part.failed, stuck))
                 return self._unblocked(self._with_closed(part, stuck)), []
             case _:
-                assert_never(self.after_failure)
+                assert_never(self.failure_policy)
 
-    def _stuck(self, part: Owned, task: DeliverMessages) -> tuple[int, ...]:
+    def _stuck(self, part: Owned, task: DeliverRecords) -> tuple[int, ...]:
         """The records that are not settled any more if these are not: with a delivery of its own, all of the window."""
         if not self.rules.window_delivery:
             return task.offsets
-        at = {offset: fanout.standing(part.windows, offset) for offset in fanout.messages(part.windows)}
-        return tuple(offset for offset, standing in at.items() if standing and standing.window == task.window)
+        at = {offset: fanout.record_status(part.windows, offset) for offset in fanout.records(part.windows)}
+        return tuple(offset for offset, status in at.items() if status and status.window == task.window)
 
     def _with_closed(self, part: Owned, offsets: tuple[int, ...]) -> Owned:
         """With the keys of these records closed."""
         key = self._lines(part)
         return evolve(part, closed=part.closed | {key[offset] for offset in offsets if offset in key})
 
-    def _standing_still(self, part: Owned, failed: tuple[int, ...]) -> Owned:
+    def _stopped_at(self, part: Owned, failed: tuple[int, ...]) -> Owned:
         """The failure of these records stands, and only what is before them is still taken."""
         failed = _merged(part.failed, failed)
         queued = tuple(offset for offset in part.queued if offset < failed[0])
@@ -680,17 +693,17 @@ class Processor:
                 what = TasksReported(window, numbers, attempt, Report.SKIPPED)
             case DeliverTasks(window, numbers, attempt):
                 what = TasksReported(window, numbers, attempt, Report.UNDELIVERED)
-            case DeliverMessages(window, offsets, answered):
+            case DeliverRecords(window, offsets, answered):
                 left = _undelivered(part.windows, offsets)
-                bad = DeliverMessages(window, left, left)
+                bad = DeliverRecords(window, left, left)
                 part = _without(part, (asked,))
                 if answered:  # nobody is left to answer for it
-                    return self._settled(self._standing_still(part, self._stuck(part, bad)))
+                    return self._settled(self._stopped_at(part, self._stuck(part, bad)))
                 part, answers = self._failing(part, bad)
-                wishes = tuple([self._work(part, answer) for answer in answers])
-                return self._settled(_asking(part, wishes), wishes)
+                commands = tuple([self._work(part, answer) for answer in answers])
+                return self._settled(_asking(part, commands), commands)
             case DeliverWindow():  # nobody is left to answer for it
-                return self._settled(self._standing_still(_without(part, (asked,)), asked.work.offsets))
+                return self._settled(self._stopped_at(_without(part, (asked,)), asked.work.offsets))
             case _:
                 assert_never(task)
         return self._settled(*self._told(part, what))
@@ -707,10 +720,10 @@ class Processor:
         now = stage(self.drain, elapsed)
         if now is Stage.OVER:
             return Step(Unassigned(), (*self._taken_back(part), Release(part.partition)))
-        part, wishes = self._fated(evolve(part, stage=now), elapsed)
-        return self._settled(part, (self._wait(part), *wishes))
+        part, commands = self._fated(evolve(part, stage=now), elapsed)
+        return self._settled(part, (self._wait(part), *commands))
 
-    def _fated(self, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Wish, ...]]:
+    def _fated(self, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Command, ...]]:
         """Deal with what is in work so long after the revocation."""
         oldest_first = sorted(
             part.in_flight, key=lambda each: -each.age
@@ -729,20 +742,20 @@ class Processor:
         part = _without(evolve(part, asked=asked), abandoned)
         return part, (*(Interrupt(each.work) for each in stop), *(Cancel(each.work) for each in abandoned))
 
-    def _given_up(self, part: Owned) -> tuple[Wish, ...]:
-        """Take back what was wished for, and let go if somebody waits for that."""
+    def _given_up(self, part: Owned) -> tuple[Command, ...]:
+        """Take back what was commanded, and let go if somebody waits for that."""
         return (*self._taken_back(part), *self._let_go(part))
 
-    def _taken_back(self, part: Owned) -> tuple[Wish, ...]:
+    def _taken_back(self, part: Owned) -> tuple[Command, ...]:
         return (*(Cancel(each.work) for each in part.asked), *map(Cancel, _fetches(part)))
 
-    def _let_go(self, part: Owned) -> tuple[Wish, ...]:
+    def _let_go(self, part: Owned) -> tuple[Command, ...]:
         if part.phase is not Phase.DRAINING:
             return ()
         return Cancel(self._wait(part)), Release(part.partition)
 
-    def _wait(self, part: Owned) -> AwaitDrain:
-        return AwaitDrain(part.partition, part.generation, part.stage, left(self.drain, self._begins(part.stage)))
+    def _wait(self, part: Owned) -> StartDrainTimer:
+        return StartDrainTimer(part.partition, part.generation, part.stage, left(self.drain, self._begins(part.stage)))
 
     def _begins(self, during: Stage) -> Duration:
         """How long after the revocation the stage begins."""
@@ -750,50 +763,50 @@ class Processor:
 
     # --- what may be done now ---
 
-    def _settled(self, part: Owned, wishes: tuple[Wish, ...] = ()) -> Step:
+    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> Step:
         """Start what may be started, fetch and commit what may be, release it when it is drained."""
         part, begun = self._opened(part)
-        wishes = (*wishes, *begun)
+        commands = (*commands, *begun)
         part = _sighted(self._judged(part))
         if part.phase is not Phase.FLOWING:
-            wishes = (*wishes, *map(Cancel, _fetches(part)))
+            commands = (*commands, *map(Cancel, _fetches(part)))
             part = evolve(part, fetching=None)
-        elif part.fetching is None and isinstance(part.standing, Free):
-            part = evolve(part, fetching=part.ledger.frontier)
-            wishes = (*wishes, *_fetches(part))
+        elif part.fetching is None and isinstance(part.hold, Free):
+            part = evolve(part, fetching=part.tracker.frontier)
+            commands = (*commands, *_fetches(part))
         position = self._to_commit(part)
         if position is not None:
-            wishes = (*wishes, Commit(part.partition, part.generation, position, self._metadata(part)))
+            commands = (*commands, Commit(part.partition, part.generation, position, self._metadata(part)))
             part = evolve(part, committing=position, untold=0)
         if self._is_drained(part):
-            return Step(Unassigned(), (*wishes, *self._let_go(part)))
-        return Step(part, wishes)
+            return Step(Unassigned(), (*commands, *self._let_go(part)))
+        return Step(part, commands)
 
     def _judged(self, part: Owned) -> Owned:
         """With the decision whether it is held on its own account. Where nothing is undone, nothing is held up."""
-        strain = Strain()
-        if pending(part.ledger):
+        strain = PartitionPressure()
+        if pending(part.tracker):
             length = 0
             alphabet = part.alphabet
             if alphabet is not None and self.bounds.metadata is not None:
-                survey = surveyed(part.ledger, part.survey)
+                survey = surveyed(part.tracker, part.survey)
                 part, length = evolve(part, survey=survey), units(survey, alphabet)
-            strain = Strain(span=span(part.ledger), size=part.size, age=part.age, metadata=length)
-        standing = decide_partition(self.bounds, part.standing, strain)
-        return part if standing == part.standing else evolve(part, standing=standing)
+            strain = PartitionPressure(span=span(part.tracker), size=part.size, age=part.age, metadata=length)
+        hold = decide_partition(self.bounds, part.hold, strain)
+        return part if hold == part.hold else evolve(part, hold=hold)
 
     def _metadata(self, part: Owned) -> str:
         if part.alphabet is None:
             return ""
-        return encoded(surveyed(part.ledger, part.survey), limit=self.metadata_max, alphabet=part.alphabet).text
+        return encoded(surveyed(part.tracker, part.survey), limit=self.metadata_max, alphabet=part.alphabet).text
 
     def _to_commit(self, part: Owned) -> int | None:
         """The position to commit now, if any: one at a time."""
         if part.committing is not None:
             return None
         enough = 1 if part.phase is Phase.DRAINING else self.replay_max
-        told_anew = part.ledger.floor if part.alphabet is not None and part.untold >= enough else None
-        position = committable(part.ledger)
+        told_anew = part.tracker.floor if part.alphabet is not None and part.untold >= enough else None
+        position = committable(part.tracker)
         return told_anew if position is None else position
 
     def _is_drained(self, part: Owned) -> bool:
@@ -823,14 +836,14 @@ def _sighted(part: Owned) -> Owned:
     """With the keys of what is queued or in work alone."""
     if not part.keys:
         return part
-    known = {*part.queued, *fanout.messages(part.windows)}
+    known = {*part.queued, *fanout.records(part.windows)}
     keys = tuple(each for each in part.keys if each[0] in known)
     return part if len(keys) == len(part.keys) else evolve(part, keys=keys)
 
 
 def _undelivered(windows: Fanout, offsets: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of the messages whose own delivery was not heard of yet."""
-    known = {offset: fanout.standing(windows, offset) for offset in offsets}
+    """Those of the records whose own delivery was not heard of yet."""
+    known = {offset: fanout.record_status(windows, offset) for offset in offsets}
     return tuple(offset for offset, at in known.items() if at is not None and at.waits is Waits.DELIVERY)
 
 

@@ -57,29 +57,29 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
-from tidegate.consumer import commands as wishes
+from tidegate.consumer import commands
 from tidegate.consumer.backpressure import decide
 from tidegate.consumer.commands import (
     Assigned,
     Commit,
     CommitRefused,
     Committed,
-    CommitUnanswered,
+    CommitUnknown,
     Lost,
     MetadataRefused,
     Revoked,
 )
-from tidegate.consumer.group import Assignment, Consumer
+from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Owned
 from tidegate.model._evolving import evolve
 from tidegate.model.effects import Cancel, Effect
 from tidegate.model.instants import SECOND, Duration, seconds
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.retry import check_delay
 
 LEAVE: Final = 5 * SECOND
 
-# --- wishes and events --------------------------------------------------------------------------------------------------
+# --- commands and events --------------------------------------------------------------------------------------------------
 
 
 @final
@@ -105,12 +105,12 @@ class AwaitLeave(Effect[None]):
         return f"wait {seconds(self.duration)} to leave the group"
 
 
-Wish: TypeAlias = wishes.Wish | Leave | AwaitLeave
+ShutdownCommand: TypeAlias = commands.Command | Leave | AwaitLeave
 
 
 @final
 @attrs.frozen
-class Asked:
+class StopAsked:
     """Somebody wants the worker to stop; the second time, at once.
 
     Attributes:
@@ -120,7 +120,7 @@ class Asked:
     known: tuple[Revoked, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        tuple_of_kind(self.known, Revoked, "what is known of a partition")
+        check_tuple(self.known, Revoked, "what is known of a partition")
 
     def __str__(self) -> str:
         return "asked to stop"
@@ -128,7 +128,7 @@ class Asked:
 
 @final
 @attrs.frozen
-class Answered:
+class LeaveAnswered:
     """The group has answered to the leaving, or the connection has failed: there is nobody left to ask."""
 
     def __str__(self) -> str:
@@ -144,26 +144,26 @@ class TimedOut:
         return "time to leave is over"
 
 
-Event: TypeAlias = wishes.Event | Asked | Answered | TimedOut
+ShutdownEvent: TypeAlias = commands.Event | StopAsked | LeaveAnswered | TimedOut
 
 
-def heard(wish: Effect[object], reply: object) -> Event | None:
-    """The event that tells what became of a wish; None where there is nothing to tell.
+def heard(command: Effect[object], reply: object) -> ShutdownEvent | None:
+    """The event that tells what became of a command; None where there is nothing to tell.
 
     Args:
-        wish: What was wished for.
+        command: What was commanded.
         reply: What the world answered, a Failure included.
 
     Raises:
-        Misuse: It is no wish of a worker, or no answer to it.
+        Misuse: It is no command of a worker, or no answer to it.
     """
-    match wish:
+    match command:
         case Leave():
-            return Answered()
+            return LeaveAnswered()
         case AwaitLeave():
             return TimedOut()
         case _:
-            return wishes.heard(wish, reply)
+            return commands.event_for(command, reply)
 
 
 # --- states -------------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def heard(wish: Effect[object], reply: object) -> Event | None:
 
 @final
 @unique
-class Phase(StrEnum):
+class ShutdownPhase(StrEnum):
     """How far it is, in this order."""
 
     WORKING = "working"
@@ -194,14 +194,14 @@ class Worker:
         commits: Those in flight.
     """
 
-    phase: Phase = Phase.WORKING
-    assignment: Assignment = Assignment()
+    phase: ShutdownPhase = ShutdownPhase.WORKING
+    assignment: ConsumerState = ConsumerState()
     commits: tuple[Commit, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.phase, Phase, "how far a worker is")
-        of_kind(self.assignment, Assignment, "the partitions of a consumer")
-        tuple_of_kind(self.commits, Commit, "a commit in flight")
+        check_type(self.phase, ShutdownPhase, "how far a worker is")
+        check_type(self.assignment, ConsumerState, "the partitions of a consumer")
+        check_tuple(self.commits, Commit, "a commit in flight")
 
     def __str__(self) -> str:
         return f"{self.phase.value}; {self.assignment}"
@@ -210,10 +210,10 @@ class Worker:
 @final
 @attrs.frozen
 class Step:
-    """The next state, and what is wished for, in this order."""
+    """The next state, and what is commanded, in this order."""
 
     state: Worker
-    wishes: tuple[Wish, ...] = ()
+    commands: tuple[ShutdownCommand, ...] = ()
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
@@ -230,11 +230,11 @@ class Stoppable:
         leave: How long the group may take to answer.
     """
 
-    consumer: Consumer = Consumer()
+    consumer: ConsumerRules = ConsumerRules()
     leave: Duration = LEAVE
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.consumer, Consumer, "what a consumer does")
+        check_type(self.consumer, ConsumerRules, "what a consumer does")
         check_delay(self.leave, "a time to leave in microseconds", 0)
 
     @property
@@ -242,31 +242,31 @@ class Stoppable:
         """How long it takes from the first time it is asked until it is gone, at most."""
         return self.consumer.each.drain.total + self.leave
 
-    def step(self, state: Worker, event: Event) -> Step:
-        """What happens to the worker, and what is wished for then.
+    def step(self, state: Worker, event: ShutdownEvent) -> Step:
+        """What happens to the worker, and what is commanded then.
 
         Args:
             state: The state before.
             event: What happened.
 
         Returns:
-            The state after, and wishes in order. An event that no longer matters leaves the state as it is.
+            The state after, and commands in order. An event that no longer matters leaves the state as it is.
 
         Raises:
             Misuse: An argument is of another type, or an offset is none.
         """
-        of_kind(state, Worker, "a worker")
-        of_kind(event, _EVENTS, "an event of a worker")
+        check_type(state, Worker, "a worker")
+        check_type(event, _EVENTS, "an event of a worker")
         match event:
-            case Asked(known):
+            case StopAsked(known):
                 return self._asked(state, known)
-            case Answered() if state.phase is Phase.LEAVING:
-                return Step(evolve(state, phase=Phase.GONE), (Cancel(self._wait),))
-            case TimedOut() if state.phase is Phase.LEAVING:
-                return Step(evolve(state, phase=Phase.GONE), (Cancel(Leave()),))
-            case Answered() | TimedOut():
+            case LeaveAnswered() if state.phase is ShutdownPhase.LEAVING:
+                return Step(evolve(state, phase=ShutdownPhase.GONE), (Cancel(self._wait),))
+            case TimedOut() if state.phase is ShutdownPhase.LEAVING:
+                return Step(evolve(state, phase=ShutdownPhase.GONE), (Cancel(Leave()),))
+            case LeaveAnswered() | TimedOut():
                 return Step(state)  # nobody asked for it, or it is gone
-            case Assigned(partition) if state.phase is not Phase.WORKING:
+            case Assigned(partition) if state.phase is not ShutdownPhase.WORKING:
                 return self._settled(*self._heard(state, Lost(partition)))  # what it had of it is of the past
             case _:
                 return self._settled(*self._heard(state, event))
@@ -279,54 +279,54 @@ class Stoppable:
         """The first time, drain; then give up what drains, and at last the leaving itself."""
         owned = tuple(part.partition for part in state.assignment.parts)
         match state.phase:
-            case Phase.WORKING:
+            case ShutdownPhase.WORKING:
                 told = {each.partition: each for each in known}
                 drained = tuple(told.get(partition, Revoked(partition)) for partition in owned)
-                return self._settled(*self._let_go(evolve(state, phase=Phase.DRAINING), drained))
-            case Phase.DRAINING:
+                return self._settled(*self._let_go(evolve(state, phase=ShutdownPhase.DRAINING), drained))
+            case ShutdownPhase.DRAINING:
                 return self._settled(*self._let_go(state, tuple(map(Lost, owned))))
-            case Phase.LEAVING:
-                return Step(evolve(state, phase=Phase.GONE), (Cancel(Leave()), Cancel(self._wait)))
-            case Phase.GONE:
+            case ShutdownPhase.LEAVING:
+                return Step(evolve(state, phase=ShutdownPhase.GONE), (Cancel(Leave()), Cancel(self._wait)))
+            case ShutdownPhase.GONE:
                 return Step(state)
             case _:
                 assert_never(state.phase)
 
-    def _let_go(self, state: Worker, events: tuple[Revoked | Lost, ...]) -> tuple[Worker, tuple[Wish, ...]]:
+    def _let_go(self, state: Worker, events: tuple[Revoked | Lost, ...]) -> tuple[Worker, tuple[ShutdownCommand, ...]]:
         """What each partition does when it hears of its end. None makes room for another, so they are told in one go."""
         each = evolve(self.consumer.each, running_max=0)
         done = [each.step(part, event) for part, event in zip(state.assignment.parts, events, strict=True)]
         left = evolve(state.assignment, parts=tuple(step.state for step in done if isinstance(step.state, Owned)))
         verdict = decide(self.consumer.thresholds, left.verdict.gate, left.load)
-        asked = tuple(wish for step in done for wish in step.wishes)
+        asked = tuple(command for step in done for command in step.commands)
         return self._keeping(state, evolve(left, verdict=verdict), state.commits, asked), asked
 
-    def _heard(self, state: Worker, event: wishes.Event) -> tuple[Worker, tuple[Wish, ...]]:
+    def _heard(self, state: Worker, event: commands.Event) -> tuple[Worker, tuple[ShutdownCommand, ...]]:
         """What the partitions do when they hear of it."""
         done = self.consumer.step(state.assignment, event)
-        return self._keeping(state, done.state, _unanswered(state.commits, event), done.wishes), done.wishes
+        return self._keeping(state, done.state, _unanswered(state.commits, event), done.commands), done.commands
 
     def _keeping(
-        self, state: Worker, assignment: Assignment, commits: tuple[Commit, ...], asked: tuple[wishes.Wish, ...]
+        self, state: Worker, assignment: ConsumerState, commits: tuple[Commit, ...], asked: tuple[commands.Command, ...]
     ) -> Worker:
         """The worker with these partitions, and what it commits."""
-        begun = tuple(wish for wish in asked if isinstance(wish, Commit))
+        begun = tuple(command for command in asked if isinstance(command, Commit))
         return evolve(state, assignment=assignment, commits=(*commits, *begun))
 
-    def _settled(self, state: Worker, asked: tuple[Wish, ...]) -> Step:
+    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> Step:
         """Leave when nothing is owned any more."""
-        if state.phase is not Phase.DRAINING or state.assignment.parts:
+        if state.phase is not ShutdownPhase.DRAINING or state.assignment.parts:
             return Step(state, asked)
         given_up = tuple(map(Cancel, state.commits))
-        return Step(evolve(state, phase=Phase.LEAVING, commits=()), (*asked, *given_up, Leave(), self._wait))
+        return Step(evolve(state, phase=ShutdownPhase.LEAVING, commits=()), (*asked, *given_up, Leave(), self._wait))
 
 
-_EVENTS: Final = get_args(Event)
+_EVENTS: Final = get_args(ShutdownEvent)
 
 
-def _unanswered(commits: tuple[Commit, ...], event: wishes.Event) -> tuple[Commit, ...]:
+def _unanswered(commits: tuple[Commit, ...], event: commands.Event) -> tuple[Commit, ...]:
     """Those of which nothing was heard yet."""
-    if not isinstance(event, Committed | CommitRefused | CommitUnanswered | MetadataRefused):
+    if not isinstance(event, Committed | CommitRefused | CommitUnknown | MetadataRefused):
         return commits
     answered = (event.partition, event.generation, event.position)
     return tuple(each for each in commits if (each.partition, each.generation, each.position) != answered)

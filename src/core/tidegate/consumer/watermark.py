@@ -1,7 +1,7 @@
 """Up to which offset of a partition is it safe to commit, and what beyond it is already done?
 
 Kafka keeps one number per group and partition: the position, everything below which is done. Records finish out of
-order, so a consumer that works on several at once keeps a ledger of what was delivered to it and what of that is
+order, so a consumer that works on several at once keeps a tracker of what was delivered to it and what of that is
 finished, and commits the low watermark. It is the cumulative acknowledgement of TCP (RFC 9293, 3.4) with the selective
 one beside it (RFC 2018). Numbering has gaps (compaction, transaction markers), so "contiguous" speaks of what was
 delivered, not of the numbers: after 10, 12 and 15, all done, 16 may be committed.
@@ -9,7 +9,7 @@ delivered, not of the numbers: after 10, 12 and 15, all done, 16 may be committe
 A position is the offset to read next. The floor is the highest position that was acknowledged; what is below it is
 forgotten, and ignored when it is delivered again. An offset at or above the floor is open once delivered, and done once
 completed. It may also be done before it is delivered here: whoever had the partition before has left word of what is
-done beyond the position (`tidegate.consumer.commit_metadata`), and `resumed` makes a ledger of that. The frontier is one past the
+done beyond the position (`tidegate.consumer.commit_metadata`), and `restored` makes a tracker of that. The frontier is one past the
 highest offset delivered. Nobody knows yet what lies from there on, so no position passes it, whatever is done ahead.
 
 `explain` names the record that everything waits for, and what it holds up. `duplicate_budget` counts what would be done
@@ -24,11 +24,11 @@ Laws
     W5  Delivering changes nothing about what is below the floor or tracked already; whatever else is delivered is open.
     W6  Completing turns open offsets into done ones; those that are not open are ignored.
     W7  Acknowledging keeps everything from the new floor on, and moves the floor as far as it may.
-    W8  Two ledgers are equal, with equal hashes, exactly if floor, open and done offsets are, however they were reached.
-    W9  Counts and bounds are those of the contents: `pending`, `tracked`, `span`, `head`, `highest`.
-    W10 One offset costs one path: all other nodes of the tree are shared with the ledger before.
+    W8  Two trackers are equal, with equal hashes, exactly if floor, open and done offsets are, however they were reached.
+    W9  Counts and bounds are those of the contents: `pending`, `tracked`, `span`, `oldest_open`, `highest`.
+    W10 One offset costs one path: all other nodes of the tree are shared with the tracker before.
     W11 No position passes the frontier, and the frontier is one past the highest offset delivered, or the floor.
-    W12 A resumed ledger keeps what it was told: told offsets are done, nothing else is, and nothing is committable. None
+    W12 A resumed tracker keeps what it was told: told offsets are done, nothing else is, and nothing is committable. None
         of them is worked on when it is delivered, and each counts as done then.
     W13 What is explained is what happens: the watermark jumps as told once the blocking offset is completed.
     W14 The budget is the difference of two sets: what is done or begun here, without what the heir knows to be done.
@@ -43,8 +43,8 @@ Where we differ
     Drakkar's tracker has no floor: 3 delivered again after 10 was committed makes it commit 4. Ours ignores it (W5).
     Drakkar's acknowledge sets whatever it is told and forgets unfinished offsets below. Ours follows as far as the work
     is done (W3, W7). It is no misuse to acknowledge more: while a commit is in flight a lower offset may be delivered
-    late, and then the broker knows more than the ledger does. What another consumer has committed is known at
-    assignment, and is the floor of a new ledger: `Ledger(floor)`.
+    late, and then the broker knows more than the tracker does. What another consumer has committed is known at
+    assignment, and is the floor of a new tracker: `OffsetTracker(floor)`.
     Drakkar counts the pending ones in O(n). Ours keeps counts.
     Confluent's Parallel Consumer takes a gap in the numbering for done once something behind it is. Ours does not: what
     was not delivered is not done, be it only late.
@@ -72,14 +72,15 @@ from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.model.errors import Misuse, named, numbered, shown
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant, seconds
+from tidegate.model.values import check_int, check_name
 
 OFFSET_MAX: Final = 2**63 - 1
 """The highest offset of a record: Kafka's offsets are signed 64-bit integers."""
 
 TOLD_MAX: Final = 2**27
-"""So many offsets a ledger can be told of: 134 million, for which it takes some 20 MB."""
+"""So many offsets a tracker can be told of: 134 million, for which it takes some 20 MB."""
 
 T = TypeVar("T")
 
@@ -112,7 +113,7 @@ Pages: TypeAlias = "tuple[()] | Node"
 
 @final
 @attrs.frozen(repr=False)
-class Ledger:
+class OffsetTracker:
     """What was delivered of one partition since it was assigned, and what of that is done.
 
     Invariants: 0 <= floor <= frontier <= 2**63; every tracked offset is at or above the floor, every open one below the
@@ -135,21 +136,21 @@ class Ledger:
         done = done_offsets(self)
         parts = [f"{name} {_shown(of)}" for name, of in (("open", open_offsets(self)), ("done", done)) if of]
         ahead = [f"seen below {self.frontier}"] if done and done[-1] >= self.frontier else []
-        return f"Ledger({'; '.join([f'floor {self.floor}', *parts, *ahead])})"
+        return f"OffsetTracker({'; '.join([f'floor {self.floor}', *parts, *ahead])})"
 
 
 # --- what happens -------------------------------------------------------------------------------------------------------
 
 
-def resumed(position: int, told: Iterable[Run]) -> Ledger:
-    """The ledger of a partition whose former owner has left word of what is done beyond the position.
+def restored(position: int, told: Iterable[Run]) -> OffsetTracker:
+    """The tracker of a partition whose former owner has left word of what is done beyond the position.
 
     Args:
         position: What the group has committed.
         told: What is done at or beyond the position, in order, as runs that do not overlap.
 
     Returns:
-        A ledger in which these are done, and which has seen nothing yet: they count when they are delivered.
+        A tracker in which these are done, and which has seen nothing yet: they count when they are delivered.
 
     Raises:
         Misuse: The position is none, the runs are no runs of offsets from the position on, in order, or they are more
@@ -162,35 +163,35 @@ def resumed(position: int, told: Iterable[Run]) -> Ledger:
         start, stop = _run(run, after)
         count, after = count + stop - start, stop
         if count > TOLD_MAX:
-            raise Misuse(f"too much is told: {count} offsets", why=f"a ledger takes {TOLD_MAX} of them")
+            raise Misuse(f"too much is told: {count} offsets", why=f"a tracker takes {TOLD_MAX} of them")
         for each in range(start >> _BITS, (stop - 1 >> _BITS) + 1):
             if each != page:
                 pages = _inserted(pages, (page, 0, bits)) if bits else pages
                 page, bits = each, 0
             bits |= (1 << min(PAGE, stop - (each << _BITS))) - (1 << max(0, start - (each << _BITS)))
-    return _ledger(position, position, _inserted(pages, (page, 0, bits)) if bits else pages)
+    return _tracker(position, position, _inserted(pages, (page, 0, bits)) if bits else pages)
 
 
-def delivered(ledger: Ledger, offsets: Iterable[int]) -> Ledger:
-    """The ledger after these offsets were delivered: open, unless they are below the floor or tracked already.
+def delivered(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
+    """The tracker after these offsets were delivered: open, unless they are below the floor or tracked already.
 
     What was told to be done is tracked already: it stays done, and now counts as delivered.
 
     Args:
-        ledger: The ledger before.
+        tracker: The tracker before.
         offsets: Offsets of records, in any order.
 
     Returns:
-        The ledger after; the very same if nothing is new.
+        The tracker after; the very same if nothing is new.
 
     Raises:
         Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
     """
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    pages = ledger.pages
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    pages = tracker.pages
     last = 0
-    for page, bits in _paged(offsets, ledger.floor):
+    for page, bits in _paged(offsets, tracker.floor):
         opened, done = _at(pages, page)
         known = opened | done
         grown = known | bits
@@ -201,66 +202,66 @@ def delivered(ledger: Ledger, offsets: Iterable[int]) -> Ledger:
             new = (grown ^ known).bit_count()
             pages = leaf if len(pages) != 5 else _replaced(pages, leaf, new, new)
         last = (page << _BITS) + bits.bit_length()
-    if last > ledger.frontier:
-        return _ledger(ledger.floor, last, pages)
-    return ledger if pages is ledger.pages else _ledger(ledger.floor, ledger.frontier, pages)
+    if last > tracker.frontier:
+        return _tracker(tracker.floor, last, pages)
+    return tracker if pages is tracker.pages else _tracker(tracker.floor, tracker.frontier, pages)
 
 
-def completed(ledger: Ledger, offsets: Iterable[int]) -> Ledger:
-    """The ledger after work on these offsets was finished; those that are not open are ignored.
+def completed(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
+    """The tracker after work on these offsets was finished; those that are not open are ignored.
 
     Args:
-        ledger: The ledger before.
+        tracker: The tracker before.
         offsets: Offsets of records, in any order.
 
     Returns:
-        The ledger after; the very same if none of them was open.
+        The tracker after; the very same if none of them was open.
 
     Raises:
         Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
     """
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    pages = ledger.pages
-    for page, bits in _paged(offsets, ledger.floor):
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    pages = tracker.pages
+    for page, bits in _paged(offsets, tracker.floor):
         opened, done = _at(pages, page)
         finished = opened & bits
         if finished:
             leaf = (page, opened ^ finished, done | finished)
             pages = leaf if len(pages) != 5 else _replaced(pages, leaf, -finished.bit_count(), 0)
-    return ledger if pages is ledger.pages else _ledger(ledger.floor, ledger.frontier, pages)
+    return tracker if pages is tracker.pages else _tracker(tracker.floor, tracker.frontier, pages)
 
 
-def acknowledged(ledger: Ledger, position: int) -> Ledger:
-    """The ledger after the broker acknowledged a commit: what is below the position is forgotten.
+def acknowledged(tracker: OffsetTracker, position: int) -> OffsetTracker:
+    """The tracker after the broker acknowledged a commit: what is below the position is forgotten.
 
     Args:
-        ledger: The ledger before.
+        tracker: The tracker before.
         position: What was committed. Beyond what is committable now, the floor follows as far as the work is done.
 
     Returns:
-        The ledger after; the very same if the floor stays where it is.
+        The tracker after; the very same if the floor stays where it is.
 
     Raises:
         Misuse: The position is no int, negative, or beyond `OFFSET_MAX` + 1.
     """
     _check_position(position)
-    ready = committable(ledger)
-    pages = ledger.pages
-    if not pages or ready is None or position <= ledger.floor:
-        return ledger
+    ready = committable(tracker)
+    pages = tracker.pages
+    if not pages or ready is None or position <= tracker.floor:
+        return tracker
     floor = min(position, ready)
-    return _ledger(floor, ledger.frontier, _from(pages, floor)[0])
+    return _tracker(floor, tracker.frontier, _from(pages, floor)[0])
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------------
 
 
-def committable(ledger: Ledger) -> int | None:
+def committable(tracker: OffsetTracker) -> int | None:
     """The position that may be committed now, or None if there is nothing beyond the floor to commit."""
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    pages = ledger.pages
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    pages = tracker.pages
     behind: Pages = ()
     while len(pages) == 5:
         low = pages[3]
@@ -279,23 +280,23 @@ def committable(ledger: Ledger) -> int | None:
         position = _highest(behind) + 1
     else:
         return None
-    if position <= ledger.frontier:
+    if position <= tracker.frontier:
         return position
-    assert ledger.pages  # something is done in them
-    return _done_below(ledger.pages, ledger.frontier)  # what is told beyond it is not known to be next (W11)
+    assert tracker.pages  # something is done in them
+    return _done_below(tracker.pages, tracker.frontier)  # what is told beyond it is not known to be next (W11)
 
 
-def low_watermark(ledger: Ledger) -> int:
+def low_watermark(tracker: OffsetTracker) -> int:
     """The position below which all is done: what may be committed, or the floor where there is nothing new to commit."""
-    position = committable(ledger)
-    return ledger.floor if position is None else position
+    position = committable(tracker)
+    return tracker.floor if position is None else position
 
 
-def head(ledger: Ledger) -> int | None:
+def oldest_open(tracker: OffsetTracker) -> int | None:
     """The lowest open offset: the one that everything waits for. None if nothing is open."""
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    pages = ledger.pages
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    pages = tracker.pages
     if not pages or not pages[1]:
         return None
     while len(pages) == 5:
@@ -304,38 +305,38 @@ def head(ledger: Ledger) -> int | None:
     return (page << _BITS) + (opened & -opened).bit_length() - 1
 
 
-def highest(ledger: Ledger) -> int | None:
+def highest(tracker: OffsetTracker) -> int | None:
     """The highest offset delivered. None if nothing was delivered from the floor on."""
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    return ledger.frontier - 1 if ledger.frontier > ledger.floor else None
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    return tracker.frontier - 1 if tracker.frontier > tracker.floor else None
 
 
-def pending(ledger: Ledger) -> int:
+def pending(tracker: OffsetTracker) -> int:
     """How many offsets are open."""
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    return _open_count(ledger.pages) if ledger.pages else 0
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    return _open_count(tracker.pages) if tracker.pages else 0
 
 
-def tracked(ledger: Ledger) -> int:
+def tracked(tracker: OffsetTracker) -> int:
     """How many offsets are open or done, those told included."""
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    return _tracked_count(ledger.pages) if ledger.pages else 0
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    return _tracked_count(tracker.pages) if tracker.pages else 0
 
 
-def span(ledger: Ledger) -> int:
+def span(tracker: OffsetTracker) -> int:
     """How many offsets are tracked from the head to the frontier: what a stuck head holds up, itself included.
 
     It is a count and no distance, for gaps in the numbering hold nothing up.
     """
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    pages = ledger.pages
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    pages = tracker.pages
     if not pages or not pages[1]:
         return 0
-    beyond = 0 if _highest(pages) < ledger.frontier else -_tracked_from(pages, ledger.frontier)
+    beyond = 0 if _highest(pages) < tracker.frontier else -_tracked_from(pages, tracker.frontier)
     while len(pages) == 5:
         _, _, _, low, high = pages
         if low[1]:
@@ -347,55 +348,55 @@ def span(ledger: Ledger) -> int:
     return beyond + ((opened | done) & -(opened & -opened)).bit_count()
 
 
-def fresh(ledger: Ledger, offsets: Iterable[int]) -> tuple[int, ...]:
+def undelivered(tracker: OffsetTracker, offsets: Iterable[int]) -> tuple[int, ...]:
     """Those of the offsets that delivering them would open, in order: what there is to work on.
 
     Raises:
         Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
     """
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
     found: list[int] = []
-    for page, bits in _paged(offsets, ledger.floor):
-        opened, done = _at(ledger.pages, page)
+    for page, bits in _paged(offsets, tracker.floor):
+        opened, done = _at(tracker.pages, page)
         found += _offsets(page, bits & ~(opened | done))
     return tuple(found)
 
 
-def open_offsets(ledger: Ledger) -> tuple[int, ...]:
+def open_offsets(tracker: OffsetTracker) -> tuple[int, ...]:
     """What is delivered and not done, in order."""
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    return tuple(offset for page, opened, _ in _leaves(ledger.pages) for offset in _offsets(page, opened))
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    return tuple(offset for page, opened, _ in _leaves(tracker.pages) for offset in _offsets(page, opened))
 
 
-def done_offsets(ledger: Ledger) -> tuple[int, ...]:
+def done_offsets(tracker: OffsetTracker) -> tuple[int, ...]:
     """What is done and not below the floor, in order; what was told included."""
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    return tuple(offset for page, _, done in _leaves(ledger.pages) for offset in _offsets(page, done))
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    return tuple(offset for page, _, done in _leaves(tracker.pages) for offset in _offsets(page, done))
 
 
-def done_runs(ledger: Ledger) -> Iterator[Run]:
+def done_runs(tracker: OffsetTracker) -> Iterator[Run]:
     """What is done and not below the floor, as runs in order; what was told included."""
-    if type(ledger) is not Ledger:
-        raise _no_ledger(ledger)
-    return _runs(ledger.pages)
+    if type(tracker) is not OffsetTracker:
+        raise _no_tracker(tracker)
+    return _runs(tracker.pages)
 
 
-def heir(ledger: Ledger, stop: int = OFFSET_MAX + 1) -> Ledger:
-    """The ledger that the next owner begins with, if the low watermark is committed now, with word of what is done beyond.
+def successor(tracker: OffsetTracker, stop: int = OFFSET_MAX + 1) -> OffsetTracker:
+    """The tracker that the next owner begins with, if the low watermark is committed now, with word of what is done beyond.
 
     Args:
-        ledger: The ledger of this owner.
+        tracker: The tracker of this owner.
         stop: Word is left of what is done below this offset.
 
     Raises:
         Misuse: `stop` is no int, negative, or beyond `OFFSET_MAX` + 1.
     """
     _check_position(stop)
-    position = low_watermark(ledger)
-    return _ledger(position, position, _told(ledger.pages, position, stop))
+    position = low_watermark(tracker)
+    return _tracker(position, position, _told(tracker.pages, position, stop))
 
 
 # --- why it stands, and what a crash would cost -------------------------------------------------------------------------
@@ -417,8 +418,8 @@ class Work:
     attempts: int = 0
 
     def __attrs_post_init__(self) -> None:
-        named(self.state, "a state of work")
-        numbered(self.attempts, "a number of attempts", 0)
+        check_name(self.state, "a state of work")
+        check_int(self.attempts, "a number of attempts", 0)
         if not isinstance(self.since, Instant):
             raise Misuse(f"{shown(self.since)} is no instant", todo="pass when the record was delivered")
 
@@ -478,11 +479,11 @@ class Abandoned:
 Explanation: TypeAlias = Unblocked | Blocked | Abandoned
 
 
-def explain(ledger: Ledger, work: Mapping[int, Work], now: Instant) -> Explanation:
+def explain(tracker: OffsetTracker, work: Mapping[int, Work], now: Instant) -> Explanation:
     """What the watermark waits for, and what that holds up.
 
     Args:
-        ledger: What was delivered, and what of it is done.
+        tracker: What was delivered, and what of it is done.
         work: How the open offsets are doing; one that is missing here is not worked on.
         now: The time, on the clock that `Work.since` was read on.
 
@@ -492,16 +493,16 @@ def explain(ledger: Ledger, work: Mapping[int, Work], now: Instant) -> Explanati
     Raises:
         Misuse: The work is no mapping to `Work`, or was timed on another clock.
     """
-    first = head(ledger)
-    position = low_watermark(ledger)
+    first = oldest_open(tracker)
+    position = low_watermark(tracker)
     if not isinstance(work, Mapping):
         raise Misuse(f"{shown(work)} tells of no work", todo="pass a mapping from offset to Work")
     if not isinstance(now, Instant):
         raise Misuse(f"{shown(now)} is no instant", todo="pass the time, on the clock that Work.since was read on")
-    if first is None or not ledger.pages:
+    if first is None or not tracker.pages:
         return Unblocked(position)
-    after = low_watermark(completed(ledger, (first,)))
-    freed = _tracked_from(ledger.pages, position) - _tracked_from(ledger.pages, after)
+    after = low_watermark(completed(tracker, (first,)))
+    freed = _tracked_from(tracker.pages, position) - _tracked_from(tracker.pages, after)
     known = work.get(first)
     if known is None:
         return Abandoned(first, position, after, freed)
@@ -532,13 +533,13 @@ class DuplicateBudget:
         return f"{self.records} records would be replayed: {self.finished} done, {self.begun} under way"
 
 
-def duplicate_budget(ledger: Ledger, heir: Ledger, begun: Iterable[int] = ()) -> DuplicateBudget:
+def duplicate_budget(tracker: OffsetTracker, successor: OffsetTracker, begun: Iterable[int] = ()) -> DuplicateBudget:
     """How many records would be replayed if the process died now.
 
     Args:
-        ledger: What was delivered, and what of it is done.
-        heir: The ledger that the next owner would begin with: the one that this owner began with, and after each
-            acknowledged commit the `heir` of the ledger that it was made of.
+        tracker: What was delivered, and what of it is done.
+        successor: The tracker that the next owner would begin with: the one that this owner began with, and after each
+            acknowledged commit the `successor` of the tracker that it was made of.
         begun: The open offsets whose handlers have started.
 
     Returns:
@@ -547,15 +548,16 @@ def duplicate_budget(ledger: Ledger, heir: Ledger, begun: Iterable[int] = ()) ->
     Raises:
         Misuse: An offset is none.
     """
-    for each in (ledger, heir):
-        if type(each) is not Ledger:
-            raise _no_ledger(each)
+    for each in (tracker, successor):
+        if type(each) is not OffsetTracker:
+            raise _no_tracker(each)
     finished = [
-        _within(page, done, heir.floor, OFFSET_MAX + 1) & ~_at(heir.pages, page)[1]
-        for page, _, done in _leaves(ledger.pages)
+        _within(page, done, successor.floor, OFFSET_MAX + 1) & ~_at(successor.pages, page)[1]
+        for page, _, done in _leaves(tracker.pages)
     ]
     under_way = [
-        _at(ledger.pages, page)[0] & bits & ~_at(heir.pages, page)[1] for page, bits in _paged(begun, heir.floor)
+        _at(tracker.pages, page)[0] & bits & ~_at(successor.pages, page)[1]
+        for page, bits in _paged(begun, successor.floor)
     ]
     return DuplicateBudget(sum(map(int.bit_count, finished)), sum(map(int.bit_count, under_way)))
 
@@ -617,8 +619,8 @@ def _run(run: Run, after: int) -> Run:
             )
 
 
-def _no_ledger(ledger: object) -> Misuse:
-    return Misuse(f"{shown(ledger)} is no ledger", todo="begin with Ledger(position)")
+def _no_tracker(tracker: object) -> Misuse:
+    return Misuse(f"{shown(tracker)} is no tracker", todo="begin with OffsetTracker(position)")
 
 
 def _check_position(position: int) -> None:
@@ -799,15 +801,15 @@ def _shown(offsets: Sequence[int]) -> str:
 
 
 _new: Final = object.__new__
-_set_floor: Final = vars(Ledger)["floor"].__set__
-_set_frontier: Final = vars(Ledger)["frontier"].__set__
-_set_pages: Final = vars(Ledger)["pages"].__set__
+_set_floor: Final = vars(OffsetTracker)["floor"].__set__
+_set_frontier: Final = vars(OffsetTracker)["frontier"].__set__
+_set_pages: Final = vars(OffsetTracker)["pages"].__set__
 
 
-def _ledger(floor: int, frontier: int, pages: Pages) -> Ledger:
-    """A ledger whose parts are known to fit; half the price of the constructor, and this is the hot path."""
-    ledger = _new(Ledger)
-    _set_floor(ledger, floor)
-    _set_frontier(ledger, frontier)
-    _set_pages(ledger, pages)
-    return ledger
+def _tracker(floor: int, frontier: int, pages: Pages) -> OffsetTracker:
+    """A tracker whose parts are known to fit; half the price of the constructor, and this is the hot path."""
+    tracker = _new(OffsetTracker)
+    _set_floor(tracker, floor)
+    _set_frontier(tracker, frontier)
+    _set_pages(tracker, pages)
+    return tracker

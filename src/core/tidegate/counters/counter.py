@@ -52,9 +52,9 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, Lt, Put, Remove
-from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.operations import UpdateOne, update_one
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
 COUNT: Final = Field[int]("count")
 ROUND: Final = Field[int]("round")
@@ -86,8 +86,8 @@ class Counter:
     tokens: tuple[tuple[str, int], ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.count, "a count", 0, INT64_MAX)
-        numbered(self.round, "a round", 1, INT64_MAX)
+        check_int(self.count, "a count", 0, INT64_MAX)
+        check_int(self.round, "a round", 1, INT64_MAX)
         _check_tokens(self.tokens, self.round)
 
     def noted(self, token: str) -> int | None:
@@ -101,7 +101,7 @@ def new_counter(key: str) -> Document:
     Raises:
         Misuse: The key is empty or no string.
     """
-    named(key, "a counter")
+    check_name(key, "a counter")
     return Document.of({"_id": key, "count": 0, "round": 1})
 
 
@@ -111,7 +111,7 @@ def counter_of(record: Document) -> Counter:
     Raises:
         Misuse: It is no record of a counter.
     """
-    of_kind(record, Document, "the record of a counter")
+    check_type(record, Document, "the record of a counter")
     tokens = ((key.removeprefix(PREFIX), noted) for key, noted in record.items if key.startswith(PREFIX))
     return Counter(
         _integer(record, COUNT), _integer(record, ROUND), tuple((token, _rounded(at)) for token, at in tokens)
@@ -137,7 +137,7 @@ def first_step(collection: str, key: str, token: str, in_round: int) -> UpdateOn
     Raises:
         Misuse: A name is empty or cannot be one, or the round is none.
     """
-    numbered(in_round, "a round", 1, INT64_MAX)
+    check_int(in_round, "a round", 1, INT64_MAX)
     field = token_field(token)
     where = AllOf((_key_is(key), Eq(ROUND, in_round), Eq(field, None)))
     return update_one(collection, where, Put(field, in_round))
@@ -149,7 +149,7 @@ def second_step(collection: str, key: str, token: str, noted: int) -> UpdateOne:
     Raises:
         Misuse: A name is empty or cannot be one, or the round is none.
     """
-    numbered(noted, "a round", 1, INT64_MAX)
+    check_int(noted, "a round", 1, INT64_MAX)
     field = token_field(token)
     return update_one(collection, AllOf((_key_is(key), Eq(field, noted))), Put(field, -noted), Add(COUNT, 1))
 
@@ -160,8 +160,8 @@ def close(collection: str, key: str, in_round: int, drop: tuple[str, ...]) -> Up
     Raises:
         Misuse: A name is empty or cannot be one, or the round is none.
     """
-    numbered(in_round, "a round", 1, INT64_MAX)
-    tuple_of_kind(drop, str, "a token")
+    check_int(in_round, "a round", 1, INT64_MAX)
+    check_tuple(drop, str, "a token")
     counted = (
         Lt(Field[int](token_field(token).name), 0) for token in drop
     )  # as they were read: a failover may have taken that back
@@ -170,13 +170,13 @@ def close(collection: str, key: str, in_round: int, drop: tuple[str, ...]) -> Up
 
 
 def _key_is(key: str) -> Eq[str]:
-    named(key, "a counter")
+    check_name(key, "a counter")
     return Eq(ID, key)
 
 
 def token_field(token: str) -> Field[int | None]:
     """The field that holds a token. Misuse if it is empty or cannot be part of a field's name."""
-    named(token, "a token")
+    check_name(token, "a token")
     return Field[int | None](PREFIX + token)
 
 
@@ -203,8 +203,8 @@ class Increment:
     def __attrs_post_init__(self) -> None:
         token_field(self.token)
         if self.asked is not None:
-            numbered(self.asked, "a round", 1, INT64_MAX)
-        of_kind(self.is_noted, bool, "a flag")
+            check_int(self.asked, "a round", 1, INT64_MAX)
+        check_type(self.is_noted, bool, "a flag")
         if self.is_noted and self.asked is None:
             raise Misuse(f"token {self.token!r} is noted in no round", todo="tell the round that was asked for")
 
@@ -290,9 +290,9 @@ def decide_increment(counter: Counter, increment: Increment, tokens_max: int = T
     Raises:
         Misuse: An argument is of the wrong type or out of range.
     """
-    of_kind(counter, Counter, "a counter")
-    of_kind(increment, Increment, "an increment")
-    numbered(tokens_max, "a number of tokens", 1, INT64_MAX)
+    check_type(counter, Counter, "a counter")
+    check_type(increment, Increment, "an increment")
+    check_int(tokens_max, "a number of tokens", 1, INT64_MAX)
     noted, asked, now = counter.noted(increment.token), increment.asked, counter.round
     if noted is not None:
         return Count(noted) if noted > 0 else Counted()
@@ -329,8 +329,8 @@ class Sweep:
     def __attrs_post_init__(self) -> None:
         _check_tokens(self.count, INT64_MAX)
         if self.closing is not None:
-            numbered(self.closing, "a round", 1, INT64_MAX)
-        tuple_of_kind(self.drop, str, "a token")
+            check_int(self.closing, "a round", 1, INT64_MAX)
+        check_tuple(self.drop, str, "a token")
 
     def __str__(self) -> str:
         closing = "nothing to close" if self.closing is None else f"close round {self.closing}"
@@ -349,7 +349,7 @@ def decide_sweep(counter: Counter) -> Sweep:
     Raises:
         Misuse: It is no counter.
     """
-    of_kind(counter, Counter, "a counter")
+    check_type(counter, Counter, "a counter")
     if not counter.tokens:
         return Sweep()
     before = [(token, noted) for token, noted in counter.tokens if abs(noted) < counter.round]
@@ -366,7 +366,7 @@ def updates(collection: str, key: str, sweep: Sweep) -> tuple[UpdateOne, ...]:
     Raises:
         Misuse: A name is empty or cannot be one, or it is no sweep.
     """
-    of_kind(sweep, Sweep, "a sweep")
+    check_type(sweep, Sweep, "a sweep")
     counted = tuple(second_step(collection, key, token, noted) for token, noted in sweep.count)
     return counted if sweep.closing is None else (*counted, close(collection, key, sweep.closing, sweep.drop))
 
@@ -376,13 +376,13 @@ def updates(collection: str, key: str, sweep: Sweep) -> tuple[UpdateOne, ...]:
 
 def _check_tokens(tokens: tuple[tuple[str, int], ...], latest: int) -> None:
     """Raise Misuse unless these are distinct tokens, each with a round up to the latest, negative once it is counted."""
-    tuple_of_kind(tokens, tuple, "a token with its round")
+    check_tuple(tokens, tuple, "a token with its round")
     for pair in tokens:
         if len(pair) != len(("token", "noted")):
             raise Misuse("a token stands without its round, or with more")
         token, noted = pair
         _ = token_field(token)
-        numbered(noted, "the round of a token", -latest, latest)
+        check_int(noted, "the round of a token", -latest, latest)
         if noted == 0:
             raise Misuse("a token was noted in no round", why="the first round is 1")
     if len({token for token, _ in tokens}) != len(tokens):

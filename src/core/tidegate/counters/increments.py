@@ -48,8 +48,9 @@ from tidegate.counters.counter import (
 )
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.operations import UpdateOne, check_collection, find_one
+from tidegate.model.values import check_int, check_name
 
 ATTEMPTS: Final = 8
 
@@ -65,14 +66,14 @@ class Unsettled:
         return f"unsettled after {self.attempts} attempts"
 
 
-Outcome: TypeAlias = Counted | Full | Forgotten | Unsettled
+IncrementOutcome: TypeAlias = Counted | Full | Forgotten | Unsettled
 
 
 @attrs.frozen
 class Incrementer:
-    """One wish: one more.
+    """One command: one more.
 
-    Invariants: the token is used for this wish only; 1 <= attempts.
+    Invariants: the token is used for this command only; 1 <= attempts.
 
     Attributes:
         collection: Where the counters are.
@@ -90,12 +91,12 @@ class Incrementer:
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        named(self.key, "a counter")
+        check_name(self.key, "a counter")
         token_field(self.token)
-        numbered(self.attempts, "a number of attempts", 1)
-        numbered(self.tokens_max, "a number of tokens", 1)
+        check_int(self.attempts, "a number of attempts", 1)
+        check_int(self.tokens_max, "a number of tokens", 1)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> IncrementOutcome:
         """The program."""
         known = Increment(self.token)
         attempt = 0
@@ -161,7 +162,7 @@ class Sweeper:
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        named(self.key, "a counter")
+        check_name(self.key, "a counter")
 
     async def run(self) -> None:
         """The program: one sweep. What it does not come to do, the next one does."""
@@ -184,7 +185,7 @@ class Sweeper:
         return decide_sweep(counter)
 
 
-async def increment(collection: str, key: str, token: str, *, attempts: int = ATTEMPTS) -> Outcome:
+async def increment(collection: str, key: str, token: str, *, attempts: int = ATTEMPTS) -> IncrementOutcome:
     """Add one to a counter, exactly once.
 
     Args:

@@ -68,8 +68,8 @@ from tidegate.invocations.invocation import (
     RUNNING,
 )
 from tidegate.invocations.status import StatusRecord
-from tidegate.model.errors import Misuse, named, numbered
-from tidegate.model.values import all_of_kind, of_kind
+from tidegate.model.errors import Misuse
+from tidegate.model.values import check_int, check_name, check_type, check_types
 
 # --- what excludes what -----------------------------------------------------------------------------------------------
 
@@ -113,10 +113,10 @@ class Rule:
     keys: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.control, Control, "a control")
-        of_kind(self.keys, tuple, "a tuple of names")
+        check_type(self.control, Control, "a control")
+        check_type(self.keys, tuple, "a tuple of names")
         for key in self.keys:
-            named(key, "an argument")
+            check_name(key, "an argument")
         if (self.control is Control.KEYS) is not bool(self.keys):
             raise Misuse(
                 f"{self.control.value!r} does not go with the keys {self.keys}",
@@ -129,10 +129,10 @@ class Rule:
 
 def _by_name(arguments: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The arguments in the order of their names; Misuse where they are none."""
-    all_of_kind(arguments, tuple, "a name and a value")
+    check_types(arguments, tuple, "a name and a value")
     for argument in arguments:
         parts: tuple[object, ...] = argument
-        all_of_kind(parts, str, "a string")
+        check_types(parts, str, "a string")
         if len(parts) != 2:
             raise Misuse("an argument is no pair", why="it is a name and a serialized value")
     return tuple(sorted(arguments))
@@ -152,7 +152,7 @@ class Call:
     arguments: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_by_name, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        named(self.task, "a task")
+        check_name(self.task, "a task")
         if len({name for name, _ in self.arguments}) != len(self.arguments):
             raise Misuse("an argument is given twice", where=f"a call of {self.task!r}")
 
@@ -172,9 +172,9 @@ def reservation_id(purpose: Purpose, rule: Rule, call: Call) -> str | None:
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(purpose, Purpose, "a purpose")
-    of_kind(rule, Rule, "a rule")
-    of_kind(call, Call, "a call")
+    check_type(purpose, Purpose, "a purpose")
+    check_type(rule, Rule, "a rule")
+    check_type(call, Call, "a call")
     if rule.control is Control.DISABLED:
         return None
     digest = sha256()
@@ -198,7 +198,7 @@ def differing(call: Call, other: Call) -> tuple[str, ...]:
         Misuse: An argument is of the wrong type.
     """
     for each in (call, other):
-        of_kind(each, Call, "a call")
+        check_type(each, Call, "a call")
     return tuple(sorted({name for name, _ in {*call.arguments} ^ {*other.arguments}}))
 
 
@@ -219,8 +219,8 @@ class Place:
     version: int
 
     def __attrs_post_init__(self) -> None:
-        named(self.invocation, "an invocation")
-        numbered(self.version, "the version of a record", 0)
+        check_name(self.invocation, "an invocation")
+        check_int(self.version, "the version of a record", 0)
 
     def __str__(self) -> str:
         return f"{self.invocation!r} at version {self.version}"
@@ -234,8 +234,8 @@ class Reservation:
     places: tuple[Place, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.places, tuple, "a tuple of places")
-        all_of_kind(self.places, Place, "a place")
+        check_type(self.places, tuple, "a tuple of places")
+        check_types(self.places, Place, "a place")
         if len({place.invocation for place in self.places}) != len(self.places):
             raise Misuse("an invocation has two places", where=str(self))
 
@@ -258,9 +258,9 @@ def is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(purpose, Purpose, "a purpose")
-    of_kind(place, Place, "a place")
-    of_kind(record, (StatusRecord, NoneType), "a record or None")
+    check_type(purpose, Purpose, "a purpose")
+    check_type(place, Place, "a place")
+    check_type(record, (StatusRecord, NoneType), "a record or None")
     if record is None:
         return place.version == 0
     return record.version <= place.version or record.status in COUNTS[purpose]
@@ -376,8 +376,8 @@ class Found:
     record: StatusRecord | None
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.call, Call, "a call")
-        of_kind(self.record, (StatusRecord, NoneType), "a record or None")
+        check_type(self.call, Call, "a call")
+        check_type(self.record, (StatusRecord, NoneType), "a record or None")
 
 
 def decide_registration(
@@ -405,12 +405,12 @@ def decide_registration(
     Raises:
         Misuse: An id is empty or no string, or an argument is of the wrong type.
     """
-    of_kind(reservation, Reservation, "a reservation")
-    named(invocation, "an invocation")
-    of_kind(call, Call, "a call")
-    of_kind(known, Mapping, "what is known of invocations")
-    all_of_kind(known.values(), Found, "what is known of an invocation")
-    of_kind(must_agree, bool, "whether calls must agree")
+    check_type(reservation, Reservation, "a reservation")
+    check_name(invocation, "an invocation")
+    check_type(call, Call, "a call")
+    check_type(known, Mapping, "what is known of invocations")
+    check_types(known.values(), Found, "what is known of an invocation")
+    check_type(must_agree, bool, "whether calls must agree")
     if any(place.invocation == invocation for place in reservation.places):
         return AlreadyAdmitted()
     if unknown := tuple(place.invocation for place in reservation.places if place.invocation not in known):
@@ -451,13 +451,13 @@ def decide_running(
     Raises:
         Misuse: An id is empty or no string, there is no place at all, or an argument is of the wrong type.
     """
-    of_kind(reservation, Reservation, "a reservation")
-    named(invocation, "an invocation")
-    of_kind(record, StatusRecord, "a record")
-    of_kind(known, Mapping, "what is known of invocations")
-    all_of_kind(known.values(), (StatusRecord, NoneType), "a record or None")
-    numbered(at_most, "a number of places", 1)
-    of_kind(reroute, bool, "whether it is rerouted")
+    check_type(reservation, Reservation, "a reservation")
+    check_name(invocation, "an invocation")
+    check_type(record, StatusRecord, "a record")
+    check_type(known, Mapping, "what is known of invocations")
+    check_types(known.values(), (StatusRecord, NoneType), "a record or None")
+    check_int(at_most, "a number of places", 1)
+    check_type(reroute, bool, "whether it is rerouted")
     if PENDING not in INVOCATION.following(record.status):
         return NotAvailable(record)
     mine = Place(invocation, record.version)
@@ -527,7 +527,7 @@ def release(
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(reservation, Reservation, "a reservation")
+    check_type(reservation, Reservation, "a reservation")
     held = is_held(purpose, place, record)
     if place not in reservation.places:
         return NotThere()

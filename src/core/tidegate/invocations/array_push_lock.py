@@ -37,10 +37,9 @@ import attrs
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
 from tidegate.model.documents import Eq, Field, Filter, Pull, Push, Put, PutServerTime
 from tidegate.model.effects import Ambiguous, Failure, Note, Now, Sleep
-from tidegate.model.errors import named, numbered
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import check_collection, find_one, update_one
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_name, check_type
 
 TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")
 STATUS: Final = Field[str]("status")
@@ -78,15 +77,15 @@ class RaceCondition:
     actual: str
 
 
-Outcome: TypeAlias = Written | Denied | NoRecord | RaceCondition
+LockedOutcome: TypeAlias = Written | Denied | NoRecord | RaceCondition
 
 
 @final
 @attrs.frozen
 class ArrayPushLock:
-    """One wish: `runner` wants the record `key` to be in the status `target`.
+    """One command: `runner` wants the record `key` to be in the status `target`.
 
-    Invariants: the request id is used for this wish only; 1 <= attempts; 0 <= backoff, stale.
+    Invariants: the request id is used for this command only; 1 <= attempts; 0 <= backoff, stale.
 
     Attributes:
         collection: Where the records are; they are found by their field `invocation_id`.
@@ -112,14 +111,14 @@ class ArrayPushLock:
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        named(self.key, "a record")
-        named(self.request, "a request")
-        numbered(self.attempts, "a number of attempts", 1)
-        numbered(self.backoff, "a backoff", 0)
-        numbered(self.stale, "a stale threshold", 0)
+        check_name(self.key, "a record")
+        check_name(self.request, "a request")
+        check_int(self.attempts, "a number of attempts", 1)
+        check_int(self.backoff, "a backoff", 0)
+        check_int(self.stale, "a stale threshold", 0)
         decide_transition(self.table, None, self.target, self.runner)  # refuses a target or a runner that is none
 
-    async def run(self) -> Outcome:
+    async def run(self) -> LockedOutcome:
         """The program."""
         for attempt in range(self.attempts):
             claim = claimed(f"{self.request}-{attempt}", await Now())
@@ -152,11 +151,11 @@ class ArrayPushLock:
             return
         await update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim))
 
-    async def holding(self) -> Outcome:
+    async def holding(self) -> LockedOutcome:
         """Decide and write; clear the array in the end, also after a failure."""
         await Note(HOLDS, value=True)
         failure: Exception | None = None
-        outcome: Outcome = NoRecord()
+        outcome: LockedOutcome = NoRecord()
         try:
             outcome = await self.write()
         except Exception as failed:  # noqa: BLE001  step 6 comes in every case; the failure is raised again
@@ -167,7 +166,7 @@ class ArrayPushLock:
             raise failure
         return outcome
 
-    async def write(self) -> Outcome:
+    async def write(self) -> LockedOutcome:
         record = await find_one(self.collection, self.me)
         if record is None:
             return NoRecord()
@@ -187,8 +186,8 @@ class ArrayPushLock:
 
 def claimed(claim_id: str, now: Instant) -> str:
     """A claim as others read it: `<id>:<seconds>`."""
-    named(claim_id, "a claim")
-    of_kind(now, Instant, "the time")
+    check_name(claim_id, "a claim")
+    check_type(now, Instant, "the time")
     return f"{claim_id}:{now.at // SECOND}.{now.at % SECOND:06d}"
 
 
@@ -197,7 +196,7 @@ TIME: Final = re.compile(r".*:([0-9]{1,12})(?:\.([0-9]*))?", re.DOTALL)
 
 def claim_time(claim: str) -> Instant:
     """When the claim says that it was made; 0 if it does not say, so that it counts as stale."""
-    of_kind(claim, str, "a claim")
+    check_type(claim, str, "a claim")
     told = TIME.fullmatch(claim)
     if told is None:
         return Instant(0, WALL)
@@ -206,6 +205,6 @@ def claim_time(claim: str) -> Instant:
 
 
 def is_stale(claim: str, now: Instant, threshold: Duration) -> bool:
-    of_kind(now, Instant, "the time")
-    numbered(threshold, "a stale threshold", 0)
+    check_type(now, Instant, "the time")
+    check_int(threshold, "a stale threshold", 0)
     return now - claim_time(claim) > threshold

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.invocations.status import StatusDefinition, StatusTable
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_type
 
 LEGEND: Final = (
     "available: a runner may pick it up",
@@ -38,7 +38,7 @@ def mermaid(table: StatusTable) -> str:
     Raises:
         Misuse: It is no table.
     """
-    of_kind(table, StatusTable, "a table of statuses")
+    check_type(table, StatusTable, "a table of statuses")
     alias = {each.status: _identifier(number, each.status) for number, each in enumerate(table.definitions)}
     lines = ["stateDiagram-v2", *(f"    %% {line}" for line in LEGEND)]
     lines += [f'    state "{_label(each)}" as {alias[each.status]}' for each in table.definitions]

@@ -46,10 +46,9 @@ from tidegate.invocations.transition import Granted, Transition, viewed
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, is_duplicate
 from tidegate.model.effects import Refused as StoreRefused
-from tidegate.model.errors import named, numbered
 from tidegate.model.operations import check_collection, find_one, insert_one, update_one
 from tidegate.model.reading import needed
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
 ATTEMPTS: Final = 8
 
@@ -67,7 +66,7 @@ def places_of(record: Document | None) -> Reservation:
     if record is None:
         return Reservation()
     held = needed(record, PLACES)
-    tuple_of_kind(held, Document, "a place")
+    check_tuple(held, Document, "a place")
     return Reservation(tuple(Place(needed(each, INVOCATION_ID), needed(each, VERSION)) for each in held))
 
 
@@ -77,7 +76,7 @@ def kept(reservation: Reservation) -> tuple[Document, ...]:
     Raises:
         Misuse: It is no reservation.
     """
-    of_kind(reservation, Reservation, "a reservation")
+    check_type(reservation, Reservation, "a reservation")
     return tuple(Document.of({"invocation": each.invocation, "version": each.version}) for each in reservation.places)
 
 
@@ -111,19 +110,19 @@ class NotPickedUp:
     reason: str
 
 
-Outcome: TypeAlias = PickedUp | HeldBack | NotPickedUp
+PickOutcome: TypeAlias = PickedUp | HeldBack | NotPickedUp
 
 
 @attrs.frozen(kw_only=True)
 class Picker:
-    """One wish: `runner` picks an invocation up.
+    """One command: `runner` picks an invocation up.
 
     Attributes:
         key: The invocation.
         call: What it calls.
         rule: The rule of its task for running.
         runner: Who picks it up.
-        request: An id used for this wish only.
+        request: An id used for this command only.
         at_most: How many of the set may run at once.
         reroute: Whether it goes back to the queue if it is refused; else it ends.
         records, places: The collections.
@@ -142,18 +141,18 @@ class Picker:
     attempts: int = ATTEMPTS
 
     def __attrs_post_init__(self) -> None:
-        named(self.key, "an invocation")
-        of_kind(self.call, Call, "a call")
-        of_kind(self.rule, Rule, "a rule")
-        named(self.runner, "a runner")
-        named(self.request, "a request")
-        numbered(self.at_most, "a number of places", 1)
-        of_kind(self.reroute, bool, "whether it is rerouted")
-        numbered(self.attempts, "a number of attempts", 1)
+        check_name(self.key, "an invocation")
+        check_type(self.call, Call, "a call")
+        check_type(self.rule, Rule, "a rule")
+        check_name(self.runner, "a runner")
+        check_name(self.request, "a request")
+        check_int(self.at_most, "a number of places", 1)
+        check_type(self.reroute, bool, "whether it is rerouted")
+        check_int(self.attempts, "a number of attempts", 1)
         check_collection(self.records)
         check_collection(self.places)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> PickOutcome:
         """The program."""
         places = reservation_id(Purpose.RUNNING, self.rule, self.call)
         attempt = 0
@@ -219,11 +218,11 @@ class Picker:
         where = AllOf((Eq(ID, places), Eq(VERSION, version)))
         return await update_one(self.places, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
 
-    async def _pending(self, record: StatusRecord) -> Outcome:
+    async def _pending(self, record: StatusRecord) -> PickOutcome:
         answer = await self._moved(record, PENDING, self.runner)
         return PickedUp(answer.version) if isinstance(answer, Granted) else NotPickedUp(str(answer))
 
-    async def _held_back(self, record: StatusRecord, refused: Refused) -> Outcome:
+    async def _held_back(self, record: StatusRecord, refused: Refused) -> PickOutcome:
         answer = await self._moved(record, refused.target, None)
         return HeldBack(refused.target) if isinstance(answer, Granted) else NotPickedUp(str(answer))
 

@@ -27,16 +27,16 @@ from typing import Final
 import attrs
 
 from tidegate.invocations.invocation import INVOCATION, REROUTED
-from tidegate.invocations.recovery import PATIENCE, Item, Message, Move, Patience, Step, plan_recovery
+from tidegate.invocations.recovery import PATIENCE, Item, MessageStatus, Move, Patience, RecoveryAction, plan_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import CHANGED_AT, Granted, Transition, viewed
 from tidegate.model.documents import ID, Document
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
-from tidegate.model.errors import Misuse, named, numbered, shown
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import InsertOne, check_collection, find_all, insert_one
 from tidegate.model.reading import needed
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.services.members import SEEN, beat, everybody, membership_of
 
 ITEMS_MAX: Final = 100
@@ -45,8 +45,8 @@ ATTEMPTS: Final = 4
 
 def message_id(key: str, version: int) -> str:
     """The id of the message that leads to this version of an invocation."""
-    named(key, "an invocation")
-    numbered(version, "the version of a record", 1)
+    check_name(key, "an invocation")
+    check_int(version, "the version of a record", 1)
     return f"{key}@{version}"
 
 
@@ -76,10 +76,10 @@ class Recoverer:
     attempts: int = ATTEMPTS
 
     def __attrs_post_init__(self) -> None:
-        named(self.me, "a member")
-        numbered(self.dead_after, "a time of silence in microseconds", 1)
-        of_kind(self.patience, Patience, "a patience")
-        numbered(self.attempts, "a number of attempts", 1)
+        check_name(self.me, "a member")
+        check_int(self.dead_after, "a time of silence in microseconds", 1)
+        check_type(self.patience, Patience, "a patience")
+        check_int(self.attempts, "a number of attempts", 1)
         for collection in (self.records, self.messages, self.members):
             check_collection(collection)
 
@@ -94,7 +94,7 @@ class Recoverer:
             is_done = await self._freed(step) and is_done
         return is_done
 
-    async def _planned(self) -> tuple[Step, ...]:
+    async def _planned(self) -> tuple[RecoveryAction, ...]:
         """What to do: the members are read last, so that nobody seems gone who came in between."""
         found = await find_all(self.records, limit=ITEMS_MAX)
         published = await find_all(self.messages, limit=ITEMS_MAX)
@@ -110,15 +110,15 @@ class Recoverer:
         published: tuple[Document, ...],
         members: tuple[Document, ...],
         now: Instant,
-    ) -> tuple[Step, ...]:
+    ) -> tuple[RecoveryAction, ...]:
         """What there is to do, by what was read."""
-        tuple_of_kind(found, Document, "a record")
-        tuple_of_kind(published, Document, "a message")
+        check_tuple(found, Document, "a record")
+        check_tuple(published, Document, "a message")
         there = {needed(each, ID) for each in published}
         items = tuple(item_of(record, there) for record in found)
         return plan_recovery(items, membership_of(members, self.dead_after), now, self.patience)
 
-    async def _freed(self, step: Step) -> bool:
+    async def _freed(self, step: RecoveryAction) -> bool:
         """Carry out one step, and what follows from it."""
         if not isinstance(step, Move):
             return await self._published(step.key, step.expected.version)
@@ -156,10 +156,10 @@ def item_of(record: Document, published: set[str]) -> Item:
     Raises:
         Misuse: It is no record of one.
     """
-    of_kind(published, (set, frozenset), "a set of ids")
+    check_type(published, (set, frozenset), "a set of ids")
     key, known = needed(record, ID), viewed(record)
     changed = record.get(CHANGED_AT)
     if known is None or changed is None:
         raise Misuse(f"the store has not written when {shown(key)} became so", todo="let only transitions write there")
     is_there = message_id(key, known.version) in published
-    return Item(key, known, changed, Message.THERE if is_there else Message.MISSING)
+    return Item(key, known, changed, MessageStatus.THERE if is_there else MessageStatus.MISSING)

@@ -65,9 +65,8 @@ from tidegate.invocations.invocation import (
     RUNNING_RECOVERY,
 )
 from tidegate.invocations.status import StatusRecord
-from tidegate.model.errors import named, numbered
 from tidegate.model.instants import MINUTE, Duration, Instant
-from tidegate.model.values import all_of_kind, of_kind
+from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
 WAY_ON: Final[Mapping[str, str]] = {
@@ -102,10 +101,10 @@ class Patience:
 
     def __attrs_post_init__(self) -> None:
         for limit in (self.pending_max, self.passing_max, self.queued_max):
-            numbered(limit, "a limit in microseconds", 1)
+            check_int(limit, "a limit in microseconds", 1)
 
 
-class Message(Enum):
+class MessageStatus(Enum):
     """Whether a message leads to the record as it is."""
 
     THERE = "there"
@@ -128,13 +127,13 @@ class Item:
     key: str
     record: StatusRecord
     changed: Instant
-    message: Message = Message.UNKNOWN
+    message: MessageStatus = MessageStatus.UNKNOWN
 
     def __attrs_post_init__(self) -> None:
-        named(self.key, "an invocation")
-        of_kind(self.record, StatusRecord, "a record")
-        of_kind(self.changed, Instant, "an instant")
-        of_kind(self.message, Message, "what is known of a message")
+        check_name(self.key, "an invocation")
+        check_type(self.record, StatusRecord, "a record")
+        check_type(self.changed, Instant, "an instant")
+        check_type(self.message, MessageStatus, "what is known of a message")
 
 
 class Trouble(Enum):
@@ -218,9 +217,9 @@ class NoInvocation:
         return f"no invocation: {self.status!r}"
 
 
-Step: TypeAlias = Move | Publish
+RecoveryAction: TypeAlias = Move | Publish
 LeftAlone: TypeAlias = InHand | Queued | Finished | NoInvocation
-Recovery: TypeAlias = Step | LeftAlone
+Recovery: TypeAlias = RecoveryAction | LeftAlone
 
 
 # --- the decision -----------------------------------------------------------------------------------------------------
@@ -244,10 +243,10 @@ def decide_recovery(item: Item, membership: Membership, now: Instant, patience: 
     Raises:
         Misuse: An argument is of the wrong type, or an instant was read on another clock.
     """
-    of_kind(item, Item, "an invocation")
-    of_kind(membership, Membership, "a membership")
-    of_kind(now, Instant, "an instant")
-    of_kind(patience, Patience, "a patience")
+    check_type(item, Item, "an invocation")
+    check_type(membership, Membership, "a membership")
+    check_type(now, Instant, "an instant")
+    check_type(patience, Patience, "a patience")
     status = item.record.status
     definition = next((each for each in INVOCATION.definitions if each.status == status), None)
     if definition is None:
@@ -264,7 +263,7 @@ def decide_recovery(item: Item, membership: Membership, now: Instant, patience: 
 
 def plan_recovery(
     items: Collection[Item], membership: Membership, now: Instant, patience: Patience = PATIENCE
-) -> tuple[Step, ...]:
+) -> tuple[RecoveryAction, ...]:
     """The next step of each invocation that is stuck, in the order in which they are given.
 
     Each is carried out on its own: one that comes to nothing, because the record has changed, stops no other.
@@ -281,9 +280,9 @@ def plan_recovery(
     Raises:
         Misuse: An argument is of the wrong type, or an instant was read on another clock.
     """
-    all_of_kind(items, Item, "an invocation")
+    check_types(items, Item, "an invocation")
     verdicts = (decide_recovery(item, membership, now, patience) for item in items)
-    return tuple(verdict for verdict in verdicts if isinstance(verdict, Step))
+    return tuple(verdict for verdict in verdicts if isinstance(verdict, RecoveryAction))
 
 
 # --- by what an invocation may wait for -------------------------------------------------------------------------------
@@ -291,7 +290,7 @@ def plan_recovery(
 
 def _unless_queued(item: Item, now: Instant, patience: Patience) -> Publish | Queued | InHand:
     """It waits for whoever picks it up; a message that has just been taken out is not missed at once."""
-    if item.message is Message.THERE:
+    if item.message is MessageStatus.THERE:
         return Queued()
     due = item.changed + patience.queued_max
     return InHand(due) if now - due < 0 else Publish(item.key, item.record)

@@ -47,10 +47,9 @@ from tidegate.invocations.picker import ATTEMPTS, PLACES, VERSION, kept, places_
 from tidegate.invocations.transition import viewed
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused, is_duplicate
-from tidegate.model.errors import named, numbered
 from tidegate.model.operations import StoreTime, check_collection, find_one, insert_one, update_one
 from tidegate.model.reading import needed
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_name, check_type
 
 TASK: Final = Field[str]("task")
 NAMES: Final = Field[tuple[str, ...]]("names")
@@ -90,19 +89,19 @@ class NotRegistered:
     reason: str
 
 
-Outcome: TypeAlias = Registered | Answered | NotRegistered
+RegistrationOutcome: TypeAlias = Registered | Answered | NotRegistered
 
 
 @attrs.frozen(kw_only=True)
 class Registrar:
-    """One wish: a call becomes an invocation.
+    """One command: a call becomes an invocation.
 
     Attributes:
         key: The id made for it, used for nothing else.
         call: The call.
         rule: The rule of its task for registration.
         must_agree: Whether a call with other arguments is an error.
-        request: An id used for this wish only.
+        request: An id used for this command only.
         records, places, calls: The collections.
         attempts: How often to try before giving up.
     """
@@ -118,17 +117,17 @@ class Registrar:
     attempts: int = ATTEMPTS
 
     def __attrs_post_init__(self) -> None:
-        named(self.key, "an invocation")
-        of_kind(self.call, Call, "a call")
-        of_kind(self.rule, Rule, "a rule")
-        named(self.request, "a request")
-        of_kind(self.must_agree, bool, "whether calls must agree")
-        numbered(self.attempts, "a number of attempts", 1)
+        check_name(self.key, "an invocation")
+        check_type(self.call, Call, "a call")
+        check_type(self.rule, Rule, "a rule")
+        check_name(self.request, "a request")
+        check_type(self.must_agree, bool, "whether calls must agree")
+        check_int(self.attempts, "a number of attempts", 1)
         check_collection(self.records)
         check_collection(self.places)
         check_collection(self.calls)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> RegistrationOutcome:
         """The program."""
         places = reservation_id(Purpose.REGISTRATION, self.rule, self.call)
         attempt = 0

@@ -1,30 +1,18 @@
 """A record moves from status to status along a table, and in some statuses it has an owner.
 
 The table is data: for each status the statuses that may follow, and what entering and leaving it means for the owner.
-A decision takes the record as it was read and a wish (this runner, that status), and answers what the record would
+A decision takes the record as it was read and a request (this runner, that status), and answers what the record would
 become, or why not. It is carried out by one compare-and-set on (status, owner, version), so of all decisions made on
 one version at most one comes true: optimistic concurrency control after Kung and Robinson 1981.
 
-The reply to that compare-and-set may be lost, and sent again it finds no match although it won. So each write leaves
-its request id in the record, under the version that it made (RIFL: Lee et al. 2015, "Implementing linearizability at
-large scale and low latency", section 3). A request is named by its id and the version that it was decided on; `became_of`
-tells its fate. The record remembers its last HISTORY_MAX versions, and beyond them nobody can tell: that is `Forgotten`,
-which means unknown, never lost.
-
-    own id at the version after the one decided on         Won
-    another's id there                                     Lost: versions only grow, so it can never apply any more
-    the record is still at the version decided on          NotYet: it may still arrive; ask again with the same id
-    further back than remembered, or the history has gaps  Forgotten
+Each write leaves its request id in the record, so that after a lost reply `tidegate.model.history` tells what became of it.
 
 Laws
     S1  Nothing leaves a final status.
     S2  A record has an owner where its status acquires or requires one, and none where its status releases it.
     S3  Only the owner leaves a status that requires it, unless the status entered overrides ownership.
     S4  Every accepted transition makes exactly one version; the first is 1.
-    S5  `became_of` never says Won of a request that has not won, nor Lost of one that has, nor NotYet once another
-        version is made.
-    S6  A request that was to make one of the last HISTORY_MAX versions, or the next, is never Forgotten.
-    S7  Only edges of the table are taken.
+    S5  Only edges of the table are taken.
 
 Rules and flags are pynenc's, in its order: edge, owner, runner, new owner. We differ:
     - A status that acquires needs a runner, also on a new record and where it overrides; there pynenc would let a status
@@ -36,10 +24,6 @@ Rules and flags are pynenc's, in its order: edge, owner, runner, new owner. We d
       own success was illegal. Times belong to the store (`PutServerTime`).
     - An edge that the described system lacks is marked in the table as `Added`, with its reason.
 
-Known not to work
-    - A record that is deleted and made anew begins again at version 1: fates of requests to the former one are wrong.
-    - A read that is older than the decision proves nothing: `became_of` needs a read that sees majority writes. Where it
-      can notice (the record is older than the decision) it answers Forgotten.
 """
 
 from __future__ import annotations
@@ -51,16 +35,13 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import Misuse, named, numbered, shown
-from tidegate.model.values import all_of_kind, of_kind
-
-HISTORY_MAX: Final = 16
-"""How many of its last versions a record remembers."""
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.values import check_int, check_name, check_type, check_types
 
 
 def _frozen(statuses: Iterable[str]) -> frozenset[str]:
     """The statuses as a set; Misuse where they are none: a string, too, is made of strings."""
-    all_of_kind(statuses, str, "a status")
+    check_types(statuses, str, "a status")
     for status in statuses:
         _plain(status)
     return frozenset(statuses)
@@ -84,7 +65,7 @@ class Added:
 
     def __attrs_post_init__(self) -> None:
         _plain(self.target)
-        named(self.why, "the reason of an edge")
+        check_name(self.why, "the reason of an edge")
 
 
 @final
@@ -120,9 +101,9 @@ class StatusDefinition:
     def __attrs_post_init__(self) -> None:
         _plain(self.status)
         for flag in _FLAGS:
-            of_kind(getattr(self, flag), bool, f"what {flag} of a status is")
-        of_kind(self.added, tuple, "a tuple of edges")
-        all_of_kind(self.added, Added, "an added edge")
+            check_type(getattr(self, flag), bool, f"what {flag} of a status is")
+        check_type(self.added, tuple, "a tuple of edges")
+        check_types(self.added, Added, "an added edge")
         marked = [edge.target for edge in self.added]
         if len(set(marked)) != len(marked) or not self.targets.issuperset(marked):
             raise Misuse(
@@ -161,8 +142,8 @@ class StatusTable:
     definitions: tuple[StatusDefinition, ...]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.definitions, tuple, "a tuple of definitions")
-        all_of_kind(self.definitions, StatusDefinition, "the definition of a status")
+        check_type(self.definitions, tuple, "a tuple of definitions")
+        check_types(self.definitions, StatusDefinition, "the definition of a status")
         edges = {definition.status: definition.targets for definition in self.definitions}
         if len(edges) != len(self.definitions):
             raise Misuse(f"a status is defined twice: {_listed(each.status for each in self.definitions)}")
@@ -215,10 +196,10 @@ class StatusRecord:
     version: int
 
     def __attrs_post_init__(self) -> None:
-        named(self.status, "a status")
+        check_name(self.status, "a status")
         if self.owner is not None:
-            named(self.owner, "a runner")
-        numbered(self.version, "the version of a record", 1)
+            check_name(self.owner, "a runner")
+        check_int(self.version, "the version of a record", 1)
 
     def __str__(self) -> str:
         return f"{self.status!r}{'' if self.owner is None else f' of {self.owner!r}'} at version {self.version}"
@@ -282,10 +263,12 @@ class NoRunner:
 
 
 Denied: TypeAlias = NotAllowed | NotOwner | NoRunner
-Transition: TypeAlias = Accepted | Denied
+TransitionVerdict: TypeAlias = Accepted | Denied
 
 
-def decide_transition(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> Transition:
+def decide_transition(
+    table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
+) -> TransitionVerdict:
     """What becomes of a record when `runner` wants to move it to `target`.
 
     Args:
@@ -301,11 +284,11 @@ def decide_transition(table: StatusTable, record: StatusRecord | None, target: s
     Raises:
         Misuse: The target or the runner is empty or no string, or the table or the record is none.
     """
-    of_kind(table, StatusTable, "a table of statuses")
-    of_kind(record, (StatusRecord, NoneType), "a record or None")
-    named(target, "a status")
+    check_type(table, StatusTable, "a table of statuses")
+    check_type(record, (StatusRecord, NoneType), "a record or None")
+    check_name(target, "a status")
     if runner is not None:
-        named(runner, "a runner")
+        check_name(runner, "a runner")
     current = None if record is None else record.status
     allowed = table.following(current)
     if target not in allowed:
@@ -326,93 +309,6 @@ def decide_transition(table: StatusTable, record: StatusRecord | None, target: s
     elif entered.releases_owner:
         owner = None
     return Accepted(entered.status, owner, 1 if record is None else record.version + 1)
-
-
-# --- what became of a request -----------------------------------------------------------------------------------------
-
-
-@final
-@attrs.frozen
-class Change:
-    """One version in a record's history: which request made it, and the status that it brought.
-
-    Invariants: 1 <= version; the request id is not empty.
-    """
-
-    version: int
-    request_id: str
-    status: str
-
-    def __attrs_post_init__(self) -> None:
-        numbered(self.version, "the version of a change", 1)
-        named(self.request_id, "a request")
-        named(self.status, "a status")
-
-    def __str__(self) -> str:
-        return f"version {self.version}: {self.status!r} by request {self.request_id!r}"
-
-
-@final
-@attrs.frozen
-class Won:
-    """The request was applied, and made this version."""
-
-    version: int
-
-
-@final
-@attrs.frozen
-class Lost:
-    """Another request made the version that this one was to make, so it can never be applied."""
-
-    to: Change
-
-
-@final
-@attrs.frozen
-class NotYet:
-    """The record is still as it was when the request was decided. It may arrive yet, or be sent again unchanged."""
-
-
-@final
-@attrs.frozen
-class Forgotten:
-    """The record does not remember; nobody knows whether the request was applied."""
-
-
-Fate: TypeAlias = Won | Lost | NotYet | Forgotten
-
-
-def became_of(record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str) -> Fate:
-    """What became of the request `request_id` that was decided on version `decided_version`.
-
-    Args:
-        record_version: The version of the record as it is read now, by a read that sees all majority writes; 0 where
-            there is no record.
-        history: The changes that the record remembers, newest last.
-        decided_version: The version that the decision was made on; 0 where there was no record.
-        request_id: The id that the write carried.
-
-    Returns:
-        Its fate. A history that is not one unbroken run up to the record's version remembers nothing.
-
-    Raises:
-        Misuse: A version is negative or no integer, the request id is empty or no string, or the history is none.
-    """
-    of_kind(history, tuple, "a tuple of changes")
-    all_of_kind(history, Change, "a change")
-    numbered(record_version, "the version of a record", 0)
-    numbered(decided_version, "the version decided on", 0)
-    named(request_id, "a request")
-    oldest = record_version - len(history) + 1
-    if any(change.version != version for version, change in enumerate(history, oldest)):
-        return Forgotten()
-    if record_version == decided_version:
-        return NotYet()
-    if not oldest <= decided_version + 1 <= record_version:
-        return Forgotten()
-    made = history[decided_version + 1 - oldest]
-    return Won(made.version) if made.request_id == request_id else Lost(made)
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------

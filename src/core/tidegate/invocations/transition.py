@@ -18,7 +18,7 @@ Laws, over the full history of a record as a perfect observer has seen it:
     TR1  each version is the one before plus one; none is skipped, none made twice.
     TR2  each change is an edge of the table, by its owner where one is required.
     TR3  a request makes at most one version.
-    TR4  every answer is the truth: Granted(version) if and only if that version was made by this request; Lost and the
+    TR4  every answer is the truth: Granted(version) if and only if that version was made by this request; GaveUp and the
          denials only if no version ever will be.
     TR5  Unknown is an answer only beyond the versions that the record remembers, after the last attempt, or where the
          store refuses to go on after a request that may have been done.
@@ -36,26 +36,14 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.status import (
-    HISTORY_MAX,
-    Accepted,
-    Change,
-    Denied,
-    Forgotten,
-    NotYet,
-    StatusRecord,
-    StatusTable,
-    Won,
-    became_of,
-    decide_transition,
-)
+from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
-from tidegate.model.errors import named, numbered
+from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, Won, outcome_of
 from tidegate.model.instants import Instant
 from tidegate.model.operations import check_collection, find_one, find_one_and_update, insert_one
 from tidegate.model.reading import needed
-from tidegate.model.values import all_of_kind, of_kind
+from tidegate.model.values import check_int, check_name, check_type, check_types
 
 ATTEMPTS: Final = 8
 
@@ -80,7 +68,7 @@ class Granted:
 
 @final
 @attrs.frozen
-class Lost:
+class GaveUp:
     """Others were faster at every attempt, or the store was never reached. This request is not, and never will be, done.
 
     Attributes:
@@ -112,7 +100,7 @@ class Unknown:
 @final
 @attrs.frozen
 class Outdated:
-    """The record is no longer the one that the wish was for. This request is not, and never will be, done."""
+    """The record is no longer the one that the command was for. This request is not, and never will be, done."""
 
     expected: StatusRecord
     actual: StatusRecord | None
@@ -121,14 +109,14 @@ class Outdated:
         return f"outdated: expected {self.expected}, actual {_told(self.actual)}"
 
 
-Answer: TypeAlias = Granted | Denied | Lost | Unknown | Outdated
+Answer: TypeAlias = Granted | Denied | GaveUp | Unknown | Outdated
 
 
 @attrs.frozen
 class Transition:
-    """One wish: `runner` wants the record `key` to be in the status `target`.
+    """One command: `runner` wants the record `key` to be in the status `target`.
 
-    Invariants: the request id is used for this wish only; 1 <= attempts.
+    Invariants: the request id is used for this command only; 1 <= attempts.
 
     Attributes:
         collection: Where the records are.
@@ -136,9 +124,9 @@ class Transition:
         key: The record's id.
         target: The status to enter.
         runner: Who asks; None where nobody in particular does.
-        request: The id that tells this wish from all others.
+        request: The id that tells this command from all others.
         attempts: How often to ask before giving up.
-        expected: The one record to move, where the wish was decided on it; None for whatever is there.
+        expected: The one record to move, where the command was decided on it; None for whatever is there.
     """
 
     collection: str
@@ -152,10 +140,10 @@ class Transition:
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        named(self.key, "a record")
-        named(self.request, "a request")
-        numbered(self.attempts, "a number of attempts", 1)
-        of_kind(self.expected, (StatusRecord, NoneType), "a record or None")
+        check_name(self.key, "a record")
+        check_name(self.request, "a request")
+        check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.expected, (StatusRecord, NoneType), "a record or None")
         _ = decide_transition(self.table, None, self.target, self.runner)  # refuses a runner or a target that is none
 
     async def run(self) -> Answer:
@@ -206,7 +194,7 @@ class Transition:
                 return Granted(verdict.version)
         if sent is not None:
             return Unknown(self.attempts, "no reply to the last attempt")
-        return Lost(self.attempts, expected, viewed(record))
+        return GaveUp(self.attempts, expected, viewed(record))
 
     def _decided(self, record: Document | None) -> Accepted | Denied | Outdated:
         """What the rules say."""
@@ -218,8 +206,8 @@ class Transition:
     def _fate(self, record: Document | None, sent: int) -> object:
         """What became of our request that was decided on the version `sent`."""
         if record is None:
-            return became_of(0, (), sent, self.request)
-        return became_of(needed(record, VERSION), history(record), sent, self.request)
+            return outcome_of(0, (), sent, self.request)
+        return outcome_of(needed(record, VERSION), history(record), sent, self.request)
 
     async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
         """Carry the decision out; False if the record is no longer as it was read."""
@@ -282,11 +270,11 @@ async def transition(
         key: The record's id.
         target: The status to enter.
         runner: Who asks; None where nobody in particular does.
-        request: An id used for this wish only.
+        request: An id used for this command only.
         attempts: How often to ask before giving up.
 
     Returns:
-        `Granted`, a denial with its reason, `Lost` or `Unknown`.
+        `Granted`, a denial with its reason, `GaveUp` or `Unknown`.
 
     Raises:
         Misuse: an argument is empty or of the wrong type.
@@ -301,7 +289,7 @@ def viewed(record: Document | None) -> StatusRecord | None:
     Raises:
         Misuse: The document is no record: a field is missing or of the wrong type.
     """
-    of_kind(record, (Document, NoneType), "a document or None")
+    check_type(record, (Document, NoneType), "a document or None")
     if record is None:
         return None
     return StatusRecord(needed(record, STATUS), record.get(OWNER), needed(record, VERSION))
@@ -313,9 +301,9 @@ def history(record: Document) -> tuple[Change, ...]:
     Raises:
         Misuse: The document is no record: what its history holds is no version.
     """
-    of_kind(record, Document, "a document")
+    check_type(record, Document, "a document")
     entries = record.get(HISTORY) or ()
-    all_of_kind(entries, Document, "a version in the history of a record")
+    check_types(entries, Document, "a version in the history of a record")
     return tuple(Change(needed(entry, VERSION), needed(entry, REQUEST), needed(entry, STATUS)) for entry in entries)
 
 

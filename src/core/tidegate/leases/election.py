@@ -2,8 +2,8 @@
 
 Leadership is a lease (`tidegate.leases.lease`) with work under it: whoever holds the lease leads, the token is the epoch, and what
 is written under an epoch is fenced by it (Burrows 2006, "The Chubby lock service"; Ongaro and Ousterhout 2014 call it a
-term). This is the candidate as a reducer: `step(state, event)` answers the next state, what is wished for, and when to be
-woken. What becomes of a wish comes back as an event, any time later; `heard` says which. Every event tells the time, by the
+term). This is the candidate as a reducer: `step(state, event)` answers the next state, what is commanded, and when to be
+woken. What becomes of a command comes back as an event, any time later; `event_for` says which. Every event tells the time, by the
 candidate's own monotonic clock, so whatever is heard first after a stall shows whether the tenure is over.
 
     Following -- a take was applied --> Leading -- its work has ended --> Following
@@ -29,7 +29,7 @@ Laws
          stops when it knows of none that it holds, or gets no answer.
     EL5  A candidate that has not stopped awaits an answer, the end of its work, or to be woken.
     EL6  It has at most one request under way.
-    EL7  Once faults are over, and work ends when it is to, one of those who are not to stop leads within a TTL, the grace, a
+    EL7  Once faults are over, and work ends when it is to, one of those who are not to stop leads within a TTL, the lock delay, a
          heartbeat, and what its requests take.
     EL8  An answer to what is not under way changes nothing.
 
@@ -60,29 +60,29 @@ from tidegate.leases.lease import (
     Held,
     Lapsed,
     Lease,
-    Lingering,
-    Lost,
-    Sighting,
+    LockDelay,
+    NotHolder,
+    Observation,
     Tenure,
     Terms,
     Vacant,
     decide_release,
-    duty,
-    judged,
-    must_stand,
+    next_action,
+    observe,
     read_back,
     renewed,
-    sighted,
+    status_of,
     taken,
+    takeover_delay,
 )
 from tidegate.model.effects import Effect, Failure
-from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import Duration, Instant, seconds
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_name, check_type
 
 NOTHING: Final = type(None)
 
-# --- wishes -----------------------------------------------------------------------------------------------------------
+# --- commands -----------------------------------------------------------------------------------------------------------
 
 
 @final
@@ -112,9 +112,9 @@ class Swap(Effect["Lease | None"]):
     stood: Duration
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.version, "the version of a lease", 0, INT64_MAX)
-        of_kind(self.lease, Lease, "a lease")
-        numbered(self.stood, "a duration in microseconds", 0, 2 * LONGEST)
+        check_int(self.version, "the version of a lease", 0, INT64_MAX)
+        check_type(self.lease, Lease, "a lease")
+        check_int(self.stood, "a duration in microseconds", 0, 2 * LONGEST)
 
     def __str__(self) -> str:
         since = f" for {seconds(self.stood)}" if self.stood else ""
@@ -129,7 +129,7 @@ class Begin(Effect[None]):
     epoch: int
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.epoch, "an epoch", 1, INT64_MAX)
+        check_int(self.epoch, "an epoch", 1, INT64_MAX)
 
     def __str__(self) -> str:
         return f"begin epoch {self.epoch}"
@@ -143,14 +143,14 @@ class End(Effect[None]):
     epoch: int
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.epoch, "an epoch", 1, INT64_MAX)
+        check_int(self.epoch, "an epoch", 1, INT64_MAX)
 
     def __str__(self) -> str:
         return f"end epoch {self.epoch}"
 
 
 Request: TypeAlias = Look | Swap
-Wish: TypeAlias = Request | Begin | End
+ElectionCommand: TypeAlias = Request | Begin | End
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Woke:
     at: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.at, Instant, "the time")
+        check_type(self.at, Instant, "the time")
 
 
 @final
@@ -177,9 +177,9 @@ class Told:
     lease: Lease | None
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.at, Instant, "the time")
-        of_kind(self.request, (Look, Swap), "a request")
-        of_kind(self.lease, (Lease, NOTHING), "a lease")
+        check_type(self.at, Instant, "the time")
+        check_type(self.request, (Look, Swap), "a request")
+        check_type(self.lease, (Lease, NOTHING), "a lease")
 
 
 @final
@@ -191,8 +191,8 @@ class Unanswered:
     request: Request
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.at, Instant, "the time")
-        of_kind(self.request, (Look, Swap), "a request")
+        check_type(self.at, Instant, "the time")
+        check_type(self.request, (Look, Swap), "a request")
 
 
 @final
@@ -204,8 +204,8 @@ class Ended:
     epoch: int
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.at, Instant, "the time")
-        numbered(self.epoch, "an epoch", 1, INT64_MAX)
+        check_type(self.at, Instant, "the time")
+        check_int(self.epoch, "an epoch", 1, INT64_MAX)
 
 
 @final
@@ -216,37 +216,37 @@ class StopAsked:
     at: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.at, Instant, "the time")
+        check_type(self.at, Instant, "the time")
 
 
-Event: TypeAlias = Woke | Told | Unanswered | Ended | StopAsked
+ElectionEvent: TypeAlias = Woke | Told | Unanswered | Ended | StopAsked
 EVENTS: Final = (Woke, Told, Unanswered, Ended, StopAsked)
 
 
-def heard(wish: Effect[object], reply: object, at: Instant) -> Event | None:
-    """The event that tells what became of a wish; None where there is nothing to tell.
+def event_for(command: Effect[object], reply: object, at: Instant) -> ElectionEvent | None:
+    """The event that tells what became of a command; None where there is nothing to tell.
 
     Args:
-        wish: What was wished for.
+        command: What was commanded.
         reply: What the world answered, a Failure included.
         at: The candidate's own monotonic clock, read AFTER the answer.
 
     Raises:
-        Misuse: It is no wish of a candidate, or no answer to it.
+        Misuse: It is no command of a candidate, or no answer to it.
     """
-    match wish:
+    match command:
         case Look() | Swap():
             if isinstance(reply, Failure):
-                return Unanswered(at, wish)
+                return Unanswered(at, command)
             if reply is None or isinstance(reply, Lease):
-                return Told(at, wish, reply)
-            raise Misuse(f"{wish} was answered a {type(reply).__name__}", todo="answer a Lease, None or a Failure")
+                return Told(at, command, reply)
+            raise Misuse(f"{command} was answered a {type(reply).__name__}", todo="answer a Lease, None or a Failure")
         case End(epoch):
             return Ended(at, epoch)
         case Begin():
             return None
         case _:
-            raise Misuse(f"a {type(wish).__name__} is no wish of a candidate")
+            raise Misuse(f"a {type(command).__name__} is no command of a candidate")
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -261,8 +261,8 @@ class Flight:
     sent: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.request, (Look, Swap), "a request")
-        of_kind(self.sent, Instant, "the time")
+        check_type(self.request, (Look, Swap), "a request")
+        check_type(self.sent, Instant, "the time")
 
 
 @final
@@ -281,9 +281,9 @@ class Claim:
     is_over: bool = False
 
     def __attrs_post_init__(self) -> None:
-        named(self.request, "a request")
-        of_kind(self.since, Instant, "the time")
-        of_kind(self.is_over, bool, "a flag")
+        check_name(self.request, "a request")
+        check_type(self.since, Instant, "the time")
+        check_type(self.is_over, bool, "a flag")
 
 
 @final
@@ -300,17 +300,17 @@ class Following:
     """
 
     flight: Flight | None = None
-    sighting: Sighting | None = None
+    sighting: Observation | None = None
     claim: Claim | None = None
     look_at: Instant | None = None
     is_stopping: bool = False
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.flight, (Flight, NOTHING), "a request under way")
-        of_kind(self.sighting, (Sighting, NOTHING), "a sighting")
-        of_kind(self.claim, (Claim, NOTHING), "a claim")
-        of_kind(self.look_at, (Instant, NOTHING), "the time")
-        of_kind(self.is_stopping, bool, "a flag")
+        check_type(self.flight, (Flight, NOTHING), "a request under way")
+        check_type(self.sighting, (Observation, NOTHING), "a sighting")
+        check_type(self.claim, (Claim, NOTHING), "a claim")
+        check_type(self.look_at, (Instant, NOTHING), "the time")
+        check_type(self.is_stopping, bool, "a flag")
 
     def __str__(self) -> str:
         return f"following{', to stop' if self.is_stopping else ''}"
@@ -340,12 +340,12 @@ class Leading:
     is_over: bool = False
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.tenure, Tenure, "a tenure")
-        of_kind(self.next_at, Instant, "the time")
-        of_kind(self.flight, (Flight, NOTHING), "a request under way")
-        of_kind(self.unsure, (Instant, NOTHING), "the time")
+        check_type(self.tenure, Tenure, "a tenure")
+        check_type(self.next_at, Instant, "the time")
+        check_type(self.flight, (Flight, NOTHING), "a request under way")
+        check_type(self.unsure, (Instant, NOTHING), "the time")
         for flag in (self.is_blind, self.is_stopping, self.is_over):
-            of_kind(flag, bool, "a flag")
+            check_type(flag, bool, "a flag")
 
     @property
     def epoch(self) -> int:
@@ -370,7 +370,7 @@ class Stopped:
         return "stopped"
 
 
-State: TypeAlias = Following | Leading | Stopped
+ElectionState: TypeAlias = Following | Leading | Stopped
 
 
 @final
@@ -380,12 +380,12 @@ class Step:
 
     Attributes:
         state: The next state.
-        wishes: What is wished for, in this order.
+        commands: What is commanded, in this order.
         wake_in: In how many microseconds to wake it at the latest, whatever was said before; None for not at all.
     """
 
-    state: State
-    wishes: tuple[Wish, ...] = ()
+    state: ElectionState
+    commands: tuple[ElectionCommand, ...] = ()
     wake_in: Duration | None = None
 
 
@@ -430,29 +430,29 @@ class Candidate:
     terms: Terms = attrs.field(factory=Terms)
 
     def __attrs_post_init__(self) -> None:
-        named(self.name, "a candidate")
-        named(self.life, "the life of a candidate")
-        of_kind(self.terms, Terms, "the terms of a lease")
+        check_name(self.name, "a candidate")
+        check_name(self.life, "the life of a candidate")
+        check_type(self.terms, Terms, "the terms of a lease")
 
     @property
     def pause(self) -> Duration:
         """How long to wait after a request without an answer: a quarter of a heartbeat."""
         return (self.terms.heartbeat + 3) // 4
 
-    def step(self, state: State, event: Event) -> Step:
-        """What happens to the candidate, and what is wished for then.
+    def step(self, state: ElectionState, event: ElectionEvent) -> Step:
+        """What happens to the candidate, and what is commanded then.
 
         Args:
             state: The state before.
             event: What happened, in the order of its own clock.
 
         Returns:
-            The state after, wishes in order, and when to send `Woke` at the latest; a sooner one does no harm.
+            The state after, commands in order, and when to send `Woke` at the latest; a sooner one does no harm.
 
         Raises:
             Misuse: It is no state or no event, or was told by another clock than those before.
         """
-        of_kind(event, EVENTS, "an event of a candidate")
+        check_type(event, EVENTS, "an event of a candidate")
         match state:
             case Following():
                 return self._following(state, event)
@@ -463,7 +463,7 @@ class Candidate:
             case _:
                 raise Misuse(f"a {type(state).__name__} is no state of a candidate")
 
-    def leads(self, state: State, now: Instant) -> Leads | DoesNotLead:
+    def leads(self, state: ElectionState, now: Instant) -> Leads | DoesNotLead:
         """Whether the candidate leads. Its work asks BEFORE each thing that it does.
 
         Args:
@@ -473,15 +473,15 @@ class Candidate:
         Raises:
             Misuse: It is no state, or now was read on another clock.
         """
-        of_kind(state, (Following, Leading, Stopped), "a state of a candidate")
+        check_type(state, (Following, Leading, Stopped), "a state of a candidate")
         if not isinstance(state, Leading) or state.is_over:
             return DoesNotLead()
-        verdict = duty(self.terms, state.tenure, now)
+        verdict = next_action(self.terms, state.tenure, now)
         return DoesNotLead() if isinstance(verdict, Lapsed) else Leads(state.epoch, verdict.left)
 
     # following: look, take, release
 
-    def _following(self, state: Following, event: Event) -> Step:
+    def _following(self, state: Following, event: ElectionEvent) -> Step:
         match event:
             case Told(at, request, lease) if state.flight is not None and state.flight.request == request:
                 return self._told(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
@@ -516,32 +516,32 @@ class Candidate:
     def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
         """Lead or release it if it is one's own, else take it if it may be taken."""
         mark = None if lease is None else lease.version
-        state = attrs.evolve(state, sighting=sighted(state.sighting, mark, at), look_at=at + self.terms.heartbeat)
+        state = attrs.evolve(state, sighting=observe(state.sighting, mark, at), look_at=at + self.terms.heartbeat)
         life = (
             "" if lease is None else lease.request.rpartition("@")[0]
         )  # the last @: a life may have others of its own
-        mine = decide_release(lease, lease.request) if lease is not None and life == self.life else Lost(lease)
-        if lease is None or isinstance(mine, Lost):
+        mine = decide_release(lease, lease.request) if lease is not None and life == self.life else NotHolder(lease)
+        if lease is None or isinstance(mine, NotHolder):
             return Step(Stopped()) if state.is_stopping else self._tried(state, lease, at)
         claim = state.claim
         if not state.is_stopping and claim is not None and claim.request == lease.request and not claim.is_over:
             tenure = Tenure(lease, claim.since)
-            if not isinstance(duty(self.terms, tenure, at), Lapsed):
+            if not isinstance(next_action(self.terms, tenure, at), Lapsed):
                 return self._led(Leading(tenure, tenure.since + self.terms.heartbeat), at, Begin(lease.token))
         return self._sent(state, Swap(lease.version, mine.lease, 0), at)
 
     def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
         """Take it, if it may be taken: a store with a clock judges in the write."""
-        grace, is_stamped = self.terms.grace, lease is not None and lease.stamp is not None
+        lock_delay, is_stamped = self.terms.lock_delay, lease is not None and lease.stamp is not None
         version = 0 if lease is None else lease.version
         request = f"{self.life}@{version}"  # the same one at the same version, so it cannot be granted twice
         earlier = state.claim if state.claim is not None and state.claim.request == request else None
-        standing = Vacant() if is_stamped else judged(lease, state.sighting, at, grace)
-        if isinstance(standing, (Held, Lingering)):
+        standing = Vacant() if is_stamped else status_of(lease, state.sighting, at, lock_delay)
+        if isinstance(standing, (Held, LockDelay)):
             look_at = at + min(standing.left, self.terms.heartbeat)
             return self._settled(attrs.evolve(state, claim=earlier, look_at=look_at), at)
         wanted = taken(lease, holder=self.name, request=request, ttl=self.terms.ttl)
-        swap = Swap(version, wanted, must_stand(lease, grace) if is_stamped else 0)
+        swap = Swap(version, wanted, takeover_delay(lease, lock_delay) if is_stamped else 0)
         return self._sent(attrs.evolve(state, claim=earlier or Claim(request, at)), swap, at)
 
     def _settled(self, state: Following, at: Instant) -> Step:
@@ -558,8 +558,8 @@ class Candidate:
 
     # leading: renew, look, end
 
-    def _leading(self, before: Leading, event: Event) -> Step:
-        lapsed = isinstance(duty(self.terms, before.tenure, event.at), Lapsed)
+    def _leading(self, before: Leading, event: ElectionEvent) -> Step:
+        lapsed = isinstance(next_action(self.terms, before.tenure, event.at), Lapsed)
         state = after = attrs.evolve(before, is_over=before.is_over or lapsed)
         match event:
             case Told(at, request, lease) if state.flight is not None and state.flight.request == request:
@@ -583,7 +583,7 @@ class Candidate:
             due = sent + self.terms.heartbeat
             return attrs.evolve(state, tenure=Tenure(lease, since), next_at=due, unsure=None, is_blind=False)
         known = read_back(state.tenure, lease, state.unsure or sent)
-        if isinstance(known, Lost):
+        if isinstance(known, NotHolder):
             return attrs.evolve(state, is_over=True)
         unsure = (
             state.unsure if known.tenure == state.tenure else None
@@ -600,13 +600,13 @@ class Candidate:
         claim = Claim(state.tenure.lease.request, state.tenure.since, is_over=True)
         return self._settled(Following(flight=state.flight, claim=claim, is_stopping=state.is_stopping), at)
 
-    def _led(self, state: Leading, at: Instant, *wishes: Wish) -> Step:
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
         """Renew or look if it is time to."""
         if state.is_over:
-            return Step(state, wishes)
+            return Step(state, commands)
         left = state.tenure.since + (state.tenure.lease.ttl - self.terms.margin) - at
         due = state.next_at - at
         if state.flight is not None or due > 0:
-            return Step(state, wishes, left if state.flight is not None else min(due, left))
+            return Step(state, commands, left if state.flight is not None else min(due, left))
         request = Look() if state.is_blind else Swap(state.tenure.lease.version, renewed(state.tenure), 0)
-        return Step(attrs.evolve(state, flight=Flight(request, at)), (*wishes, request), left)
+        return Step(attrs.evolve(state, flight=Flight(request, at)), (*commands, request), left)

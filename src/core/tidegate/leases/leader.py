@@ -1,7 +1,7 @@
 """Who leads, does its work under an epoch, and hands over: a candidate on a document store.
 
 What is decided is in `tidegate.leases.election` and `tidegate.leases.lease`: the candidate is a reducer, and this is what carries its
-wishes out, one after the other, with one machine's clock and one document. The store judges in the filter of the write
+commands out, one after the other, with one machine's clock and one document. The store judges in the filter of the write
 whether a version has stood for long enough, by its own clock. The work is done in pieces, and before each of them the
 candidate is asked whether it still leads; between them it renews. Each piece is one write under the epoch, and what it
 writes to refuses older ones, for whoever has asked may stall before it writes.
@@ -35,30 +35,29 @@ import attrs
 from tidegate.leases.election import (
     Begin,
     Candidate,
+    ElectionEvent,
+    ElectionState,
     End,
     Ended,
-    Event,
     Following,
     Leading,
     Leads,
     Look,
     Request,
-    State,
     StopAsked,
     Stopped,
     Swap,
     Unanswered,
     Woke,
-    heard,
+    event_for,
 )
 from tidegate.leases.lease import Lease
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Lt, OlderThan, Put, PutServerTime, Update
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Note, Now, Sleep
-from tidegate.model.errors import named, numbered
 from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateOne, check_collection, find_one, find_one_and_update, update_one
 from tidegate.model.reading import needed
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_name, check_type
 
 TOKEN: Final = Field[int]("token")
 VERSION: Final = Field[int]("version")
@@ -78,7 +77,7 @@ def new_lease(key: str) -> Document:
     Raises:
         Misuse: The key is empty or no string.
     """
-    named(key, "a lease")
+    check_name(key, "a lease")
     return Document.of({"_id": key, "version": 0})
 
 
@@ -88,7 +87,7 @@ def lease_of(record: Document | None) -> Lease | None:
     Raises:
         Misuse: It is no record of a lease.
     """
-    of_kind(record, (Document, NoneType), "a document or None")
+    check_type(record, (Document, NoneType), "a document or None")
     if record is None or record.held(VERSION) == 0:
         return None
     return Lease(
@@ -113,7 +112,7 @@ def fenced(collection: str, key: str, epoch: int, *updates: Update) -> UpdateOne
     Raises:
         Misuse: The epoch is no token, or an update touches the fence.
     """
-    numbered(epoch, "an epoch", 1)
+    check_int(epoch, "an epoch", 1)
     return update_one(collection, AllOf((Eq(ID, key), Lt(FENCE, epoch + 1))), Put(FENCE, epoch), *updates)
 
 
@@ -157,16 +156,16 @@ class Leader:
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
         check_collection(self.resource)
-        named(self.key, "a lease")
-        of_kind(self.candidate, Candidate, "a candidate")
-        numbered(self.pieces, "a number of pieces", 1)
+        check_name(self.key, "a lease")
+        check_type(self.candidate, Candidate, "a candidate")
+        check_int(self.pieces, "a number of pieces", 1)
 
     async def run(self) -> Served:
         """The program."""
-        state: State = Following()
+        state: ElectionState = Following()
         done = 0
         believed: Instant | None = None
-        events: tuple[Event, ...] = (Woke(await Now()),)
+        events: tuple[ElectionEvent, ...] = (Woke(await Now()),)
         while True:
             event = events[0]
             step = self.candidate.step(state, event)
@@ -175,12 +174,12 @@ class Leader:
             if until != believed:
                 believed = until
                 await Note(BELIEVES, believed)
-            for wish in step.wishes:
-                if isinstance(wish, End):
-                    events = (*events, Ended(event.at, wish.epoch))  # no piece of it is under way here
-                elif not isinstance(wish, Begin):
-                    reply = await self._answered(wish)
-                    told = heard(wish, reply, await Now())
+            for command in step.commands:
+                if isinstance(command, End):
+                    events = (*events, Ended(event.at, command.epoch))  # no piece of it is under way here
+                elif not isinstance(command, Begin):
+                    reply = await self._answered(command)
+                    told = event_for(command, reply, await Now())
                     assert told is not None
                     events = (*events, told)
             if isinstance(state, Stopped):
@@ -200,7 +199,7 @@ class Leader:
                 await Sleep(step.wake_in or 0)
                 events = (Woke(await Now()),)
 
-    def _until(self, state: State) -> Instant | None:
+    def _until(self, state: ElectionState) -> Instant | None:
         """Until when it believes to lead, by its own clock."""
         if not isinstance(state, Leading) or state.is_over:
             return None

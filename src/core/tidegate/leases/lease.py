@@ -15,12 +15,12 @@ The record is one document. It is changed by compare-and-set on its version alon
     expire     nothing is written: a version that stood for its TTL is void
 
 Whoever wants a lease that is held waits until one version of it has stood for the TTL that its holder took it for, and for
-the grace. Two clocks can judge that, and each only by itself: two machines' clocks are never compared.
+the lock delay. Two clocks can judge that, and each only by itself: two machines' clocks are never compared.
 
-    the store's       it stamps what it writes, and judges in the filter of the write (`must_stand`) or tells the time
-    an observer's     it saw the same version for so long, on its own monotonic clock (`sighted`); for stores without one
+    the store's       it stamps what it writes, and judges in the filter of the write (`takeover_delay`) or tells the time
+    an observer's     it saw the same version for so long, on its own monotonic clock (`observe`); for stores without one
 
-The grace is for resources that cannot check a token (Chubby's lock-delay): what a vanished holder has sent may still
+The lock_delay is for resources that cannot check a token (Chubby's lock-delay): what a vanished holder has sent may still
 arrive. One that released has nothing under way, so then there is none.
 
 The holder keeps its own time (`Tenure`): from BEFORE it sent the write that was granted, for the TTL less a margin, by its
@@ -29,8 +29,8 @@ show; the margin is for clocks that run at different rates.
 
     sent ---- applied, stamped ---- seen by others
     |---- TTL - margin ----|  the holder stops
-              |---- TTL ----|---- grace ----|  the store lets others take it
-                                  |---- TTL ----|---- grace ----|  an observer takes it
+              |---- TTL ----|---- lock_delay ----|  the store lets others take it
+                                  |---- TTL ----|---- lock_delay ----|  an observer takes it
 
 A lost reply needs nothing special. A take is decided again on what is read then, under the same request: it finds itself
 in the record, or finds the version unchanged and asks for the very same again, or another holds it. A renewal is read back.
@@ -41,7 +41,7 @@ pulled. Only that claim, by its value: nothing else was judged, so nothing else 
 
 Laws
     LE1  Tokens strictly grow: each take makes the next one, nothing else makes one, and each change makes one version.
-    LE2  What is held is taken only after one version of it has stood for its TTL and the grace, by one clock.
+    LE2  What is held is taken only after one version of it has stood for its TTL and the lock delay, by one clock.
     LE3  What is free can be taken: at once if it was never taken or was released, else as soon as LE2 lets it.
     LE4  Only the request that holds it renews and releases it.
     LE5  There is no way back: who lapsed by its own clock does not renew. It takes the lease anew, under a new token.
@@ -78,9 +78,9 @@ from typing import Final, TypeAlias, assert_never, final
 
 import attrs
 
-from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import MINUTE, SECOND, Duration, Instant, seconds
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
 LONGEST: Final[Duration] = 36_525 * 24 * 60 * MINUTE
 """A century: no lease is longer."""
@@ -94,26 +94,26 @@ LONGEST: Final[Duration] = 36_525 * 24 * 60 * MINUTE
 class Terms:
     """How long a lease is held, and how it is kept.
 
-    Invariants: 0 < heartbeat; 0 <= margin; heartbeat + margin < ttl <= LONGEST; 0 <= grace <= LONGEST.
+    Invariants: 0 < heartbeat; 0 <= margin; heartbeat + margin < ttl <= LONGEST; 0 <= lock_delay <= LONGEST.
 
     Attributes:
         ttl: How long a version stands, in microseconds. More than the store takes to elect a primary, and some seconds.
         heartbeat: How often the holder renews, in microseconds. A third of the TTL bears one renewal that fails.
         margin: How much sooner than the TTL the holder stops, in microseconds. Two clocks whose rates are off by up to d
             parts per million each need 2 * d parts per million of the TTL.
-        grace: How long it stays closed after a holder that vanished, in microseconds; 0 if what it protects is fenced.
+        lock_delay: How long it stays closed after a holder that vanished, in microseconds; 0 if what it protects is fenced.
     """
 
     ttl: Duration = 30 * SECOND
     heartbeat: Duration = 10 * SECOND
     margin: Duration = 1 * SECOND
-    grace: Duration = 0
+    lock_delay: Duration = 0
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.ttl, "a TTL in microseconds", 1, LONGEST)
-        numbered(self.heartbeat, "a heartbeat in microseconds", 1, LONGEST)
-        numbered(self.margin, "a margin in microseconds", 0, LONGEST)
-        numbered(self.grace, "a grace in microseconds", 0, LONGEST)
+        check_int(self.ttl, "a TTL in microseconds", 1, LONGEST)
+        check_int(self.heartbeat, "a heartbeat in microseconds", 1, LONGEST)
+        check_int(self.margin, "a margin in microseconds", 0, LONGEST)
+        check_int(self.lock_delay, "a lock_delay in microseconds", 0, LONGEST)
         if self.heartbeat + self.margin >= self.ttl:
             raise Misuse(
                 f"a heartbeat of {seconds(self.heartbeat)} and a margin of {seconds(self.margin)} fill "
@@ -147,19 +147,19 @@ class Lease:
     stamp: Instant | None = None
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.version, "the version of a lease", 1, INT64_MAX)
-        numbered(self.token, "the token of a lease", 1, self.version)
+        check_int(self.version, "the version of a lease", 1, INT64_MAX)
+        check_int(self.token, "the token of a lease", 1, self.version)
         if self.holder is not None:
-            named(self.holder, "a holder")
-        named(self.request, "a request")
-        numbered(self.ttl, "a TTL in microseconds", 1, LONGEST)
+            check_name(self.holder, "a holder")
+        check_name(self.request, "a request")
+        check_int(self.ttl, "a TTL in microseconds", 1, LONGEST)
         if self.stamp is not None:
-            of_kind(self.stamp, Instant, "the stamp of a lease")
+            check_type(self.stamp, Instant, "the stamp of a lease")
 
     @property
-    def stamped(self) -> Sighting | None:
+    def stamped(self) -> Observation | None:
         """What the store saw of it: this version, from when it was made."""
-        return None if self.stamp is None else Sighting(self.version, self.stamp)
+        return None if self.stamp is None else Observation(self.version, self.stamp)
 
     def __str__(self) -> str:
         held = "released" if self.holder is None else f"held by {self.holder!r}"
@@ -172,7 +172,7 @@ Mark: TypeAlias = int | str
 
 @final
 @attrs.frozen
-class Sighting:
+class Observation:
     """One clock's witness that something has stood since then. Invariant: a version from 0 on, or a claim."""
 
     mark: Mark
@@ -180,8 +180,8 @@ class Sighting:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.mark, str):
-            numbered(self.mark, "the version of a lease", 0, INT64_MAX)
-        of_kind(self.since, Instant, "the time of a sighting")
+            check_int(self.mark, "the version of a lease", 0, INT64_MAX)
+        check_type(self.since, Instant, "the time of a sighting")
 
 
 @final
@@ -200,8 +200,8 @@ class Tenure:
     since: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.lease, Lease, "the lease of a tenure")
-        of_kind(self.since, Instant, "the beginning of a tenure")
+        check_type(self.lease, Lease, "the lease of a tenure")
+        check_type(self.since, Instant, "the beginning of a tenure")
         if self.lease.holder is None:
             raise Misuse(f"no tenure of a lease that nobody holds: {self.lease}")
 
@@ -231,8 +231,8 @@ class Held:
 
 @final
 @attrs.frozen
-class Lingering:
-    """Its TTL is over, and the grace is not for another `left` microseconds."""
+class LockDelay:
+    """Its TTL is over, and the lock delay is not for another `left` microseconds."""
 
     left: Duration
 
@@ -243,16 +243,16 @@ class Lingering:
 @final
 @attrs.frozen
 class Expired:
-    """Its holder vanished, and TTL and grace are over."""
+    """Its holder vanished, and TTL and lock_delay are over."""
 
     def __str__(self) -> str:
         return "expired"
 
 
-Standing: TypeAlias = Vacant | Held | Lingering | Expired
+LeaseStatus: TypeAlias = Vacant | Held | LockDelay | Expired
 
 
-def sighted(before: Sighting | None, mark: Mark | None, now: Instant) -> Sighting | None:
+def observe(before: Observation | None, mark: Mark | None, now: Instant) -> Observation | None:
     """What an observer has seen, now that it has looked again.
 
     Args:
@@ -267,23 +267,23 @@ def sighted(before: Sighting | None, mark: Mark | None, now: Instant) -> Sightin
     Raises:
         Misuse: An argument is of the wrong type, or the clock is another one than before.
     """
-    of_kind(before, (Sighting, type(None)), "a sighting")
-    of_kind(now, Instant, "the time")
+    check_type(before, (Observation, type(None)), "a sighting")
+    check_type(now, Instant, "the time")
     if mark is None:
         return None
-    seen = Sighting(mark, now)
+    seen = Observation(mark, now)
     return before if before is not None and before.mark == mark and now - before.since >= 0 else seen
 
 
-def judged(lease: Lease | None, sighting: Sighting | None, now: Instant, grace: Duration) -> Standing:
+def status_of(lease: Lease | None, sighting: Observation | None, now: Instant, lock_delay: Duration) -> LeaseStatus:
     """How the lease stands, by the clock of the sighting.
 
     Args:
         lease: The record as it was read; None where there is none.
-        sighting: What the judge has seen of it: `lease.stamped` for the store, `sighted` for an observer. One of another
+        sighting: What the judge has seen of it: `lease.stamped` for the store, `observe` for an observer. One of another
             version, or none, says nothing, so the lease is judged as if it had been made just now.
         now: The judge's clock.
-        grace: How long it stays closed after a holder that vanished, in microseconds.
+        lock_delay: How long it stays closed after a holder that vanished, in microseconds.
 
     Returns:
         How it stands.
@@ -291,30 +291,30 @@ def judged(lease: Lease | None, sighting: Sighting | None, now: Instant, grace: 
     Raises:
         Misuse: An argument is of the wrong type, or now was read on another clock than the sighting's.
     """
-    of_kind(sighting, (Sighting, type(None)), "a sighting")
-    of_kind(now, Instant, "the time")
-    closed = must_stand(lease, grace)
+    check_type(sighting, (Observation, type(None)), "a sighting")
+    check_type(now, Instant, "the time")
+    closed = takeover_delay(lease, lock_delay)
     if lease is None or closed == 0:
         return Vacant()
     stood = now - sighting.since if sighting is not None and sighting.mark == lease.version else 0
     left = closed - max(stood, 0)
-    if left > grace:
-        return Held(left - grace)
-    return Lingering(left) if left > 0 else Expired()
+    if left > lock_delay:
+        return Held(left - lock_delay)
+    return LockDelay(left) if left > 0 else Expired()
 
 
-def must_stand(lease: Lease | None, grace: Duration) -> Duration:
+def takeover_delay(lease: Lease | None, lock_delay: Duration) -> Duration:
     """How long the lease must have stood as it is before another may take it, in microseconds; 0 if nobody holds it.
 
     A store with a clock judges this itself, in the filter of the take: the version is still the one that was read, and
     `OlderThan(stamp, must_stand)`.
 
     Raises:
-        Misuse: The lease is none, or the grace is no duration.
+        Misuse: The lease is none, or the lock delay is no duration.
     """
-    of_kind(lease, (Lease, type(None)), "a lease")
-    numbered(grace, "a grace in microseconds", 0, LONGEST)
-    return 0 if lease is None or lease.holder is None else lease.ttl + grace
+    check_type(lease, (Lease, type(None)), "a lease")
+    check_int(lock_delay, "a lock_delay in microseconds", 0, LONGEST)
+    return 0 if lease is None or lease.holder is None else lease.ttl + lock_delay
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ class Release:
 
 @final
 @attrs.frozen
-class Lost:
+class NotHolder:
     """The request does not hold it, and under its token it never will again; `lease` is what is there instead."""
 
     lease: Lease | None
@@ -380,7 +380,7 @@ class Lost:
 
 
 def decide_take(
-    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Sighting | None, now: Instant
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Observation | None, now: Instant
 ) -> Take | Mine | Busy:
     """Whether `request` may take the lease.
 
@@ -388,8 +388,8 @@ def decide_take(
         lease: The record as it was read; None where there is none.
         holder: Who asks, for people.
         request: The id of this take; unique, and the same when it is decided again after a lost reply.
-        terms: For how long it is taken, and with which grace.
-        sighting: What the judge has seen of the record; see `judged`.
+        terms: For how long it is taken, and with which lock_delay.
+        sighting: What the judge has seen of the record; see `status_of`.
         now: The judge's clock.
 
     Returns:
@@ -399,9 +399,9 @@ def decide_take(
     Raises:
         Misuse: An argument is of the wrong type or empty, or two clocks would be compared.
     """
-    of_kind(terms, Terms, "the terms of a lease")
-    named(request, "a request")
-    standing = judged(lease, sighting, now, terms.grace)
+    check_type(terms, Terms, "the terms of a lease")
+    check_name(request, "a request")
+    standing = status_of(lease, sighting, now, terms.lock_delay)
     wanted = taken(lease, holder=holder, request=request, ttl=terms.ttl)
     if lease is None:
         return Take(wanted)
@@ -411,14 +411,14 @@ def decide_take(
         case Vacant() | Expired():
             return Take(wanted)
         case Held(left):
-            return Busy(lease, left + terms.grace)
-        case Lingering(left):
+            return Busy(lease, left + terms.lock_delay)
+        case LockDelay(left):
             return Busy(lease, left)
         case _:
             assert_never(standing)
 
 
-def decide_release(lease: Lease | None, request: str) -> Release | Lost:
+def decide_release(lease: Lease | None, request: str) -> Release | NotHolder:
     """Whether `request` may release the lease.
 
     Args:
@@ -426,14 +426,14 @@ def decide_release(lease: Lease | None, request: str) -> Release | Lost:
         request: The id of the take that was granted.
 
     Returns:
-        `Release` with the record to write by compare-and-set on the version, or `Lost` if there is nothing to release.
+        `Release` with the record to write by compare-and-set on the version, or `NotHolder` if there is nothing to release.
 
     Raises:
         Misuse: An argument is of the wrong type or empty.
     """
-    of_kind(lease, (Lease, type(None)), "a lease")
-    named(request, "a request")
-    return Release(_changed(lease, holder=None)) if lease is not None and _holds(lease, request) else Lost(lease)
+    check_type(lease, (Lease, type(None)), "a lease")
+    check_name(request, "a request")
+    return Release(_changed(lease, holder=None)) if lease is not None and _holds(lease, request) else NotHolder(lease)
 
 
 def taken(lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> Lease:
@@ -442,8 +442,8 @@ def taken(lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> L
     Raises:
         Misuse: An argument is of the wrong type or empty, or the numbers are used up.
     """
-    of_kind(lease, (Lease, type(None)), "a lease")
-    named(holder, "a holder")
+    check_type(lease, (Lease, type(None)), "a lease")
+    check_name(holder, "a holder")
     before = (0, 0) if lease is None else (lease.token, lease.version)
     return Lease(before[0] + 1, before[1] + 1, holder, request, ttl)
 
@@ -454,7 +454,7 @@ def renewed(tenure: Tenure) -> Lease:
     Raises:
         Misuse: It is no tenure.
     """
-    of_kind(tenure, Tenure, "a tenure")
+    check_type(tenure, Tenure, "a tenure")
     return _changed(tenure.lease, holder=tenure.lease.holder)
 
 
@@ -496,7 +496,7 @@ class Lapsed:
         return f"lapsed {seconds(self.over)} ago"
 
 
-def duty(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
+def next_action(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
     """What a holder has to do, and whether it still is one. Ask BEFORE each piece of work under the lease.
 
     Args:
@@ -510,9 +510,9 @@ def duty(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
     Raises:
         Misuse: An argument is of the wrong type, or now was read on another clock than the tenure.
     """
-    of_kind(terms, Terms, "the terms of a lease")
-    of_kind(tenure, Tenure, "a tenure")
-    of_kind(now, Instant, "the time")
+    check_type(terms, Terms, "the terms of a lease")
+    check_type(tenure, Tenure, "a tenure")
+    check_type(now, Instant, "the time")
     gone = max(now - tenure.since, 0)
     left = tenure.lease.ttl - terms.margin - gone
     if left <= 0:
@@ -530,7 +530,7 @@ class Kept:
     tenure: Tenure
 
 
-def read_back(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | Lost:
+def read_back(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | NotHolder:
     """What a holder knows once it has read the record, after a renewal of which it had no answer.
 
     Args:
@@ -540,20 +540,20 @@ def read_back(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | Lost
 
     Returns:
         `Kept`: with a tenure from then on if a renewal was applied, else as before, also if the read is an old one.
-        `Lost` if the record is under another token, released or gone.
+        `NotHolder` if the record is under another token, released or gone.
 
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(tenure, Tenure, "a tenure")
-    of_kind(lease, (Lease, type(None)), "a lease")
-    of_kind(sent, Instant, "the time")
+    check_type(tenure, Tenure, "a tenure")
+    check_type(lease, (Lease, type(None)), "a lease")
+    check_type(sent, Instant, "the time")
     if lease is None:
-        return Lost(None)
+        return NotHolder(None)
     if lease.version <= tenure.lease.version:
         return Kept(tenure)
     if lease.holder is None or lease.token != tenure.lease.token:
-        return Lost(lease)
+        return NotHolder(lease)
     return Kept(Tenure(lease, sent))
 
 
@@ -595,8 +595,8 @@ def decide_fence(highest: int, token: int) -> Admitted | Fenced:
     Raises:
         Misuse: A token is no number of one.
     """
-    numbered(highest, "a token", 0, INT64_MAX)
-    numbered(token, "a token", 1, INT64_MAX)
+    check_int(highest, "a token", 0, INT64_MAX)
+    check_int(token, "a token", 1, INT64_MAX)
     return Admitted(token) if token >= highest else Fenced(token, highest)
 
 
@@ -648,7 +648,7 @@ LockView: TypeAlias = Holding | Waiting | Stale | Absent
 
 
 def lock_view(
-    claims: tuple[str, ...], mine: str, *, sighting: Sighting | None, now: Instant, threshold: Duration
+    claims: tuple[str, ...], mine: str, *, sighting: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
     """How a lock of claims stands for whoever pushed `mine`.
 
@@ -665,11 +665,11 @@ def lock_view(
     Raises:
         Misuse: An argument is of the wrong type, or now was read on another clock than the sighting.
     """
-    tuple_of_kind(claims, str, "a claim")
-    named(mine, "a claim")
-    of_kind(sighting, (Sighting, type(None)), "a sighting")
-    of_kind(now, Instant, "the time")
-    numbered(threshold, "a threshold in microseconds", 1, LONGEST)
+    check_tuple(claims, str, "a claim")
+    check_name(mine, "a claim")
+    check_type(sighting, (Observation, type(None)), "a sighting")
+    check_type(now, Instant, "the time")
+    check_int(threshold, "a threshold in microseconds", 1, LONGEST)
     if mine not in claims:
         return Absent()
     first = claims[0]

@@ -37,9 +37,9 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast, 
 import attrs
 
 from tidegate.model.effects import Refused
-from tidegate.model.errors import Misuse, numbered, shown
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, STORE, Duration, Instant, instant, seconds
-from tidegate.model.values import callable_one, of_kind, tuple_of_kind
+from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
@@ -53,7 +53,7 @@ PLAIN: Final = frozenset({int, float, str, bytes, tuple})  # a subclass of these
 
 def has_lone_surrogate(text: str) -> bool:
     """Tell whether a text has no UTF-8 form."""
-    of_kind(text, str, "a text")
+    check_type(text, str, "a text")
     return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -107,7 +107,7 @@ class Document:
     _exact: tuple[tuple[str, object], ...] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.items, tuple, "a tuple of keys and values")
+        check_type(self.items, tuple, "a tuple of keys and values")
         for item in self.items:
             if type(item) is not tuple or len(item) != 2:
                 raise Misuse(f"a {type(item).__name__} is no key and value")
@@ -129,7 +129,7 @@ class Document:
         Raises:
             Misuse: a value has no counterpart, a datetime is naive, or an invariant is broken.
         """
-        of_kind(contents, Mapping, "a mapping of keys to values")
+        check_type(contents, Mapping, "a mapping of keys to values")
         return cls(tuple((key, _frozen(value, _named(key), 1)) for key, value in contents.items()))
 
     def __getitem__(self, field: Field[V]) -> V:
@@ -173,7 +173,7 @@ class Document:
 
 
 def _name_of(field: Field[Any]) -> str:
-    of_kind(field, Field, "a field")
+    check_type(field, Field, "a field")
     return field.name
 
 
@@ -195,7 +195,7 @@ def frozen(value: object, where: str = "value") -> Value:
     Raises:
         Misuse: it has no counterpart; the message says where.
     """
-    of_kind(where, str, "a place in a document")
+    check_type(where, str, "a place in a document")
     return _frozen(value, where, 1)
 
 
@@ -230,8 +230,8 @@ def checked(value: object, where: str, depth: int = 1) -> None:
         where: The field it is for, for the message.
         depth: How many names lead to it.
     """
-    of_kind(where, str, "a place in a document")
-    numbered(depth, "a depth", 1)
+    check_type(where, str, "a place in a document")
+    check_int(depth, "a depth", 1)
     _check(value, where, depth)
 
 
@@ -418,7 +418,7 @@ class Eq(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
         _check(self.value, self.field.name)
 
     def __str__(self) -> str:
@@ -434,7 +434,7 @@ class Lt:
     value: int
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
         _check_number(self.value)
 
     def __str__(self) -> str:
@@ -450,8 +450,8 @@ class In(Generic[V]):
     values: tuple[V, ...]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
-        of_kind(self.values, tuple, "a tuple of values")
+        check_type(self.field, Field, "a field")
+        check_type(self.values, tuple, "a tuple of values")
         _check(self.values, self.field.name)
         if any(map(_is_regex, self.values)):
             raise Misuse(
@@ -472,7 +472,7 @@ class Exists:
     field: Field[Any]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
 
     def __str__(self) -> str:
         return f"has {self.field}"
@@ -487,7 +487,7 @@ class Contains(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
         _check(self.value, self.field.name)
 
     def __str__(self) -> str:
@@ -506,7 +506,7 @@ class OlderThan:
     age: Duration
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
         _check_number(self.age)
 
     def __str__(self) -> str:
@@ -542,7 +542,7 @@ class AnyOf:
 
 
 def _check_parts(parts: object) -> None:
-    tuple_of_kind(parts, FILTERS, "a filter")
+    check_tuple(parts, FILTERS, "a filter")
     if not parts:
         raise Misuse("all or any of nothing is nothing", todo="name at least one filter")
 
@@ -563,9 +563,9 @@ def matches(term: Filter, doc: Document, now: Clock) -> bool:
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(term, FILTERS, "a filter")
-    of_kind(doc, Document, "a document")
-    callable_one(now, "a clock")
+    check_type(term, FILTERS, "a filter")
+    check_type(doc, Document, "a document")
+    check_callable(now, "a clock")
     match term:
         case Eq(field, value):
             return _equals(doc, field, value)
@@ -614,7 +614,7 @@ def _is_below(held: object, limit: int) -> bool:
 
 def _read(now: Clock) -> Instant:
     at = now()
-    of_kind(at, Instant, "what a clock shows")
+    check_type(at, Instant, "what a clock shows")
     return at
 
 
@@ -647,7 +647,7 @@ class Put(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
         _check(self.value, self.field.name)
 
     def __str__(self) -> str:
@@ -666,7 +666,7 @@ class Add:
     amount: int
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
         _check_number(self.amount)
 
     def __str__(self) -> str:
@@ -683,7 +683,7 @@ class Push(Generic[V]):
     last: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
         _check(self.value, self.field.name)
         if self.last is not None and (type(self.last) is not int or self.last < 1 or self.last not in INT64):
             raise Misuse(f"a push cannot keep the last {shown(self.last)} elements")
@@ -704,7 +704,7 @@ class Pull(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
         _check(self.value, self.field.name)
         if isinstance(self.value, (tuple, Document)) or _is_regex(self.value):
             raise Misuse(
@@ -725,7 +725,7 @@ class AddToSet(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
         _check(self.value, self.field.name)
 
     def __str__(self) -> str:
@@ -740,7 +740,7 @@ class Remove:
     field: Field[Any]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
 
     def __str__(self) -> str:
         return f"remove {self.field}"
@@ -754,7 +754,7 @@ class PutServerTime:
     field: Field[Instant]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.field, Field, "a field")
+        check_type(self.field, Field, "a field")
 
     def __str__(self) -> str:
         return f"{self.field} := now"
@@ -771,9 +771,9 @@ def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
         Misuse: two updates touch one field, something is added to a decimal, or an argument is of another type.
         Refused: a field has the wrong type; then nothing has changed.
     """
-    of_kind(doc, Document, "a document")
-    tuple_of_kind(updates, UPDATES, "an update")
-    callable_one(now, "a clock")
+    check_type(doc, Document, "a document")
+    check_tuple(updates, UPDATES, "an update")
+    check_callable(now, "a clock")
     if len({update.field.name for update in updates}) != len(updates):
         raise Misuse(f"a field is updated twice: {', '.join(map(str, updates))}", why="MongoDB refuses such an update")
     for update in sorted(updates, key=lambda each: each.field.name):
@@ -885,7 +885,7 @@ def exactly(value: object) -> object:
 
 def field_names(kind: type) -> tuple[str, ...] | None:
     """The fields of an attrs class; None for any other."""
-    of_kind(kind, type, "a class")
+    check_type(kind, type, "a class")
     return _field_names(kind)
 
 
@@ -936,7 +936,7 @@ def _show_fields(value: object) -> str:
 
 def one_line(text: str) -> str:
     """The text with everything escaped that could forge a line or a colour."""
-    of_kind(text, str, "a text")
+    check_type(text, str, "a text")
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escaped(char) for char in text)

@@ -26,9 +26,8 @@ from typing import Final, Generic, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.model.errors import numbered
 from tidegate.model.instants import Duration, Instant, seconds
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_type
 
 Reply_co = TypeVar("Reply_co", covariant=True)
 T = TypeVar("T")
@@ -127,7 +126,7 @@ class Sleep(Effect[None]):
     duration: Duration
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.duration, "a time to sleep", 0)
+        check_int(self.duration, "a time to sleep", 0)
 
     def __str__(self) -> str:
         return f"sleep {seconds(self.duration)}"
@@ -136,12 +135,12 @@ class Sleep(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Cancel(Effect[None]):
-    """Takes back a wish of one's own that has not come true yet: a timer, a call of user code."""
+    """Takes back a command of one's own that has not come true yet: a timer, a call of user code."""
 
     effect: Effect[object]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.effect, Effect, "an effect")
+        check_type(self.effect, Effect, "an effect")
 
     def __str__(self) -> str:
         return f"no longer {self.effect}"
@@ -156,8 +155,8 @@ class Call(Effect[object]):
     arguments: tuple[object, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.name, str, "the name of user code")
-        of_kind(self.arguments, tuple, "the arguments of user code")
+        check_type(self.name, str, "the name of user code")
+        check_type(self.arguments, tuple, "the arguments of user code")
 
     def __str__(self) -> str:
         return f"call {self.name}({', '.join(map(str, self.arguments))})"
@@ -172,7 +171,7 @@ class Note(Effect[None]):
     value: object
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.name, str, "the name of a mark")
+        check_type(self.name, str, "the name of a mark")
 
     def __str__(self) -> str:
         value = str(self.value).lower() if isinstance(self.value, bool) else self.value

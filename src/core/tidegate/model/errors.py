@@ -76,16 +76,3 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001  the message is to tell what is wrong, and not to be wrong itself
         return f"a {type(value).__name__}"
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
-
-
-def named(name: object, what: str) -> None:
-    """Raise Misuse unless `name` is a string that is not empty."""
-    if not isinstance(name, str) or not name:
-        raise Misuse(f"{shown(name)} cannot name {what}", why="a name is a string that is not empty")
-
-
-def numbered(number: object, what: str, least: int, most: int = NUMBER_MAX) -> None:
-    """Raise Misuse unless `number` is an integer, no bool, and from `least` to `most`."""
-    if type(number) is not int or not least <= number <= most:
-        to = "on" if most == NUMBER_MAX else f"to {most}"
-        raise Misuse(f"{shown(number)} cannot be {what}", why=f"it is an integer from {least} {to}")

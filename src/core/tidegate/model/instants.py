@@ -20,8 +20,8 @@ from typing import Final, NewType, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import NUMBER_MAX, Misuse, numbered, shown
-from tidegate.model.values import of_kind
+from tidegate.model.errors import NUMBER_MAX, Misuse, shown
+from tidegate.model.values import check_int, check_type
 
 Duration: TypeAlias = int
 """A length of time in microseconds."""
@@ -92,7 +92,7 @@ def instant(moment: datetime, clock: ClockName = STORE) -> Instant:
     Raises:
         Misuse: `moment` has no time zone, or is no datetime.
     """
-    of_kind(moment, datetime, "a datetime")
+    check_type(moment, datetime, "a datetime")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise Misuse(f"{moment.isoformat()} has no time zone", todo="pass datetime.now(UTC), or attach its tzinfo")
     return Instant((moment - _EPOCH) // timedelta(microseconds=1), clock)
@@ -104,7 +104,7 @@ def moment(at: Instant) -> datetime:
     Raises:
         Misuse: it lies outside of the years 1 to 9999, or is no instant.
     """
-    of_kind(at, Instant, "an instant")
+    check_type(at, Instant, "an instant")
     try:
         return _EPOCH + timedelta(microseconds=at.at)
     except OverflowError:
@@ -113,7 +113,7 @@ def moment(at: Instant) -> datetime:
 
 def duration(length: timedelta) -> Duration:
     """`length` in microseconds."""
-    of_kind(length, timedelta, "a timedelta")
+    check_type(length, timedelta, "a timedelta")
     return length // timedelta(microseconds=1)
 
 
@@ -123,7 +123,7 @@ def seconds(length: Duration) -> str:
     Raises:
         Misuse: It is no whole number, or one that cannot be printed.
     """
-    numbered(length, "a duration in microseconds", -NUMBER_MAX)
+    check_int(length, "a duration in microseconds", -NUMBER_MAX)
     for unit, name in ((SECOND, "s"), (MILLISECOND, "ms")):
         if length % unit == 0 or abs(length) >= unit:
             whole, rest = divmod(abs(length), unit)

@@ -25,9 +25,9 @@ import attrs
 
 from tidegate.model.documents import FILTERS, ID, UPDATES, AllOf, Document, Exists, Field, Fields, Filter, Update
 from tidegate.model.effects import Effect
-from tidegate.model.errors import Misuse, numbered, shown
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_tuple, check_type
 
 COLLECTION_LENGTH_MAX: Final = 200
 FOUND_MAX: Final = 1_000
@@ -57,7 +57,7 @@ def check_collection_name(name: str) -> None:
 
 def check_updates(updates: tuple[Update, ...]) -> None:
     """Raise Misuse unless the updates touch different fields, and not the id."""
-    tuple_of_kind(updates, UPDATES, "an update")
+    check_tuple(updates, UPDATES, "an update")
     names = [update.field.name for update in updates]
     if not names:
         raise Misuse("an update that changes nothing", todo="use find_one, or name the fields that change")
@@ -69,7 +69,7 @@ def check_updates(updates: tuple[Update, ...]) -> None:
 
 def check_inserted(doc: Document) -> None:
     """Raise Misuse unless the document can be inserted: a scalar id, and names that updates can address."""
-    of_kind(doc, Document, "a document")
+    check_type(doc, Document, "a document")
     if not isinstance(doc.held(ID), (str, int)) or isinstance(doc.held(ID), bool):
         raise Misuse(
             "a document needs an _id that is a string or an integer",
@@ -90,7 +90,7 @@ class FindOne(Effect["Document | None"]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        of_kind(self.where, FILTERS, "a filter")
+        check_type(self.where, FILTERS, "a filter")
 
     def __str__(self) -> str:
         return f"find {self.collection} where {self.where}"
@@ -115,8 +115,8 @@ class FindAll(Effect["tuple[Document, ...]"]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        of_kind(self.where, FILTERS, "a filter")
-        numbered(self.limit, "a limit", 1, FOUND_MAX)
+        check_type(self.where, FILTERS, "a filter")
+        check_int(self.limit, "a limit", 1, FOUND_MAX)
 
     def __str__(self) -> str:
         return f"find up to {self.limit} of {self.collection} where {self.where}"
@@ -133,7 +133,7 @@ class FindOneAndUpdate(Effect["Document | None"]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        of_kind(self.where, FILTERS, "a filter")
+        check_type(self.where, FILTERS, "a filter")
         check_updates(self.updates)
 
     def __str__(self) -> str:
@@ -151,7 +151,7 @@ class UpdateOne(Effect[int]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        of_kind(self.where, FILTERS, "a filter")
+        check_type(self.where, FILTERS, "a filter")
         check_updates(self.updates)
 
     def __str__(self) -> str:
@@ -184,7 +184,7 @@ class DeleteOne(Effect[int]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        of_kind(self.where, FILTERS, "a filter")
+        check_type(self.where, FILTERS, "a filter")
 
     def __str__(self) -> str:
         return f"delete {self.collection} where {self.where}"
@@ -201,12 +201,12 @@ class StoreTime(Effect[Instant]):
 
 def check_unique(unique: Unique) -> None:
     """Raise Misuse unless these are unique indexes: each has a field, and none twice."""
-    of_kind(unique, Mapping, "unique indexes by collection")
+    check_type(unique, Mapping, "unique indexes by collection")
     for collection, indexes in unique.items():
         check_collection(collection)
-        of_kind(indexes, tuple, "the unique indexes of a collection")
+        check_type(indexes, tuple, "the unique indexes of a collection")
         for index in indexes:
-            tuple_of_kind(index, Field, "a field of a unique index")
+            check_tuple(index, Field, "a field of a unique index")
             if not index or len(set(index)) != len(index):
                 raise Misuse(f"a unique index on {shown(index)}", todo="name each of its fields, once")
 

@@ -45,7 +45,7 @@ import attrs
 from tidegate.model.documents import DEPTH_MAX, Document, Foreign, Value, checked, exactly, frozen, show
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.instants import ClockName, Instant
-from tidegate.model.values import all_of_kind, tuple_of_kind
+from tidegate.model.values import check_tuple, check_types
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ def _check_value(value: object) -> None:
     todo: list[object] = [value]
     depth = 0
     while todo:
-        all_of_kind(todo, _KINDS, "a value")
+        check_types(todo, _KINDS, "a value")
         if depth > DEPTH_MAX:
             raise Misuse(f"nested deeper than {DEPTH_MAX}")
         if any(isinstance(each, int) and abs(each) > NUMBER_MAX for each in todo):
@@ -217,7 +217,7 @@ def applied(patch: Patch, value: Value) -> Value:
     Raises:
         Misuse: An operation does not fit: the patch was made from another value. Or an argument is of another type.
     """
-    tuple_of_kind(patch, _OPERATIONS, "an operation of a patch")
+    check_tuple(patch, _OPERATIONS, "an operation of a patch")
     _check_value(value)
     whole: dict[str, _Open] = {"": _opened(value)}  # every pointer begins with the step "", which leads here
     for operation in patch:
@@ -330,7 +330,7 @@ def patch_to_json(patch: Patch) -> list[Json]:
     Raises:
         Misuse: It is no patch.
     """
-    tuple_of_kind(patch, _OPERATIONS, "an operation of a patch")
+    check_tuple(patch, _OPERATIONS, "an operation of a patch")
     return [_operation_to_json(operation) for operation in patch]
 
 

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from tidegate.model.documents import ID, Document, Field, V
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_type
 
 E = TypeVar("E", bound=Enum)
 
@@ -24,8 +24,8 @@ def needed(record: Document, field: Field[V]) -> V:
     Raises:
         Misuse: It is no document, or has no such field.
     """
-    of_kind(record, Document, "a record")
-    of_kind(field, Field, "a field")
+    check_type(record, Document, "a record")
+    check_type(field, Field, "a field")
     try:
         return record[field]
     except KeyError:
@@ -39,8 +39,8 @@ def one_of(names: type[E], name: object) -> E:
     Raises:
         Misuse: None is.
     """
-    of_kind(names, EnumType, "an enumeration")
-    of_kind(name, str, "a name")
+    check_type(names, EnumType, "an enumeration")
+    check_type(name, str, "a name")
     try:
         return names(name)
     except ValueError:

@@ -5,21 +5,43 @@ What a record carries is the user's, and may be secret. So neither the text nor 
 
 from __future__ import annotations
 
+from functools import total_ordering
 from types import NoneType
 from typing import Final, final
 
 import attrs
 
-from tidegate.consumer.commands import TopicPartition
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import ClockName, Instant
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_name, check_type
 
 PRODUCER: Final = ClockName("producer")
 """The clock of whoever produced the record (Kafka's CreateTime)."""
 
 BROKER: Final = ClockName("broker")
 """The clock of the broker that appended the record (Kafka's LogAppendTime)."""
+
+
+@final
+@total_ordering
+@attrs.frozen(cache_hash=True)
+class TopicPartition:
+    """A partition of a topic. They are ordered by topic, then by number."""
+
+    topic: str
+    partition: int
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.topic, "a topic")
+        check_int(self.partition, "the number of a partition", 0)
+
+    def __lt__(self, other: TopicPartition) -> bool:
+        if type(other) is not TopicPartition:
+            return NotImplemented
+        return (self.topic, self.partition) < (other.topic, other.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 @final
@@ -46,15 +68,15 @@ class Record:
     timestamp: Instant | None = None
 
     def __attrs_post_init__(self) -> None:
-        named(self.topic, "a topic")
-        numbered(self.partition, "a partition", 0)
-        numbered(self.offset, "an offset", 0)
-        of_kind(self.key, (bytes, NoneType), "a key: bytes, or None")
-        of_kind(self.value, (bytes, NoneType), "a value: bytes, or None")
-        of_kind(self.headers, tuple, "the headers of a record")
+        check_name(self.topic, "a topic")
+        check_int(self.partition, "a partition", 0)
+        check_int(self.offset, "an offset", 0)
+        check_type(self.key, (bytes, NoneType), "a key: bytes, or None")
+        check_type(self.value, (bytes, NoneType), "a value: bytes, or None")
+        check_type(self.headers, tuple, "the headers of a record")
         for header in self.headers:
             _check_header(header)
-        of_kind(self.timestamp, (Instant, NoneType), "a time or None")
+        check_type(self.timestamp, (Instant, NoneType), "a time or None")
 
     @property
     def of(self) -> TopicPartition:
@@ -67,8 +89,8 @@ class Record:
 
 def _check_header(header: tuple[str, bytes | None]) -> None:
     """Raise Misuse unless it is a name, which may be empty, with a value."""
-    of_kind(header, tuple, "a header")
+    check_type(header, tuple, "a header")
     if len(header) != 2:
         raise Misuse(f"a header of {len(header)} parts", why="it is a name with a value")
-    of_kind(header[0], str, "the name of a header")
-    of_kind(header[1], (bytes, NoneType), "the value of a header: bytes, or None")
+    check_type(header[0], str, "the name of a header")
+    check_type(header[1], (bytes, NoneType), "the value of a header: bytes, or None")

@@ -8,30 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 
 
-def of_kind(value: object, kinds: type | tuple[type, ...], what: str) -> None:
+def check_type(value: object, kinds: type | tuple[type, ...], what: str) -> None:
     """Raise Misuse unless `value` is an instance of one of `kinds`."""
     if not isinstance(value, kinds):
         raise Misuse(f"a {type(value).__name__} is not {what}", why="it is of another type")
 
 
-def all_of_kind(values: object, kinds: type | tuple[type, ...], what: str) -> None:
+def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> None:
     """Raise Misuse unless `values` is a collection, no string, and each of it an instance of one of `kinds`."""
     if not isinstance(values, Collection) or isinstance(values, (str, bytes)):
         raise Misuse(f"a {type(values).__name__} is no collection", why=f"each of it is {what}")
     for value in values:
-        of_kind(value, kinds, what)
+        check_type(value, kinds, what)
 
 
-def tuple_of_kind(values: object, kinds: type | tuple[type, ...], what: str) -> None:
+def check_tuple(values: object, kinds: type | tuple[type, ...], what: str) -> None:
     """Raise Misuse unless `values` is a tuple, and each of it an instance of one of `kinds`."""
-    of_kind(values, tuple, f"a tuple, each of it {what}")
-    all_of_kind(values, kinds, what)
+    check_type(values, tuple, f"a tuple, each of it {what}")
+    check_types(values, kinds, what)
 
 
-def callable_one(value: object, what: str) -> None:
+def check_callable(value: object, what: str) -> None:
     """Raise Misuse unless `value` can be called."""
     if not callable(value):
         raise Misuse(f"a {type(value).__name__} is not {what}", why="it cannot be called")
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise Misuse unless `name` is a string that is not empty."""
+    if not isinstance(name, str) or not name:
+        raise Misuse(f"{shown(name)} cannot name {what}", why="a name is a string that is not empty")
+
+
+def check_int(number: object, what: str, least: int, most: int = NUMBER_MAX) -> None:
+    """Raise Misuse unless `number` is an integer, no bool, and from `least` to `most`."""
+    if type(number) is not int or not least <= number <= most:
+        to = "on" if most == NUMBER_MAX else f"to {most}"
+        raise Misuse(f"{shown(number)} cannot be {what}", why=f"it is an integer from {least} {to}")

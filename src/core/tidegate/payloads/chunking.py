@@ -64,11 +64,11 @@ from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.invocations.status import HISTORY_MAX, Change
 from tidegate.model.documents import ID, AddToSet, AllOf, Contains, Document, Eq, Field, Push, Put, Value
-from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
-from tidegate.model.values import callable_one, of_kind, tuple_of_kind
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 
 T = TypeVar("T")
 
@@ -136,12 +136,12 @@ class Chunk:
     digest: str = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.data, bytes, "the data of a chunk")
+        check_type(self.data, bytes, "the data of a chunk")
         object.__setattr__(self, "digest", _digest_of(self.data))
 
     def document(self, attempt: str) -> Document:
         """What is stored of it, put by this attempt. Misuse if that is empty or no string."""
-        named(attempt, "an attempt")
+        check_name(attempt, "an attempt")
         return Document().put(ID, self.digest).put(DATA, self.data).put(PUT, attempt)
 
 
@@ -167,9 +167,9 @@ class Reference:
     chunks: tuple[str, ...]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.kind, Kind, "the kind of a reference")
-        of_kind(self.codec, Codec, "a codec")
-        numbered(self.length, "the length of a reference", 0, INT64_MAX)
+        check_type(self.kind, Kind, "the kind of a reference")
+        check_type(self.codec, Codec, "a codec")
+        check_int(self.length, "the length of a reference", 0, INT64_MAX)
         _check_digests((self.digest,))
         _check_digests(self.chunks)
         if not self.chunks:
@@ -195,15 +195,15 @@ class Manifest:
     whole: Reference | None = None
 
     def __attrs_post_init__(self) -> None:
-        tuple_of_kind(self.parts, tuple, "a part with its key")
+        check_tuple(self.parts, tuple, "a part with its key")
         for part in self.parts:
             if len(part) != len(("key", "value")):
                 raise Misuse("a part stands without its key, or with more")
-            of_kind(part[1], (str, bytes, Reference), "a part of a payload")
+            check_type(part[1], (str, bytes, Reference), "a part of a payload")
             if isinstance(part[1], Reference) and part[1].kind is Kind.PAYLOAD:
                 raise Misuse("a part of a payload is a payload")
         if self.whole is not None:
-            of_kind(self.whole, Reference, "a reference")
+            check_type(self.whole, Reference, "a reference")
             if self.parts or self.whole.kind is not Kind.PAYLOAD:
                 raise Misuse("a manifest of a whole has parts, or is of something else")
         self.document()  # refuses keys that a document cannot have
@@ -239,8 +239,8 @@ class Plan:
     chunks: tuple[Chunk, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.manifest, Manifest, "a manifest")
-        tuple_of_kind(self.chunks, Chunk, "a chunk")
+        check_type(self.manifest, Manifest, "a manifest")
+        check_tuple(self.chunks, Chunk, "a chunk")
 
 
 @final
@@ -276,11 +276,11 @@ def plan(
     Raises:
         Misuse: An argument is of the wrong type, the payload holds something else, or no chunk fits into the threshold.
     """
-    of_kind(payload, Document, "a payload")
-    of_kind(codec, Codec, "a codec")
-    callable_one(size, "a measure of documents")
-    named(attempt, "an attempt")
-    numbered(threshold, "a threshold in bytes", 1, INT64_MAX)
+    check_type(payload, Document, "a payload")
+    check_type(codec, Codec, "a codec")
+    check_callable(size, "a measure of documents")
+    check_name(attempt, "an attempt")
+    check_int(threshold, "a threshold in bytes", 1, INT64_MAX)
     values = tuple((key, _content(value, key)) for key, value in payload.items)
     inline = Manifest(values)
     if _measured(inline.document(), size) <= threshold:
@@ -336,7 +336,7 @@ def _measured(document: Document, size: Size) -> int:
         number = size(document)
     except Exception as error:
         raise Misuse("the measure of documents failed", why=f"it raised {type(error).__name__}") from error
-    numbered(number, "the size of a document", 0, INT64_MAX)
+    check_int(number, "the size of a document", 0, INT64_MAX)
     return number
 
 
@@ -422,9 +422,9 @@ def join(
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(manifest, Manifest, "a manifest")
-    of_kind(chunks, Mapping, "chunks by their digests")
-    numbered(limit, "a limit in bytes", 0, INT64_MAX)
+    check_type(manifest, Manifest, "a manifest")
+    check_type(chunks, Mapping, "chunks by their digests")
+    check_int(limit, "a limit in bytes", 0, INT64_MAX)
     length = sum(reference.length for reference in manifest.references)
     if length > limit:
         return TooLong(length, limit)
@@ -522,7 +522,7 @@ class Mark:
     chunks: tuple[str, ...]
 
     def __attrs_post_init__(self) -> None:
-        named(self.attempt, "an attempt")
+        check_name(self.attempt, "an attempt")
         _check_digests(self.chunks)
 
     def document(self) -> Document:
@@ -532,7 +532,7 @@ class Mark:
 
 @final
 @attrs.frozen
-class Record:
+class PayloadRecord:
     """What is kept under a key; a new one has nothing.
 
     Attributes:
@@ -548,10 +548,10 @@ class Record:
     history: tuple[Change, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.version, "the version of a record", 0, INT64_MAX)
-        of_kind(self.manifest, Manifest, "a manifest")
-        tuple_of_kind(self.pending, Mark, "a mark")
-        tuple_of_kind(self.history, Change, "a change")
+        check_int(self.version, "the version of a record", 0, INT64_MAX)
+        check_type(self.manifest, Manifest, "a manifest")
+        check_tuple(self.pending, Mark, "a mark")
+        check_tuple(self.history, Change, "a change")
 
     @property
     def chunks(self) -> frozenset[str]:
@@ -565,8 +565,8 @@ def attempt_of(request: str, version: int) -> str:
     Raises:
         Misuse: The request is empty or no string, or the version is none.
     """
-    named(request, "a request")
-    numbered(version, "the version of a record", 0, INT64_MAX)
+    check_name(request, "a request")
+    check_int(version, "the version of a record", 0, INT64_MAX)
     return f"{request}@{version}"
 
 
@@ -581,15 +581,15 @@ def new_record(key: str) -> Document:
     return nothing.put(PENDING, ()).put(HISTORY, ())
 
 
-def record_of(document: Document) -> Record | Corrupt:
+def record_of(document: Document) -> PayloadRecord | Corrupt:
     """What a document tells, or what is wrong with it.
 
     Raises:
         Misuse: It is no document.
     """
-    of_kind(document, Document, "a record")
+    check_type(document, Document, "a record")
     try:
-        return Record(
+        return PayloadRecord(
             _typed(document.held(VERSION), int),
             _manifest_of(_typed(document.held(MANIFEST), Document)),
             tuple(map(_mark_of, _array_of(document.get(PENDING), Document))),
@@ -638,7 +638,7 @@ def mark(collection: str, key: str, version: int, announced: Mark) -> UpdateOne:
     Raises:
         Misuse: An argument is of the wrong type, or a name is empty.
     """
-    of_kind(announced, Mark, "a mark")
+    check_type(announced, Mark, "a mark")
     return update_one(collection, _unchanged(key, version), AddToSet(PENDING, announced.document()))
 
 
@@ -648,7 +648,7 @@ def put(collection: str, chunk: Chunk, attempt: str) -> InsertOne:
     Raises:
         Misuse: An argument is of the wrong type, or a name is empty.
     """
-    of_kind(chunk, Chunk, "a chunk")
+    check_type(chunk, Chunk, "a chunk")
     return insert_one(collection, chunk.document(attempt))
 
 
@@ -658,7 +658,7 @@ def touch(collection: str, seen: Seen, attempt: str) -> UpdateOne:
     Raises:
         Misuse: An argument is of the wrong type, or a name is empty.
     """
-    named(attempt, "an attempt")
+    check_name(attempt, "an attempt")
     return update_one(collection, _as_seen(seen), Put(PUT, attempt))
 
 
@@ -668,8 +668,8 @@ def swap(collection: str, key: str, version: int, announced: Mark, manifest: Man
     Raises:
         Misuse: An argument is of the wrong type, a name is empty, or the manifest refers to what was not announced.
     """
-    of_kind(announced, Mark, "a mark")
-    of_kind(manifest, Manifest, "a manifest")
+    check_type(announced, Mark, "a mark")
+    check_type(manifest, Manifest, "a manifest")
     if not {*manifest.chunks} <= {*announced.chunks}:
         raise Misuse("the manifest refers to chunks that were not announced", todo="mark all of them, then put them")
     still = _unchanged(key, version)
@@ -685,7 +685,7 @@ def undo(collection: str, key: str, version: int, attempt: str) -> UpdateOne:
     Raises:
         Misuse: An argument is of the wrong type, or a name is empty.
     """
-    named(attempt, "an attempt")
+    check_name(attempt, "an attempt")
     return update_one(collection, _unchanged(key, version), *_next_version(version, attempt, UNDONE))
 
 
@@ -706,17 +706,17 @@ def _next_version(
 
 
 def _unchanged(key: str, version: int) -> AllOf:
-    numbered(version, "the version of a record", 0, INT64_MAX)
+    check_int(version, "the version of a record", 0, INT64_MAX)
     return AllOf((_key_is(key), Eq(VERSION, version)))
 
 
 def _key_is(key: str) -> Eq[str]:
-    named(key, "a payload")
+    check_name(key, "a payload")
     return Eq(ID, key)
 
 
 def _as_seen(seen: Seen) -> AllOf:
-    of_kind(seen, Seen, "what was seen of a chunk")
+    check_type(seen, Seen, "what was seen of a chunk")
     return AllOf((Eq(ID, seen.digest), Eq(PUT, seen.put)))
 
 
@@ -733,7 +733,7 @@ class Seen:
 
     def __attrs_post_init__(self) -> None:
         _check_digests((self.digest,))
-        named(self.put, "an attempt")
+        check_name(self.put, "an attempt")
 
 
 @final
@@ -769,14 +769,14 @@ def decide_put(seen: Seen | None, attempt: str) -> Insert | Touch | Done:
     Raises:
         Misuse: An argument is of the wrong type, or the id is empty.
     """
-    of_kind(seen, (Seen, type(None)), "what was seen of a chunk")
-    named(attempt, "an attempt")
+    check_type(seen, (Seen, type(None)), "what was seen of a chunk")
+    check_name(attempt, "an attempt")
     if seen is None:
         return Insert()
     return Done() if seen.put == attempt else Touch(seen)
 
 
-def collectable(seen: Iterable[Seen], records: Iterable[Record]) -> tuple[Seen, ...]:
+def collectable(seen: Iterable[Seen], records: Iterable[PayloadRecord]) -> tuple[Seen, ...]:
     """Which chunks nothing refers to.
 
     Args:
@@ -791,7 +791,7 @@ def collectable(seen: Iterable[Seen], records: Iterable[Record]) -> tuple[Seen, 
         Misuse: An argument is of the wrong type.
     """
     chunks, needed = tuple(_each(seen, Seen)), set[str]()
-    for record in _each(records, Record):
+    for record in _each(records, PayloadRecord):
         needed |= record.chunks
     return tuple(chunk for chunk in chunks if chunk.digest not in needed)
 
@@ -827,15 +827,15 @@ def _array_of(held: tuple[T, ...] | None, kind: type[T]) -> tuple[T, ...]:
 
 def _each(items: Iterable[T], kind: type[T]) -> Iterator[T]:
     """The items one by one, so that they need not be there all at once."""
-    of_kind(items, Iterable, f"a batch of {kind.__name__}")
+    check_type(items, Iterable, f"a batch of {kind.__name__}")
     for item in items:
-        of_kind(item, kind, f"a {kind.__name__}")
+        check_type(item, kind, f"a {kind.__name__}")
         yield item
 
 
 def _check_digests(digests: tuple[str, ...]) -> None:
     """Raise Misuse unless these are digests as `Chunk` has them."""
-    tuple_of_kind(digests, str, "a digest")
+    check_tuple(digests, str, "a digest")
     for digest in digests:
         if len(digest) != hashlib.sha256().digest_size * 2 or not _HEX.issuperset(digest):
             raise Misuse("a digest is no SHA-256 in hexadecimal")

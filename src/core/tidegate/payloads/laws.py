@@ -6,7 +6,17 @@ from collections.abc import Collection, Sequence
 from hashlib import sha256
 
 from tidegate.model.documents import Document
-from tidegate.payloads.chunking import Corrupt, Joined, Manifest, Missing, Plan, Record, Size, TooLarge, TooLong
+from tidegate.payloads.chunking import (
+    Corrupt,
+    Joined,
+    Manifest,
+    Missing,
+    PayloadRecord,
+    Plan,
+    Size,
+    TooLarge,
+    TooLong,
+)
 
 
 def gives_it_back(payload: Document, joined: Joined | Missing | Corrupt | TooLong) -> bool:
@@ -53,7 +63,9 @@ def each_is_named_by_its_content(planned: Plan) -> bool:
     return digests == tuple(sha256(chunk.data).hexdigest() for chunk in planned.chunks) == planned.manifest.chunks
 
 
-def changes_by_swaps_and_undos(before: Record, after: Record, manifest: Manifest | None, decided: int | None) -> bool:
+def changes_by_swaps_and_undos(
+    before: PayloadRecord, after: PayloadRecord, manifest: Manifest | None, decided: int | None
+) -> bool:
     """Law CH6: a record's manifest is one that was swapped in, at the version after the one that its writer had read.
 
     Args:
@@ -71,11 +83,11 @@ def changes_by_swaps_and_undos(before: Record, after: Record, manifest: Manifest
     )
 
 
-def refers_to_what_is_there(records: Collection[Record], there: Collection[str]) -> bool:
+def refers_to_what_is_there(records: Collection[PayloadRecord], there: Collection[str]) -> bool:
     """Law CH7: no manifest refers to a chunk that is not there."""
     return all({*record.manifest.chunks} <= {*there} for record in records)
 
 
-def only_the_reachable_is_left(records: Collection[Record], there: Collection[str]) -> bool:
+def only_the_reachable_is_left(records: Collection[PayloadRecord], there: Collection[str]) -> bool:
     """Law CH8: at rest, after undo and collection, only what a manifest refers to is left."""
     return {*there} == {digest for record in records for digest in record.manifest.chunks}

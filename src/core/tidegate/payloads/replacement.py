@@ -28,13 +28,13 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.status import Won, became_of
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
+from tidegate.model.history import Won, outcome_of
 from tidegate.model.operations import check_collection, find_all, find_one
 from tidegate.model.reading import needed
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.payloads.chunking import (
     DATA,
     PUT,
@@ -46,8 +46,8 @@ from tidegate.payloads.chunking import (
     Manifest,
     Mark,
     Missing,
+    PayloadRecord,
     Plan,
-    Record,
     Seen,
     TooLong,
     attempt_of,
@@ -89,19 +89,19 @@ class Unsettled:
         return f"unsettled after {self.attempts} attempts"
 
 
-Outcome: TypeAlias = Swapped | Corrupt | Unsettled
+ReplacementOutcome: TypeAlias = Swapped | Corrupt | Unsettled
 
 
 @attrs.frozen
 class Replacer:
-    """One wish: this payload under this key.
+    """One command: this payload under this key.
 
     Attributes:
         records: The collection of the records.
         chunks: That of the chunks.
         key: The record's id; it is there (`new_record`).
         plan: What to store.
-        request: An id used for this wish only.
+        request: An id used for this command only.
         attempts: How often to try before giving up.
     """
 
@@ -115,12 +115,12 @@ class Replacer:
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
         check_collection(self.chunks)
-        named(self.key, "a payload")
-        of_kind(self.plan, Plan, "a plan")
-        named(self.request, "a request")
-        numbered(self.attempts, "a number of attempts", 1)
+        check_name(self.key, "a payload")
+        check_type(self.plan, Plan, "a plan")
+        check_name(self.request, "a request")
+        check_int(self.attempts, "a number of attempts", 1)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> ReplacementOutcome:
         """The program."""
         sent: int | None = None  # the version at which a swap was sent that may have been done
         attempt = 0
@@ -134,7 +134,7 @@ class Replacer:
                 if isinstance(record, Corrupt):
                     return record
                 if sent is not None:
-                    fate = became_of(record.version, record.history, sent, attempt_of(self.request, sent))
+                    fate = outcome_of(record.version, record.history, sent, attempt_of(self.request, sent))
                     if isinstance(fate, Won):
                         return Swapped(fate.version)
                     sent = sent if record.version == sent else None
@@ -204,8 +204,8 @@ class Reader:
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
         check_collection(self.chunks)
-        named(self.key, "a payload")
-        numbered(self.attempts, "a number of attempts", 1)
+        check_name(self.key, "a payload")
+        check_int(self.attempts, "a number of attempts", 1)
 
     async def run(self) -> Joined | Corrupt | TooLong | Missing | None:
         """The program. None if there is no such record; `Missing` or None after the last attempt."""
@@ -254,7 +254,7 @@ class Collector:
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
         check_collection(self.chunks)
-        numbered(self.limit, "a limit", 1)
+        check_int(self.limit, "a limit", 1)
 
     async def run(self) -> bool:
         """The program: one collection. False if something had no answer, or cannot be read: then nothing may be removed."""
@@ -273,21 +273,21 @@ class Collector:
         try:
             for found in await find_all(self.records, limit=self.limit):
                 record = record_of(found)
-                if isinstance(record, Record) and record.pending:
+                if isinstance(record, PayloadRecord) and record.pending:
                     await undo(self.records, found[ID], record.version, attempt_of(request, record.version))
         except (Ambiguous, NotApplied, NotDurable):
             return False
         return True
 
-    async def _read(self) -> tuple[tuple[Seen, ...], tuple[Record, ...] | None]:
+    async def _read(self) -> tuple[tuple[Seen, ...], tuple[PayloadRecord, ...] | None]:
         """The chunks, THEN the records; None for records that are too many, or that cannot be read."""
         chunks = await find_all(self.chunks, limit=self.limit)
         found = await find_all(self.records, limit=self.limit)
         return seen_of(chunks), self._known(found)
 
-    def _known(self, found: tuple[Document, ...]) -> tuple[Record, ...] | None:
+    def _known(self, found: tuple[Document, ...]) -> tuple[PayloadRecord, ...] | None:
         known = tuple(map(record_of, found))
-        records = tuple(record for record in known if isinstance(record, Record))
+        records = tuple(record for record in known if isinstance(record, PayloadRecord))
         return records if len(records) == len(known) < self.limit else None
 
     async def _removed(self, seen: Seen) -> None:
@@ -300,5 +300,5 @@ def seen_of(chunks: tuple[Document, ...]) -> tuple[Seen, ...]:
     Raises:
         Misuse: A document is no chunk.
     """
-    tuple_of_kind(chunks, Document, "a chunk")
+    check_tuple(chunks, Document, "a chunk")
     return tuple(Seen(needed(chunk, ID), needed(chunk, PUT)) for chunk in chunks)

@@ -21,19 +21,19 @@ from tidegate.payloads.chunking import (
     Joined,
     Kind,
     Manifest,
+    PayloadRecord,
     Plan,
-    Record,
     Reference,
     new_record,
     record_of,
 )
 from tidegate.payloads.replacement import Collector, Reader, Replacer, Swapped
-from tidegate.sim.actors import Network, Process, born
-from tidegate.sim.behaviour import Returned
+from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import contents, document, perform, seeded
+from tidegate.sim.world import contents, document, perform, world_with
 
 RECORDS: Final = "records"
 CHUNKS: Final = "chunks"
@@ -61,11 +61,11 @@ NEW: Final = (planned(b"one ", b"three"), planned(b"two", b"three"), planned(b"f
 TEXTS: Final = ("one two", "one three", "twothree", "four")
 
 
-def record(state: State) -> Record:
+def record(state: State) -> PayloadRecord:
     found = state.read(document(RECORDS, KEY))
     assert found is not None
     known = record_of(found)
-    assert isinstance(known, Record)
+    assert isinstance(known, PayloadRecord)
     return known
 
 
@@ -75,7 +75,7 @@ def there(state: State) -> tuple[str, ...]:
 
 def answers_whole(reader: str) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(reader):
+        match state.status(reader):
             case Returned(Joined(payload)):
                 return dict(payload.items).get("text") in TEXTS
             case Returned():
@@ -88,7 +88,7 @@ def answers_whole(reader: str) -> Law:
 
 def swapped(name: str) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(name):
+        match state.status(name):
             case Returned(Swapped(version)):
                 made = {change.version: change.request_id for change in record(state).history}
                 return made.get(version, "").startswith(f"{name}@")
@@ -141,21 +141,23 @@ def payloads(
     """
     first = new_record(KEY).put(MANIFEST, OLD.manifest.document())
     writing = tuple(
-        Process(name, born(replacer(RECORDS, CHUNKS, KEY, plan, name).run), faults)
+        Process(name, factory(replacer(RECORDS, CHUNKS, KEY, plan, name).run), faults)
         for name, plan in zip(("w", "v", "u")[:writers], NEW, strict=False)
     )
-    reading = tuple(Process(f"r{number}", born(reader(RECORDS, CHUNKS, KEY).run)) for number in range(1, readers + 1))
+    reading = tuple(
+        Process(f"r{number}", factory(reader(RECORDS, CHUNKS, KEY).run)) for number in range(1, readers + 1)
+    )
     names = [process.name for process in writing]
     return Scenario(
         name="payloads",
         summary=summary,
-        world=seeded({RECORDS: (first,), CHUNKS: tuple(chunk.document("old") for chunk in OLD.chunks)}),
+        world=world_with({RECORDS: (first,), CHUNKS: tuple(chunk.document("old") for chunk in OLD.chunks)}),
         actors=(
             *writing,
             *reading,
             Process(
                 "collector",
-                born(collect, collector(RECORDS, CHUNKS), early),
+                factory(collect, collector(RECORDS, CHUNKS), early),
                 meaning=when_quiet((*writing, *reading), perform),
             ),
             Network(),
@@ -185,7 +187,7 @@ def is_undone(state: State) -> bool:
 
 
 def read_text(state: State, reader: str) -> object:
-    match state.standing(reader):
+    match state.status(reader):
         case Returned(Joined(payload)):
             return dict(payload.items).get("text")
         case _:

@@ -22,7 +22,7 @@ from tidegate.payloads.chunking import (
     Manifest,
     Mark,
     Missing,
-    Record,
+    PayloadRecord,
     Reference,
     Seen,
     TooLong,
@@ -45,7 +45,7 @@ async def let_in(replacer: Replacer, where: Filter, version: int, announced: Mar
 def unneeded(found: Document | None, manifest: Manifest) -> tuple[str, ...]:
     """The chunks of what is there that the new manifest does without."""
     known = None if found is None else record_of(found)
-    old = known.manifest.chunks if isinstance(known, Record) else ()
+    old = known.manifest.chunks if isinstance(known, PayloadRecord) else ()
     return tuple(digest for digest in old if digest not in manifest.chunks)
 
 
@@ -122,7 +122,7 @@ class DoesNotLookAgain(Reader):
 class RecordsFirst(Collector):
     """The records are read before the chunks: what was marked and put in between seems unreachable."""
 
-    async def _read(self) -> tuple[tuple[Seen, ...], tuple[Record, ...] | None]:
+    async def _read(self) -> tuple[tuple[Seen, ...], tuple[PayloadRecord, ...] | None]:
         found = await find_all(self.records, limit=self.limit)
         chunks = await find_all(self.chunks, limit=self.limit)
         return seen_of(chunks), self._known(found)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tidegate.invocations.status import Change
 from tidegate.model.documents import Document
+from tidegate.model.history import Change
 from tidegate.model.strategies.documents import keys
-from tidegate.payloads.chunking import Chunk, Codec, Kind, Manifest, Mark, Record, Reference, Seen
+from tidegate.payloads.chunking import Chunk, Codec, Kind, Manifest, Mark, PayloadRecord, Reference, Seen
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _BYTES = st.binary(max_size=8)
@@ -64,7 +64,7 @@ def seen() -> SearchStrategy[Seen]:
 
 
 @st.composite
-def records(draw: DrawFn) -> Record:
+def records(draw: DrawFn) -> PayloadRecord:
     """Records with a manifest, marks and a history."""
     version = draw(st.integers(0, 5))
     remembered = range(max(version - draw(st.integers(0, 5)), 0), version)
@@ -72,7 +72,7 @@ def records(draw: DrawFn) -> Record:
         Change(made + 1, draw(st.sampled_from(("ann@0", "bob@1"))), draw(st.sampled_from(("swapped", "undone"))))
         for made in remembered
     )
-    return Record(version, draw(manifests()), tuple(draw(st.lists(marks(), max_size=2))), history)
+    return PayloadRecord(version, draw(manifests()), tuple(draw(st.lists(marks(), max_size=2))), history)
 
 
 def torn(data: bytes) -> SearchStrategy[bytes]:

@@ -5,8 +5,8 @@ look: a pass reads what is there now, so it may come twice, and the last change 
 What may not happen is that a position is saved while a change before it has had no pass. After a crash nobody would ever
 hear of it again: the position is a promise, as the committed offset of a log is (`tidegate.consumer.watermark`).
 
-This is a reducer: `step(state, event)` answers the next state and what is wished for. What becomes of a wish comes back as
-an event, any time later; `heard` says which. A state knows what it awaits, so what is wished for follows from it: what is
+This is a reducer: `step(state, event)` answers the next state and what is commanded. What becomes of a command comes back as
+an event, any time later; `event_for` says which. A state knows what it awaits, so what is commanded follows from it: what is
 wanted, and neither awaited nor paused.
 
     Following -- Elected --> Consuming -- asked to stop, all is saved or something fails --> Stopped
@@ -16,13 +16,13 @@ wanted, and neither awaited nor paused.
     Locate     where does the stream stand now?        only where no position is stored
     Save       store that position                     what follows is told from there
     Read       the changes after a position            they are collected, the last one of each document
-    CleanUp    look at what was deleted                of each collection that a batch has, first this,
+    HandleDeleted    look at what was deleted                of each collection that a batch has, first this,
     Plan       look at what changed                    and then this, one pass
     Save       store the position up to which the batch was read
     Reconcile  look at every document (`tidegate.reactive.reconciliation`), for changes that no stream tells of
 
 A batch is flushed when it is full, when its time is over, or when the consumer is to stop. The next one is collected
-meanwhile, and read no further than until it is full. What fails is wished for again after a pause; nothing else waits.
+meanwhile, and read no further than until it is full. What fails is commanded again after a pause; nothing else waits.
 
 Position, flags and checkpoints of reconciliation are of one history: a stretch in which the stream tells everything. If the
 server cannot go on from a position (`CANNOT_RESUME`), the history is lost. The next one begins with an empty record, a
@@ -30,7 +30,7 @@ position, and then a reconciliation.
 
 Caller's duties
     - `Elected` tells what is stored as it was read AFTER the lease was taken.
-    - `Save` and `Forget` are carried out under their epoch and history only, in the write itself.
+    - `Save` and `ResetHistory` are carried out under their epoch and history only, in the write itself.
     - `Read` tells every change of the collections that are watched: the store chooses by collection, and the pass by
       filter. It answers within a bounded time, with no change if there is none.
     - A pass succeeds only if each of its documents was looked at, and what was seen is stored. A document of which
@@ -46,7 +46,7 @@ Laws
          puts that off, and no two batches are under way.
     CS5  A position is saved only if no change before it is waiting, and one save is under way at most.
     CS6  While it leads, it awaits something: what failed is tried again.
-    CS7  Under an epoch that is over nothing is wished for, and an answer to what is not awaited changes nothing.
+    CS7  Under an epoch that is over nothing is commanded, and an answer to what is not awaited changes nothing.
     CS8  A reconciliation is asked for once in a history and epoch, AFTER a position of that history was stored and the
          stream could be read.
     CS9  Where nothing changes, the position is saved within `idle` nevertheless.
@@ -91,9 +91,9 @@ import attrs
 
 from tidegate.model.documents import Value, checked, exactly, show
 from tidegate.model.effects import Effect, Failure, Refused
-from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
 CANNOT_RESUME: Final = frozenset({260, 280, 286, 10334})
 """MongoDB's codes after which a stream never goes on from that position: InvalidResumeToken, ChangeStreamFatalError,
@@ -101,11 +101,11 @@ ChangeStreamHistoryLost, and BSONObjectTooLarge, for the event that is too large
 
 
 def _epoch(epoch: object) -> None:
-    numbered(epoch, "an epoch", 1, INT64_MAX)
+    check_int(epoch, "an epoch", 1, INT64_MAX)
 
 
 def _history(history: object) -> None:
-    numbered(history, "the number of a history", 0, INT64_MAX)
+    check_int(history, "the number of a history", 0, INT64_MAX)
 
 
 # --- what the stream tells --------------------------------------------------------------------------------------------
@@ -159,9 +159,9 @@ class Change:
     is_gone: bool = False
 
     def __attrs_post_init__(self) -> None:
-        named(self.collection, "a collection")
+        check_name(self.collection, "a collection")
         checked(self.id, "the id of a document")
-        of_kind(self.is_gone, bool, "a flag")
+        check_type(self.is_gone, bool, "a flag")
 
     def __str__(self) -> str:
         return f"{'deleted' if self.is_gone else 'changed'} {self.collection}/{show(self.id)}"
@@ -176,8 +176,8 @@ class Page:
     position: Position
 
     def __attrs_post_init__(self) -> None:
-        tuple_of_kind(self.changes, Change, "a change")
-        of_kind(self.position, POSITIONS, "a position")
+        check_tuple(self.changes, Change, "a change")
+        check_type(self.position, POSITIONS, "a position")
 
 
 @final
@@ -189,10 +189,10 @@ class Broken:
 
     def __attrs_post_init__(self) -> None:
         if self.code is not None:
-            numbered(self.code, "the code of an error", -INT64_MAX, INT64_MAX)
+            check_int(self.code, "the code of an error", -INT64_MAX, INT64_MAX)
 
 
-# --- wishes -----------------------------------------------------------------------------------------------------------
+# --- commands -----------------------------------------------------------------------------------------------------------
 
 
 @final
@@ -219,7 +219,7 @@ class Read(Effect["Page | Broken"]):
 
     def __attrs_post_init__(self) -> None:
         _epoch(self.epoch)
-        of_kind(self.position, POSITIONS, "a position")
+        check_type(self.position, POSITIONS, "a position")
 
     def __str__(self) -> str:
         return f"read {self.position}"
@@ -227,7 +227,7 @@ class Read(Effect["Page | Broken"]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class CleanUp(Effect[None]):
+class HandleDeleted(Effect[None]):
     """Look at the records of documents that were deleted (`reactive.plan`, `orphans.clean_up`)."""
 
     epoch: int
@@ -271,7 +271,7 @@ class Save(Effect[None]):
     def __attrs_post_init__(self) -> None:
         _epoch(self.epoch)
         _history(self.history)
-        of_kind(self.position, POSITIONS, "a position")
+        check_type(self.position, POSITIONS, "a position")
 
     def __str__(self) -> str:
         return f"save {self.position} (epoch {self.epoch}, history {self.history})"
@@ -279,7 +279,7 @@ class Save(Effect[None]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class Forget(Effect[None]):
+class ResetHistory(Effect[None]):
     """Begin this history, if the lease is still of this epoch, and refuse if it is not.
 
     In one write, on a record of an earlier history: remove the position, and all that reconciliation knows
@@ -291,7 +291,7 @@ class Forget(Effect[None]):
 
     def __attrs_post_init__(self) -> None:
         _epoch(self.epoch)
-        numbered(self.history, "the number of the next history", 1, INT64_MAX)
+        check_int(self.history, "the number of the next history", 1, INT64_MAX)
 
     def __str__(self) -> str:
         return f"begin history {self.history} (epoch {self.epoch})"
@@ -323,7 +323,7 @@ class Flush:
 
     def __attrs_post_init__(self) -> None:
         _epoch(self.epoch)
-        numbered(self.batch, "the number of a batch", 0)
+        check_int(self.batch, "the number of a batch", 0)
 
     def __str__(self) -> str:
         return f"batch {self.batch}"
@@ -343,9 +343,9 @@ class Keep:
         return "save while nothing changes"
 
 
-Pass: TypeAlias = CleanUp | Plan
-Request: TypeAlias = Locate | Read | Pass | Save | Forget
-REQUESTS: Final = (Locate, Read, CleanUp, Plan, Save, Forget)
+Pass: TypeAlias = HandleDeleted | Plan
+Request: TypeAlias = Locate | Read | Pass | Save | ResetHistory
+REQUESTS: Final = (Locate, Read, HandleDeleted, Plan, Save, ResetHistory)
 
 
 @final
@@ -357,21 +357,21 @@ class Await(Effect[None]):
     duration: Duration
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.then, (*REQUESTS, Flush, Keep), "what to wait for")
-        numbered(self.duration, "a duration in microseconds", 0)
+        check_type(self.then, (*REQUESTS, Flush, Keep), "what to wait for")
+        check_int(self.duration, "a duration in microseconds", 0)
 
     def __str__(self) -> str:
         return f"in {seconds(self.duration)}: {self.then}"
 
 
-Wish: TypeAlias = Request | Reconcile | Await
+StreamCommand: TypeAlias = Request | Reconcile | Await
 
 
 def _check_pass(each: Pass) -> None:
     _epoch(each.epoch)
-    numbered(each.batch, "the number of a batch", 0)
-    named(each.collection, "a collection")
-    of_kind(each.ids, tuple, "a tuple of ids")
+    check_int(each.batch, "the number of a batch", 0)
+    check_name(each.collection, "a collection")
+    check_type(each.ids, tuple, "a tuple of ids")
     for id_ in each.ids:
         checked(id_, "the id of a document")
 
@@ -397,7 +397,7 @@ class Elected:
     def __attrs_post_init__(self) -> None:
         _epoch(self.epoch)
         _history(self.history)
-        of_kind(self.position, (After, From, NoneType), "a position")
+        check_type(self.position, (After, From, NoneType), "a position")
 
 
 @final
@@ -416,12 +416,12 @@ class LeadershipLost:
 class Located:
     """Here the stream stands."""
 
-    wish: Locate
+    command: Locate
     position: Position
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.wish, Locate, "a question where the stream stands")
-        of_kind(self.position, POSITIONS, "a position")
+        check_type(self.command, Locate, "a question where the stream stands")
+        check_type(self.position, POSITIONS, "a position")
 
 
 @final
@@ -429,24 +429,24 @@ class Located:
 class Received:
     """The stream told this."""
 
-    wish: Read
+    command: Read
     page: Page
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.wish, Read, "a request to read")
-        of_kind(self.page, Page, "a page")
+        check_type(self.command, Read, "a request to read")
+        check_type(self.page, Page, "a page")
 
 
 @final
 @attrs.frozen
-class Broke:
+class StreamFailed:
     """The stream has failed."""
 
-    wish: Read
+    command: Read
     code: int | None
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.wish, Read, "a request to read")
+        check_type(self.command, Read, "a request to read")
         Broken(self.code)
 
 
@@ -455,10 +455,10 @@ class Broke:
 class Done:
     """It was done."""
 
-    wish: Pass | Save | Forget
+    command: Pass | Save | ResetHistory
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.wish, (CleanUp, Plan, Save, Forget), "a request that can be done")
+        check_type(self.command, (HandleDeleted, Plan, Save, ResetHistory), "a request that can be done")
 
 
 @final
@@ -466,10 +466,10 @@ class Done:
 class Failed:
     """It was not done, not all of it, or nobody knows."""
 
-    wish: Locate | Pass | Save | Forget
+    command: Locate | Pass | Save | ResetHistory
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.wish, (Locate, CleanUp, Plan, Save, Forget), "a request that can fail")
+        check_type(self.command, (Locate, HandleDeleted, Plan, Save, ResetHistory), "a request that can fail")
 
 
 @final
@@ -477,10 +477,10 @@ class Failed:
 class Fenced:
     """It was refused: another epoch or history is stored."""
 
-    wish: Save | Forget
+    command: Save | ResetHistory
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.wish, (Save, Forget), "a request under an epoch")
+        check_type(self.command, (Save, ResetHistory), "a request under an epoch")
 
 
 @final
@@ -488,10 +488,10 @@ class Fenced:
 class Due:
     """The time is over that was to be awaited."""
 
-    wish: Await
+    command: Await
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.wish, Await, "a wait")
+        check_type(self.command, Await, "a wait")
 
 
 @final
@@ -500,44 +500,44 @@ class StopAsked:
     """The consumer is to stop."""
 
 
-Answer: TypeAlias = Located | Received | Broke | Done | Failed | Fenced | Due
-Event: TypeAlias = Elected | LeadershipLost | StopAsked | Answer
-EVENTS: Final = (Elected, LeadershipLost, StopAsked, Located, Received, Broke, Done, Failed, Fenced, Due)
+Answer: TypeAlias = Located | Received | StreamFailed | Done | Failed | Fenced | Due
+StreamEvent: TypeAlias = Elected | LeadershipLost | StopAsked | Answer
+EVENTS: Final = (Elected, LeadershipLost, StopAsked, Located, Received, StreamFailed, Done, Failed, Fenced, Due)
 
 
-def heard(wish: Effect[object], reply: object) -> Event | None:
-    """The event that tells what became of a wish; None where there is nothing to tell.
+def event_for(command: Effect[object], reply: object) -> StreamEvent | None:
+    """The event that tells what became of a command; None where there is nothing to tell.
 
     Args:
-        wish: What was wished for.
+        command: What was commanded.
         reply: What the world answered, a Failure included.
 
     Raises:
-        Misuse: It is no wish of a consumer, or no answer to it.
+        Misuse: It is no command of a consumer, or no answer to it.
     """
-    match wish:
+    match command:
         case Reconcile():
             return None
         case Await():
-            return Due(wish)
+            return Due(command)
         case Read():
             if isinstance(reply, Page):
-                return Received(wish, reply)
+                return Received(command, reply)
             if isinstance(reply, (Broken, Failure)):
-                return Broke(wish, reply.code if isinstance(reply, Broken) else None)
+                return StreamFailed(command, reply.code if isinstance(reply, Broken) else None)
         case Locate():
             if isinstance(reply, POSITIONS):
-                return Located(wish, reply)
+                return Located(command, reply)
             if isinstance(reply, Failure):
-                return Failed(wish)
-        case CleanUp() | Plan() | Save() | Forget():
-            if isinstance(reply, Refused) and isinstance(wish, (Save, Forget)):
-                return Fenced(wish)
+                return Failed(command)
+        case HandleDeleted() | Plan() | Save() | ResetHistory():
+            if isinstance(reply, Refused) and isinstance(command, (Save, ResetHistory)):
+                return Fenced(command)
             if reply is None or isinstance(reply, Failure):
-                return Done(wish) if reply is None else Failed(wish)
+                return Done(command) if reply is None else Failed(command)
         case _:
-            raise Misuse(f"a {type(wish).__name__} is no wish of a consumer")
-    raise Misuse(f"{wish} was answered a {type(reply).__name__}", todo="answer what it asks for, or a Failure")
+            raise Misuse(f"a {type(command).__name__} is no command of a consumer")
+    raise Misuse(f"{command} was answered a {type(reply).__name__}", todo="answer what it asks for, or a Failure")
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -551,7 +551,7 @@ class Following:
     epoch: int = 0
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.epoch, "an epoch", 0, INT64_MAX)
+        check_int(self.epoch, "an epoch", 0, INT64_MAX)
 
     def __str__(self) -> str:
         return f"following, epoch {self.epoch} is over"
@@ -566,8 +566,8 @@ class Flushing:
     left: tuple[Pass, ...]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.position, POSITIONS, "a position")
-        tuple_of_kind(self.left, (CleanUp, Plan), "a pass")
+        check_type(self.position, POSITIONS, "a position")
+        check_tuple(self.left, (HandleDeleted, Plan), "a pass")
 
 
 @final
@@ -588,7 +588,7 @@ class Consuming:
         must_reconcile: A reconciliation has not been asked for yet.
         is_lost: The history is lost, and the next one has not begun.
         is_stopping: It was asked to stop.
-        awaited: The wishes that have not been answered.
+        awaited: The commands that have not been answered.
     """
 
     epoch: int
@@ -603,21 +603,21 @@ class Consuming:
     must_reconcile: bool = True
     is_lost: bool = False
     is_stopping: bool = False
-    awaited: frozenset[Wish] = frozenset()
+    awaited: frozenset[StreamCommand] = frozenset()
 
     def __attrs_post_init__(self) -> None:
         _epoch(self.epoch)
         _history(self.history)
         for position in (self.read, self.safe, self.saved):
-            of_kind(position, (After, From, NoneType), "a position")
-        tuple_of_kind(self.changes, Change, "a change")
-        numbered(self.batch, "the number of a batch", 0)
-        of_kind(self.flushing, (Flushing, NoneType), "a batch under way")
+            check_type(position, (After, From, NoneType), "a position")
+        check_tuple(self.changes, Change, "a change")
+        check_int(self.batch, "the number of a batch", 0)
+        check_type(self.flushing, (Flushing, NoneType), "a batch under way")
         for flag in (self.is_due, self.must_reconcile, self.is_lost, self.is_stopping):
-            of_kind(flag, bool, "a flag")
-        of_kind(self.awaited, frozenset, "a set of wishes")
-        for wish in self.awaited:
-            of_kind(wish, (*REQUESTS, Await), "a wish that is answered")
+            check_type(flag, bool, "a flag")
+        check_type(self.awaited, frozenset, "a set of commands")
+        for command in self.awaited:
+            check_type(command, (*REQUESTS, Await), "a command that is answered")
 
     @property
     def is_pending(self) -> bool:
@@ -638,23 +638,23 @@ class Stopped:
         return "stopped"
 
 
-State: TypeAlias = Following | Consuming | Stopped
+StreamState: TypeAlias = Following | Consuming | Stopped
 
 
 @final
 @attrs.frozen
 class Step:
-    """The next state, and what is wished for, in this order."""
+    """The next state, and what is commanded, in this order."""
 
-    state: State
-    wishes: tuple[Wish, ...] = ()
+    state: StreamState
+    commands: tuple[StreamCommand, ...] = ()
 
 
 # --- the consumer -----------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
-class Consumer:
+class ChangeStreamConsumer:
     """One who consumes a change stream while it leads.
 
     Invariants: 1 <= size; 0 <= wait, idle; 1 <= pause.
@@ -672,25 +672,25 @@ class Consumer:
     pause: Duration = SECOND
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.size, "the size of a batch", 1)
-        numbered(self.wait, "a duration in microseconds", 0)
-        numbered(self.idle, "a duration in microseconds", 0)
-        numbered(self.pause, "a duration in microseconds", 1)
+        check_int(self.size, "the size of a batch", 1)
+        check_int(self.wait, "a duration in microseconds", 0)
+        check_int(self.idle, "a duration in microseconds", 0)
+        check_int(self.pause, "a duration in microseconds", 1)
 
-    def step(self, state: State, event: Event) -> Step:
-        """What happens to the consumer, and what is wished for then.
+    def step(self, state: StreamState, event: StreamEvent) -> Step:
+        """What happens to the consumer, and what is commanded then.
 
         Args:
             state: The state before.
             event: What happened.
 
         Returns:
-            The state after, and wishes in order.
+            The state after, and commands in order.
 
         Raises:
             Misuse: It is no state or no event.
         """
-        of_kind(event, EVENTS, "an event of a consumer")
+        check_type(event, EVENTS, "an event of a consumer")
         match state:
             case Following():
                 return self._following(state, event)
@@ -701,7 +701,7 @@ class Consumer:
             case _:
                 raise Misuse(f"a {type(state).__name__} is no state of a consumer")
 
-    def _following(self, state: Following, event: Event) -> Step:
+    def _following(self, state: Following, event: StreamEvent) -> Step:
         match event:
             case Elected(epoch, history, position) if epoch > state.epoch:
                 return self._onward(Consuming(epoch, history, position, position, position))
@@ -712,7 +712,7 @@ class Consumer:
             case _:
                 return Step(state)  # what comes of an epoch that is over
 
-    def _consuming(self, state: Consuming, event: Event) -> Step:
+    def _consuming(self, state: Consuming, event: StreamEvent) -> Step:
         match event:
             case Elected(epoch):
                 return self._following(Following(state.epoch), event) if epoch > state.epoch else Step(state)
@@ -720,12 +720,14 @@ class Consumer:
                 return Step(Following(epoch)) if epoch >= state.epoch else Step(state)
             case StopAsked():
                 # What was told to wait is tried at once, and what is read from now on is for the next leader.
-                kept = frozenset(wish for wish in state.awaited if isinstance(wish, (CleanUp, Plan, Save)))
+                kept = frozenset(
+                    command for command in state.awaited if isinstance(command, (HandleDeleted, Plan, Save))
+                )
                 return self._onward(attrs.evolve(state, is_stopping=True, awaited=kept))
             case _:
-                if event.wish not in state.awaited:
+                if event.command not in state.awaited:
                     return Step(state)
-                return self._answered(attrs.evolve(state, awaited=state.awaited - {event.wish}), event)
+                return self._answered(attrs.evolve(state, awaited=state.awaited - {event.command}), event)
 
     def _answered(self, state: Consuming, event: Answer) -> Step:
         match event:
@@ -733,16 +735,16 @@ class Consumer:
                 return self._onward(attrs.evolve(state, read=position, safe=position))
             case Received(_, page):
                 return self._received(state, page)
-            case Broke(wish, code):
-                return self._onward(self._lost(state)) if code in CANNOT_RESUME else self._failed(state, wish)
-            case Done(wish):
-                return self._onward(self._done(state, wish))
-            case Failed(wish):
-                return self._failed(state, wish)
+            case StreamFailed(command, code):
+                return self._onward(self._lost(state)) if code in CANNOT_RESUME else self._failed(state, command)
+            case Done(command):
+                return self._onward(self._done(state, command))
+            case Failed(command):
+                return self._failed(state, command)
             case Fenced():
                 return Step(Following(state.epoch))
-            case Due(wish):
-                return self._onward(self._due(state, wish))
+            case Due(command):
+                return self._onward(self._due(state, command))
             case _:
                 assert_never(event)
 
@@ -760,51 +762,51 @@ class Consumer:
         """What is collected or under way is dropped, for the next reconciliation looks at everything."""
         return Consuming(state.epoch, state.history, batch=state.batch + 1, is_lost=True)
 
-    def _failed(self, state: Consuming, wish: Request) -> Step:
+    def _failed(self, state: Consuming, command: Request) -> Step:
         if state.is_stopping:
             return Step(Stopped())  # what is not saved is told to the next leader
-        again = Await(wish, self.pause)
+        again = Await(command, self.pause)
         return self._onward(attrs.evolve(state, awaited=state.awaited | {again}), again)
 
-    def _done(self, state: Consuming, wish: Pass | Save | Forget) -> Consuming:
-        match wish:
+    def _done(self, state: Consuming, command: Pass | Save | ResetHistory) -> Consuming:
+        match command:
             case Save(position=position):
                 return attrs.evolve(state, saved=position)
-            case Forget(history=history):
+            case ResetHistory(history=history):
                 return attrs.evolve(state, history=history, is_lost=False)
-            case CleanUp() | Plan():
+            case HandleDeleted() | Plan():
                 flushing = state.flushing
-                if flushing is None or wish not in flushing.left:
+                if flushing is None or command not in flushing.left:
                     return state  # only in a state that no step has made
-                left = tuple(each for each in flushing.left if each != wish)
+                left = tuple(each for each in flushing.left if each != command)
                 if left:
                     return attrs.evolve(state, flushing=Flushing(flushing.position, left))
                 return attrs.evolve(state, flushing=None, safe=self._safe(state, flushing))
             case _:
-                assert_never(wish)
+                assert_never(command)
 
     def _safe(self, _: Consuming, flushing: Flushing) -> Position | None:
         return flushing.position
 
-    def _due(self, state: Consuming, wish: Await) -> Consuming:
-        match wish.then:
+    def _due(self, state: Consuming, command: Await) -> Consuming:
+        match command.then:
             case Flush(batch=batch):
                 return attrs.evolve(state, is_due=state.is_due or batch == state.batch)
             case Keep():
                 return state if state.is_pending else attrs.evolve(state, safe=state.read)
             case _:
-                return state  # it is neither awaited nor paused now, so it is wished for if it is still wanted
+                return state  # it is neither awaited nor paused now, so it is commanded if it is still wanted
 
     # what follows from a state
 
-    def _onward(self, state: Consuming, *already: Wish) -> Step:
-        """Wish for what is wanted, and neither awaited nor paused."""
+    def _onward(self, state: Consuming, *already: StreamCommand) -> Step:
+        """StreamCommand for what is wanted, and neither awaited nor paused."""
         state = self._flushed(state)
         if state.is_stopping and self._is_over(state):
             return Step(Stopped(), already)
-        held = {wish.then for wish in state.awaited if isinstance(wish, Await)} | state.awaited
-        wishes = tuple(wish for wish in self._wanted(state) if wish not in held)
-        return Step(attrs.evolve(state, awaited=state.awaited.union(wishes)), already + wishes)
+        held = {command.then for command in state.awaited if isinstance(command, Await)} | state.awaited
+        commands = tuple(command for command in self._wanted(state) if command not in held)
+        return Step(attrs.evolve(state, awaited=state.awaited.union(commands)), already + commands)
 
     def _flushed(self, state: Consuming) -> Consuming:
         """Begin with the batch that is collected, if it is time for it; at the stop, take what is read for done."""
@@ -822,12 +824,12 @@ class Consumer:
     def _is_over(self, state: Consuming) -> bool:
         return state.is_lost or state.read is None or not (state.is_pending or state.safe != state.saved)
 
-    def _wanted(self, state: Consuming) -> Iterable[Wish]:
+    def _wanted(self, state: Consuming) -> Iterable[StreamCommand]:
         if state.is_lost:
-            return [Forget(state.epoch, state.history + 1)]
+            return [ResetHistory(state.epoch, state.history + 1)]
         if state.read is None:
             return [Locate(state.epoch)]
-        wanted: list[Wish] = list(() if state.flushing is None else free(state.flushing.left))
+        wanted: list[StreamCommand] = list(() if state.flushing is None else free(state.flushing.left))
         if state.safe is not None and state.safe != state.saved and not _is_saving(state):
             wanted.append(Save(state.epoch, state.history, state.safe))
         if state.is_stopping:
@@ -843,7 +845,7 @@ class Consumer:
 
 def _is_saving(state: Consuming) -> bool:
     """One save at a time, also of those that wait to be tried again, or else the earlier one may be the last."""
-    return any(isinstance(wish.then if isinstance(wish, Await) else wish, Save) for wish in state.awaited)
+    return any(isinstance(command.then if isinstance(command, Await) else command, Save) for command in state.awaited)
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
@@ -859,8 +861,8 @@ def collected(before: tuple[Change, ...], more: tuple[Change, ...]) -> tuple[Cha
     Returns:
         One change for each collection and id, in the order of when these were told.
     """
-    tuple_of_kind(before, Change, "a change")
-    tuple_of_kind(more, Change, "a change")
+    check_tuple(before, Change, "a change")
+    check_tuple(more, Change, "a change")
     last: dict[object, Change] = {}
     for change in (*before, *more):
         key = (change.collection, exactly(change.id))
@@ -880,16 +882,16 @@ def passes(epoch: int, batch: int, changes: tuple[Change, ...]) -> tuple[Pass, .
     Returns:
         The passes, each to be asked for AFTER those of its collection that stand before it have succeeded (`free`).
     """
-    tuple_of_kind(changes, Change, "a change")
+    check_tuple(changes, Change, "a change")
     by_kind: dict[bool, dict[str, list[Value]]] = {True: {}, False: {}}
     for change in changes:
         by_kind[change.is_gone].setdefault(change.collection, []).append(change.id)
-    gone = [CleanUp(epoch, batch, collection, tuple(ids)) for collection, ids in by_kind[True].items()]
+    gone = [HandleDeleted(epoch, batch, collection, tuple(ids)) for collection, ids in by_kind[True].items()]
     there = [Plan(epoch, batch, collection, tuple(ids)) for collection, ids in by_kind[False].items()]
     return (*gone, *there)
 
 
 def free(left: tuple[Pass, ...]) -> tuple[Pass, ...]:
     """The passes that no other of their collection stands before."""
-    tuple_of_kind(left, (CleanUp, Plan), "a pass")
+    check_tuple(left, (HandleDeleted, Plan), "a pass")
     return tuple(each for place, each in enumerate(left) if each.collection not in {e.collection for e in left[:place]})

@@ -23,9 +23,9 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.model.errors import Misuse, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, Instant, seconds
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_type
 
 PATIENCE: Final = 10
 """How many times the quiet a change waits at most, unless told."""
@@ -49,8 +49,8 @@ class Debounce:
     wait_max: Duration = attrs.Factory(_patience, takes_self=True)
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.quiet, "a time of quiet in microseconds", 0)
-        numbered(self.wait_max, "a maximum wait in microseconds", 0)
+        check_int(self.quiet, "a time of quiet in microseconds", 0)
+        check_int(self.wait_max, "a maximum wait in microseconds", 0)
         if self.wait_max < self.quiet:
             raise Misuse(
                 f"a maximum wait of {seconds(self.wait_max)} ends before a quiet of {seconds(self.quiet)}",
@@ -76,7 +76,7 @@ def due(debounce: Debounce, first: Instant, last: Instant) -> Instant:
     Raises:
         Misuse: The clocks differ.
     """
-    of_kind(debounce, Debounce, "a debounce")
-    of_kind(first, Instant, "the time of a change")
-    of_kind(last, Instant, "the time of a change")
+    check_type(debounce, Debounce, "a debounce")
+    check_type(first, Instant, "the time of a change")
+    check_type(last, Instant, "the time of a change")
     return first + min(last - first + debounce.quiet, debounce.wait_max)

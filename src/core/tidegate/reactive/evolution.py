@@ -39,9 +39,8 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import Value, checked, exactly, show
-from tidegate.model.errors import numbered
-from tidegate.model.values import all_of_kind, of_kind
-from tidegate.reactive.task_records import Status
+from tidegate.model.values import check_int, check_type, check_types
+from tidegate.reactive.task_records import TaskStatus
 
 UNKNOWN_VERSION: Final = 1
 """The version of the handler of a task that was never stored."""
@@ -55,10 +54,10 @@ class OnNewVersion(Enum):
     REPROCESS_ALL = "reprocess_all"
 
 
-STATUSES: Final[Mapping[OnNewVersion, frozenset[Status]]] = {
+STATUSES: Final[Mapping[OnNewVersion, frozenset[TaskStatus]]] = {
     OnNewVersion.NOTHING: frozenset(),
-    OnNewVersion.REPROCESS_FAILED: frozenset({Status.FAILED}),
-    OnNewVersion.REPROCESS_ALL: frozenset({Status.FAILED, Status.COMPLETED}),
+    OnNewVersion.REPROCESS_FAILED: frozenset({TaskStatus.FAILED}),
+    OnNewVersion.REPROCESS_ALL: frozenset({TaskStatus.FAILED, TaskStatus.COMPLETED}),
 }
 """The records that run again."""
 
@@ -77,8 +76,8 @@ class Policy:
     reconciles: bool = True
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.on_new_version, OnNewVersion, "what a new version means")
-        of_kind(self.reconciles, bool, "whether documents are looked at again")
+        check_type(self.on_new_version, OnNewVersion, "what a new version means")
+        check_type(self.reconciles, bool, "whether documents are looked at again")
 
 
 @final
@@ -96,7 +95,7 @@ class Definition:
 
     def __attrs_post_init__(self) -> None:
         checked(self.trigger, "trigger")
-        numbered(self.version, "the version of a handler", 0)
+        check_int(self.version, "the version of a handler", 0)
 
     def __str__(self) -> str:
         return f"version {self.version} on {show(self.trigger)}"
@@ -107,11 +106,11 @@ class Definition:
 class Reprocess:
     """Reset each record of the task that has one of these statuses (`reactive.reset`)."""
 
-    statuses: frozenset[Status]
+    statuses: frozenset[TaskStatus]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.statuses, frozenset, "a set of statuses")
-        all_of_kind(self.statuses, Status, "a status")
+        check_type(self.statuses, frozenset, "a set of statuses")
+        check_types(self.statuses, TaskStatus, "a status")
 
     def __str__(self) -> str:
         return f"reset what is {' or '.join(sorted(status.value for status in self.statuses))}"
@@ -134,7 +133,7 @@ class Remember:
     definition: Definition
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.definition, Definition, "a definition")
+        check_type(self.definition, Definition, "a definition")
 
     def __str__(self) -> str:
         return f"remember {self.definition}"
@@ -157,12 +156,12 @@ def evolve(stored: Definition | None, current: Definition, policy: Policy) -> tu
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(stored, (Definition, NoneType), "a definition")
-    of_kind(current, Definition, "a definition")
-    of_kind(policy, Policy, "a policy")
+    check_type(stored, (Definition, NoneType), "a definition")
+    check_type(current, Definition, "a definition")
+    check_type(policy, Policy, "a policy")
     version = UNKNOWN_VERSION if stored is None else stored.version
     is_another = stored is None or exactly(stored.trigger) != exactly(current.trigger)
-    statuses = STATUSES[policy.on_new_version] if current.version > version else frozenset[Status]()
+    statuses = STATUSES[policy.on_new_version] if current.version > version else frozenset[TaskStatus]()
     remembered = Definition(current.trigger, max(version, current.version))
     actions: list[Action] = []
     if statuses:

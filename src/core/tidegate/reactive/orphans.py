@@ -33,9 +33,8 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import numbered
 from tidegate.model.instants import MINUTE, Duration, Instant
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import PROCESSED, Guard, TaskRecord
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
@@ -80,8 +79,8 @@ class CleanUp:
     keep_for: Duration = DAY
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.delete_when, DeleteWhen, "when records go")
-        numbered(self.keep_for, "a duration in microseconds", 0)
+        check_type(self.delete_when, DeleteWhen, "when records go")
+        check_int(self.keep_for, "a duration in microseconds", 0)
 
 
 class Because(Enum):
@@ -101,7 +100,7 @@ class Remove:
     on: Guard
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.on, Guard, "a guard")
+        check_type(self.on, Guard, "a guard")
 
     def __str__(self) -> str:
         return f"remove {self.on}"
@@ -115,16 +114,16 @@ class Keep:
     because: Because
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.because, Because, "a reason to keep it")
+        check_type(self.because, Because, "a reason to keep it")
 
     def __str__(self) -> str:
         return f"keep: {self.because.value}"
 
 
-Verdict: TypeAlias = Remove | Keep
+SweepVerdict: TypeAlias = Remove | Keep
 
 
-def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> Verdict:
+def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """Whether a record goes.
 
     Args:
@@ -139,10 +138,10 @@ def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) 
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    of_kind(record, TaskRecord, "a record")
-    of_kind(source, Source, "what is known of a document")
-    of_kind(policy, CleanUp, "a policy")
-    of_kind(now, Instant, "the time")
+    check_type(record, TaskRecord, "a record")
+    check_type(source, Source, "what is known of a document")
+    check_type(policy, CleanUp, "a policy")
+    check_type(now, Instant, "the time")
     if source is Source.UNKNOWN:
         return Keep(Because.UNKNOWN)
     if source not in ORPHANED[policy.delete_when]:
@@ -156,6 +155,6 @@ def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) 
 
 def last_touched(record: TaskRecord) -> Instant:
     """When something last happened to a record: it was made, something changed, or a run ended."""
-    of_kind(record, TaskRecord, "a record")
+    check_type(record, TaskRecord, "a record")
     times = (record.created_at, record.changed_at, record.finalised_at)
     return max((at for at in times if at is not None), key=lambda at: at.at)

@@ -97,12 +97,12 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.documents import Document, equal
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, Duration, Instant
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_name, check_type
 from tidegate.reactive.debounce import Debounce, due
 from tidegate.reactive.snapshot import Digest, Kept, NotComputed, digest, remembered
-from tidegate.reactive.task_records import ONCE_MORE, PROCESSED, Ended, Guard, Run, Status, TaskRecord
+from tidegate.reactive.task_records import ONCE_MORE, PROCESSED, Ended, Guard, Run, TaskRecord, TaskStatus
 
 ERROR_MAX: Final = 1_000
 """How many characters of an error's text are kept."""
@@ -130,11 +130,11 @@ class Task:
     snapshot_bytes_max: int = 64 * 1024
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.debounce, Debounce, "a debounce")
-        numbered(self.lease, "a lease in microseconds", 1)
-        of_kind(self.resets_on_change, bool, "whether a change resets")
-        numbered(self.history_max, "a number of runs", 0)
-        numbered(self.snapshot_bytes_max, "a number of bytes", 0)
+        check_type(self.debounce, Debounce, "a debounce")
+        check_int(self.lease, "a lease in microseconds", 1)
+        check_type(self.resets_on_change, bool, "whether a change resets")
+        check_int(self.history_max, "a number of runs", 0)
+        check_int(self.snapshot_bytes_max, "a number of bytes", 0)
 
 
 # --- what was seen, how a run ended -----------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Matching:
     snapshot: Document
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.snapshot, Document, "a snapshot")
+        check_type(self.snapshot, Document, "a snapshot")
 
 
 @final
@@ -174,7 +174,7 @@ class TryAgain:
     at: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.at, Instant, "the time of a retry")
+        check_type(self.at, Instant, "the time of a retry")
 
 
 @final
@@ -215,7 +215,7 @@ class Failed:
     retry: Retry
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.retry, (TryAgain, GiveUp), "what the policy says")
+        check_type(self.retry, (TryAgain, GiveUp), "what the policy says")
 
 
 @final
@@ -229,10 +229,10 @@ class Deferred:
     until: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.until, Instant, "the time of a deferral")
+        check_type(self.until, Instant, "the time of a deferral")
 
 
-Outcome: TypeAlias = Succeeded | Failed | Deferred
+HandlerOutcome: TypeAlias = Succeeded | Failed | Deferred
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
@@ -282,8 +282,8 @@ class Insert:
     why: Why
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.record, TaskRecord, "a record")
-        of_kind(self.why, Why, "a reason to write")
+        check_type(self.record, TaskRecord, "a record")
+        check_type(self.why, Why, "a reason to write")
 
     def __str__(self) -> str:
         return f"insert, for {self.why.value}: {self.record}"
@@ -299,9 +299,9 @@ class Update:
     why: Why
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.on, Guard, "a guard")
-        of_kind(self.record, TaskRecord, "a record")
-        of_kind(self.why, Why, "a reason to write")
+        check_type(self.on, Guard, "a guard")
+        check_type(self.record, TaskRecord, "a record")
+        check_type(self.why, Why, "a reason to write")
 
     def __str__(self) -> str:
         return f"update, for {self.why.value}: {self.record}"
@@ -315,7 +315,7 @@ class Leave:
     why: WhyNot
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.why, WhyNot, "a reason to write nothing")
+        check_type(self.why, WhyNot, "a reason to write nothing")
 
     def __str__(self) -> str:
         return f"leave: {self.why.value}"
@@ -330,8 +330,8 @@ class Wait:
     until: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.why, WhyNot, "a reason to write nothing")
-        of_kind(self.until, Instant, "the time to look again")
+        check_type(self.why, WhyNot, "a reason to write nothing")
+        check_type(self.until, Instant, "the time to look again")
 
     def __str__(self) -> str:
         return f"wait until {self.until}: {self.why.value}"
@@ -359,12 +359,12 @@ class Claim:
     failing_since: Instant | None
 
     def __attrs_post_init__(self) -> None:
-        named(self.id, "a record")
-        named(self.owner, "a worker")
-        numbered(self.token, "the token of a claim", 1)
-        numbered(self.attempts, "a number of attempts", 0)
-        of_kind(self.snapshot, (Document, Digest, NoneType), "what is kept of a snapshot")
-        of_kind(self.failing_since, (Instant, NoneType), "the time of a failure")
+        check_name(self.id, "a record")
+        check_name(self.owner, "a worker")
+        check_int(self.token, "the token of a claim", 1)
+        check_int(self.attempts, "a number of attempts", 0)
+        check_type(self.snapshot, (Document, Digest, NoneType), "what is kept of a snapshot")
+        check_type(self.failing_since, (Instant, NoneType), "the time of a failure")
 
     def __str__(self) -> str:
         return f"run {self.token} of {self.id!r} by {self.owner!r}, attempt {self.attempts}"
@@ -379,8 +379,8 @@ class Claimed:
     claim: Claim
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.write, Update, "a write")
-        of_kind(self.claim, Claim, "a claim")
+        check_type(self.write, Update, "a write")
+        check_type(self.claim, Claim, "a claim")
 
     def __str__(self) -> str:
         return f"claimed, for {self.write.why.value}: {self.claim}"
@@ -400,8 +400,8 @@ class Lapsed:
     failing_since: Instant
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.attempts, "a number of attempts", 0)
-        of_kind(self.failing_since, Instant, "the time of a failure")
+        check_int(self.attempts, "a number of attempts", 0)
+        check_type(self.failing_since, Instant, "the time of a failure")
 
     def __str__(self) -> str:
         return f"lapsed: ask the policy after {self.attempts} attempts"
@@ -415,7 +415,7 @@ class Go:
     claim: Claim
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.claim, Claim, "a claim")
+        check_type(self.claim, Claim, "a claim")
 
     def __str__(self) -> str:
         return f"go: {self.claim}"
@@ -430,8 +430,8 @@ class Adopt:
     claim: Claim
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.write, Update, "a write")
-        of_kind(self.claim, Claim, "a claim")
+        check_type(self.write, Update, "a write")
+        check_type(self.claim, Claim, "a claim")
 
     def __str__(self) -> str:
         return f"adopt: {self.claim}"
@@ -446,8 +446,8 @@ class CannotRun:
     why: NotComputed
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.write, Update, "a write")
-        of_kind(self.why, NotComputed, "what cannot be computed")
+        check_type(self.write, Update, "a write")
+        check_type(self.why, NotComputed, "what cannot be computed")
 
     def __str__(self) -> str:
         return f"cannot run: {self.why}"
@@ -478,10 +478,10 @@ def plan(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    of_kind(record, (TaskRecord, NoneType), "a record")
-    of_kind(seen, (Matching, NotMatching, Gone, NotComputed), "what was seen")
-    of_kind(task, Task, "a task")
-    of_kind(now, Instant, "the time")
+    check_type(record, (TaskRecord, NoneType), "a record")
+    check_type(seen, (Matching, NotMatching, Gone, NotComputed), "what was seen")
+    check_type(task, Task, "a task")
+    check_type(now, Instant, "the time")
     if isinstance(seen, NotComputed):
         return Leave(WhyNot.NOT_COMPUTED)
     snapshot = seen.snapshot if isinstance(seen, Matching) else None
@@ -502,7 +502,7 @@ def _first(snapshot: Document, task: Task, now: Instant, new_id: str) -> TaskRec
     return TaskRecord(
         id=new_id,
         version=1,
-        status=Status.PENDING,
+        status=TaskStatus.PENDING,
         snapshot=remembered(snapshot, task.snapshot_bytes_max),
         next_run_at=when,
         due_at=when,
@@ -516,10 +516,10 @@ def _changed(record: TaskRecord, snapshot: Document | None, task: Task, now: Ins
     first = now if record.waiting_since is None else record.waiting_since
     when = _whole(due(task.debounce, first, now))
     status = ONCE_MORE[record.status]
-    resets = task.resets_on_change or record.status is Status.COMPLETED  # a success has ended the streak
-    if record.next_run_at is None or (resets and status is Status.PENDING):
+    resets = task.resets_on_change or record.status is TaskStatus.COMPLETED  # a success has ended the streak
+    if record.next_run_at is None or (resets and status is TaskStatus.PENDING):
         next_run_at = when
-    elif status is Status.PENDING:
+    elif status is TaskStatus.PENDING:
         next_run_at = _later(record.next_run_at, when)
     else:
         next_run_at = record.next_run_at  # the lease
@@ -556,11 +556,11 @@ def claim(record: TaskRecord, *, worker: str, task: Task, now: Instant, lapsed: 
     Raises:
         Misuse: An argument is of another type or empty, or the clocks differ.
     """
-    of_kind(record, TaskRecord, "a record")
-    of_kind(task, Task, "a task")
-    of_kind(now, Instant, "the time")
-    of_kind(lapsed, (TryAgain, GiveUp, NoneType), "what the policy says")
-    named(worker, "a worker")
+    check_type(record, TaskRecord, "a record")
+    check_type(task, Task, "a task")
+    check_type(now, Instant, "the time")
+    check_type(lapsed, (TryAgain, GiveUp, NoneType), "what the policy says")
+    check_name(worker, "a worker")
     if record.next_run_at is None:
         return Leave(WhyNot.FINISHED)
     if now - record.next_run_at < 0:
@@ -568,13 +568,13 @@ def claim(record: TaskRecord, *, worker: str, task: Task, now: Instant, lapsed: 
     if record.owner is None:
         return _claimed(record.guard, record, worker=worker, task=task, now=now, why=Why.DUE)
     failing = _failing(_ended(record, _run(record, Ended.LOST, now), task), now, Ended.LOST.value)
-    if record.status is Status.PROCESSING_DIRTY:  # the change has not been run with yet
+    if record.status is TaskStatus.PROCESSING_DIRTY:  # the change has not been run with yet
         return _claimed(record.guard, failing, worker=worker, task=task, now=now, why=Why.TAKEN_OVER)
     match lapsed:
         case None:
             return Lapsed(record.attempts, _failing_since(record, now))
         case GiveUp():
-            return Update(record.guard, attrs.evolve(failing, status=Status.FAILED), Why.GIVEN_UP)
+            return Update(record.guard, attrs.evolve(failing, status=TaskStatus.FAILED), Why.GIVEN_UP)
         case TryAgain():
             return _claimed(record.guard, failing, worker=worker, task=task, now=now, why=Why.TAKEN_OVER)
         case _:
@@ -585,7 +585,7 @@ def _claimed(on: Guard, record: TaskRecord, *, worker: str, task: Task, now: Ins
     after = attrs.evolve(
         record,
         version=on.version + 1,
-        status=Status.PROCESSING,
+        status=TaskStatus.PROCESSING,
         next_run_at=_whole(now + task.lease),
         waiting_since=None,
         attempts=record.attempts + 1,
@@ -615,7 +615,7 @@ def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, task: Task, no
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    of_kind(seen, (Matching, NotMatching, Gone, NotComputed), "what was seen")
+    check_type(seen, (Matching, NotMatching, Gone, NotComputed), "what was seen")
     held = _held(record, claim, task, now)
     if isinstance(held, Leave):
         return held
@@ -629,13 +629,13 @@ def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, task: Task, no
             return Update(held.guard, left, Why.LEFT)
         case Matching(snapshot):
             is_same = _is_same(held.snapshot, snapshot)
-            if is_same and held.status is Status.PROCESSING:
+            if is_same and held.status is TaskStatus.PROCESSING:
                 return Go(_claim_of(held, claim.owner))
             resets = task.resets_on_change and not is_same
             after = attrs.evolve(
                 _counted_anew(held) if resets else held,
                 version=held.version + 1,
-                status=Status.PROCESSING,
+                status=TaskStatus.PROCESSING,
                 snapshot=remembered(snapshot, task.snapshot_bytes_max),
                 changed_at=held.changed_at if is_same else _stamp(now),
                 waiting_since=None,
@@ -673,7 +673,9 @@ def renew(record: TaskRecord | None, claim: Claim, *, task: Task, now: Instant) 
 # --- finalise ---------------------------------------------------------------------------------------------------------
 
 
-def finalise(record: TaskRecord | None, claim: Claim, outcome: Outcome, *, task: Task, now: Instant) -> Update | Leave:
+def finalise(
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, *, task: Task, now: Instant
+) -> Update | Leave:
     """What the end of a run means for its record.
 
     Args:
@@ -689,12 +691,12 @@ def finalise(record: TaskRecord | None, claim: Claim, outcome: Outcome, *, task:
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    of_kind(outcome, (Succeeded, Failed, Deferred), "the end of a run")
+    check_type(outcome, (Succeeded, Failed, Deferred), "the end of a run")
     held = _held(record, claim, task, now)
     if isinstance(held, Leave):
         return held
     over = _over(held, outcome, task, now)
-    if held.status is Status.PROCESSING_DIRTY:
+    if held.status is TaskStatus.PROCESSING_DIRTY:
         again = _pending(over, _due_again(held, outcome, task))
         counted = 0 if isinstance(outcome, Succeeded) else again.attempts  # a success ends the streak
         return Update(held.guard, attrs.evolve(again, attempts=counted), Why.RUNS_AGAIN)
@@ -706,12 +708,12 @@ def finalise(record: TaskRecord | None, claim: Claim, outcome: Outcome, *, task:
         case Failed(_, TryAgain(at)):
             return Update(held.guard, _pending(over, at), Why.RETRIED)
         case Failed():
-            return Update(held.guard, attrs.evolve(over, status=Status.FAILED), Why.GIVEN_UP)
+            return Update(held.guard, attrs.evolve(over, status=TaskStatus.FAILED), Why.GIVEN_UP)
         case _:
             assert_never(outcome)
 
 
-def _over(held: TaskRecord, outcome: Outcome, task: Task, now: Instant) -> TaskRecord:
+def _over(held: TaskRecord, outcome: HandlerOutcome, task: Task, now: Instant) -> TaskRecord:
     """The record after its run, with what the outcome says of the attempts; completed, unless the caller says more."""
     match outcome:
         case Succeeded():
@@ -726,7 +728,7 @@ def _over(held: TaskRecord, outcome: Outcome, task: Task, now: Instant) -> TaskR
             assert_never(outcome)
 
 
-def _due_again(held: TaskRecord, outcome: Outcome, task: Task) -> Instant:
+def _due_again(held: TaskRecord, outcome: HandlerOutcome, task: Task) -> Instant:
     """When what changed while it was processed is due."""
     first = held.changed_at if held.waiting_since is None else held.waiting_since
     when = _whole(due(task.debounce, first, held.changed_at))
@@ -753,10 +755,10 @@ def reset(record: TaskRecord, *, now: Instant) -> Update:
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    of_kind(record, TaskRecord, "a record")
-    of_kind(now, Instant, "the time")
+    check_type(record, TaskRecord, "a record")
+    check_type(now, Instant, "the time")
     status = ONCE_MORE[record.status]
-    is_dirty = status is Status.PROCESSING_DIRTY
+    is_dirty = status is TaskStatus.PROCESSING_DIRTY
     after = attrs.evolve(
         record,
         version=record.version + 1,
@@ -781,10 +783,10 @@ def _is_same(known: Kept | None, snapshot: Document | None) -> bool:
 
 def _held(record: TaskRecord | None, claim: Claim, task: Task, now: Instant) -> TaskRecord | Leave:
     """The record if the claim holds it, or why it does not."""
-    of_kind(record, (TaskRecord, NoneType), "a record")
-    of_kind(claim, Claim, "a claim")
-    of_kind(task, Task, "a task")
-    of_kind(now, Instant, "the time")
+    check_type(record, (TaskRecord, NoneType), "a record")
+    check_type(claim, Claim, "a claim")
+    check_type(task, Task, "a task")
+    check_type(now, Instant, "the time")
     if record is None:
         return Leave(WhyNot.NO_RECORD)
     if record.id != claim.id:
@@ -806,7 +808,7 @@ def _ended(record: TaskRecord, run: Run, task: Task) -> TaskRecord:
     return attrs.evolve(
         record,
         version=record.version + 1,
-        status=Status.COMPLETED,
+        status=TaskStatus.COMPLETED,
         next_run_at=None,
         owner=None,
         finalised_at=run.at,
@@ -820,7 +822,7 @@ def _run(record: TaskRecord, ended: Ended, now: Instant, error: str | None = Non
 
 
 def _pending(over: TaskRecord, at: Instant) -> TaskRecord:
-    return attrs.evolve(over, status=Status.PENDING, next_run_at=_whole(at))
+    return attrs.evolve(over, status=TaskStatus.PENDING, next_run_at=_whole(at))
 
 
 def _failing(record: TaskRecord, now: Instant, error: str) -> TaskRecord:

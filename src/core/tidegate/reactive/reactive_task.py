@@ -42,11 +42,11 @@ import attrs
 
 from tidegate.model.documents import FILTERS, ID, AllOf, Document, Eq, Filter, OlderThan, matches
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Call, Failure, NotApplied, NotDurable, Refused
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import StoreTime, check_collection, delete_one, find_one, insert_one, update_one
 from tidegate.model.reading import needed
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_name, check_type
 from tidegate.reactive import orphans, reactive
 from tidegate.reactive.orphans import Remove, Source
 from tidegate.reactive.reactive import (
@@ -56,12 +56,12 @@ from tidegate.reactive.reactive import (
     Deferred,
     Go,
     Gone,
+    HandlerOutcome,
     Insert,
     Lapsed,
     Leave,
     Matching,
     NotMatching,
-    Outcome,
     Planned,
     Seen,
     Succeeded,
@@ -119,7 +119,7 @@ class Later:
     after: Duration
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.after, "a time in microseconds", 0)
+        check_int(self.after, "a time in microseconds", 0)
 
 
 # --- the task ---------------------------------------------------------------------------------------------------------
@@ -152,15 +152,15 @@ class ReactiveTask:
     attempts: int = ATTEMPTS
 
     def __attrs_post_init__(self) -> None:
-        named(self.name, "a task")
+        check_name(self.name, "a task")
         check_collection(self.source)
         check_collection(self.records)
-        of_kind(self.watched, Projection, "what is watched")
-        of_kind(self.where, (*FILTERS, NoneType), "a filter or None")
-        of_kind(self.rules, reactive.Task, "how a task is run")
-        of_kind(self.policy, retry.Policy, "a policy")
-        of_kind(self.cleaning, orphans.CleanUp, "when records go")
-        numbered(self.attempts, "a number of attempts", 1)
+        check_type(self.watched, Projection, "what is watched")
+        check_type(self.where, (*FILTERS, NoneType), "a filter or None")
+        check_type(self.rules, reactive.Task, "how a task is run")
+        check_type(self.policy, retry.Policy, "a policy")
+        check_type(self.cleaning, orphans.CleanUp, "when records go")
+        check_int(self.attempts, "a number of attempts", 1)
 
     async def plan_pass(self, keys: tuple[str, ...], request: str) -> tuple[str, ...]:
         """Look at these documents, and write down what is to be done.
@@ -384,10 +384,12 @@ class ReactiveTask:
                 continue
         return None
 
-    def _finalises(self, record: TaskRecord | None, claim: Claim, outcome: Outcome, now: Instant) -> Update | Leave:
+    def _finalises(
+        self, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
+    ) -> Update | Leave:
         return reactive.finalise(record, claim, outcome, task=self.rules, now=now)
 
-    def _outcome(self, claim: Claim, heard: str | Later | None, now: Instant) -> Outcome:
+    def _outcome(self, claim: Claim, heard: str | Later | None, now: Instant) -> HandlerOutcome:
         match heard:
             case None:
                 return Succeeded()

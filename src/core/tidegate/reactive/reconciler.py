@@ -19,23 +19,22 @@ import attrs
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, Remove, Update
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Sleep
-from tidegate.model.errors import named, numbered
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import FOUND_MAX, check_collection, find_all, find_one, update_one
 from tidegate.model.reading import needed
-from tidegate.model.values import callable_one, of_kind, tuple_of_kind
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.reactive import reconciliation
 from tidegate.reactive.reconciliation import (
     Again,
     Checkpoint,
     CleanedUp,
     Failed,
-    Outcome,
+    PassOutcome,
     Planned,
     Progress,
     Run,
+    RunSuperseded,
     Scan,
-    Superseded,
     Trigger,
     scans,
 )
@@ -77,14 +76,14 @@ class Reconciler:
     pause: Duration = SECOND
 
     def __attrs_post_init__(self) -> None:
-        named(self.stream, "a stream")
+        check_name(self.stream, "a stream")
         check_collection(self.streams)
         check_collection(self.collection)
-        of_kind(self.task, Trigger, "a task and its trigger")
-        callable_one(self.look, "what looks at documents")
-        callable_one(self.sweep, "what looks at what is left")
-        numbered(self.batch, "a number of documents", 1, FOUND_MAX)
-        numbered(self.pause, "a duration in microseconds", 0)
+        check_type(self.task, Trigger, "a task and its trigger")
+        check_callable(self.look, "what looks at documents")
+        check_callable(self.sweep, "what looks at what is left")
+        check_int(self.batch, "a number of documents", 1, FOUND_MAX)
+        check_int(self.pause, "a duration in microseconds", 0)
 
     async def run(self, run: Run) -> None:
         """Reconcile until everything is, or the epoch or the history of the run is over; what fails is tried again."""
@@ -111,11 +110,11 @@ class Reconciler:
         verdict = reconciliation.reconcile(run, progress, left[0], outcome)
         if isinstance(verdict, Again):
             return None
-        if isinstance(verdict, Superseded):
+        if isinstance(verdict, RunSuperseded):
             return True
         return await update_one(self.streams, self._of(run), *self._stored(verdict.progress)) == 0
 
-    async def _scanned(self, scan: Scan) -> Outcome:
+    async def _scanned(self, scan: Scan) -> PassOutcome:
         """Look at the next batch, or, where there is none, at what is left of documents that are gone."""
         found = await find_all(self.collection, limit=FOUND_MAX)
         ids = self._next(found, scan)
@@ -127,7 +126,7 @@ class Reconciler:
     def _next(self, found: tuple[Document, ...], scan: Scan) -> tuple[str, ...]:
         after = "" if scan.after is None else str(scan.after.last_id)
         ids = tuple(needed(doc, ID) for doc in found)
-        tuple_of_kind(ids, str, "the id of a document that is reconciled: a string")
+        check_tuple(ids, str, "the id of a document that is reconciled: a string")
         return tuple(each for each in ids if each > after)[: self.batch]
 
     def _progress(self, record: Document) -> Progress:

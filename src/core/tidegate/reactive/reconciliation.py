@@ -72,15 +72,15 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.documents import Value, checked, exactly, show
-from tidegate.model.errors import INT64_MAX, Misuse, named, numbered, shown
+from tidegate.model.errors import INT64_MAX, Misuse, shown
 from tidegate.model.instants import MINUTE, Duration, Instant
-from tidegate.model.values import all_of_kind, of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_name, check_tuple, check_type, check_types
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
 
 
 def _history(history: object) -> None:
-    numbered(history, "the number of a history", 0, INT64_MAX)
+    check_int(history, "the number of a history", 0, INT64_MAX)
 
 
 # --- what is stored ---------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Trigger:
     trigger: Value = attrs.field(eq=exactly)
 
     def __attrs_post_init__(self) -> None:
-        named(self.task, "a task")
+        check_name(self.task, "a task")
         checked(self.trigger, "trigger")
 
 
@@ -114,7 +114,7 @@ class Checkpoint:
     last_id: Value = attrs.field(eq=exactly)
 
     def __attrs_post_init__(self) -> None:
-        named(self.collection, "a collection")
+        check_name(self.collection, "a collection")
         _check_triggers(self.triggers)
         checked(self.last_id, "the id of a document")
 
@@ -139,10 +139,10 @@ class Progress:
 
     def __attrs_post_init__(self) -> None:
         _history(self.history)
-        of_kind(self.reconciled, frozenset, "a set of names")
+        check_type(self.reconciled, frozenset, "a set of names")
         for name in self.reconciled:
-            named(name, "a task")
-        tuple_of_kind(self.checkpoints, Checkpoint, "a checkpoint")
+            check_name(name, "a task")
+        check_tuple(self.checkpoints, Checkpoint, "a checkpoint")
         if len({each.collection for each in self.checkpoints}) != len(self.checkpoints):
             raise Misuse("a collection has two checkpoints", why="it is scanned once at a time")
 
@@ -152,8 +152,8 @@ class Progress:
 
 
 def _check_triggers(triggers: frozenset[Trigger]) -> None:
-    of_kind(triggers, frozenset, "a set of triggers")
-    all_of_kind(triggers, Trigger, "a trigger")
+    check_type(triggers, frozenset, "a set of triggers")
+    check_types(triggers, Trigger, "a trigger")
     if len({each.task for each in triggers}) != len(triggers):
         raise Misuse("a task has two triggers", why="no two tasks have the same name")
 
@@ -177,9 +177,9 @@ class Scan:
     after: Checkpoint | None = None
 
     def __attrs_post_init__(self) -> None:
-        named(self.collection, "a collection")
+        check_name(self.collection, "a collection")
         _check_triggers(self.triggers)
-        of_kind(self.after, (Checkpoint, NoneType), "a checkpoint")
+        check_type(self.after, (Checkpoint, NoneType), "a checkpoint")
         if not self.triggers:
             raise Misuse(f"nothing to scan {shown(self.collection)} for", why="a scan is for tasks")
         if self.after is not None and (self.after.collection, self.after.triggers) != (self.collection, self.triggers):
@@ -203,7 +203,7 @@ class Planned:
     ids: tuple[Value, ...] = attrs.field(eq=exactly)
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.ids, tuple, "a tuple of ids")
+        check_type(self.ids, tuple, "a tuple of ids")
         for id_ in self.ids:
             checked(id_, "the id of a document")
         if not self.ids:
@@ -222,7 +222,7 @@ class Failed:
     """Reading, planning or removing failed, or some of it."""
 
 
-Outcome: TypeAlias = Planned | CleanedUp | Failed
+PassOutcome: TypeAlias = Planned | CleanedUp | Failed
 OUTCOMES: Final = (Planned, CleanedUp, Failed)
 
 
@@ -235,8 +235,8 @@ class Write:
     progress: Progress
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.epoch, "an epoch", 1, INT64_MAX)
-        of_kind(self.progress, Progress, "progress")
+        check_int(self.epoch, "an epoch", 1, INT64_MAX)
+        check_type(self.progress, Progress, "progress")
 
 
 @final
@@ -247,16 +247,16 @@ class Again:
     scan: Scan
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.scan, Scan, "a scan")
+        check_type(self.scan, Scan, "a scan")
 
 
 @final
 @attrs.frozen
-class Superseded:
+class RunSuperseded:
     """Write nothing: the run is over, for the record is of another history, or its scan is not what is left."""
 
 
-Verdict: TypeAlias = Write | Again | Superseded
+ScanVerdict: TypeAlias = Write | Again | RunSuperseded
 
 
 @final
@@ -268,7 +268,7 @@ class Run:
     history: int
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.epoch, "an epoch", 1, INT64_MAX)
+        check_int(self.epoch, "an epoch", 1, INT64_MAX)
         _history(self.history)
 
 
@@ -285,11 +285,11 @@ def scans(progress: Progress, triggers: Mapping[str, frozenset[Trigger]]) -> tup
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(progress, Progress, "progress")
-    of_kind(triggers, Mapping, "tasks by collection")
+    check_type(progress, Progress, "progress")
+    check_type(triggers, Mapping, "tasks by collection")
     left: list[Scan] = []
     for collection, each in triggers.items():
-        named(collection, "a collection")
+        check_name(collection, "a collection")
         _check_triggers(each)
         unflagged = frozenset(trigger for trigger in each if trigger.task not in progress.reconciled)
         if unflagged:
@@ -299,7 +299,7 @@ def scans(progress: Progress, triggers: Mapping[str, frozenset[Trigger]]) -> tup
     return tuple(sorted(left, key=lambda scan: scan.collection))
 
 
-def reconcile(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Verdict:
+def reconcile(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """What is written after a part of a scan.
 
     Args:
@@ -309,18 +309,18 @@ def reconcile(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Ver
         outcome: What came of its next batch, or of its end.
 
     Returns:
-        A `Write`, `Again`, or that the run is `Superseded`.
+        A `Write`, `Again`, or that the run is `RunSuperseded`.
 
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(run, Run, "a run")
-    of_kind(progress, Progress, "progress")
-    of_kind(scan, Scan, "a scan")
-    of_kind(outcome, OUTCOMES, "what came of a scan")
+    check_type(run, Run, "a run")
+    check_type(progress, Progress, "progress")
+    check_type(scan, Scan, "a scan")
+    check_type(outcome, OUTCOMES, "what came of a scan")
     names = frozenset(each.task for each in scan.triggers)
     if progress.history != run.history or names & progress.reconciled:
-        return Superseded()
+        return RunSuperseded()
     others = _others(progress, scan.collection)
     match outcome:
         case Failed():
@@ -337,7 +337,7 @@ def reconcile(run: Run, progress: Progress, scan: Scan, outcome: Outcome) -> Ver
 
 def forgotten(progress: Progress) -> Progress:
     """The next history, in which nothing is reconciled; stored in the write that removes the position of the stream."""
-    of_kind(progress, Progress, "progress")
+    check_type(progress, Progress, "progress")
     return Progress(progress.history + 1)
 
 
@@ -355,9 +355,9 @@ def forgotten_task(progress: Progress, collection: str, task: str) -> Progress:
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(progress, Progress, "progress")
-    named(collection, "a collection")
-    named(task, "a task")
+    check_type(progress, Progress, "progress")
+    check_name(collection, "a collection")
+    check_name(task, "a task")
     return attrs.evolve(progress, reconciled=progress.reconciled - {task}, checkpoints=_others(progress, collection))
 
 
@@ -382,9 +382,9 @@ class Sweeps:
     epoch: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.last, (Instant, NoneType), "the time of a sweep")
+        check_type(self.last, (Instant, NoneType), "the time of a sweep")
         if self.epoch is not None:
-            numbered(self.epoch, "an epoch", 1, INT64_MAX)
+            check_int(self.epoch, "an epoch", 1, INT64_MAX)
 
 
 @final
@@ -395,7 +395,7 @@ class Begin:
     sweeps: Sweeps
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.sweeps, Sweeps, "what is stored of sweeps")
+        check_type(self.sweeps, Sweeps, "what is stored of sweeps")
 
 
 @final
@@ -406,7 +406,7 @@ class Wait:
     until: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.until, Instant, "the time of a sweep")
+        check_type(self.until, Instant, "the time of a sweep")
 
 
 class WhyNot(Enum):
@@ -425,7 +425,7 @@ class Leave:
     why: WhyNot
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.why, WhyNot, "a reason to do nothing")
+        check_type(self.why, WhyNot, "a reason to do nothing")
 
     def __str__(self) -> str:
         return f"leave: {self.why.value}"
@@ -446,10 +446,10 @@ def decide_sweep(sweeps: Sweeps, epoch: int, now: Instant, interval: Duration = 
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    of_kind(sweeps, Sweeps, "what is stored of sweeps")
-    numbered(epoch, "an epoch", 1, INT64_MAX)
-    of_kind(now, Instant, "the time")
-    numbered(interval, "an interval in microseconds", 0)
+    check_type(sweeps, Sweeps, "what is stored of sweeps")
+    check_int(epoch, "an epoch", 1, INT64_MAX)
+    check_type(now, Instant, "the time")
+    check_int(interval, "an interval in microseconds", 0)
     if sweeps.epoch is not None and sweeps.epoch >= epoch:
         return Leave(WhyNot.RUNNING if sweeps.epoch == epoch else WhyNot.FENCED)
     if sweeps.last is not None and 0 <= now - sweeps.last < interval:
@@ -472,10 +472,10 @@ def swept(sweeps: Sweeps, epoch: int, now: Instant, *, is_done: bool) -> Sweeps 
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(sweeps, Sweeps, "what is stored of sweeps")
-    numbered(epoch, "an epoch", 1, INT64_MAX)
-    of_kind(now, Instant, "the time")
-    of_kind(is_done, bool, "whether all of it succeeded")
+    check_type(sweeps, Sweeps, "what is stored of sweeps")
+    check_int(epoch, "an epoch", 1, INT64_MAX)
+    check_type(now, Instant, "the time")
+    check_type(is_done, bool, "whether all of it succeeded")
     if sweeps.epoch != epoch:
         return Leave(WhyNot.FENCED if sweeps.epoch is not None and sweeps.epoch > epoch else WhyNot.ENDED)
     return Sweeps(now if is_done else sweeps.last)

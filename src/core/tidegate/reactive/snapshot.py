@@ -76,10 +76,10 @@ from tidegate.model.documents import (
     frozen,
     numeric,
 )
-from tidegate.model.errors import Misuse, named, numbered, shown
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.patches import Added, Patch, Removed, Replaced, difference
-from tidegate.model.values import callable_one, of_kind, tuple_of_kind
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 
 Way: TypeAlias = tuple[Field[Value], ...]
 """A path, taken apart."""
@@ -108,8 +108,8 @@ class Computed:
     version: int = 1
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.version, "the version of a computed value", 1)
-        callable_one(self.compute, "a function of the document")
+        check_int(self.version, "the version of a computed value", 1)
+        check_callable(self.compute, "a function of the document")
         match self.expression:
             case None | Document():
                 pass
@@ -195,7 +195,7 @@ class Projection:
 
 def described(projection: Projection) -> Document:
     """What the projection is, as data to be stored: two projections watch the same if these are the same."""
-    of_kind(projection, Projection, "a projection")
+    check_type(projection, Projection, "a projection")
     computed = tuple(
         Document((("path", path), ("version", each.version), ("expression", each.expression)))
         for path, each in projection.computed
@@ -227,7 +227,7 @@ class Changed:
     patch: Patch
 
     def __attrs_post_init__(self) -> None:
-        tuple_of_kind(self.patch, (Added, Removed, Replaced), "an operation of a patch")
+        check_tuple(self.patch, (Added, Removed, Replaced), "an operation of a patch")
         if not self.patch:
             raise Misuse("a change without a difference")
 
@@ -244,7 +244,7 @@ class Differs:
         return "changed: its digest differs"
 
 
-Verdict: TypeAlias = Unchanged | Changed | Differs
+SnapshotVerdict: TypeAlias = Unchanged | Changed | Differs
 
 
 @final
@@ -266,7 +266,7 @@ Kept: TypeAlias = Document | Digest
 """What is stored of a snapshot, to compare the next one with."""
 
 
-def changed(before: Kept | None, after: Document) -> Verdict:
+def changed(before: Kept | None, after: Document) -> SnapshotVerdict:
     """Tell whether anything changed between two snapshots.
 
     Args:
@@ -279,8 +279,8 @@ def changed(before: Kept | None, after: Document) -> Verdict:
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(before, (Document, Digest, NoneType), "what is kept of a snapshot")
-    of_kind(after, Document, "a snapshot")
+    check_type(before, (Document, Digest, NoneType), "what is kept of a snapshot")
+    check_type(after, Document, "a snapshot")
     match before:
         case None:
             return Changed((Added("", after),))
@@ -306,15 +306,15 @@ def remembered(snapshot: Document, bytes_max: int) -> Kept:
     Raises:
         Misuse: An argument is of another type, or the limit is negative.
     """
-    of_kind(snapshot, Document, "a snapshot")
-    numbered(bytes_max, "a number of bytes", 0)
+    check_type(snapshot, Document, "a snapshot")
+    check_int(bytes_max, "a number of bytes", 0)
     form = _canonical(snapshot)
     return snapshot if len(form) <= bytes_max else _hashed(form)
 
 
 def digest(snapshot: Document) -> Digest:
     """The digest of a snapshot, the same for all that are equal by MongoDB's equality."""
-    of_kind(snapshot, Document, "a snapshot")
+    check_type(snapshot, Document, "a snapshot")
     return _hashed(_canonical(snapshot))
 
 
@@ -394,8 +394,8 @@ class NotComputed:
     why: str
 
     def __attrs_post_init__(self) -> None:
-        named(self.path, "a computed value")
-        of_kind(self.why, str, "what went wrong")
+        check_name(self.path, "a computed value")
+        check_type(self.why, str, "what went wrong")
 
     def __str__(self) -> str:
         return f"{self.path} cannot be computed: {self.why}"
@@ -414,8 +414,8 @@ def snapshot(document: Document, projection: Projection) -> Document | NotComput
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(document, Document, "a document")
-    of_kind(projection, Projection, "a projection")
+    check_type(document, Document, "a document")
+    check_type(projection, Projection, "a projection")
     if not projection.ways:
         return document
     results: dict[Way, Value] = {}
@@ -498,7 +498,7 @@ def expression(projection: Projection) -> Value:
     Raises:
         Misuse: A computed value has no expression; or, with its expressions, it is nested deeper than a document.
     """
-    of_kind(projection, Projection, "a projection")
+    check_type(projection, Projection, "a projection")
     if not projection.ways:
         return "$$ROOT"
     for path, computed in projection.computed:

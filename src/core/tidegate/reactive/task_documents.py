@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, Remove, Update, Value, exactly
-from tidegate.model.errors import Misuse, named
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.reading import needed, one_of
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.reactive.snapshot import Digest
-from tidegate.reactive.task_records import Ended, Guard, Run, Status, TaskRecord
+from tidegate.reactive.task_records import Ended, Guard, Run, TaskRecord, TaskStatus
 
 TASK: Final = Field[str]("task")
 DOCUMENT: Final = Field[str]("document")
@@ -53,8 +53,8 @@ ERROR: Final = Field[str]("error")
 
 def record_id(task: str, document: str) -> str:
     """The id of the document that holds the record of a task and a document."""
-    named(task, "a task")
-    named(document, "a document")
+    check_name(task, "a task")
+    check_name(document, "a document")
     return f"{task}/{document}"
 
 
@@ -66,7 +66,7 @@ def stored(record: TaskRecord, task: str, document: str) -> Document:
         task: The task's name.
         document: The id of the document that it follows.
     """
-    of_kind(record, TaskRecord, "a record")
+    check_type(record, TaskRecord, "a record")
     own = (("_id", record_id(task, document)), ("task", task), ("document", document), ("record", record.id))
     return Document((*own, *_fields(record)))
 
@@ -77,8 +77,8 @@ def changes(before: TaskRecord, after: TaskRecord) -> tuple[Update, ...]:
     Raises:
         Misuse: None does, or an argument is of another type.
     """
-    of_kind(before, TaskRecord, "a record")
-    of_kind(after, TaskRecord, "a record")
+    check_type(before, TaskRecord, "a record")
+    check_type(after, TaskRecord, "a record")
     old, new = dict(_fields(before)), dict(_fields(after))
     if old == new:
         raise Misuse("a write of a task record that changes nothing", todo="write only what a decision says")
@@ -119,13 +119,13 @@ def loaded(doc: Document) -> TaskRecord:
     Raises:
         Misuse: It holds none.
     """
-    of_kind(doc, Document, "a document")
+    check_type(doc, Document, "a document")
     digest, last_success, ends = doc.get(DIGEST), doc.get(LAST_SUCCESS), doc.get(HISTORY) or ()
-    tuple_of_kind(ends, Document, "the end of a run")
+    check_tuple(ends, Document, "the end of a run")
     return TaskRecord(
         id=needed(doc, RECORD),
         version=needed(doc, VERSION),
-        status=one_of(Status, needed(doc, STATUS)),
+        status=one_of(TaskStatus, needed(doc, STATUS)),
         snapshot=doc.get(SNAPSHOT) if digest is None else Digest(digest),
         next_run_at=doc.get(NEXT_RUN_AT),
         due_at=needed(doc, DUE_AT),
@@ -146,7 +146,7 @@ def loaded(doc: Document) -> TaskRecord:
 
 def guarded(key: str, on: Guard) -> Filter:
     """The record under this id, if it still is what was decided on."""
-    of_kind(on, Guard, "a guard")
+    check_type(on, Guard, "a guard")
     return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(TOKEN, on.token)))
 
 

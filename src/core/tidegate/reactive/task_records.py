@@ -21,15 +21,15 @@ from typing import Final, final
 import attrs
 
 from tidegate.model.documents import Document
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant, seconds
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.snapshot import Digest, Kept
 
 # --- statuses ---------------------------------------------------------------------------------------------------------
 
 
-class Status(Enum):
+class TaskStatus(Enum):
     """Where a record stands."""
 
     PENDING = "pending"
@@ -39,15 +39,15 @@ class Status(Enum):
     FAILED = "failed"
 
 
-PROCESSED: Final = frozenset({Status.PROCESSING, Status.PROCESSING_DIRTY})
-FINISHED: Final = frozenset({Status.COMPLETED, Status.FAILED})
+PROCESSED: Final = frozenset({TaskStatus.PROCESSING, TaskStatus.PROCESSING_DIRTY})
+FINISHED: Final = frozenset({TaskStatus.COMPLETED, TaskStatus.FAILED})
 
-ONCE_MORE: Final[Mapping[Status, Status]] = {
-    Status.PENDING: Status.PENDING,
-    Status.PROCESSING: Status.PROCESSING_DIRTY,  # it keeps its owner and its lease
-    Status.PROCESSING_DIRTY: Status.PROCESSING_DIRTY,
-    Status.COMPLETED: Status.PENDING,
-    Status.FAILED: Status.PENDING,
+ONCE_MORE: Final[Mapping[TaskStatus, TaskStatus]] = {
+    TaskStatus.PENDING: TaskStatus.PENDING,
+    TaskStatus.PROCESSING: TaskStatus.PROCESSING_DIRTY,  # it keeps its owner and its lease
+    TaskStatus.PROCESSING_DIRTY: TaskStatus.PROCESSING_DIRTY,
+    TaskStatus.COMPLETED: TaskStatus.PENDING,
+    TaskStatus.FAILED: TaskStatus.PENDING,
 }
 """What a status becomes when another run is wanted: after a change, after it has left, and after a reset."""
 
@@ -84,11 +84,11 @@ class Run:
     error: str | None = attrs.field(default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.token, "the token of a run", 1)
-        of_kind(self.ended, Ended, "an end")
-        of_kind(self.at, Instant, "the time of an end")
-        numbered(self.duration, "the length of a run in microseconds", 0)
-        of_kind(self.error, (str, NoneType), "the text of an error")
+        check_int(self.token, "the token of a run", 1)
+        check_type(self.ended, Ended, "an end")
+        check_type(self.at, Instant, "the time of an end")
+        check_int(self.duration, "the length of a run in microseconds", 0)
+        check_type(self.error, (str, NoneType), "the text of an error")
         if (self.error is None) == (self.ended is Ended.FAILED):
             raise Misuse(
                 f"an end {self.ended.name}, and {'no' if self.error is None else 'an'} error",
@@ -110,11 +110,11 @@ class Guard:
     token: int
 
     def __attrs_post_init__(self) -> None:
-        named(self.id, "a record")
-        numbered(self.version, "the version of a record", 1)
-        numbered(self.token, "the token of a record", 0)
+        check_name(self.id, "a record")
+        check_int(self.version, "the version of a record", 1)
+        check_int(self.token, "the token of a record", 0)
         if self.owner is not None:
-            named(self.owner, "the owner of a record")
+            check_name(self.owner, "the owner of a record")
 
     def __str__(self) -> str:
         return f"{self.id!r} at version {self.version}"
@@ -153,7 +153,7 @@ class TaskRecord:
 
     id: str
     version: int
-    status: Status
+    status: TaskStatus
     snapshot: Kept | None
     next_run_at: Instant | None
     due_at: Instant
@@ -171,25 +171,25 @@ class TaskRecord:
     history: tuple[Run, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        named(self.id, "a record")
-        numbered(self.version, "the version of a record", 1)
-        numbered(self.attempts, "a number of attempts", 0)
-        numbered(self.token, "the token of a record", 0)
-        of_kind(self.status, Status, "the status of a record")
-        of_kind(self.snapshot, (Document, Digest, NoneType), "what is kept of a snapshot")
-        of_kind(self.last_error, (str, NoneType), "the text of an error")
-        of_kind(self.last_success, (Run, NoneType), "a run")
-        tuple_of_kind(self.history, Run, "a run")
-        of_kind(self.created_at, Instant, "the time of creation")
+        check_name(self.id, "a record")
+        check_int(self.version, "the version of a record", 1)
+        check_int(self.attempts, "a number of attempts", 0)
+        check_int(self.token, "the token of a record", 0)
+        check_type(self.status, TaskStatus, "the status of a record")
+        check_type(self.snapshot, (Document, Digest, NoneType), "what is kept of a snapshot")
+        check_type(self.last_error, (str, NoneType), "the text of an error")
+        check_type(self.last_success, (Run, NoneType), "a run")
+        check_tuple(self.history, Run, "a run")
+        check_type(self.created_at, Instant, "the time of creation")
         for at in (self.due_at, self.changed_at):
-            of_kind(at, Instant, "a time of a record")
+            check_type(at, Instant, "a time of a record")
             _ = at - self.created_at  # of one clock
         for may_be in (self.next_run_at, self.waiting_since, self.claimed_at, self.first_error_at, self.finalised_at):
-            of_kind(may_be, (Instant, NoneType), "a time of a record")
+            check_type(may_be, (Instant, NoneType), "a time of a record")
             _ = None if may_be is None else may_be - self.created_at
         is_processed = self.status in PROCESSED
         if self.owner is not None:
-            named(self.owner, "the owner of a record")
+            check_name(self.owner, "the owner of a record")
         if is_processed != (self.owner is not None):
             raise Misuse(
                 f"{self.status.value} with {self.owner!r} as its owner", why="exactly what is processed has one"
@@ -198,7 +198,7 @@ class TaskRecord:
             raise Misuse(f"{self.status.value} without a claim", why="a claim has a token and a time")
         if (self.next_run_at is None) != (self.status in FINISHED):
             raise Misuse(f"{self.status.value} until {self.next_run_at}", why="exactly what is finished is never due")
-        if self.waiting_since is None and self.status is Status.PROCESSING_DIRTY:
+        if self.waiting_since is None and self.status is TaskStatus.PROCESSING_DIRTY:
             raise Misuse("dirty, and nothing waits", why="a record is dirty because of a change or a reset")
 
     @property

@@ -47,9 +47,8 @@ from typing import Generic, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.model.errors import numbered
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant, seconds
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_type
 from tidegate.retries.retry import check_delay
 
 S = TypeVar("S")
@@ -90,7 +89,7 @@ class Pace:
     interval: Duration
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.due, Instant, "the time of a look")
+        check_type(self.due, Instant, "the time of a look")
         check_delay(self.interval, "an interval in microseconds", 1)
 
 
@@ -100,7 +99,7 @@ def fresh(bounds: Bounds, now: Instant) -> Pace:
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(bounds, Bounds, "the bounds of an interval")
+    check_type(bounds, Bounds, "the bounds of an interval")
     return Pace(now, bounds.least)
 
 
@@ -166,10 +165,10 @@ def turn(bounds: Bounds, paces: Mapping[S, Pace], now: Instant, draw_ppm: int = 
     Raises:
         Misuse: An argument is of another type, the draw is outside 0 to PPM, or the clocks differ.
     """
-    of_kind(bounds, Bounds, "the bounds of an interval")
-    of_kind(paces, Mapping, "the paces of the sources")
-    of_kind(now, Instant, "the time")
-    numbered(draw_ppm, "a draw in parts per million", 0, PPM)
+    check_type(bounds, Bounds, "the bounds of an interval")
+    check_type(paces, Mapping, "the paces of the sources")
+    check_type(now, Instant, "the time")
+    check_int(draw_ppm, "a draw in parts per million", 0, PPM)
     waits = {source: _time_until(bounds, pace, now) for source, pace in paces.items()}
     if not waits:
         return NoSource()
@@ -197,14 +196,14 @@ def woken(bounds: Bounds, pace: Pace, now: Instant) -> Pace:
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    of_kind(bounds, Bounds, "the bounds of an interval")
-    of_kind(pace, Pace, "the pace of a source")
-    of_kind(now, Instant, "the time")
+    check_type(bounds, Bounds, "the bounds of an interval")
+    check_type(pace, Pace, "the pace of a source")
+    check_type(now, Instant, "the time")
     return Pace(pace.due if pace.due - now < 0 else now, bounds.least)
 
 
 def _time_until(bounds: Bounds, pace: Pace, now: Instant) -> Duration:
     """How long until a source is due; not above 0 if it is, and 0 if it is due later than it can be."""
-    of_kind(pace, Pace, "the pace of a source")
+    check_type(pace, Pace, "the pace of a source")
     wait = pace.due - now
     return 0 if wait > bounds.longest else wait

@@ -48,7 +48,7 @@ Where we differ
     - pynenc's maximum of 300 s ends at the bound, ours after it.
     - Delays and caps end with a century: whatever is longer was given in another unit.
 
-Known not to work
+Knowledge not to work
     - A clock that is set back lengthens the maximum duration, and one that leaps forward ends it; attempts still count.
     - An insert that was done, removed by others, and done again by others under the same id is told as another's.
 """
@@ -63,9 +63,9 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, SECOND, Duration, Instant, seconds
-from tidegate.model.values import callable_one, of_kind
+from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.schedule import NextAfter
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
@@ -78,7 +78,7 @@ FACTOR_LEAST: Final = 1_010_000
 
 def check_delay(delay: object, what: str, least: Duration) -> None:
     """Raise Misuse unless `delay` is a number of microseconds from `least` to a century."""
-    numbered(delay, what, least, LONGEST)
+    check_int(delay, what, least, LONGEST)
 
 
 # --- schedules --------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Exponential:
     def __attrs_post_init__(self) -> None:
         check_delay(self.first, "a first delay in microseconds", 1)
         check_delay(self.cap, "a cap in microseconds", self.first)
-        numbered(self.factor_ppm, "a factor in parts per million", FACTOR_LEAST)
+        check_int(self.factor_ppm, "a factor in parts per million", FACTOR_LEAST)
 
 
 @final
@@ -131,7 +131,7 @@ class Series:
     intervals: tuple[Duration, ...]
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.intervals, tuple, "a series of intervals")
+        check_type(self.intervals, tuple, "a series of intervals")
         if not self.intervals:
             raise Misuse("a series has no interval", todo="name at least one, or use a policy of one attempt")
         for interval in self.intervals:
@@ -147,8 +147,8 @@ class Cron:
     next_after: NextAfter = attrs.field(repr=False)
 
     def __attrs_post_init__(self) -> None:
-        named(self.expression, "a cron expression")
-        callable_one(self.next_after, "the port of a cron")
+        check_name(self.expression, "a cron expression")
+        check_callable(self.next_after, "the port of a cron")
 
 
 Schedule: TypeAlias = Fixed | Linear | Exponential | Series | Cron
@@ -175,9 +175,9 @@ class Policy:
     jitter_ppm: int = 0
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.jitter_ppm, "a jitter in parts per million", 0, PPM)
+        check_int(self.jitter_ppm, "a jitter in parts per million", 0, PPM)
         if self.attempts_max is not None:
-            numbered(self.attempts_max, "a maximum of attempts", 1)
+            check_int(self.attempts_max, "a maximum of attempts", 1)
         if self.elapsed_max is not None:
             check_delay(self.elapsed_max, "a maximum duration in microseconds", 0)
         if isinstance(self.schedule, Cron):
@@ -252,10 +252,10 @@ class GiveUp:
         return f"give up: {self.reason.value}, after {self.attempts}"
 
 
-Verdict: TypeAlias = Retry | GiveUp
+RetryVerdict: TypeAlias = Retry | GiveUp
 
 
-def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm: int = 0) -> Verdict:
+def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm: int = 0) -> RetryVerdict:
     """When to try again after a failure, whatever it was.
 
     Args:
@@ -271,11 +271,11 @@ def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm
     Raises:
         Misuse: There was no attempt, a draw is outside 0 to PPM, or the clocks differ.
     """
-    of_kind(policy, Policy, "a policy")
-    numbered(attempts, "a number of attempts that were made", 1)
-    of_kind(since, Instant, "the time of the first attempt")
-    of_kind(now, Instant, "the time")
-    numbered(draw_ppm, "a draw in parts per million", 0, PPM)
+    check_type(policy, Policy, "a policy")
+    check_int(attempts, "a number of attempts that were made", 1)
+    check_type(since, Instant, "the time of the first attempt")
+    check_type(now, Instant, "the time")
+    check_int(draw_ppm, "a draw in parts per million", 0, PPM)
     elapsed = now - since
     if policy.attempts_max is not None and attempts >= policy.attempts_max:
         return GiveUp(Reason.ATTEMPTS, attempts)
@@ -304,8 +304,8 @@ def delay_after(schedule: Fixed | Linear | Exponential | Series, attempts: int) 
     Raises:
         Misuse: The schedule is a cron or none, or there was no attempt.
     """
-    of_kind(schedule, (Fixed, Linear, Exponential, Series), "a schedule of delays")
-    numbered(attempts, "a number of attempts that were made", 1)
+    check_type(schedule, (Fixed, Linear, Exponential, Series), "a schedule of delays")
+    check_int(attempts, "a number of attempts that were made", 1)
     match schedule:
         case Fixed(interval):
             return interval
@@ -336,7 +336,7 @@ def _next_due(cron: Cron, now: Instant) -> Instant | Reason:
         due = cron.next_after(cron.expression, now)
         if due is None:
             return Reason.NEVER_DUE
-        of_kind(due, Instant, "an instant")
+        check_type(due, Instant, "an instant")
         is_later = due - now > 0
     except Exception:  # noqa: BLE001
         return Reason.BROKEN_PORT
@@ -358,7 +358,7 @@ class Operation(Enum):
     BLIND = "a write that would count again"
 
 
-class Known(IntEnum):
+class Knowledge(IntEnum):
     """What is known of an effect; the more, the higher."""
 
     NOT_DONE = 0
@@ -366,16 +366,16 @@ class Known(IntEnum):
     DONE = 2
 
 
-KNOWN: Final[Mapping[type[Failure], Known]] = {
-    Refused: Known.NOT_DONE,
-    NotApplied: Known.NOT_DONE,
-    Ambiguous: Known.PERHAPS_DONE,
-    NotDurable: Known.DONE,
+KNOWN: Final[Mapping[type[Failure], Knowledge]] = {
+    Refused: Knowledge.NOT_DONE,
+    NotApplied: Knowledge.NOT_DONE,
+    Ambiguous: Knowledge.PERHAPS_DONE,
+    NotDurable: Knowledge.DONE,
 }
 """What a failure says of its own attempt; one that is not listed says nothing, so perhaps it was done."""
 
 
-class Step(Enum):
+class Remedy(Enum):
     """What may be done about a failure that is no refusal."""
 
     SEND = "send the same again"
@@ -383,11 +383,23 @@ class Step(Enum):
     STOP = "nothing"
 
 
-STEPS: Final[Mapping[Operation, Mapping[Known, Step]]] = {
-    Operation.READ: dict.fromkeys(Known, Step.SEND),
-    Operation.RECOGNISED: {Known.NOT_DONE: Step.SEND, Known.PERHAPS_DONE: Step.SEND, Known.DONE: Step.ASSERT},
-    Operation.INSERT: {Known.NOT_DONE: Step.SEND, Known.PERHAPS_DONE: Step.SEND, Known.DONE: Step.ASSERT},
-    Operation.BLIND: {Known.NOT_DONE: Step.SEND, Known.PERHAPS_DONE: Step.STOP, Known.DONE: Step.ASSERT},
+STEPS: Final[Mapping[Operation, Mapping[Knowledge, Remedy]]] = {
+    Operation.READ: dict.fromkeys(Knowledge, Remedy.SEND),
+    Operation.RECOGNISED: {
+        Knowledge.NOT_DONE: Remedy.SEND,
+        Knowledge.PERHAPS_DONE: Remedy.SEND,
+        Knowledge.DONE: Remedy.ASSERT,
+    },
+    Operation.INSERT: {
+        Knowledge.NOT_DONE: Remedy.SEND,
+        Knowledge.PERHAPS_DONE: Remedy.SEND,
+        Knowledge.DONE: Remedy.ASSERT,
+    },
+    Operation.BLIND: {
+        Knowledge.NOT_DONE: Remedy.SEND,
+        Knowledge.PERHAPS_DONE: Remedy.STOP,
+        Knowledge.DONE: Remedy.ASSERT,
+    },
 }
 """By what is known of all attempts together: a blind write is not sent again after one that may have been done."""
 
@@ -409,13 +421,13 @@ class Tried:
     failure: Failure
     attempts: int
     since: Instant
-    known: Known
+    known: Knowledge
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.failure, Failure, "a failure")
-        numbered(self.attempts, "a number of attempts that were made", 1)
-        of_kind(self.since, Instant, "the time of the first attempt")
-        of_kind(self.known, Known, "what is known of an effect")
+        check_type(self.failure, Failure, "a failure")
+        check_int(self.attempts, "a number of attempts that were made", 1)
+        check_type(self.since, Instant, "the time of the first attempt")
+        check_type(self.known, Knowledge, "what is known of an effect")
         if self.known < _known_of(self.failure):
             raise Misuse(f"less is known than after {type(self.failure).__name__}", todo="use failed()")
 
@@ -436,7 +448,7 @@ def failed(failure: Failure, since: Instant, before: Tried | None = None) -> Tri
     """
     if before is None:
         return Tried(failure, 1, since, _known_of(failure))
-    of_kind(before, Tried, "what was tried before")
+    check_type(before, Tried, "what was tried before")
     return Tried(failure, before.attempts + 1, before.since, max(before.known, _known_of(failure)))
 
 
@@ -469,7 +481,7 @@ class PassOn:
 
     reason: Reason
     attempts: int
-    known: Known
+    known: Knowledge
 
     @property
     def error_class(self) -> ErrorClass:
@@ -501,19 +513,19 @@ def decide_failure(
     Raises:
         Misuse: An argument is of a wrong type, or as in `decide`.
     """
-    of_kind(operation, Operation, "an operation")
-    of_kind(tried, Tried, "what was tried")
+    check_type(operation, Operation, "an operation")
+    check_type(tried, Tried, "what was tried")
     if isinstance(tried.failure, Refused):
         if operation is Operation.INSERT and tried.failure.reason == DUPLICATE_KEY:
             return ReadBack()
         return PassOn(Reason.REFUSED, tried.attempts, tried.known)
     step = STEPS[operation][tried.known]
-    if step is Step.STOP:
+    if step is Remedy.STOP:
         return PassOn(Reason.MIGHT_COUNT_TWICE, tried.attempts, tried.known)
     when = decide(policy, tried.attempts, tried.since, now, draw_ppm)
     if isinstance(when, GiveUp):
         return PassOn(when.reason, tried.attempts, tried.known)
-    return SendAgain(when) if step is Step.SEND else AssertAgain(when)
+    return SendAgain(when) if step is Remedy.SEND else AssertAgain(when)
 
 
 class Duplicate(Enum):
@@ -538,13 +550,13 @@ def decide_duplicate(request: str, made_by: str | None) -> Duplicate:
     Raises:
         Misuse: A request is empty or no string.
     """
-    named(request, "a request")
+    check_name(request, "a request")
     if made_by is None:
         return Duplicate.GONE
-    named(made_by, "a request")
+    check_name(made_by, "a request")
     return Duplicate.OWN if made_by == request else Duplicate.ANOTHERS
 
 
-def _known_of(failure: Failure) -> Known:
+def _known_of(failure: Failure) -> Knowledge:
     """What a failure says of its own attempt."""
-    return KNOWN.get(type(failure), Known.PERHAPS_DONE)
+    return KNOWN.get(type(failure), Knowledge.PERHAPS_DONE)

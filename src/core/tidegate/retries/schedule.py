@@ -50,9 +50,9 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import INT64_MAX, Misuse, numbered
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import MICROSECOND, Duration, Instant
-from tidegate.model.values import all_of_kind, callable_one, of_kind, tuple_of_kind
+from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
 PENDING_MAX: Final = 100
 """How many instants may be pending before a cell waits; a document has to hold them."""
@@ -88,8 +88,8 @@ class Schedule:
     late_max: Duration | None = None
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.expression, str, "a cron expression")
-        of_kind(self.missed, Missed, "what is done about missed instants")
+        check_type(self.expression, str, "a cron expression")
+        check_type(self.missed, Missed, "what is done about missed instants")
         fields = self.expression.split()
         if len(fields) != FIELDS:
             raise Misuse(
@@ -98,7 +98,7 @@ class Schedule:
                 why=f"a cron expression has {FIELDS}: minute, hour, day of month, month, day of week",
             )
         if self.late_max is not None:
-            numbered(self.late_max, "a lateness in microseconds", 0, INT64_MAX)
+            check_int(self.late_max, "a lateness in microseconds", 0, INT64_MAX)
         object.__setattr__(self, "expression", " ".join(fields))
 
     def __str__(self) -> str:
@@ -125,9 +125,9 @@ class Cell:
     pending: tuple[Instant, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.last, Instant, "an instant")
-        numbered(self.version, "the version of a cell", 1, INT64_MAX)
-        tuple_of_kind(self.pending, Instant, "an instant")
+        check_type(self.last, Instant, "an instant")
+        check_int(self.version, "the version of a cell", 1, INT64_MAX)
+        check_tuple(self.pending, Instant, "an instant")
         in_order = all(later - earlier > 0 for earlier, later in pairwise(self.pending))
         if not in_order or (self.pending and self.last - self.pending[-1] < 0):
             raise Misuse(
@@ -217,10 +217,10 @@ def look(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Inst
     Raises:
         Misuse: An argument is of the wrong type, or `now` was read on another clock than the cell's.
     """
-    of_kind(schedule, Schedule, "a schedule")
-    callable_one(next_after, "a port that tells the next instant")
-    of_kind(cell, (Cell, NoneType), "a cell or None")
-    of_kind(now, Instant, "an instant")
+    check_type(schedule, Schedule, "a schedule")
+    check_callable(next_after, "a port that tells the next instant")
+    check_type(cell, (Cell, NoneType), "a cell or None")
+    check_type(now, Instant, "an instant")
     due = _next(next_after, schedule.expression, now if cell is None else cell.last)
     if isinstance(due, Broken):
         return due
@@ -252,8 +252,8 @@ def closed(cell: Cell, fired: Collection[Instant]) -> Cell:
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(cell, Cell, "a cell")
-    all_of_kind(fired, Instant, "an instant")
+    check_type(cell, Cell, "a cell")
+    check_types(fired, Instant, "an instant")
     left = tuple(at for at in cell.pending if at not in fired)
     return cell if left == cell.pending else Cell(cell.last, cell.version + 1, left)
 

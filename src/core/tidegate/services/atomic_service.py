@@ -72,9 +72,9 @@ from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration, Instant, seconds
-from tidegate.model.values import all_of_kind, of_kind
+from tidegate.model.values import check_int, check_name, check_type, check_types
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
@@ -99,10 +99,10 @@ class AtomicService:
     start_fraction_ppm: int = PPM // 2
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.interval, "an interval in microseconds", 1)
-        numbered(self.spread, "a spread in microseconds", 0)
-        numbered(self.stabilisation, "a stabilisation in microseconds", 0)
-        numbered(self.start_fraction_ppm, "a fraction in parts per million", 0, PPM)
+        check_int(self.interval, "an interval in microseconds", 1)
+        check_int(self.spread, "a spread in microseconds", 0)
+        check_int(self.stabilisation, "a stabilisation in microseconds", 0)
+        check_int(self.start_fraction_ppm, "a fraction in parts per million", 0, PPM)
         if self.spread >= self.interval:
             raise Misuse(
                 f"the spread, {seconds(self.spread)}, is not below the interval, {seconds(self.interval)}",
@@ -119,8 +119,8 @@ class Runner:
     created: Instant
 
     def __attrs_post_init__(self) -> None:
-        named(self.id, "a runner")
-        of_kind(self.created, Instant, "an instant")
+        check_name(self.id, "a runner")
+        check_type(self.created, Instant, "an instant")
 
 
 @final
@@ -132,8 +132,8 @@ class Window:
     end: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.start, Instant, "an instant")
-        of_kind(self.end, Instant, "an instant")
+        check_type(self.start, Instant, "an instant")
+        check_type(self.end, Instant, "an instant")
         if self.length <= 0:
             raise Misuse(f"no time from {self.start} to {self.end}", why="a window ends after it starts")
 
@@ -142,7 +142,7 @@ class Window:
         return self.end - self.start
 
     def holds(self, now: Instant) -> bool:
-        of_kind(now, Instant, "an instant")
+        check_type(now, Instant, "an instant")
         return 0 <= now - self.start < self.length
 
     def gone_ppm(self, now: Instant) -> int:
@@ -165,11 +165,11 @@ class AtomicServiceRun:
     started: Instant
 
     def __attrs_post_init__(self) -> None:
-        named(self.runner_id, "a runner")
-        named(self.run_id, "a run")
-        of_kind(self.cycle_start, Instant, "an instant")
-        of_kind(self.window, Window, "a window")
-        of_kind(self.started, Instant, "an instant")
+        check_name(self.runner_id, "a runner")
+        check_name(self.run_id, "a run")
+        check_type(self.cycle_start, Instant, "an instant")
+        check_type(self.window, Window, "a window")
+        check_type(self.started, Instant, "an instant")
 
 
 @final
@@ -180,7 +180,7 @@ class Assigned:
     run: AtomicServiceRun
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.run, AtomicServiceRun, "a run")
+        check_type(self.run, AtomicServiceRun, "a run")
 
     def __str__(self) -> str:
         return f"assigned: run {self.run.run_id!r}"
@@ -213,8 +213,8 @@ class SlotWindowInvalid:
     margin: Duration
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.slot, "the length of a slot in microseconds", 0)
-        numbered(self.margin, "a margin in microseconds", 0)
+        check_int(self.slot, "the length of a slot in microseconds", 0)
+        check_int(self.margin, "a margin in microseconds", 0)
 
     def __str__(self) -> str:
         return f"slot_window_invalid: a slot of {seconds(self.slot)} has no room for a margin of {seconds(self.margin)}"
@@ -228,7 +228,7 @@ class ScheduledRunnerInGrace:
     until: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.until, Instant, "an instant")
+        check_type(self.until, Instant, "an instant")
 
     def __str__(self) -> str:
         return f"scheduled_runner_in_grace: the slot stays empty until {self.until}"
@@ -243,14 +243,14 @@ class LateStart:
     limit_ppm: int
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.gone_ppm, "a fraction in parts per million", 0, PPM)
-        numbered(self.limit_ppm, "a fraction in parts per million", 0, PPM)
+        check_int(self.gone_ppm, "a fraction in parts per million", 0, PPM)
+        check_int(self.limit_ppm, "a fraction in parts per million", 0, PPM)
 
     def __str__(self) -> str:
         return f"late_start: {_percent(self.gone_ppm)} of the window is gone, and {_percent(self.limit_ppm)} may be"
 
 
-Verdict: TypeAlias = (
+ClaimVerdict: TypeAlias = (
     Assigned | NoStableRunners | NotAssignedSlot | SlotWindowInvalid | ScheduledRunnerInGrace | LateStart
 )
 
@@ -263,7 +263,7 @@ class Alone:
     runners_max: int
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.runners_max, "a number of runners", 0)
+        check_int(self.runners_max, "a number of runners", 0)
 
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners"
@@ -278,8 +278,8 @@ class Shared:
     runners_max: int
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.clock_difference, "a difference of clocks in microseconds", 0)
-        numbered(self.runners_max, "a number of runners", 0)
+        check_int(self.clock_difference, "a difference of clocks in microseconds", 0)
+        check_int(self.runners_max, "a number of runners", 0)
 
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners, clocks within {seconds(self.clock_difference)}"
@@ -293,7 +293,7 @@ class Crowded:
     runners_max: int
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.runners_max, "a number of runners", 0)
+        check_int(self.runners_max, "a number of runners", 0)
 
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners would have windows"
@@ -322,7 +322,7 @@ class AtomicServiceClaim:
     """
 
     runner_id: str
-    verdict: Verdict
+    verdict: ClaimVerdict
     cycle_start: Instant
     runners: int
     assigned: str | None
@@ -332,17 +332,17 @@ class AtomicServiceClaim:
     tolerance: Tolerance
 
     def __attrs_post_init__(self) -> None:
-        named(self.runner_id, "a runner")
-        of_kind(self.verdict, get_args(Verdict), "what is decided for a runner")
-        of_kind(self.cycle_start, Instant, "an instant")
-        numbered(self.runners, "a number of runners", 0)
+        check_name(self.runner_id, "a runner")
+        check_type(self.verdict, get_args(ClaimVerdict), "what is decided for a runner")
+        check_type(self.cycle_start, Instant, "an instant")
+        check_int(self.runners, "a number of runners", 0)
         if self.assigned is not None:
-            named(self.assigned, "a runner")
+            check_name(self.assigned, "a runner")
         if self.position is not None:
-            numbered(self.position, "the place of a runner", 0, self.runners - 1)
-        of_kind(self.window, (Window, NoneType), "a window or None")
-        of_kind(self.owner_now, bool, "whether a slot is the caller's")
-        of_kind(self.tolerance, get_args(Tolerance), "what a configuration bears")
+            check_int(self.position, "the place of a runner", 0, self.runners - 1)
+        check_type(self.window, (Window, NoneType), "a window or None")
+        check_type(self.owner_now, bool, "whether a slot is the caller's")
+        check_type(self.tolerance, get_args(Tolerance), "what a configuration bears")
 
     def __str__(self) -> str:
         place = "not one" if self.position is None else f"position {self.position}"
@@ -374,19 +374,19 @@ def decide_atomic_service_claim(
         Misuse: An id is empty or no string, an argument is of the wrong type, or there is a stabilisation, and the
             assigned runner was created on another clock than `now` was read on.
     """
-    of_kind(service, AtomicService, "an atomic service")
-    named(runner_id, "a runner")
-    named(run_id, "a run")
-    of_kind(runners, tuple, "a tuple of runners")
-    all_of_kind(runners, Runner, "a runner")
-    of_kind(now, Instant, "an instant")
+    check_type(service, AtomicService, "an atomic service")
+    check_name(runner_id, "a runner")
+    check_name(run_id, "a run")
+    check_type(runners, tuple, "a tuple of runners")
+    check_types(runners, Runner, "a runner")
+    check_type(now, Instant, "an instant")
     interval, count = service.interval, len(runners)
     cycle_start = now + -(now.at % interval)
     position = next((place for place, runner in enumerate(runners) if runner.id == runner_id), None)
     scheduled = runners[_assigned_slot(now - cycle_start, interval, count)] if runners else None
     window = None if position is None else _window_of(position, count, service, cycle_start)
 
-    verdict: Verdict
+    verdict: ClaimVerdict
     if scheduled is None:
         verdict = NoStableRunners()
     elif position is None:
@@ -433,8 +433,8 @@ def tolerance(service: AtomicService, runners: int) -> Tolerance:
     Raises:
         Misuse: The number is negative or no integer, or an argument is of the wrong type.
     """
-    of_kind(service, AtomicService, "an atomic service")
-    numbered(runners, "a number of runners", 0)
+    check_type(service, AtomicService, "an atomic service")
+    check_int(runners, "a number of runners", 0)
     runners_max = _most_runners(service, 1)
     if runners <= 1:
         return Alone(runners_max)
@@ -462,9 +462,9 @@ class Claiming:
     run_margin_min: Duration = 50 * MILLISECOND
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.check_interval, "a check interval in microseconds", 1)
-        numbered(self.loop_sleep, "a sleep in microseconds", 0)
-        numbered(self.run_margin_min, "a margin in microseconds", 0)
+        check_int(self.check_interval, "a check interval in microseconds", 1)
+        check_int(self.loop_sleep, "a sleep in microseconds", 0)
+        check_int(self.run_margin_min, "a margin in microseconds", 0)
 
     @property
     def period(self) -> Duration:
@@ -546,9 +546,9 @@ def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> 
     Raises:
         Misuse: The number is below 1 or no integer, or an argument is of the wrong type.
     """
-    of_kind(service, AtomicService, "an atomic service")
-    of_kind(claiming, Claiming, "how a runner claims")
-    numbered(runners, "a number of runners", 1)
+    check_type(service, AtomicService, "an atomic service")
+    check_type(claiming, Claiming, "how a runner claims")
+    check_int(runners, "a number of runners", 1)
     runners_max = _most_runners(service, 1)
     concerns: tuple[Concern, ...] = ()
     if runners > runners_max:

@@ -53,9 +53,9 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant, seconds
-from tidegate.model.values import all_of_kind, of_kind
+from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.atomic_service import (
     AtomicServiceClaim,
     AtomicServiceRun,
@@ -66,7 +66,7 @@ from tidegate.services.atomic_service import (
 from tidegate.services.retention import Row
 
 
-class Status(Enum):
+class ExecutionStatus(Enum):
     """What became of a run."""
 
     RUNNING = "running"
@@ -99,18 +99,18 @@ class Execution:
     id: str
     runner_id: str
     start: Instant
-    status: Status = Status.RUNNING
+    status: ExecutionStatus = ExecutionStatus.RUNNING
     end: Instant | None = None
     reason: str = ""
 
     def __attrs_post_init__(self) -> None:
-        named(self.runner_id, "a runner")
-        of_kind(self.status, Status, "a status")
-        of_kind(self.reason, str, "a reason")
+        check_name(self.runner_id, "a runner")
+        check_type(self.status, ExecutionStatus, "a status")
+        check_type(self.reason, str, "a reason")
         _ = self.row
-        if (self.end is None) != (self.status is Status.RUNNING):
+        if (self.end is None) != (self.status is ExecutionStatus.RUNNING):
             raise Misuse(f"{self.id!r} is {self.status.value}, and its end is {self.end}", todo="end it with ended()")
-        if self.status is Status.BLOCKED and self.end != self.start:
+        if self.status is ExecutionStatus.BLOCKED and self.end != self.start:
             raise Misuse(f"{self.id!r} was blocked for a while", why="what was never begun takes no time")
 
     @property
@@ -146,9 +146,9 @@ def skipped(claim: AtomicServiceClaim, *, run_id: str, now: Instant) -> tuple[Ex
     Raises:
         Misuse: An id is empty or no string, or an argument is of the wrong type.
     """
-    of_kind(claim, AtomicServiceClaim, "a claim")
-    named(run_id, "a run")
-    of_kind(now, Instant, "an instant")
+    check_type(claim, AtomicServiceClaim, "a claim")
+    check_name(run_id, "a run")
+    check_type(now, Instant, "an instant")
     if isinstance(claim.verdict, (SlotWindowInvalid, ScheduledRunnerInGrace, LateStart)):
         return (_blocked(run_id, claim.runner_id, now, str(claim.verdict)),)
     return ()
@@ -171,8 +171,8 @@ class Gate:
     active: Execution | None = None
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.token, "a token", 0 if self.active is None else 1)
-        of_kind(self.active, (Execution, NoneType), "an execution or None")
+        check_int(self.token, "a token", 0 if self.active is None else 1)
+        check_type(self.active, (Execution, NoneType), "an execution or None")
         if self.active is not None and self.active.end is not None:
             raise Misuse(f"{self.active} is over", why="what stands in the gate is under way")
 
@@ -223,10 +223,10 @@ def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Inst
     Raises:
         Misuse: An argument is of the wrong type, or `now` was read on another clock than the start of the active run.
     """
-    of_kind(gate, Gate, "a gate")
-    of_kind(run, AtomicServiceRun, "a run")
-    all_of_kind(live, str, "the id of a runner")
-    of_kind(now, Instant, "an instant")
+    check_type(gate, Gate, "a gate")
+    check_type(run, AtomicServiceRun, "a run")
+    check_types(live, str, "the id of a runner")
+    check_type(now, Instant, "an instant")
     active = gate.active
     if active is not None and active.id == run.run_id:
         return Admitted(gate)
@@ -250,9 +250,9 @@ def reaped(executions: Collection[Execution], *, live: Collection[str], now: Ins
     Raises:
         Misuse: An argument is of the wrong type, or `now` was read on another clock.
     """
-    all_of_kind(executions, Execution, "an execution")
-    all_of_kind(live, str, "the id of a runner")
-    of_kind(now, Instant, "an instant")
+    check_types(executions, Execution, "an execution")
+    check_types(live, str, "the id of a runner")
+    check_type(now, Instant, "an instant")
     return tuple(_gone(each, now) for each in executions if each.end is None and each.runner_id not in live)
 
 
@@ -293,9 +293,9 @@ def margin(run: AtomicServiceRun, least: Duration, now: Instant) -> Enough | NoM
     Raises:
         Misuse: An argument is of the wrong type, or `now` was read on another clock.
     """
-    of_kind(run, AtomicServiceRun, "a run")
-    numbered(least, "a margin in microseconds", 0)
-    of_kind(now, Instant, "an instant")
+    check_type(run, AtomicServiceRun, "a run")
+    check_int(least, "a margin in microseconds", 0)
+    check_type(now, Instant, "an instant")
     left = run.window.end - now
     return Enough(left) if left >= max(1, least) else NoMargin(left, least)
 
@@ -320,7 +320,7 @@ class AlreadyEnded:
 
 
 def ended(
-    execution: Execution | None, run: AtomicServiceRun, outcome: Status, *, reason: str = "", now: Instant
+    execution: Execution | None, run: AtomicServiceRun, outcome: ExecutionStatus, *, reason: str = "", now: Instant
 ) -> Ended | AlreadyEnded:
     """How a run ends.
 
@@ -338,12 +338,15 @@ def ended(
         Misuse: The outcome is no end, the row is another run's, an argument is of the wrong type, or `now` was read on
             another clock.
     """
-    of_kind(execution, (Execution, NoneType), "an execution or None")
-    of_kind(run, AtomicServiceRun, "a run")
-    of_kind(now, Instant, "an instant")
-    of_kind(reason, str, "a reason")
-    if outcome not in (Status.COMPLETED, Status.ABANDONED):
-        raise Misuse("a run ends as completed or as abandoned", todo="pass Status.COMPLETED or Status.ABANDONED")
+    check_type(execution, (Execution, NoneType), "an execution or None")
+    check_type(run, AtomicServiceRun, "a run")
+    check_type(now, Instant, "an instant")
+    check_type(reason, str, "a reason")
+    if outcome not in (ExecutionStatus.COMPLETED, ExecutionStatus.ABANDONED):
+        raise Misuse(
+            "a run ends as completed or as abandoned",
+            todo="pass ExecutionStatus.COMPLETED or ExecutionStatus.ABANDONED",
+        )
     if execution is None:
         execution = Execution(id=run.run_id, runner_id=run.runner_id, start=now)
     if execution.id != run.run_id:
@@ -383,9 +386,9 @@ def released(gate: Gate, run_id: str, token: int) -> Released | NotInTheGate:
     Raises:
         Misuse: The id is empty or no string, the token below 1 or no integer, or the gate of the wrong type.
     """
-    of_kind(gate, Gate, "a gate")
-    named(run_id, "a run")
-    numbered(token, "the token of a run", 1)
+    check_type(gate, Gate, "a gate")
+    check_name(run_id, "a run")
+    check_int(token, "the token of a run", 1)
     if gate.active is None or gate.active.id != run_id or gate.token != token:
         return NotInTheGate(gate)
     return Released(Gate(gate.token))
@@ -419,11 +422,11 @@ def in_range(
     Raises:
         Misuse: An argument is of the wrong type, or an instant was read on another clock than the history's.
     """
-    all_of_kind(executions, Execution, "an execution")
-    of_kind(since, Instant, "an instant")
-    of_kind(until, Instant, "an instant")
-    of_kind(runner_id, (str, NoneType), "the id of a runner or None")
-    numbered(duration_min, "a duration in microseconds", 0)
+    check_types(executions, Execution, "an execution")
+    check_type(since, Instant, "an instant")
+    check_type(until, Instant, "an instant")
+    check_type(runner_id, (str, NoneType), "the id of a runner or None")
+    check_int(duration_min, "a duration in microseconds", 0)
     if type(limit) is not int:
         raise Misuse(f"a {type(limit).__name__} is no limit", why="it is an integer")
     found = [
@@ -441,13 +444,13 @@ def in_range(
 
 
 def _blocked(run_id: str, runner_id: str, now: Instant, reason: str) -> Execution:
-    return Execution(id=run_id, runner_id=runner_id, start=now, status=Status.BLOCKED, end=now, reason=reason)
+    return Execution(id=run_id, runner_id=runner_id, start=now, status=ExecutionStatus.BLOCKED, end=now, reason=reason)
 
 
 def _gone(execution: Execution, now: Instant) -> Execution:
-    return _over(execution, Status.ABANDONED, f"runner_gone:{execution.runner_id}", now)
+    return _over(execution, ExecutionStatus.ABANDONED, f"runner_gone:{execution.runner_id}", now)
 
 
-def _over(execution: Execution, outcome: Status, reason: str, now: Instant) -> Execution:
+def _over(execution: Execution, outcome: ExecutionStatus, reason: str, now: Instant) -> Execution:
     end = now if now - execution.start >= 0 else execution.start
     return attrs.evolve(execution, status=outcome, end=end, reason=reason or execution.reason)

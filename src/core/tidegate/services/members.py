@@ -20,11 +20,10 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, PutServerTime
-from tidegate.model.errors import named
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import FindAll, FindOneAndUpdate, InsertOne, find_all, find_one_and_update, insert_one
 from tidegate.model.reading import needed
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.services.membership import Member, Membership
 
 CREATED: Final = Field[Instant]("created")
@@ -41,7 +40,7 @@ def member_of(record: Document) -> Member | None:
     Raises:
         Misuse: It is no record of a member.
     """
-    of_kind(record, Document, "a record")
+    check_type(record, Document, "a record")
     created = record.get(CREATED)
     if created is None:
         return None
@@ -64,14 +63,14 @@ def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Member
     Raises:
         Misuse: A record is none of a member.
     """
-    tuple_of_kind(records, Document, "a record")
+    check_tuple(records, Document, "a record")
     members = (member_of(record) for record in records)
     return Membership(tuple(member for member in members if member is not None), dead_after)
 
 
 def announce(collection: str, who: str) -> InsertOne:
     """The first step of a join: where the id is taken, it was done before."""
-    named(who, "a member")
+    check_name(who, "a member")
     return insert_one(collection, Document.of({"_id": who, "departed": False}))
 
 

@@ -61,9 +61,9 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Duration, Instant
-from tidegate.model.values import all_of_kind, of_kind
+from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.atomic_service import Runner
 
 DEAD_AFTER: Final[Duration] = 10 * MINUTE
@@ -103,16 +103,16 @@ class Member:
     departed: bool = False
 
     def __attrs_post_init__(self) -> None:
-        named(self.id, "a member")
-        named(self.name, "a member")
-        numbered(self.life, "the number of a life", 1)
-        of_kind(self.departed, bool, "whether a member has departed")
+        check_name(self.id, "a member")
+        check_name(self.name, "a member")
+        check_int(self.life, "the number of a life", 1)
+        check_type(self.departed, bool, "whether a member has departed")
         if self.runner is not None:
-            named(self.runner, "a runner")
+            check_name(self.runner, "a runner")
         if self.runner == self.id:
             raise Misuse(f"{self.id!r} cannot be a worker of itself", todo="a runner has no runner")
         for each in (self.created, self.joined, self.seen):
-            of_kind(each, Instant, "an instant")
+            check_type(each, Instant, "an instant")
         if self.joined - self.created < 0 or self.seen - self.joined < 0:
             raise Misuse(f"{self.id!r} was seen before it was there", why="created <= joined <= seen")
 
@@ -140,9 +140,9 @@ class Membership:
     latest: Mapping[tuple[bool, str], Member] = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.members, tuple, "a tuple of members")
-        all_of_kind(self.members, Member, "a member")
-        numbered(self.dead_after, "a time of silence in microseconds", 1)
+        check_type(self.members, tuple, "a tuple of members")
+        check_types(self.members, Member, "a member")
+        check_int(self.dead_after, "a time of silence in microseconds", 1)
         by_id = {member.id: member for member in self.members}
         if len(by_id) != len(self.members):
             raise Misuse("two members have one id", why="an id is used for one life only")
@@ -277,7 +277,7 @@ def liveness(membership: Membership, who: str, now: Instant) -> Liveness:
         Misuse: The id is empty or no string, an argument is of the wrong type, or now was read on another clock.
     """
     _check_clock(membership, now)
-    named(who, "a member")
+    check_name(who, "a member")
     member = membership.by_id.get(who)
     if member is None:
         return Unseen()
@@ -336,18 +336,20 @@ def join(
         Misuse: An id or a name is empty or no string, an argument is of the wrong type, or now was read on another clock.
     """
     _check_clock(membership, now)
-    wish = Member(id=who, name=who if name is None else name, life=1, runner=runner, created=now, joined=now, seen=now)
+    command = Member(
+        id=who, name=who if name is None else name, life=1, runner=runner, created=now, joined=now, seen=now
+    )
     there = membership.by_id.get(who)
     if there is not None:
-        same = there.place == wish.place and there.runner == runner and _is_alive(membership, who, now)
+        same = there.place == command.place and there.runner == runner and _is_alive(membership, who, now)
         return Joined(there) if same else Taken(there)
     if runner is not None and not isinstance(known := liveness(membership, runner, now), Alive):
         return RunnerNotAlive(runner, known)
-    former = membership.latest.get(wish.place)
+    former = membership.latest.get(command.place)
     if former is None:
-        return Joined(wish)
-    wish = attrs.evolve(wish, life=former.life + 1)
-    return Joined(_taking_over(wish, former) if _is_alive(membership, former.id, now) else wish)
+        return Joined(command)
+    command = attrs.evolve(command, life=former.life + 1)
+    return Joined(_taking_over(command, former) if _is_alive(membership, former.id, now) else command)
 
 
 def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:
@@ -384,8 +386,8 @@ def leave(membership: Membership, who: str) -> Left | Unseen:
     Raises:
         Misuse: The id is empty or no string, or an argument is of the wrong type.
     """
-    of_kind(membership, Membership, "a membership")
-    named(who, "a member")
+    check_type(membership, Membership, "a membership")
+    check_name(who, "a member")
     member = membership.by_id.get(who)
     return Unseen() if member is None else Left(attrs.evolve(member, departed=True))
 
@@ -412,7 +414,7 @@ def forgettable(membership: Membership, now: Instant, retention: Duration) -> tu
             clock.
     """
     _check_clock(membership, now)
-    numbered(retention, "a retention in microseconds", membership.dead_after)
+    check_int(retention, "a retention in microseconds", membership.dead_after)
     forgotten: list[str] = []
     kept: set[object] = set()  # the places that keep an earlier life, and the runners that keep a worker
     for member in sorted(membership.members, key=lambda each: (each.runner is None, *_by_life(each))):
@@ -428,8 +430,8 @@ def forgettable(membership: Membership, now: Instant, retention: Duration) -> tu
 
 def _check_clock(membership: Membership, now: Instant) -> None:
     """Raise Misuse unless `now` was read on the clock that the members were seen by."""
-    of_kind(membership, Membership, "a membership")
-    of_kind(now, Instant, "an instant")
+    check_type(membership, Membership, "a membership")
+    check_type(now, Instant, "an instant")
     for member in membership.members[:1]:
         _ = now - member.seen  # two clocks are never compared
 

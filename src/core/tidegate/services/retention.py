@@ -27,9 +27,9 @@ from typing import final
 
 import attrs
 
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Duration, Instant
-from tidegate.model.values import all_of_kind, of_kind
+from tidegate.model.values import check_int, check_name, check_type, check_types
 
 
 @final
@@ -46,8 +46,8 @@ class Retention:
     count: int = 1000
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.age, "an age in microseconds", 0)
-        numbered(self.count, "a number of rows", 0)
+        check_int(self.age, "an age in microseconds", 0)
+        check_int(self.count, "a number of rows", 0)
 
 
 @final
@@ -66,9 +66,9 @@ class Row:
     end: Instant | None
 
     def __attrs_post_init__(self) -> None:
-        named(self.id, "a row")
-        of_kind(self.start, Instant, "an instant")
-        of_kind(self.end, (Instant, NoneType), "an instant or None")
+        check_name(self.id, "a row")
+        check_type(self.start, Instant, "an instant")
+        check_type(self.end, (Instant, NoneType), "an instant or None")
         if self.end is not None and self.end - self.start < 0:
             raise Misuse(f"{self.id!r} ends before it starts", why=f"from {self.start} to {self.end}")
 
@@ -91,12 +91,12 @@ def surplus(
         Misuse: A row was timed on another clock than `now` was read on, two rows have one id, or an argument is of the
             wrong type.
     """
-    all_of_kind(rows, Row, "a row")
+    check_types(rows, Row, "a row")
     if len({row.id for row in rows}) != len(rows):
         raise Misuse("two rows have one id", why="an id says which row goes")
-    of_kind(retention, Retention, "a retention")
-    all_of_kind(protected, str, "the id of a row")
-    of_kind(now, Instant, "an instant")
+    check_type(retention, Retention, "a retention")
+    check_types(protected, str, "the id of a row")
+    check_type(now, Instant, "an instant")
     spared = frozenset(protected)
     oldest_first = sorted(
         (row.start.at, row.id, now - row.end) for row in rows if row.end is not None and row.id not in spared

@@ -14,27 +14,27 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Now
 from tidegate.model.instants import SECOND, Duration
 from tidegate.services.atomic_service import AtomicService
-from tidegate.services.executions import Gate, Status
+from tidegate.services.executions import ExecutionStatus, Gate
 from tidegate.services.members import membership_of
 from tidegate.services.membership import Alive, liveness
 from tidegate.services.service_runner import (
     REASON,
     STATUS,
-    Outcome,
     Over,
     Ran,
+    ServiceOutcome,
     ServiceRunner,
     Skipped,
     gate_of,
     new_gate,
 )
-from tidegate.sim.actors import Network, Process, born
-from tidegate.sim.behaviour import Crashed, Returned
+from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.automaton import Crashed, Returned
 from tidegate.sim.clocks import HOST, Host, ahead
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import CLOCK, contents, document, seeded
+from tidegate.sim.world import CLOCK, contents, document, world_with
 
 KEY: Final = "trigger"
 MEMBERS: Final = "members"
@@ -89,7 +89,7 @@ def row(state: State, run: str) -> Document | None:
 def blocked_by(state: State, run: str) -> str | None:
     """The runner that the row names as the one that stood in the gate."""
     found = row(state, run)
-    if found is None or found[STATUS] != Status.BLOCKED.value:
+    if found is None or found[STATUS] != ExecutionStatus.BLOCKED.value:
         return None
     _, _, runner = found[REASON].partition("runner:")
     return runner or None
@@ -118,8 +118,8 @@ def admits_no_older(before: State, after: State) -> bool:
     return fence(before) <= fence(after)
 
 
-def outcomes(state: State, runner: str) -> tuple[Outcome, ...]:
-    match state.standing(runner):
+def outcomes(state: State, runner: str) -> tuple[ServiceOutcome, ...]:
+    match state.status(runner):
         case Returned(tuple() as found):
             return found
         case _:
@@ -145,7 +145,7 @@ def is_told(runner: str) -> Law:
     )
 
 
-async def logged(program: ServiceRunner) -> tuple[Outcome, ...]:
+async def logged(program: ServiceRunner) -> tuple[ServiceOutcome, ...]:
     """It reads its own clock, as any log does; nothing else asks for that clock."""
     await Now()
     return await program.run()
@@ -182,10 +182,10 @@ def atomic_service(
     return Scenario(
         name="atomic_service",
         summary=summary,
-        world=seeded({GATES: (new_gate(KEY),), WORK: (Document.of({"_id": KEY, "fence": 0}),)}),
+        world=world_with({GATES: (new_gate(KEY),), WORK: (Document.of({"_id": KEY, "fence": 0}),)}),
         actors=(
             *(
-                Process(name, born(each.run) if host == HOST else born(logged, each), faults, host=host)
+                Process(name, factory(each.run) if host == HOST else factory(logged, each), faults, host=host)
                 for name, each in programs.items()
             ),
             Network(),
@@ -208,7 +208,7 @@ def atomic_service(
                 isinstance(each, Skipped) and each.is_told for name in names for each in outcomes(state, name)
             ),
             "a dead runner is reaped": lambda state: (
-                any(isinstance(state.standing(name), Crashed) and row(state, f"{name}.0") is not None for name in names)
+                any(isinstance(state.status(name), Crashed) and row(state, f"{name}.0") is not None for name in names)
                 and gate(state).active is None
                 and fence(state) > 0
             ),
@@ -223,7 +223,7 @@ def atomic_service(
 
 def is_wrong(state: State, name: str) -> bool:
     """Is a living runner's clock ahead or behind?"""
-    return bool(state.read(ahead(name))) and not isinstance(state.standing(name), Crashed)
+    return bool(state.read(ahead(name))) and not isinstance(state.status(name), Crashed)
 
 
 SKEW: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW)

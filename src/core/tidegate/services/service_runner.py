@@ -42,7 +42,7 @@ import attrs
 from tidegate.leases.leader import fenced
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, PutServerTime, Update
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Note, Refused, Sleep
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
     UpdateOne,
@@ -53,7 +53,7 @@ from tidegate.model.operations import (
     update_one,
 )
 from tidegate.model.reading import needed
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_name, check_type
 from tidegate.services.atomic_service import (
     Assigned,
     AtomicService,
@@ -61,7 +61,17 @@ from tidegate.services.atomic_service import (
     Runner,
     decide_atomic_service_claim,
 )
-from tidegate.services.executions import Admitted, Blocked, Execution, Gate, NoMargin, Status, admit, margin, skipped
+from tidegate.services.executions import (
+    Admitted,
+    Blocked,
+    Execution,
+    ExecutionStatus,
+    Gate,
+    NoMargin,
+    admit,
+    margin,
+    skipped,
+)
 from tidegate.services.members import SEEN, announce, beat, begin, everybody, leave, membership_of
 from tidegate.services.membership import Alive, liveness, runners
 
@@ -79,7 +89,7 @@ WORKS: Final = "works"
 
 def new_gate(service: str) -> Document:
     """The record of a gate that nobody stands in, to insert: where the id is taken, another did."""
-    named(service, "a service")
+    check_name(service, "a service")
     return Document.of({"_id": service, "token": 0, "run": None, "runner": None})
 
 
@@ -124,13 +134,13 @@ class Skipped:
 
 @final
 @attrs.frozen
-class Lost:
+class Unanswered:
     """Nobody answered, often enough: what was begun is left to those who reap."""
 
     run: str
 
 
-Outcome: TypeAlias = Ran | Over | Skipped | Lost
+ServiceOutcome: TypeAlias = Ran | Over | Skipped | Unanswered
 
 
 @final
@@ -170,20 +180,20 @@ class ServiceRunner:
     insisting: int = INSISTING
 
     def __attrs_post_init__(self) -> None:
-        named(self.me, "a runner")
-        of_kind(self.service, AtomicService, "a service")
-        named(self.key, "a service")
-        numbered(self.polls, "a number of polls", 1)
-        numbered(self.pause, "a pause in microseconds", 0)
-        numbered(self.least, "what has to be left in microseconds", 0)
-        numbered(self.dead_after, "a time of silence in microseconds", 1)
-        numbered(self.insisting, "a number of attempts", 1)
+        check_name(self.me, "a runner")
+        check_type(self.service, AtomicService, "a service")
+        check_name(self.key, "a service")
+        check_int(self.polls, "a number of polls", 1)
+        check_int(self.pause, "a pause in microseconds", 0)
+        check_int(self.least, "what has to be left in microseconds", 0)
+        check_int(self.dead_after, "a time of silence in microseconds", 1)
+        check_int(self.insisting, "a number of attempts", 1)
         for collection in (self.members, self.gates, self.history, self.work):
             check_collection(collection)
 
-    async def run(self) -> tuple[Outcome, ...]:
+    async def run(self) -> tuple[ServiceOutcome, ...]:
         """The program."""
-        outcomes: tuple[Outcome, ...] = ()
+        outcomes: tuple[ServiceOutcome, ...] = ()
         if not await self._joined():
             return outcomes
         for poll in range(self.polls):
@@ -191,7 +201,7 @@ class ServiceRunner:
                 await Sleep(self.pause)
             outcome = await self.attempt(f"{self.me}.{poll}")
             outcomes = (*outcomes, outcome)
-            if isinstance(outcome, Lost):
+            if isinstance(outcome, Unanswered):
                 return outcomes  # it does not leave: what it holds is reaped once it is silent
         try:
             await leave(self.members, self.me)
@@ -213,12 +223,12 @@ class ServiceRunner:
             return False
         return True
 
-    async def attempt(self, run_id: str) -> Outcome:
+    async def attempt(self, run_id: str) -> ServiceOutcome:
         """Ask once whether it is one's turn, and run if it is."""
         try:
             beaten = await beat(self.members, self.me)
             if beaten is None:
-                return Lost(run_id)
+                return Unanswered(run_id)
             records = await everybody(self.members)
         except (Ambiguous, NotApplied, NotDurable):
             return Skipped(run_id, "no reply", is_told=False)
@@ -240,7 +250,7 @@ class ServiceRunner:
         known = membership_of(records, self.dead_after)
         return tuple(member.id for member in known.members if isinstance(liveness(known, member.id, now), Alive))
 
-    async def _entered(self, run: AtomicServiceRun, live: tuple[str, ...]) -> Outcome:
+    async def _entered(self, run: AtomicServiceRun, live: tuple[str, ...]) -> ServiceOutcome:
         """Enter the gate, work, and leave it."""
         attempt = 0
         while attempt < self.insisting:
@@ -265,7 +275,7 @@ class ServiceRunner:
                 continue
             if written is not None:
                 return await self._at_work(run, written[TOKEN], written[STARTED])
-        return Lost(run.run_id)
+        return Unanswered(run.run_id)
 
     async def _living(self, live: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG002  a specimen uses it
         """Who is alive, read AFTER the gate: who stands there may have joined since it was last read who is there."""
@@ -286,12 +296,12 @@ class ServiceRunner:
             PutServerTime(STARTED),
         )
 
-    async def _at_work(self, run: AtomicServiceRun, token: int, entered: Instant) -> Outcome:
+    async def _at_work(self, run: AtomicServiceRun, token: int, entered: Instant) -> ServiceOutcome:
         """The run is in the gate: work if there is time, tell how it ended, leave."""
         left = margin(run, self.least, entered)
-        outcome: Outcome
+        outcome: ServiceOutcome
         if isinstance(left, NoMargin):
-            outcome, row = Over(run.run_id, str(left)), self._row(run, entered, Status.ABANDONED, str(left))
+            outcome, row = Over(run.run_id, str(left)), self._row(run, entered, ExecutionStatus.ABANDONED, str(left))
         else:
             await Note(WORKS, run.run_id)
             try:
@@ -300,21 +310,21 @@ class ServiceRunner:
                 matched = -1
             await Note(WORKS, None)
             if matched == 1:
-                outcome, row = Ran(run.run_id), self._row(run, entered, Status.COMPLETED, "")
+                outcome, row = Ran(run.run_id), self._row(run, entered, ExecutionStatus.COMPLETED, "")
             else:
                 why = "fenced" if matched == 0 else "no reply"
-                outcome, row = Over(run.run_id, why), self._row(run, entered, Status.ABANDONED, why)
+                outcome, row = Over(run.run_id, why), self._row(run, entered, ExecutionStatus.ABANDONED, why)
         try:
             await self._insisted(row, token)
         except _Gone:
-            return Lost(run.run_id)
+            return Unanswered(run.run_id)
         return outcome
 
     def _piece(self, run: AtomicServiceRun, token: int) -> UpdateOne:
         """What the service does: one write under the token."""
         return fenced(self.work, self.key, token, Put(RUN, run.run_id))
 
-    def _row(self, run: AtomicServiceRun, entered: Instant, status: Status, reason: str) -> Execution:
+    def _row(self, run: AtomicServiceRun, entered: Instant, status: ExecutionStatus, reason: str) -> Execution:
         return Execution(
             id=run.run_id, runner_id=run.runner_id, start=entered, status=status, end=entered, reason=reason
         )

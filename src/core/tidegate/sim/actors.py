@@ -25,11 +25,11 @@ from tidegate.model.effects import Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne
-from tidegate.sim.behaviour import Asking, Behaviour, Birth, Cancelled, Crashed, Returned, Standing
+from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.requests import OPERATIONS, Asker, Known, replies, troubled, under_way
-from tidegate.sim.scenario import Delivers, Label, Step, Trouble, Undone
+from tidegate.sim.scenario import ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
     CLOCK,
@@ -48,7 +48,7 @@ from tidegate.sim.world import (
 P = ParamSpec("P")
 
 
-def born(
+def factory(
     program: Callable[P, Coroutine[Effect[object], object, object]], *arguments: P.args, **named: P.kwargs
 ) -> Birth:
     """A program that is the same in every life."""
@@ -74,20 +74,20 @@ class Process:
     meaning: Meaning = perform
     host: Host = HOST
     asker: Asker = attrs.field(init=False)
-    behaviour: Behaviour = attrs.field(init=False)
+    behaviour: ProgramAutomaton = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
     blind: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults, self.host))
-        object.__setattr__(self, "behaviour", Behaviour(self.birth))
+        object.__setattr__(self, "behaviour", ProgramAutomaton(self.birth))
         object.__setattr__(self, "place", place(self.name))
 
     def begin(self, world: World) -> World:
-        return self.goes(world, self.behaviour.born(0))
+        return self.goes(world, self.behaviour.factory(0))
 
-    def standing(self, at: object) -> Standing:
-        return self.behaviour.standing(cast("int", at))
+    def status(self, at: object) -> ProcessStatus:
+        return self.behaviour.status(cast("int", at))
 
     def later(self, at: object, by: Duration, horizon: Duration) -> object:  # noqa: ARG002  no instant in it moves
         if self.host.stall and self.faults.allows(Fault.STALL):
@@ -96,7 +96,7 @@ class Process:
                 why="in relative time it may pass at any point while anybody stands, which is a stall and costs nothing",
                 todo="leave the fault out, or let time be absolute: Clock(horizon=None)",
             )
-        match self.standing(at):
+        match self.status(at):
             case Asking(
                 FindOne(_, where)
                 | FindAll(_, where)
@@ -128,15 +128,15 @@ class Process:
     def goes(self, world: World, node: int) -> World:
         """Stand at the node; to stand before a sleep is to sleep."""
         world = world.write(self.place, node)
-        match self.behaviour.standing(node):
+        match self.behaviour.status(node):
             case Asking(Sleep(duration)):
                 return world.write(wakes(self.name), world.read(CLOCK) + self.host.lasts(duration))
             case _:
                 return world
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         node = cast("int", world.read(self.place))
-        match self.behaviour.standing(node):
+        match self.behaviour.status(node):
             case Asking(effect):
                 is_stuck = self.faults.allows(Fault.NEVER_RETURNS) and world.read(stuck(self.name))
                 outcomes = () if is_stuck else replies(effect, world, self.asker)
@@ -152,34 +152,36 @@ class Process:
             case Crashed() | Cancelled():
                 if self.faults.allows(Fault.RESTART) and (after := spent(world, Fault.RESTART)):
                     which = after.read(life(self.name)) + 1
-                    reborn = self.goes(after.write(life(self.name), which), self.behaviour.born(which))
-                    yield Step(Label("starts again"), reborn, must=False, fault=Fault.RESTART)
+                    reborn = self.goes(after.write(life(self.name), which), self.behaviour.factory(which))
+                    yield ActorStep(Label("starts again"), reborn, must=False, fault=Fault.RESTART)
             case _:
                 pass
 
-    def asks(self, world: World, node: int, effect: Effect[object], outcomes: Known) -> Iterator[Step]:
+    def asks(self, world: World, node: int, effect: Effect[object], outcomes: Known) -> Iterator[ActorStep]:
         def hears(after: World, reply: object) -> World:
             return self.goes(after, self.behaviour.after(node, reply))
 
         for done, reply in outcomes:
-            yield Step(Label(effect, reply), hears(done, reply))
+            yield ActorStep(Label(effect, reply), hears(done, reply))
         for fault, trouble, known, reply in troubled(effect, outcomes, world, self.asker):
-            yield Step(Label(effect, trouble), hears(known, reply), must=False, fault=fault)
+            yield ActorStep(Label(effect, trouble), hears(known, reply), must=False, fault=fault)
         yield from self.stands(world, effect)
 
-    def stands(self, world: World, effect: Effect[object]) -> Iterator[Step]:
+    def stands(self, world: World, effect: Effect[object]) -> Iterator[ActorStep]:
         """It stays where it is: for a while, or for ever."""
         may_stall = self.host.stall and self.faults.allows(Fault.STALL) and not isinstance(effect, Sleep)
         if may_stall and (after := spent(world, Fault.STALL)):
             label = Label(f"stands for {seconds(self.host.stall)}")
-            yield Step(label, after.write(CLOCK, after.read(CLOCK) + self.host.stall), must=False, fault=Fault.STALL)
+            yield ActorStep(
+                label, after.write(CLOCK, after.read(CLOCK) + self.host.stall), must=False, fault=Fault.STALL
+            )
         if isinstance(effect, OPERATIONS) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
             return
         if after := spent(world, Fault.NEVER_RETURNS):
             label = Label(effect, Trouble("never returns"))
-            yield Step(label, after.write(stuck(self.name), value=True), must=False, fault=Fault.NEVER_RETURNS)
+            yield ActorStep(label, after.write(stuck(self.name), value=True), must=False, fault=Fault.NEVER_RETURNS)
 
-    def cancelled(self, world: World, effect: Effect[object], outcomes: Known) -> Iterator[Step]:
+    def cancelled(self, world: World, effect: Effect[object], outcomes: Known) -> Iterator[ActorStep]:
         happened = [(world, "before it was sent")]
         if not isinstance(effect, (Now, Sleep, Note)):
             happened += [(done, "after it was done") for done, _ in outcomes]
@@ -189,15 +191,15 @@ class Process:
             if ended := spent(known, Fault.CANCELLED):
                 yield self.ends(ended, Label(effect, Trouble(f"cancelled {when}")), Fault.CANCELLED, effect)
 
-    def ends(self, world: World, label: Label, fault: Fault, undone: Effect[object] | None = None) -> Step:
+    def ends(self, world: World, label: Label, fault: Fault, undone: Effect[object] | None = None) -> ActorStep:
         """All that it has in memory is gone; `undone` is what it awaits."""
-        node = Behaviour.CANCELLED if fault is Fault.CANCELLED else Behaviour.CRASHED
+        node = ProgramAutomaton.CANCELLED if fault is Fault.CANCELLED else ProgramAutomaton.CRASHED
         dead = world.write(self.place, node).write(notes(self.name), ())
         if isinstance(undone, Sleep):
             dead = dead.write(wakes(self.name), None)
         if undone is not None and self.faults.strikes(Fault.NEVER_RETURNS, undone):
             dead = dead.write(stuck(self.name), value=False)
-        return Step(label, dead, must=False, fault=fault)
+        return ActorStep(label, dead, must=False, fault=fault)
 
 
 @lru_cache(CELLS_KEPT)
@@ -227,14 +229,14 @@ class Network:
     place: None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         flying = world.read(FLIGHT)
         for index, request in enumerate(flying):
             if exactly(request) in map(exactly, flying[:index]):
                 continue
             left = world.write(FLIGHT, flying[:index] + flying[index + 1 :])
             for done, reply in self.meaning(request.effect, left, request.sender):
-                yield Step(Label(Delivers(request), reply), done)
+                yield ActorStep(Label(Delivers(request), reply), done)
 
 
 @final
@@ -247,7 +249,7 @@ class Ticks:
     place: None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         if moved := world.taken(MOVES):
             now = world.read(CLOCK) + self.quantum
-            yield Step(Label(f"{seconds(self.quantum)} pass"), moved.write(CLOCK, now))
+            yield ActorStep(Label(f"{seconds(self.quantum)} pass"), moved.write(CLOCK, now))

@@ -14,11 +14,11 @@ from typing import Final, TypeVar, final
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import seconds
-from tidegate.sim.behaviour import HoldsInstant
-from tidegate.sim.explore import PLAIN, Known, Reductions, Search
+from tidegate.sim.automaton import HoldsInstant
 from tidegate.sim.judging import Grew
 from tidegate.sim.packing import NARROW, Overflow, Packing
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import PLAIN, Known, Reductions, Search
 
 WIDER: Final = 4
 T = TypeVar("T")

@@ -18,11 +18,11 @@ import attrs
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.explore import Search
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import printable_key
 from tidegate.sim.reducers import Machine, Reducer
-from tidegate.sim.scenario import Step
+from tidegate.sim.scenario import ActorStep
+from tidegate.sim.search import Search
 from tidegate.sim.trace import Done, Lane
 from tidegate.sim.ways import Way, effect_of, lane_of
 from tidegate.sim.world import BUDGET, CLOCK, FLIGHT
@@ -58,7 +58,7 @@ def touched_by(search: Search, state: Packed, way: Way) -> Touched:
 
 
 def timers(search: Search) -> frozenset[Name]:
-    """Where reducers stand: what they wish for says when, so time changes it."""
+    """Where reducers stand: what they command says when, so time changes it."""
     return frozenset(actor.place.name for actor in search.scenario.actors if isinstance(actor, Reducer))
 
 
@@ -75,7 +75,7 @@ def looked_at(state: Packed, way: Way) -> int:
     )
 
 
-def looking(state: Packed, way: Way) -> Iterator[tuple[Step, Packed, int]]:
+def looking(state: Packed, way: Way) -> Iterator[tuple[ActorStep, Packed, int]]:
     is_apart = isinstance(way.actor, (Process, Reducer, Network))
     looked, about, common = Looked(), object(), 0
     for step, after in way.hand.looking(state, looked):
@@ -117,26 +117,26 @@ def caused_by(actors: Sequence[str], touched: Sequence[Touched]) -> tuple[tuple[
 
 
 def done_in(search: Search, state: Packed, way: Way, touched: Touched) -> tuple[Done, ...]:
-    """The effect that happens in the step; or what a reducer wishes for, now that it has heard of something."""
+    """The effect that happens in the step; or what a reducer commands, now that it has heard of something."""
     effect, label = effect_of(way.step.label), way.step.label
     if effect is not None:
         reply = str(label)[len(f"{label.what} -> ") :]  # as it is told
         return (Done(one_line(str(effect)), on(touched.on), one_line(reply)),)
-    return tuple(Done(one_line(str(wish))) for wish in wished(search, state, way))
+    return tuple(Done(one_line(str(command))) for command in commanded(search, state, way))
 
 
-def wished(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
+def commanded(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
     if not isinstance(way.actor, Reducer):
         return
     before, after = (Lens(search.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))
-    had = wishes_of(before)
-    yield from (wish for wish in wishes_of(after) if wish not in had)
+    had = commands_of(before)
+    yield from (command for command in commands_of(after) if command not in had)
 
 
-def wishes_of(machine: object) -> tuple[Effect[object], ...]:
+def commands_of(machine: object) -> tuple[Effect[object], ...]:
     if not isinstance(machine, Machine):
         return ()
-    return (*machine.wishes, *(running.wish for running in machine.running))
+    return (*machine.commands, *(running.command for running in machine.running))
 
 
 def on(cells: tuple[Name, ...]) -> tuple[str, ...]:

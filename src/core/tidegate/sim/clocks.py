@@ -27,8 +27,8 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.model.errors import numbered
 from tidegate.model.instants import WALL, Duration, Instant, seconds
+from tidegate.model.values import check_int
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.world import CLOCK, Cell, World
 
@@ -60,8 +60,8 @@ class Host:
 
     def __attrs_post_init__(self) -> None:
         for duration in (self.skew, self.jump, self.stall):
-            numbered(duration, "a duration in microseconds", 0)
-        numbered(self.drift, "a drift in parts per million", -DRIFT_MAX, DRIFT_MAX)
+            check_int(duration, "a duration in microseconds", 0)
+        check_int(self.drift, "a drift in parts per million", -DRIFT_MAX, DRIFT_MAX)
 
     def lasts(self, duration: Duration) -> Duration:
         """How long a sleep of that duration takes by the store's clock."""

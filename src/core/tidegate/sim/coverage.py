@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Final
 
-from tidegate.sim.behaviour import Returned
-from tidegate.sim.explore import Explored
+from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Looked
 from tidegate.sim.sample import Sampled
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import Explored
 from tidegate.sim.sizing import rounded
 
 
@@ -61,7 +61,7 @@ def vacuous(found: Explored | Sampled) -> tuple[str, ...]:
     """Why nothing that is wrong could be found."""
     search, scenario = found.search, found.search.scenario
     view = search.view(search.first, Looked())
-    is_over = all(isinstance(view.standing(name), Returned) for name in search.processes)
+    is_over = all(isinstance(view.status(name), Returned) for name in search.processes)
     nothing = "nothing ever happens: does the program forget an await?"
     lawless = "no law is stated, so none can be broken"
     has_laws = scenario.always or scenario.step or scenario.eventually

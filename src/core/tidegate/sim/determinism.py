@@ -33,12 +33,12 @@ from tidegate.model.effects import Effect
 from tidegate.model.errors import Nondeterministic
 from tidegate.sim.actors import Process
 from tidegate.sim.attempts import attempt
-from tidegate.sim.behaviour import Asking
-from tidegate.sim.explore import Search
+from tidegate.sim.automaton import Asking
 from tidegate.sim.lines import awaited_at
 from tidegate.sim.packing import Lens, Looked, Packed
-from tidegate.sim.picture import standing
+from tidegate.sim.picture import status
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import Search
 from tidegate.sim.ways import ways
 
 CLOCKS: Final = frozenset(
@@ -183,7 +183,7 @@ def look(search: Search, state: Packed, known: Known) -> Look:
         assert process.place is not None, "a process stands somewhere"
         place = lens.read(process.place)
         if not isinstance(process, Process):
-            found.append(Stand(name, one_line(show(standing(process, place)))))
+            found.append(Stand(name, one_line(show(status(process, place)))))
             continue
         node = cast("int", place)
         if (name, node) not in known:
@@ -194,8 +194,8 @@ def look(search: Search, state: Packed, known: Known) -> Look:
 
 def stand_at(process: Process, node: int) -> Stand:
     at = process.behaviour.nodes[node]
-    what = one_line(str(at.standing))
-    if isinstance(at.standing, Asking) and not at.parked:
+    what = one_line(str(at.status))
+    if isinstance(at.status, Asking) and not at.parked:
         at.parked.append(process.behaviour.replayed(at))
     if not at.parked:
         return Stand(process.name, what)

@@ -26,7 +26,7 @@ import attrs
 
 from tidegate.model.effects import Effect
 from tidegate.sim.faults import Fault, spent
-from tidegate.sim.scenario import Label, Step
+from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world import UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
 
 V = TypeVar("V")
@@ -80,7 +80,7 @@ class Failover:
     place: None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         writes = world.read(UNCONFIRMED)
         for kept in range(len(writes) - 1, -1, -1):
             after = spent(world, Fault.ROLLED_BACK)
@@ -90,7 +90,7 @@ class Failover:
                 for cell, had in overwritten:
                     after = after.write(cell, had)
             label = Label(f"takes back {'a write' if len(writes) - kept == 1 else f'{len(writes) - kept} writes'}")
-            yield Step(label, after.write(UNCONFIRMED, writes[:kept]), must=False, fault=Fault.ROLLED_BACK)
+            yield ActorStep(label, after.write(UNCONFIRMED, writes[:kept]), must=False, fault=Fault.ROLLED_BACK)
 
 
 # --- members that are behind --------------------------------------------------------------------------------------------

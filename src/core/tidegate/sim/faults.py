@@ -97,11 +97,11 @@ def spent(world: World, fault: Fault) -> World | None:
 Which: TypeAlias = Callable[[Effect[object]], bool]
 
 
-def anything(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of all
+def all_effects(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of all
     return True
 
 
-def nothing(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of none
+def no_effects(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate that is true of none
     return False
 
 
@@ -117,7 +117,7 @@ class Faults:
     kinds: Mapping[Fault, Which] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, *kinds: Fault, on: Which = anything) -> Faults:
+    def of(cls, *kinds: Fault, on: Which = all_effects) -> Faults:
         """These kinds, each on the effects that `on` picks."""
         return cls(dict.fromkeys(kinds, on))
 

@@ -44,15 +44,15 @@ from tidegate.consumer.commands import (
     Lost,
     Release,
     Revoked,
-    TopicPartition,
     Work,
 )
-from tidegate.consumer.fanout import DeliverMessages, Start
+from tidegate.consumer.fanout import DeliverRecords, Start
 from tidegate.model.effects import Effect, Refused
+from tidegate.model.records import TopicPartition
 from tidegate.sim.faults import Fault, bound, spent
 from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused
 from tidegate.sim.log import perform as perform_on_log
-from tidegate.sim.scenario import Label, Step
+from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
 
 REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
@@ -129,7 +129,7 @@ RECORDS_MAX: Final = 500
 
 
 def broker(records: int | None = None, *, metadata_max: int = METADATA_MAX, most: int = RECORDS_MAX) -> Meaning:
-    """What the wishes of a partition mean.
+    """What the commands of a partition mean.
 
     Args:
         records: How many records each log has; None for logs that are cells (`tidegate.sim.log`), which grow.
@@ -146,7 +146,7 @@ def broker(records: int | None = None, *, metadata_max: int = METADATA_MAX, most
                 told = fetched(world.read(log(number)), position, most)
                 if told is not None and number not in world.read(paused(who)):
                     yield world, told
-            case Work(TopicPartition(_, number), _, Start() | DeliverMessages(), offsets):
+            case Work(TopicPartition(_, number), _, Start() | DeliverRecords(), offsets):
                 done = processed(number)
                 yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
             case Work():
@@ -192,22 +192,22 @@ class Coordinator:
     place: Cell[object] = GROUP  # type: ignore[assignment]
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         group = world.read(GROUP)
         if group.rebalancing and set(self.moving(group)) <= set(group.released):
-            yield Step(Label(f"assigns generation {group.generation + 1}"), self.assign(world, group))
+            yield ActorStep(Label(f"assigns generation {group.generation + 1}"), self.assign(world, group))
         for member in group.members:
             rest = attrs.evolve(group, members=tuple(other for other in group.members if other != member))
             if world.read(dead(member)):
-                yield Step(Label(f"evicts {member}"), self.revoke(world, rest))
+                yield ActorStep(Label(f"evicts {member}"), self.revoke(world, rest))
             elif self.evicts and (after := spent(world, Fault.EVICTED)):
                 label = Label(f"evicts {member}, who goes on working")
-                yield Step(label, self.puts_out(after, rest, member), must=False, fault=Fault.EVICTED)
+                yield ActorStep(label, self.puts_out(after, rest, member), must=False, fault=Fault.EVICTED)
         for member in group.away if not group.rebalancing else ():
             if not world.read(dead(member)) and self.has_heard(world, member):
-                yield Step(Label(f"takes {member} in again"), self.revoke(world, joined(group, member)))
+                yield ActorStep(Label(f"takes {member} in again"), self.revoke(world, joined(group, member)))
         if not group.rebalancing and (after := begun(world)):
-            yield Step(Label("begins a rebalance"), self.revoke(after, group), must=False, fault=Fault.REBALANCE)
+            yield ActorStep(Label("begins a rebalance"), self.revoke(after, group), must=False, fault=Fault.REBALANCE)
 
     def moving(self, group: Group) -> tuple[int, ...]:
         """The partitions that a living member has to release."""

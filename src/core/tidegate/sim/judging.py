@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import attrs
 
-from tidegate.sim.behaviour import Raised
+from tidegate.sim.automaton import Raised
 from tidegate.sim.packing import Lens, Looked, Packed
-from tidegate.sim.scenario import Law, Stands, StepLaw
+from tidegate.sim.scenario import Law, ProcessActor, StepLaw
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import Cell
 
 if TYPE_CHECKING:
-    from tidegate.sim.explore import Search
+    from tidegate.sim.search import Search
 
 V = TypeVar("V")
 
@@ -33,15 +33,15 @@ class View:
     """What a law sees: the cells, and where processes stand."""
 
     lens: Lens
-    processes: Mapping[str, Stands]
+    processes: Mapping[str, ProcessActor]
 
     def read(self, cell: Cell[V]) -> V:
         return self.lens.read(cell)
 
-    def standing(self, process: str) -> object:
+    def status(self, process: str) -> object:
         actor = self.processes[process]
         assert actor.place is not None
-        return actor.standing(self.lens.read(actor.place))
+        return actor.status(self.lens.read(actor.place))
 
 
 @final
@@ -85,7 +85,7 @@ class Between:
 
     def __init__(self, name: str, holds: StepLaw, search: Search, footprint: Looked) -> None:
         self.name, self.holds, self.search, self.footprint = name, holds, search, footprint
-        self.standing = Always(name, lambda view: holds(view, view), search, footprint)
+        self.unchanged = Always(name, lambda view: holds(view, view), search, footprint)
         self.looked = Looked()
         self.good: set[tuple[int, int]] = set()
 
@@ -122,7 +122,7 @@ class Broken:
 
 
 def raises_nothing(process: str) -> Law:
-    return lambda state: not isinstance(state.standing(process), Raised)
+    return lambda state: not isinstance(state.status(process), Raised)
 
 
 def negated(holds: Law) -> Callable[[View], bool]:

@@ -24,20 +24,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidegate.model.effects import Sleep
-from tidegate.sim.behaviour import Asking
+from tidegate.sim.automaton import Asking
 from tidegate.sim.packing import Looked, Packed
 
 if TYPE_CHECKING:
-    from tidegate.sim.explore import Search
+    from tidegate.sim.search import Search
 
 
 def waiting(search: Search, state: Packed) -> tuple[str, ...]:
     """Who stands before an effect, and what it is; those who sleep wait for time, which comes."""
     view = search.view(state, Looked())
-    standing = {name: view.standing(name) for name in search.processes}
+    status = {name: view.status(name) for name in search.processes}
     return tuple(
         f"{name}, {where}"
-        for name, where in standing.items()
+        for name, where in status.items()
         if isinstance(where, Asking) and not isinstance(where.effect, Sleep)
     )
 

@@ -26,10 +26,11 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.consumer.commands import Key, Records, TopicPartition
+from tidegate.consumer.commands import Key, Records
 from tidegate.model.effects import Effect
-from tidegate.model.values import of_kind
-from tidegate.sim.scenario import Label, Step
+from tidegate.model.records import TopicPartition
+from tidegate.model.values import check_type
+from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world import CELLS_KEPT, Cell, Outcomes, Plain, World
 
 
@@ -84,7 +85,7 @@ class Append(Effect[int]):
     key: Key = None
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.partition, TopicPartition, "a partition of a topic")
+        check_type(self.partition, TopicPartition, "a partition of a topic")
 
     def __str__(self) -> str:
         return f"append to {self.partition}" + ("" if self.key is None else f" with key {self.key!r}")
@@ -135,10 +136,10 @@ class Compaction:
     place: None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         for number in self.numbers:
             entries = world.read(log(number))
             for at, key in enumerate(entries):
                 if isinstance(key, bytes) and key in entries[at + 1 :]:
                     left = (*entries[:at], Hole.COMPACTED, *entries[at + 1 :])
-                    yield Step(Label(f"removes {number}@{at}"), world.write(log(number), left), must=False)
+                    yield ActorStep(Label(f"removes {number}@{at}"), world.write(log(number), left), must=False)

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tidegate.sim.explore import Search
 from tidegate.sim.packing import Packed
 from tidegate.sim.replay import Reproduced, followed, replaying
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import Search
 from tidegate.sim.trace import Passing, Trace
 from tidegate.sim.tracing import Path, is_sound, steps_of, unchosen
 from tidegate.sim.ways import Way, ways

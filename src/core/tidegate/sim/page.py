@@ -44,7 +44,7 @@ from tidegate.model.documents import one_line
 from tidegate.model.patches import Json, to_json
 from tidegate.sim.page_code import SCRIPT, STYLE
 from tidegate.sim.page_code.furniture import FRAME, HELP, INK, REASONS
-from tidegate.sim.story import story
+from tidegate.sim.rendering import render
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import SCHEMA, encoded
 
@@ -71,7 +71,7 @@ def page(trace: Trace, file: str, also: str = "") -> str:
     Returns:
         An HTML document; it says that it is UTF-8.
     """
-    return page_of(windowed(trace), story(trace), file, also)
+    return page_of(windowed(trace), render(trace), file, also)
 
 
 def page_of(told: Object, text: str, file: str, also: str = "") -> str:

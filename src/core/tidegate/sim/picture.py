@@ -13,10 +13,10 @@ import attrs
 
 from tidegate.model.documents import INT64, Document, Value, show
 from tidegate.model.instants import seconds
-from tidegate.sim.explore import Search
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import Machine, Reducer
-from tidegate.sim.scenario import Stands
+from tidegate.sim.scenario import ProcessActor
+from tidegate.sim.search import Search
 from tidegate.sim.world import CLOCK
 
 HIDDEN: Final = frozenset({"ids", "wakes", "unique"})
@@ -37,7 +37,7 @@ def described(search: Search, state: Packed, like: Document = EMPTY) -> Document
     lens = Lens(search.packing, state, Looked())
     tree: Branch = {
         "processes": {
-            printable_key(name): standing(process, lens.read(process.place))
+            printable_key(name): status(process, lens.read(process.place))
             for name, process in search.processes.items()
             if process.place is not None
         }
@@ -58,14 +58,14 @@ def described(search: Search, state: Packed, like: Document = EMPTY) -> Document
     return planted(tree, like)
 
 
-def standing(process: Stands, place: object) -> Value:
+def status(process: ProcessActor, place: object) -> Value:
     """Where a process stands; of the programs of a reducer, at what they are: nodes have other numbers in each search."""
-    stands = process.standing(place)
+    stands = process.status(place)
     if not isinstance(process, Reducer) or not isinstance(stands, Machine) or not stands.running:
         return pictured(stands)
     rest = pictured(attrs.evolve(stands, running=()))
     assert isinstance(rest, Document)
-    running = sorted(f"{each.wish}: {process.at(each)}" for each in stands.running)
+    running = sorted(f"{each.command}: {process.at(each)}" for each in stands.running)
     return Document(tuple((key, tuple(running) if key == "running" else item) for key, item in rest.items))
 
 

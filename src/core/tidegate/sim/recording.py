@@ -3,14 +3,14 @@
 A program hears of the world only through replies, so the replies are all that a run depends on. Executed again on the
 recorded ones, the same program asks for the same effects, in the same order; a changed one is caught at the first effect
 that it asks for instead, with the line of its `await`. The same holds for a reducer: recorded are the events that it
-heard, and compared is what it wished for.
+heard, and compared is what it commanded.
 
 A recording is text, one JSON object a line, so that whoever writes it can be killed at any point:
 
     {"schema": "tidegate/recording@1", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
     {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}        a program asked, and heard
     {"i": 2, "what": "call ...", "effect": {...}, "ended": "CancelledError"}     it asked, and was ended instead
-    {"i": 1, "what": "fetched ...", "event": {...}, "wishes": [...]}     a reducer heard, and wished
+    {"i": 1, "what": "fetched ...", "event": {...}, "commands": [...]}     a reducer heard, and commanded
     {"end": 2}                                                           the run ended by itself after so many
 
 A last line that is not whole is what a kill leaves: it is told, and what stands before is used. Any other damage is an
@@ -41,7 +41,7 @@ from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json
-from tidegate.sim.behaviour import Asking, Standing, resume
+from tidegate.sim.automaton import Asking, ProcessStatus, resume
 from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.tagged import Classes, Hide, matches, named_classes, nothing_hidden, tagged, untagged
@@ -58,7 +58,7 @@ class Entry:
     Attributes:
         what: The effect or the event, in words.
         asked: The effect, or the event, as JSON.
-        answer: The reply, or what was wished for, as JSON; "" where the run was ended instead.
+        answer: The reply, or what was commanded, as JSON; "" where the run was ended instead.
         ended: What ended the run while the effect was carried out; "" for nothing.
     """
 
@@ -113,9 +113,9 @@ def ended(number: int, effect: Effect[object], error: BaseException, hide: Hide)
     return line({**asked(number, effect, "effect", hide), "ended": type(error).__name__})
 
 
-def wished(number: int, event: object, wishes: Iterable[Effect[object]], hide: Hide) -> str:
-    """The line for an event and what was wished for."""
-    return line({**asked(number, event, "event", hide), "wishes": [tagged(wish, hide) for wish in wishes]})
+def commanded(number: int, event: object, commands: Iterable[Effect[object]], hide: Hide) -> str:
+    """The line for an event and what was commanded."""
+    return line({**asked(number, event, "event", hide), "commands": [tagged(command, hide) for command in commands]})
 
 
 def last(number: int) -> str:
@@ -218,9 +218,9 @@ def entry(found: dict[str, object], number: int, expected: int) -> Entry:
     if found.get("i") != expected:
         raise damaged(number, f"number {expected} is missing")
     item = found.get("effect", found.get("event"))
-    answer = found.get("reply") if "reply" in found else found.get("wishes")
+    answer = found.get("reply") if "reply" in found else found.get("commands")
     stopped = string(found.get("ended", ""), number)
-    if item is None or not ({"reply", "wishes", "ended"} & found.keys()):
+    if item is None or not ({"reply", "commands", "ended"} & found.keys()):
         raise damaged(number, "it says not what was asked, or not what was answered")
     return Entry(
         string(found.get("what", ""), number), json.dumps(item), "" if stopped else json.dumps(answer), stopped
@@ -261,8 +261,8 @@ class Other:
 
     Attributes:
         step: At which line of the run, counted from 1.
-        recorded: What was asked, or wished for, then.
-        now: What is asked, or wished for, now.
+        recorded: What was asked, or commanded, then.
+        now: What is asked, or commanded, now.
         src: `file.py:line function` of the `await`, or of the decision; "" if the program has ended.
     """
 
@@ -296,23 +296,23 @@ def executed(recording: Recording, program: Program[object], classes: Classes) -
 
 
 def executed_on(recording: Recording, program: Program[object], classes: Classes) -> Executed:
-    standing = resume(program, None)
+    status = resume(program, None)
     for number, each in enumerate(recording.entries, 1):
-        if not isinstance(standing, Asking):
-            return Other(number, each.what, one_line(str(standing)), "")
-        if not matches(json.loads(each.asked), tagged(standing.effect)):
-            return Other(number, each.what, one_line(str(standing.effect)), awaited_at(program))
+        if not isinstance(status, Asking):
+            return Other(number, each.what, one_line(str(status)), "")
+        if not matches(json.loads(each.asked), tagged(status.effect)):
+            return Other(number, each.what, one_line(str(status.effect)), awaited_at(program))
         if each.ended:
             return Same(number, f"the run was ended: {each.ended}")
-        standing = resume(program, untagged(json.loads(each.answer), classes))
+        status = resume(program, untagged(json.loads(each.answer), classes))
     done = len(recording.entries)
-    if recording.is_whole and isinstance(standing, Asking):
-        return Other(done + 1, NOTHING, one_line(str(standing.effect)), awaited_at(program))
-    return Same(done, one_line(told(standing, is_whole=recording.is_whole)))
+    if recording.is_whole and isinstance(status, Asking):
+        return Other(done + 1, NOTHING, one_line(str(status.effect)), awaited_at(program))
+    return Same(done, one_line(told(status, is_whole=recording.is_whole)))
 
 
-def told(standing: Standing, *, is_whole: bool) -> str:
-    return str(standing) if is_whole or not isinstance(standing, Asking) else f"the recording ends; {standing}"
+def told(status: ProcessStatus, *, is_whole: bool) -> str:
+    return str(status) if is_whole or not isinstance(status, Asking) else f"the recording ends; {status}"
 
 
 StepOf: TypeAlias = Callable[[object, object], "tuple[object, Iterable[Effect[object]]]"]
@@ -324,7 +324,7 @@ def stepped(recording: Recording, first: object, step: StepOf, classes: Classes)
     Args:
         recording: Of a reducer.
         first: The state in which it begins.
-        step: State and event -> next state and wishes.
+        step: State and event -> next state and commands.
         classes: Those that events may be of.
 
     Raises:
@@ -334,21 +334,21 @@ def stepped(recording: Recording, first: object, step: StepOf, classes: Classes)
         raise Misuse("this is the recording of a program", todo="name a function that makes a run of it")
     state = first
     for number, each in enumerate(recording.entries, 1):
-        state, wishes = step(state, untagged(json.loads(each.asked), classes))
-        made = tuple(wishes)
+        state, commands = step(state, untagged(json.loads(each.asked), classes))
+        made = tuple(commands)
         recorded = json.loads(each.answer)
-        if not matches(recorded, [tagged(wish) for wish in made]):
+        if not matches(recorded, [tagged(command) for command in made]):
             return Other(number, "; ".join(words(recorded, classes)) or NOTHING, in_list(made), decided_at(step))
     return Same(len(recording.entries), "")
 
 
-def words(wishes: object, classes: Classes) -> Iterator[str]:
-    for wish in cast("list[object]", wishes):
-        yield one_line(str(untagged(wish, classes)))
+def words(commands: object, classes: Classes) -> Iterator[str]:
+    for command in cast("list[object]", commands):
+        yield one_line(str(untagged(command, classes)))
 
 
-def in_list(wishes: tuple[Effect[object], ...]) -> str:
-    return "; ".join(one_line(str(wish)) for wish in wishes) or NOTHING
+def in_list(commands: tuple[Effect[object], ...]) -> str:
+    return "; ".join(one_line(str(command)) for command in commands) or NOTHING
 
 
 def digest_of(arguments: object, hide: Hide = nothing_hidden) -> str:

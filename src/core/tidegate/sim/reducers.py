@@ -1,25 +1,25 @@
-"""Reducers as actors: long-lived machines whose wishes come true later, and are heard of as events.
+"""Reducers as actors: long-lived machines whose commands come true later, and are heard of as events.
 
-Wishes come true in any order; what came true is heard of in any order; the events of the world (an inbox) are taken in
-theirs. Between a wish's coming true and the reducer's hearing of it others may act, where they can see the wish (`split`).
+Commands come true in any order; what came true is heard of in any order; the events of the world (an inbox) are taken in
+theirs. Between a command's coming true and the reducer's hearing of it others may act, where they can see the command (`split`).
 An answer that changes nothing, such as an empty page to one who asks for it again, need not come: a reducer that waits for
-news is at rest. That shows only where the wish is not split, and nobody can see a wish that only reads.
-A timer that fires early is a stall, so it spends a fault; a reducer can take a wish back as long as it has not come true.
+news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
+A timer that fires early is a stall, so it spends a fault; a reducer can take a command back as long as it has not come true.
 
-A wish is one effect of the world, or a whole program of several (`carried_out`): a pass over documents, say. Its effects
+A command is one effect of the world, or a whole program of several (`carried_out`): a pass over documents, say. Its effects
 come one by one, between whatever else happens, and meet the faults of the reducer; what it returns, or the failure that it
-passes on, is what is heard of the wish. It stands at a node of its behaviour (`Running`), which is a value in the place of
+passes on, is what is heard of the command. It stands at a node of its behaviour (`Running`), which is a value in the place of
 its owner. So it dies with its owner, and with `Cancel`; what it had asked for and is still under way happens nevertheless.
 An error that it raises is one of the reducer.
 
-    Reducer("consumer", Following(), step, heard, carried_out=lambda wish: plan(wish) if isinstance(wish, Plan) else None)
+    Reducer("consumer", Following(), step, heard, carried_out=lambda command: plan(command) if isinstance(command, Plan) else None)
 
 Keep reducers small, one a partition: a memo of large states does not fit.
 
 Laws
-    RU1  Each wish comes true at most once, and each event is heard of once.
+    RU1  Each command comes true at most once, and each event is heard of once.
     RU2  Of a process that has died nothing happens any more but what is under way.
-    RU3  A wish that is carried out by a program does, in all, what that program does in a process of its own.
+    RU3  A command that is carried out by a program does, in all, what that program does in a process of its own.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ from tidegate.model.documents import exactly, show
 from tidegate.model.effects import Cancel, Effect, Program, Sleep
 from tidegate.model.instants import Duration, Instant
 from tidegate.sim.aging import aged
-from tidegate.sim.behaviour import Asking, Behaviour, Crashed, Failed, Raised, Returned, Standing
-from tidegate.sim.faults import Fault, Faults, Which, anything, nothing, spent
+from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
+from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.fingerprint import must_be_value
 from tidegate.sim.requests import Asker, replies, troubled
-from tidegate.sim.scenario import Label, Step, Trouble
+from tidegate.sim.scenario import ActorStep, Label, Trouble
 from tidegate.sim.world import CLOCK, Cell, Meaning, World, inbox, life, perform, place
 
 StepOf: TypeAlias = Callable[[object, object], "tuple[object, tuple[Effect[object], ...]]"]
-"""(state, event) -> (next state, wishes)."""
-HeardAs: TypeAlias = Callable[[Effect[object], object], object | None]
-"""(wish, reply) -> the event that tells of it, or None."""
+"""(state, event) -> (next state, commands)."""
+EventFor: TypeAlias = Callable[[Effect[object], object], object | None]
+"""(command, reply) -> the event that tells of it, or None."""
 CarriedOut: TypeAlias = Callable[[Effect[object]], Program[object] | None]
-"""A wish -> a new run of the program that carries it out; None where it is one effect of the world."""
+"""A command -> a new run of the program that carries it out; None where it is one effect of the world."""
 
 
-def by_the_world(wish: Effect[object]) -> None:  # noqa: ARG001  each wish is one effect
+def by_the_world(command: Effect[object]) -> None:  # noqa: ARG001  each command is one effect
     return None
 
 
 @final
 @attrs.frozen
 class Running:
-    """A wish that a program carries out.
+    """A command that a program carries out.
 
     Attributes:
-        wish: What is wished for.
+        command: What is commanded.
         node: Where its program stands.
         until: Until when it sleeps.
     """
 
-    wish: Effect[object]
+    command: Effect[object]
     node: int
     until: Instant | None = None
 
@@ -73,10 +73,10 @@ class Running:
 class Completed:
     """What a program has carried out, in all."""
 
-    wish: Effect[object]
+    command: Effect[object]
 
     def __str__(self) -> str:
-        return str(self.wish)
+        return str(self.command)
 
 
 @final
@@ -86,14 +86,14 @@ class Machine:
 
     Attributes:
         state: Its state.
-        wishes: What it wishes for.
+        commands: What it commands.
         heard: Events of what came true that it has not heard of yet.
         stuck: What user code was asked for and never comes to an end.
         running: What programs are carrying out.
     """
 
     state: object
-    wishes: tuple[Effect[object], ...] = ()
+    commands: tuple[Effect[object], ...] = ()
     heard: tuple[object, ...] = ()
     stuck: tuple[Effect[object], ...] = ()
     running: tuple[Running, ...] = ()
@@ -108,28 +108,28 @@ class Reducer:
         name: Its lane.
         first: The state that it begins in.
         step: What it does.
-        heard_as: Which event tells what became of a wish.
+        event_for: Which event tells what became of a command.
         faults: What may strike it.
-        meaning: What its wishes mean.
-        split: Wishes whose coming true others can see before the reducer hears of it.
-        is_timer: Wishes that only come true by a stall.
-        at_once: Wishes that come true as they are made, and of which nothing is heard.
-        carried_out: Wishes that a program carries out.
+        meaning: What its commands mean.
+        split: Commands whose coming true others can see before the reducer hears of it.
+        is_timer: Commands that only come true by a stall.
+        at_once: Commands that come true as they are made, and of which nothing is heard.
+        carried_out: Commands that a program carries out.
     """
 
     name: str
     first: object
     step: StepOf
-    heard_as: HeardAs
+    event_for: EventFor
     faults: Faults = attrs.field(factory=Faults)
     meaning: Meaning = perform
-    split: Which = anything
-    is_timer: Which = nothing
-    at_once: Which = nothing
+    split: Which = all_effects
+    is_timer: Which = no_effects
+    at_once: Which = no_effects
     carried_out: CarriedOut = by_the_world
     asker: Asker = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
-    behaviours: dict[Hashable, Behaviour] = attrs.field(init=False, factory=dict)
+    behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict)
     blind: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
@@ -139,12 +139,12 @@ class Reducer:
     def begin(self, world: World) -> World:
         return world.write(self.place, Machine(self.first))
 
-    def standing(self, at: object) -> object:
+    def status(self, at: object) -> object:
         return at
 
     def later(self, at: object, by: Duration, horizon: Duration) -> object:
         for each in at.running if isinstance(at, Machine) else ():
-            self.behaviour(each.wish).later(each.node)
+            self.behaviour(each.command).later(each.node)
         return aged(at, by, horizon)
 
     @property
@@ -159,116 +159,116 @@ class Reducer:
         for each in self.behaviours.values():
             each.run_again()
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         machine = world.read(self.place)
         if not isinstance(machine, Machine):
             return
-        for wish in machine.wishes:
-            yield from self.comes_true(world, machine, wish)
+        for command in machine.commands:
+            yield from self.comes_true(world, machine, command)
         for running in machine.running:
             yield from self.goes_on(world, machine, running)
         for event in machine.heard:
             rest = attrs.evolve(machine, heard=without(machine.heard, event))
-            yield Step(Label(f"hears {event}"), self.take(world, rest, event))
+            yield ActorStep(Label(f"hears {event}"), self.take(world, rest, event))
         if events := world.read(inbox(self.name)):
             taken = world.write(inbox(self.name), events[1:])
-            yield Step(Label(f"is told {events[0]}"), self.take(taken, machine, events[0]))
+            yield ActorStep(Label(f"is told {events[0]}"), self.take(taken, machine, events[0]))
 
-    # wishes that are one effect
+    # commands that are one effect
 
-    def comes_true(self, world: World, machine: Machine, wish: Effect[object]) -> Iterator[Step]:
-        rest = attrs.evolve(machine, wishes=without(machine.wishes, wish))
-        if self.is_timer(wish):
+    def comes_true(self, world: World, machine: Machine, command: Effect[object]) -> Iterator[ActorStep]:
+        rest = attrs.evolve(machine, commands=without(machine.commands, command))
+        if self.is_timer(command):
             for fault in (Fault.GAVE_UP, Fault.STALL):
-                if self.faults.strikes(fault, wish) and (after := spent(world, fault)):
-                    told = self.hears(after, rest, wish, None)
-                    yield Step(Label(wish, Trouble("time is up")), told, must=False, fault=fault)
+                if self.faults.strikes(fault, command) and (after := spent(world, fault)):
+                    told = self.hears(after, rest, command, None)
+                    yield ActorStep(Label(command, Trouble("time is up")), told, must=False, fault=fault)
             return
-        outcomes = replies(wish, world, self.asker)
+        outcomes = replies(command, world, self.asker)
         for done, reply in outcomes:
-            told = self.hears(done, rest, wish, reply)
+            told = self.hears(done, rest, command, reply)
             changes = done is not world or told.read(self.place) != machine
-            yield Step(Label(wish, reply), told, must=changes)
-        for fault, trouble, after, reply in troubled(wish, outcomes, world, self.asker):
-            yield Step(Label(wish, trouble), self.hears(after, rest, wish, reply), must=False, fault=fault)
-        if self.faults.strikes(Fault.NEVER_RETURNS, wish) and (after := spent(world, Fault.NEVER_RETURNS)):
-            left = attrs.evolve(rest, stuck=(*machine.stuck, wish))
-            label = Label(wish, Trouble("never returns"))
-            yield Step(label, after.write(self.place, left), must=False, fault=Fault.NEVER_RETURNS)
+            yield ActorStep(Label(command, reply), told, must=changes)
+        for fault, trouble, after, reply in troubled(command, outcomes, world, self.asker):
+            yield ActorStep(Label(command, trouble), self.hears(after, rest, command, reply), must=False, fault=fault)
+        if self.faults.strikes(Fault.NEVER_RETURNS, command) and (after := spent(world, Fault.NEVER_RETURNS)):
+            left = attrs.evolve(rest, stuck=(*machine.stuck, command))
+            label = Label(command, Trouble("never returns"))
+            yield ActorStep(label, after.write(self.place, left), must=False, fault=Fault.NEVER_RETURNS)
 
-    # wishes that a program carries out
+    # commands that a program carries out
 
-    def behaviour(self, wish: Effect[object]) -> Behaviour:
-        key = exactly(wish)
+    def behaviour(self, command: Effect[object]) -> ProgramAutomaton:
+        key = exactly(command)
         if key not in self.behaviours:
-            self.behaviours[key] = Behaviour(lambda _: self.program(wish))
+            self.behaviours[key] = ProgramAutomaton(lambda _: self.program(command))
         return self.behaviours[key]
 
-    def is_program(self, wish: Effect[object]) -> bool:
-        if exactly(wish) in self.behaviours:
+    def is_program(self, command: Effect[object]) -> bool:
+        if exactly(command) in self.behaviours:
             return True
-        program = self.carried_out(wish)
+        program = self.carried_out(command)
         if program is not None:
             program.close()  # each run is made by its behaviour
         return program is not None
 
-    def at(self, running: Running) -> Standing:
-        """Where the program of a wish stands; for laws."""
-        return self.behaviour(running.wish).standing(running.node)
+    def at(self, running: Running) -> ProcessStatus:
+        """Where the program of a command stands; for laws."""
+        return self.behaviour(running.command).status(running.node)
 
-    def program(self, wish: Effect[object]) -> Program[object]:
-        program = self.carried_out(wish)
-        assert program is not None, "it was there when the wish was made"
+    def program(self, command: Effect[object]) -> Program[object]:
+        program = self.carried_out(command)
+        assert program is not None, "it was there when the command was made"
         return program
 
-    def goes_on(self, world: World, machine: Machine, running: Running) -> Iterator[Step]:
-        """The next effect of a program, or what became of the wish."""
-        wish = running.wish
+    def goes_on(self, world: World, machine: Machine, running: Running) -> Iterator[ActorStep]:
+        """The next effect of a program, or what became of the command."""
+        command = running.command
         rest = attrs.evolve(machine, running=without(machine.running, running))
         match self.at(running):
             case Asking(effect):
                 yield from self.asks(world, rest, running, effect)
             case Returned(reply) | Failed(reply):
-                event = self.heard_as(wish, reply)
+                event = self.event_for(command, reply)
                 after = world.write(self.place, rest) if event is None else self.take(world, rest, event)
-                yield Step(Label(Completed(wish), reply), after)
+                yield ActorStep(Label(Completed(command), reply), after)
             case _:
                 raise AssertionError(running, "a reducer whose program raised has no steps")
 
-    def asks(self, world: World, rest: Machine, running: Running, effect: Effect[object]) -> Iterator[Step]:
+    def asks(self, world: World, rest: Machine, running: Running, effect: Effect[object]) -> Iterator[ActorStep]:
         def after(known: World, reply: object) -> World:
-            return self.stands(known, rest, running.wish, self.behaviour(running.wish).after(running.node, reply))
+            return self.stands(known, rest, running.command, self.behaviour(running.command).after(running.node, reply))
 
         if isinstance(effect, Sleep):
             if running.until is None or running.until.at <= world.read(CLOCK).at:
-                yield Step(Label(effect), after(world, None))
+                yield ActorStep(Label(effect), after(world, None))
             return
         outcomes = replies(effect, world, self.asker)
         for done, reply in outcomes:
-            yield Step(Label(effect, reply), after(done, reply))
+            yield ActorStep(Label(effect, reply), after(done, reply))
         for fault, trouble, known, reply in troubled(effect, outcomes, world, self.asker):
-            yield Step(Label(effect, trouble), after(known, reply), must=False, fault=fault)
+            yield ActorStep(Label(effect, trouble), after(known, reply), must=False, fault=fault)
 
-    def stands(self, world: World, machine: Machine, wish: Effect[object], node: int) -> World:
-        """The world in which the program of the wish stands at the node."""
+    def stands(self, world: World, machine: Machine, command: Effect[object], node: int) -> World:
+        """The world in which the program of the command stands at the node."""
         until = None
-        match self.behaviour(wish).standing(node):
+        match self.behaviour(command).status(node):
             case Raised() as raised:
                 return world.write(self.place, raised)
             case Asking(Sleep(duration)):
                 until = world.read(CLOCK) + duration
             case _:
                 pass
-        running = (*machine.running, Running(wish, node, until))
+        running = (*machine.running, Running(command, node, until))
         return world.write(self.place, attrs.evolve(machine, running=tuple(sorted(running, key=show))))
 
     # what it hears
 
-    def hears(self, world: World, rest: Machine, wish: Effect[object], reply: object) -> World:
-        event = self.heard_as(wish, reply)
+    def hears(self, world: World, rest: Machine, command: Effect[object], reply: object) -> World:
+        event = self.event_for(command, reply)
         if event is None:
             return world.write(self.place, rest)
-        if not self.split(wish):
+        if not self.split(command):
             return self.take(world, rest, event)
         return world.write(self.place, attrs.evolve(rest, heard=tuple(sorted((*rest.heard, event), key=show))))
 
@@ -277,32 +277,32 @@ class Reducer:
         must_be_value(state, "the state of a reducer")
         after = attrs.evolve(machine, state=state)
         begun: list[Effect[object]] = []
-        for wish in asked:
-            if isinstance(wish, Cancel):
-                after = taken_back(after, wish.effect)
-                begun = [other for other in begun if exactly(other) != exactly(wish.effect)]
-            elif self.at_once(wish):
-                ((world, _),) = self.meaning(wish, world, self.name)
-            elif self.is_program(wish):
-                begun.append(wish)
+        for command in asked:
+            if isinstance(command, Cancel):
+                after = taken_back(after, command.effect)
+                begun = [other for other in begun if exactly(other) != exactly(command.effect)]
+            elif self.at_once(command):
+                ((world, _),) = self.meaning(command, world, self.name)
+            elif self.is_program(command):
+                begun.append(command)
             else:
-                after = attrs.evolve(after, wishes=(*after.wishes, wish))
-        world = world.write(self.place, attrs.evolve(after, wishes=tuple(sorted(after.wishes, key=show))))
-        for wish in begun:
+                after = attrs.evolve(after, commands=(*after.commands, command))
+        world = world.write(self.place, attrs.evolve(after, commands=tuple(sorted(after.commands, key=show))))
+        for command in begun:
             here = world.read(self.place)
             if isinstance(here, Machine):
-                world = self.stands(world, here, wish, self.behaviour(wish).born(0))
+                world = self.stands(world, here, command, self.behaviour(command).factory(0))
         return world
 
 
-def taken_back(machine: Machine, wish: Effect[object]) -> Machine:
+def taken_back(machine: Machine, command: Effect[object]) -> Machine:
     """What came true of it is still heard of."""
-    key = exactly(wish)
+    key = exactly(command)
     return attrs.evolve(
         machine,
-        wishes=tuple(other for other in machine.wishes if exactly(other) != key),
+        commands=tuple(other for other in machine.commands if exactly(other) != key),
         stuck=tuple(other for other in machine.stuck if exactly(other) != key),
-        running=tuple(other for other in machine.running if exactly(other.wish) != key),
+        running=tuple(other for other in machine.running if exactly(other.command) != key),
     )
 
 
@@ -332,13 +332,13 @@ class Crash:
     place: None = None
     blind: bool = True
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         if world.read(self.dead) or (after := spent(world, Fault.CRASH_BEFORE)) is None:
             return
         after = after.write(self.dead, value=True)
         for reducer in self.reducers:
             after = after.write(reducer.place, Crashed()).write(inbox(reducer.name), ())
-        yield Step(Label("crashes"), after, must=False, fault=Fault.CRASH_BEFORE)
+        yield ActorStep(Label("crashes"), after, must=False, fault=Fault.CRASH_BEFORE)
 
 
 @final
@@ -363,10 +363,10 @@ class Restart:
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "place", self.dead)
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         if not world.read(self.dead) or (after := spent(world, Fault.RESTART)) is None:
             return
         after = after.write(self.dead, value=False).write(life(self.name), after.read(life(self.name)) + 1)
         for reducer in self.reducers:
             after = reducer.begin(after)
-        yield Step(Label("starts again"), self.told(after), must=False, fault=Fault.RESTART)
+        yield ActorStep(Label("starts again"), self.told(after), must=False, fault=Fault.RESTART)

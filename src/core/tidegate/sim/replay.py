@@ -17,12 +17,12 @@ import attrs
 from tidegate.model.documents import Document
 from tidegate.model.patches import difference
 from tidegate.sim.attempts import attempt, timing
-from tidegate.sim.explore import Bounds, Explored, Proceed, Search
 from tidegate.sim.faults import FAULTS
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
+from tidegate.sim.rendering import told
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.story import told
+from tidegate.sim.search import Bounds, Explored, Proceed, Search
 from tidegate.sim.trace import Policy, Trace, Truth
 from tidegate.sim.tracing import judgements, trace_of
 from tidegate.sim.ways import event, ways

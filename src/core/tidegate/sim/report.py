@@ -21,7 +21,14 @@ from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json
 from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.coverage import missed, never, uncovered
-from tidegate.sim.explore import (
+from tidegate.sim.faults import Fault
+from tidegate.sim.linearizability import Linearizable
+from tidegate.sim.nearest import nearest_passing
+from tidegate.sim.packing import Packed
+from tidegate.sim.policies import PORTFOLIO, Policy, Seeding
+from tidegate.sim.sample import STEPS_MAX, Beyond, Sampled, sample
+from tidegate.sim.scenario import Kind, Scenario
+from tidegate.sim.search import (
     ALL,
     CALLED_OFF,
     PLAIN,
@@ -33,13 +40,6 @@ from tidegate.sim.explore import (
     Search,
     go_on,
 )
-from tidegate.sim.faults import Fault
-from tidegate.sim.linearizability import Linearizable
-from tidegate.sim.nearest import nearest_passing
-from tidegate.sim.packing import Packed
-from tidegate.sim.policies import PORTFOLIO, Policy, Seeding
-from tidegate.sim.sample import STEPS_MAX, Beyond, Sampled, sample
-from tidegate.sim.scenario import Kind, Scenario
 from tidegate.sim.trace import Breach, Trace
 from tidegate.sim.trace import Policy as Origin
 from tidegate.sim.tracing import trace_of

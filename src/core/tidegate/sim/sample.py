@@ -33,12 +33,12 @@ import attrs
 
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import Attempts, why_absolute
-from tidegate.sim.behaviour import HoldsInstant
-from tidegate.sim.explore import Always, Broken, BrokenStep, Grew, Proceed, Progress, Search, go_on
+from tidegate.sim.automaton import HoldsInstant
 from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import NOTHING, PORTFOLIO, UNMEASURED, Menu, Pct, Pick, Policy, Seeding, Shape, at_random
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import Always, Broken, BrokenStep, Grew, Proceed, Progress, Search, go_on
 from tidegate.sim.tally import Failed, Tally, counted, pieces
 
 T = TypeVar("T")
@@ -487,7 +487,7 @@ class Walks:
         must_hold(self.search.laws, state)
         for between in self.search.step_laws:
             known = between.footprint.bits
-            must_hold([between.standing], state)
+            must_hold([between.unchanged], state)
             if between.footprint.bits != known and any(hand.memo for hand in self.search.hands):
                 raise Grew
 

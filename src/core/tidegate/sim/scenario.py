@@ -26,29 +26,29 @@ from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration
 from tidegate.model.operations import FindOne, FindOneAndUpdate
-from tidegate.sim.faults import FAULTS, Fault, Faults, Which, anything, bound, nothing, spent
+from tidegate.sim.faults import FAULTS, Fault, Faults, Which, all_effects, bound, no_effects, spent
 from tidegate.sim.world import Cell, Flying, Plain, World
 
 V = TypeVar("V")
 
 __all__ = [
     "Actor",
+    "ActorStep",
     "Clock",
     "Fault",
     "Faults",
     "Kind",
     "Label",
     "Law",
+    "ProcessActor",
     "Scenario",
-    "Stands",
     "State",
-    "Step",
     "StepLaw",
     "Trouble",
     "Undone",
     "Which",
-    "anything",
-    "nothing",
+    "all_effects",
+    "no_effects",
     "spent",
 ]
 
@@ -106,7 +106,7 @@ class Trouble:
 
 
 @final
-class Step(NamedTuple):
+class ActorStep(NamedTuple):
     """One thing that may happen next.
 
     Attributes:
@@ -137,14 +137,14 @@ class Actor(Protocol):
     def place(self) -> Cell[object] | None: ...
     @property
     def blind(self) -> bool: ...
-    def steps(self, world: World, /) -> Iterator[Step]: ...
+    def steps(self, world: World, /) -> Iterator[ActorStep]: ...
 
 
-class Stands(Actor, Protocol):
+class ProcessActor(Actor, Protocol):
     """A process: an actor that begins, and that laws can ask where it stands."""
 
     def begin(self, world: World, /) -> World: ...
-    def standing(self, place: object, /) -> object: ...
+    def status(self, place: object, /) -> object: ...
     def later(self, place: object, by: Duration, horizon: Duration, /) -> object: ...
     @property
     def unmerged(self) -> tuple[str, ...]: ...
@@ -157,7 +157,7 @@ class State(Protocol):
     """What a law may look at."""
 
     def read(self, cell: Cell[V], /) -> V: ...
-    def standing(self, process: str, /) -> object: ...
+    def status(self, process: str, /) -> object: ...
 
 
 Law: TypeAlias = Callable[[State], bool]

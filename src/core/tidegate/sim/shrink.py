@@ -48,13 +48,13 @@ import attrs
 
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import timing
-from tidegate.sim.behaviour import HoldsInstant
-from tidegate.sim.explore import BrokenStep, Search
+from tidegate.sim.automaton import HoldsInstant
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import Decision
 from tidegate.sim.replay import Reproduced, followed, replaying
 from tidegate.sim.sample import BrokenState, Walks
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import BrokenStep, Search
 from tidegate.sim.trace import Policy, Trace
 from tidegate.sim.tracing import trace_of
 

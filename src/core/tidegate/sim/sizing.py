@@ -37,7 +37,7 @@ from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
 
 if TYPE_CHECKING:
-    from tidegate.sim.explore import Search
+    from tidegate.sim.search import Search
 
 PILOT: Final = 5_000
 """States that are seen before the first estimate."""

@@ -6,19 +6,19 @@ moves the position and tells nothing. A stream tells only what a majority has co
 never told. The store may forget the oldest changes (HISTORY_LOST): who asks from before them hears that a stream can
 never go on from there (`change_stream.CANNOT_RESUME`, code 286).
 
-This gives the wishes of `tidegate.reactive.change_stream` their meaning, as far as each is one atomic operation:
+This gives the commands of `tidegate.reactive.change_stream` their meaning, as far as each is one atomic operation:
 
     Locate   where the history ends now
     Read     the next page after the position; an empty one while there is nothing to tell (let it not be `split`)
     Save     one write to the record of the stream, that matches its epoch and history
-    Forget   one write to it, that matches its epoch: the next history, no position, and what reconciliation knows is reset
+    ResetHistory   one write to it, that matches its epoch: the next history, no position, and what reconciliation knows is reset
     Await    it is over at any time; a scenario that counts it as a stall makes it a timer instead
 
 `Plan`, `CleanUp` and `Reconcile` are programs of several effects: carry them out by `Reducer(carried_out=...)`.
 
     stream = Stream("stream", watched=("orders",))
     meaning = stream.meaning()                       # of every process that writes, and of the consumer's reducer
-    world = stream.begun(seeded({...}))              # with an empty record
+    world = stream.begun(world_with({...}))              # with an empty record
     told = stream.elected(world, epoch=2)            # raises the epoch of the record: what `Elected` is to tell
     actors = (..., Forgetful(keep=1))                # where HISTORY_LOST may strike
 
@@ -38,25 +38,25 @@ import attrs
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Put, Remove, Update
 from tidegate.model.effects import Effect, Failure, Refused
-from tidegate.model.errors import named, numbered
 from tidegate.model.operations import find_one_and_update
+from tidegate.model.values import check_int, check_name
 from tidegate.reactive.change_stream import (
     After,
     Await,
     Broken,
     Change,
     Elected,
-    Forget,
     From,
     Locate,
     Page,
     Position,
     Read,
+    ResetHistory,
     Save,
 )
 from tidegate.sim.failover import noted
 from tidegate.sim.faults import Fault, spent
-from tidegate.sim.scenario import Label, Step
+from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world import UNCONFIRMED, Cell, Meaning, Outcomes, Plain, World, document, ids, perform
 
 HISTORY_LOST: Final = 286
@@ -101,7 +101,7 @@ class Stream:
         others: Collections whose changes move its position.
         page: How many changes it tells at once.
         collection: Where the record is.
-        forgotten: What else `Forget` does to the record: `reconciliation.forgotten`, for example.
+        forgotten: What else `ResetHistory` does to the record: `reconciliation.forgotten`, for example.
     """
 
     name: str
@@ -112,8 +112,8 @@ class Stream:
     forgotten: tuple[Update, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        named(self.name, "the name of a stream")
-        numbered(self.page, "the length of a page", 1)
+        check_name(self.name, "the name of a stream")
+        check_int(self.page, "the length of a page", 1)
 
     # the record
 
@@ -143,10 +143,10 @@ class Stream:
         told = Elected(epoch, record[HISTORY], self.position(world))
         return world.write(document(self.collection, self.name), Document(items)), told
 
-    # the meaning of the wishes
+    # the meaning of the commands
 
     def meaning(self, otherwise: Meaning = perform) -> Meaning:
-        """A meaning that keeps the history of what is written, and has the wishes of a consumer."""
+        """A meaning that keeps the history of what is written, and has the commands of a consumer."""
 
         def means(effect: Effect[object], world: World, who: str) -> Outcomes:
             match effect:
@@ -160,7 +160,7 @@ class Stream:
                     yield from self.fenced(
                         world, who, AllOf((Eq(EPOCH, epoch), Eq(HISTORY, history))), *stored(position)
                     )
-                case Forget(epoch, history):
+                case ResetHistory(epoch, history):
                     yield from self.forgets(world, who, epoch, history)
                 case _:
                     yield from self.writes(otherwise, effect, world, who)
@@ -247,10 +247,10 @@ class Forgetful:
     place: None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         kept = world.read(KEPT)
         lost = len(kept.changes) - self.keep
         if lost > 0 and not world.read(UNCONFIRMED) and (after := spent(world, Fault.HISTORY_LOST)):
             left = Kept(kept.first + lost, kept.changes[lost:])
             label = Label(f"forgets the oldest {'change' if lost == 1 else f'{lost} changes'}")
-            yield Step(label, after.write(KEPT, left), must=False, fault=Fault.HISTORY_LOST)
+            yield ActorStep(label, after.write(KEPT, left), must=False, fault=Fault.HISTORY_LOST)

@@ -31,13 +31,13 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.sim.actors import Process
-from tidegate.sim.behaviour import Behaviour
+from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.packing import Packed, Slot
 from tidegate.sim.requests import shown
 from tidegate.sim.world import FLIGHT, Cell
 
 if TYPE_CHECKING:
-    from tidegate.sim.explore import Search
+    from tidegate.sim.search import Search
 
 GROUP_MAX: Final = 5
 CHECKED: Final = 4
@@ -100,7 +100,7 @@ class Renaming:
 
     def node(self, process: str, node: int) -> int:
         """Where the other process stands when it has heard the same, renamed."""
-        if node in (Behaviour.CRASHED, Behaviour.CANCELLED):
+        if node in (ProgramAutomaton.CRASHED, ProgramAutomaton.CANCELLED):
             return node
         found = self.nodes.get((process, node))
         if found is None:
@@ -111,10 +111,10 @@ class Renaming:
                 before, reply = at.way[-1]
                 found = other.behaviour.after(self.node(process, before), self.value(reply))
             else:
-                found = other.behaviour.born(at.life)
+                found = other.behaviour.factory(at.life)
             stands = other.behaviour.nodes[found]
-            if other.behaviour.canon.key(self.value(at.standing)) != stands.exact:
-                raise not_alike(process, other.name, f"one is {at.standing}, the other {stands.standing}")
+            if other.behaviour.canon.key(self.value(at.status)) != stands.exact:
+                raise not_alike(process, other.name, f"one is {at.status}, the other {stands.status}")
             self.nodes[process, node] = found
         return found
 

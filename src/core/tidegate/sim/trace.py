@@ -3,7 +3,7 @@
 It holds the decisions (who could move, who did, and what happened), what they changed, and why: the first state in full,
 then for each step a JSON patch, the effects with what they were done to and what was heard, which laws changed their
 truth, which earlier steps it depends on, and the line of the program that asked for it. So it can be told
-(`tidegate.sim.story`), encoded (`tidegate.sim.trace_json`), exported, shown as a page, and replayed exactly
+(`tidegate.sim.rendering`), encoded (`tidegate.sim.trace_json`), exported, shown as a page, and replayed exactly
 (`tidegate.sim.replay`). Where it comes from a search, `tidegate.sim.tracing` makes it.
 
 A step depends on the step of its own process before it, and on the last step that wrote what it looked at: that is
@@ -168,7 +168,7 @@ class Choice:
 @final
 @attrs.frozen
 class Done:
-    """An effect that was carried out, or wished for.
+    """An effect that was carried out, or commanded.
 
     Attributes:
         what: The effect, in words.

@@ -24,15 +24,15 @@ from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.instants import Duration
 from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
 from tidegate.model.patches import difference, to_json
-from tidegate.sim.behaviour import Raised
+from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
-from tidegate.sim.explore import NO_ERROR, Search
 from tidegate.sim.faults import Fault
 from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import described
 from tidegate.sim.reducers import Reducer
 from tidegate.sim.scenario import Law, StepLaw
+from tidegate.sim.search import NO_ERROR, Search
 from tidegate.sim.trace import (
     Breach,
     Choice,
@@ -173,7 +173,7 @@ def judgements(
         return truth(holds=all(part(view) for part in (law if isinstance(law, tuple) else (law,))))
 
     def raises_nothing() -> Truth:
-        return truth(holds=not any(isinstance(view.standing(name), Raised) for name in search.processes))
+        return truth(holds=not any(isinstance(view.status(name), Raised) for name in search.processes))
 
     def steps_well(law: StepLaw) -> Truth:
         return truth(holds=law(was, view))

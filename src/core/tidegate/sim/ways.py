@@ -7,14 +7,15 @@ from typing import Final, NamedTuple, cast, final
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
 from tidegate.sim.actors import Network, Process, Ticks
-from tidegate.sim.behaviour import Asking, Behaviour
-from tidegate.sim.explore import Hand, Search
+from tidegate.sim.automaton import Asking, ProgramAutomaton
 from tidegate.sim.failover import Failover
 from tidegate.sim.group import Coordinator
 from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import Crash, Machine, Reducer, Restart
-from tidegate.sim.scenario import Delivers, Label, Step
+from tidegate.sim.scenario import ActorStep, Delivers, Label
+from tidegate.sim.search import Search
+from tidegate.sim.steppers import Stepper
 from tidegate.sim.streams import Forgetful
 from tidegate.sim.trace import Lane
 
@@ -36,8 +37,8 @@ LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
 class Way(NamedTuple):
     """Something that may happen in a state."""
 
-    hand: Hand
-    step: Step
+    hand: Stepper
+    step: ActorStep
     after: Packed
 
     @property
@@ -51,14 +52,14 @@ def ways(search: Search, state: Packed) -> tuple[Way, ...]:
     return tuple(Way(hand, step, after) for hand in search.hands for step, after in hand.steps(state))
 
 
-def lane_of(hand: Hand) -> Lane:
+def lane_of(hand: Stepper) -> Lane:
     actor: object = getattr(hand, "actor", None)
     if actor is None:
         return Lane.CLOCK
     return next((lane for kind, lane in LANES if isinstance(actor, kind)), Lane.PROCESS)
 
 
-def event(step: Step) -> str:
+def event(step: ActorStep) -> str:
     """What happens, in words: with the process it is the decision that a replay takes."""
     return one_line(str(step.label))
 
@@ -87,18 +88,18 @@ def source(search: Search, state: Packed, way: Way) -> str:
         case Reducer():
             machine = Lens(search.packing, state, Looked()).read(actor.place)
             for running in machine.running if isinstance(machine, Machine) else ():
-                standing = actor.at(running)
-                if isinstance(standing, Asking) and standing.effect == way.step.label.what:
-                    return awaiting(actor.behaviour(running.wish), running.node)
+                status = actor.at(running)
+                if isinstance(status, Asking) and status.effect == way.step.label.what:
+                    return awaiting(actor.behaviour(running.command), running.node)
             return decided_at(actor.step)
         case _:
             return ""
 
 
-def awaiting(behaviour: Behaviour, node: int) -> str:
+def awaiting(behaviour: ProgramAutomaton, node: int) -> str:
     """Where the program stands at a node of its automaton."""
     at = behaviour.nodes[node]
-    if not isinstance(at.standing, Asking):
+    if not isinstance(at.status, Asking):
         return ""
     if not at.parked:
         at.parked.append(behaviour.replayed(at))

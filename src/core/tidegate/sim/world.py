@@ -2,7 +2,7 @@
 
 A cell is the grain of interference: one document, the ids of one collection, a clock, a budget. A meaning reads and
 writes cells through `World` and nothing else. So whoever hands it the world sees exactly what it looked at, and that is
-all the explorer needs to remember a step (see `tidegate.sim.explore`).
+all the explorer needs to remember a step (see `tidegate.sim.search`).
 
 A meaning is `effect x world x who -> (world, reply), ...`: one outcome, several, or none while the effect must wait.
 
@@ -185,7 +185,7 @@ def uniques(collection: str) -> Cell[tuple[Fields, ...]]:
 NO_INDEXES: Final[Unique] = MappingProxyType({})
 
 
-def seeded(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO_INDEXES) -> Plain:
+def world_with(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO_INDEXES) -> Plain:
     """A world that holds these documents, by collection.
 
     Args:

@@ -34,15 +34,14 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.effects import Failure, Refused
-from tidegate.model.errors import numbered
 from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_type
 from tidegate.retries.retry import check_delay
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Breaker:
+class CircuitBreaker:
     """When a circuit opens, and for how long. Invariants: 1 <= threshold; 0 < cooldown <= a century.
 
     Attributes:
@@ -54,7 +53,7 @@ class Breaker:
     cooldown: Duration = 30 * SECOND
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.threshold, "a number of attempts", 1)
+        check_int(self.threshold, "a number of attempts", 1)
         check_delay(self.cooldown, "a cooldown in microseconds", 1)
 
 
@@ -67,8 +66,8 @@ class Closed:
     unanswered: int = 0
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.era, "the era of a circuit", 0)
-        numbered(self.unanswered, "a number of attempts", 0)
+        check_int(self.era, "the era of a circuit", 0)
+        check_int(self.unanswered, "a number of attempts", 0)
 
 
 @final
@@ -80,8 +79,8 @@ class Open:
     until: Instant
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.era, "the era of a circuit", 0)
-        of_kind(self.until, Instant, "a time")
+        check_int(self.era, "the era of a circuit", 0)
+        check_type(self.until, Instant, "a time")
 
 
 @final
@@ -93,11 +92,11 @@ class HalfOpen:
     until: Instant
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.era, "the era of a circuit", 0)
-        of_kind(self.until, Instant, "a time")
+        check_int(self.era, "the era of a circuit", 0)
+        check_type(self.until, Instant, "a time")
 
 
-Circuit: TypeAlias = Closed | Open | HalfOpen
+CircuitState: TypeAlias = Closed | Open | HalfOpen
 CIRCUITS: Final = (Closed, Open, HalfOpen)
 
 
@@ -124,7 +123,7 @@ class HoldBack:
         return f"hold back until {self.until}"
 
 
-class Outcome(Enum):
+class AttemptOutcome(Enum):
     """What came of an attempt, as far as the sink is concerned."""
 
     ANSWERED = "the sink took or refused it"
@@ -132,13 +131,13 @@ class Outcome(Enum):
     NOT_TRIED = "it was not tried after all"
 
 
-def outcome_of(failure: Failure | None) -> Outcome:
+def attempt_outcome(failure: Failure | None) -> AttemptOutcome:
     """What a reply says of the sink; None for success."""
-    of_kind(failure, (Failure, NoneType), "a failure or None")
-    return Outcome.ANSWERED if failure is None or isinstance(failure, Refused) else Outcome.UNANSWERED
+    check_type(failure, (Failure, NoneType), "a failure or None")
+    return AttemptOutcome.ANSWERED if failure is None or isinstance(failure, Refused) else AttemptOutcome.UNANSWERED
 
 
-def admit(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
+def admit(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit | HoldBack:
     """Whether a sink may be tried now.
 
     Args:
@@ -152,9 +151,9 @@ def admit(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    of_kind(breaker, Breaker, "a breaker")
-    of_kind(circuit, CIRCUITS, "a circuit")
-    of_kind(now, Instant, "the time")
+    check_type(breaker, CircuitBreaker, "a breaker")
+    check_type(circuit, CIRCUITS, "a circuit")
+    check_type(now, Instant, "the time")
     if isinstance(circuit, Closed):
         return Admit(circuit)
     # A wait that is longer than a cooldown cannot be: the clock was set back, and nobody shall wait for it (CB3).
@@ -163,7 +162,9 @@ def admit(breaker: Breaker, circuit: Circuit, now: Instant) -> Admit | HoldBack:
     return Admit(HalfOpen(circuit.era + 1, now + breaker.cooldown))
 
 
-def heard(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
+def recorded(
+    breaker: CircuitBreaker, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant
+) -> CircuitState:
     """What becomes of a circuit when the outcome of an attempt is heard.
 
     Args:
@@ -179,11 +180,11 @@ def heard(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: I
     Raises:
         Misuse: An argument is of another type.
     """
-    of_kind(breaker, Breaker, "a breaker")
-    of_kind(circuit, CIRCUITS, "a circuit")
-    numbered(era, "the era of a circuit", 0)
-    of_kind(outcome, Outcome, "an outcome")
-    of_kind(now, Instant, "the time")
+    check_type(breaker, CircuitBreaker, "a breaker")
+    check_type(circuit, CIRCUITS, "a circuit")
+    check_int(era, "the era of a circuit", 0)
+    check_type(outcome, AttemptOutcome, "an outcome")
+    check_type(now, Instant, "the time")
     if era != circuit.era:
         return circuit
     match circuit:
@@ -197,27 +198,27 @@ def heard(breaker: Breaker, circuit: Circuit, era: int, outcome: Outcome, now: I
             assert_never(circuit)
 
 
-def _closed(breaker: Breaker, circuit: Closed, outcome: Outcome, now: Instant) -> Circuit:
+def _closed(breaker: CircuitBreaker, circuit: Closed, outcome: AttemptOutcome, now: Instant) -> CircuitState:
     match outcome:
-        case Outcome.ANSWERED:
+        case AttemptOutcome.ANSWERED:
             return Closed(circuit.era)
-        case Outcome.UNANSWERED if circuit.unanswered + 1 >= breaker.threshold:
+        case AttemptOutcome.UNANSWERED if circuit.unanswered + 1 >= breaker.threshold:
             return Open(circuit.era + 1, now + breaker.cooldown)
-        case Outcome.UNANSWERED:
+        case AttemptOutcome.UNANSWERED:
             return Closed(circuit.era, circuit.unanswered + 1)
-        case Outcome.NOT_TRIED:
+        case AttemptOutcome.NOT_TRIED:
             return circuit
         case _:
             assert_never(outcome)
 
 
-def _half_open(breaker: Breaker, circuit: HalfOpen, outcome: Outcome, now: Instant) -> Circuit:
+def _half_open(breaker: CircuitBreaker, circuit: HalfOpen, outcome: AttemptOutcome, now: Instant) -> CircuitState:
     match outcome:
-        case Outcome.ANSWERED:
+        case AttemptOutcome.ANSWERED:
             return Closed(circuit.era + 1)
-        case Outcome.UNANSWERED:
+        case AttemptOutcome.UNANSWERED:
             return Open(circuit.era + 1, now + breaker.cooldown)
-        case Outcome.NOT_TRIED:
+        case AttemptOutcome.NOT_TRIED:
             return Open(circuit.era + 1, now)  # the next one may be the probe, at once
         case _:
             assert_never(outcome)

@@ -35,10 +35,10 @@ from typing import Final, TypeGuard, final
 import attrs
 
 from tidegate.model.documents import INT64, has_lone_surrogate
-from tidegate.model.errors import Misuse, named, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import ClockName, Instant
 from tidegate.model.records import Record
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_name, check_type
 from tidegate.sinks.delivery import Burying, shown
 
 FORMAT: Final = "tidegate dead letter"
@@ -74,11 +74,11 @@ class DeadLetter:
 
     def __attrs_post_init__(self) -> None:
         _check_record(self.record)
-        named(self.sink, "a sink")
+        check_name(self.sink, "a sink")
         _check_text(self.sink, "a sink")
-        numbered(self.index, "the index of a payload", 0, INT64[-1])
-        of_kind(self.payload, (bytes, NoneType), "a payload: bytes, or None")
-        numbered(self.attempts, "a number of attempts", 1, INT64[-1])
+        check_int(self.index, "the index of a payload", 0, INT64[-1])
+        check_type(self.payload, (bytes, NoneType), "a payload: bytes, or None")
+        check_int(self.attempts, "a number of attempts", 1, INT64[-1])
         _check_instant(self.first_failed)
         _check_instant(self.last_failed)
 
@@ -106,7 +106,7 @@ def dead_letter(burying: Burying, record: Record, sink: str, index: int, payload
     Raises:
         Misuse: An argument is of another type, a number does not fit, or a name has no UTF-8 form.
     """
-    of_kind(burying, Burying, "a payload to be dead-lettered")
+    check_type(burying, Burying, "a payload to be dead-lettered")
     failures = burying.failures
     return DeadLetter(
         record=record,
@@ -147,7 +147,7 @@ def encode(letter: DeadLetter) -> bytes:
     Raises:
         Misuse: It is no dead letter.
     """
-    of_kind(letter, DeadLetter, "a dead letter")
+    check_type(letter, DeadLetter, "a dead letter")
     fields = _fields_of(letter)
     return json.dumps({**fields, "sha256": _digest(fields)}).encode("ascii")
 
@@ -164,7 +164,7 @@ def decode(data: bytes) -> DeadLetter | Undecodable:
     Raises:
         Misuse: It is no bytes.
     """
-    of_kind(data, bytes, "an encoded dead letter")
+    check_type(data, bytes, "an encoded dead letter")
     try:
         fields: object = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
         if not _is_object(fields) or fields.get("format") != FORMAT:
@@ -322,17 +322,17 @@ def _check_text(text: str, what: str) -> None:
 
 def _check_instant(at: Instant) -> None:
     """Raise Misuse unless it is an instant that can be written down."""
-    of_kind(at, Instant, "a time")
+    check_type(at, Instant, "a time")
     _check_text(at.clock, "a clock")
-    numbered(at.at, "a time in microseconds", INT64[0], INT64[-1])
+    check_int(at.at, "a time in microseconds", INT64[0], INT64[-1])
 
 
 def _check_record(record: Record) -> None:
     """Raise Misuse unless it is a record that can be written down."""
-    of_kind(record, Record, "a record")
+    check_type(record, Record, "a record")
     _check_text(record.topic, "a topic")
-    numbered(record.partition, "a partition", 0, INT64[-1])
-    numbered(record.offset, "an offset", 0, INT64[-1])
+    check_int(record.partition, "a partition", 0, INT64[-1])
+    check_int(record.offset, "an offset", 0, INT64[-1])
     for name, _ in record.headers:
         _check_text(name, "a header")
     if record.timestamp is not None:

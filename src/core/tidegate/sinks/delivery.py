@@ -16,7 +16,7 @@ sink that must not have it twice recognises it, by topic, partition, offset, sin
 because of what is in it, or for all, because it is away: whether it is asked at all is up to `tidegate.sinks.circuit_breaker`. What is
 written of a payload that is dead-lettered is a matter of `tidegate.sinks.dead_letters`.
 
-The state says what to do: there are no wishes beside it. Things may be heard late, twice and in any order: an attempt
+The state says what to do: there are no commands beside it. Things may be heard late, twice and in any order: an attempt
 has a number, and what is heard of an older one changes nothing, unless it is that the payload has arrived.
 
 Laws
@@ -55,9 +55,9 @@ import attrs
 
 from tidegate.model._evolving import evolve
 from tidegate.model.effects import Failure, Refused
-from tidegate.model.errors import Misuse, numbered
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, Instant
-from tidegate.model.values import of_kind
+from tidegate.model.values import check_int, check_type
 from tidegate.retries.retry import Exponential, Policy, Retry
 from tidegate.retries.retry import decide as decide_retry
 
@@ -73,7 +73,7 @@ def shown(error: str) -> str:
     Raises:
         Misuse: It is empty or no string.
     """
-    of_kind(error, str, "the text of an error")
+    check_type(error, str, "the text of an error")
     if not error:
         raise Misuse("an error has no text", todo="say at least what kind it is of")
     kept = error[:ERROR_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
@@ -128,10 +128,10 @@ class Rules:
     burying: Policy | None = BURYING
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.sending, Policy, "a policy")
-        of_kind(self.burying, (Policy, NoneType), "a policy or None")
+        check_type(self.sending, Policy, "a policy")
+        check_type(self.burying, (Policy, NoneType), "a policy or None")
         for action, when in ((self.refused, "a refusal"), (self.lasting, "the last attempt")):
-            of_kind(action, Action, "an action")
+            check_type(action, Action, "an action")
             if action is Action.RETRY:
                 raise Misuse(f"nothing is decided for {when}", why="it is not sent again", todo="skip, bury or hold it")
             if action is Action.DEAD_LETTER and self.burying is None:
@@ -161,9 +161,9 @@ class Failures:
     error: str = attrs.field(converter=shown)
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.count, "a number of failures", 1)
-        of_kind(self.first, Instant, "the time of a failure")
-        of_kind(self.last, Instant, "the time of a failure")
+        check_int(self.count, "a number of failures", 1)
+        check_type(self.first, Instant, "the time of a failure")
+        check_type(self.last, Instant, "the time of a failure")
 
 
 @final
@@ -175,8 +175,8 @@ class Sending:
     not_before: Instant | None = None
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.failures, (Failures, NoneType), "what failed, or None")
-        of_kind(self.not_before, (Instant, NoneType), "a time or None")
+        check_type(self.failures, (Failures, NoneType), "what failed, or None")
+        check_type(self.not_before, (Instant, NoneType), "a time or None")
 
     @property
     def attempt(self) -> int:
@@ -200,9 +200,9 @@ class Burying:
     not_before: Instant | None = None
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.failures, Failures, "what failed")
-        of_kind(self.unwritten, (Failures, NoneType), "what failed, or None")
-        of_kind(self.not_before, (Instant, NoneType), "a time or None")
+        check_type(self.failures, Failures, "what failed")
+        check_type(self.unwritten, (Failures, NoneType), "what failed, or None")
+        check_type(self.not_before, (Instant, NoneType), "a time or None")
 
     @property
     def attempt(self) -> int:
@@ -230,8 +230,8 @@ class Held:
     then: Sending | Burying
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.why, Why, "why it is held back")
-        of_kind(self.then, (Sending, Burying), "what it goes on with")
+        check_type(self.why, Why, "why it is held back")
+        check_type(self.then, (Sending, Burying), "what it goes on with")
 
 
 @final
@@ -248,7 +248,7 @@ class Skipped:
     why: Why
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.why, Why, "why it is skipped")
+        check_type(self.why, Why, "why it is skipped")
 
 
 @final
@@ -289,7 +289,7 @@ class Failed:
 
     def __attrs_post_init__(self) -> None:
         _check_attempt(self.attempt, self.failure, self.now, self.draw_ppm)
-        of_kind(self.answer, Action, "an action")
+        check_type(self.answer, Action, "an action")
 
 
 @final
@@ -324,11 +324,11 @@ class Dismissed:
     """Whoever holds it back has decided to do without it."""
 
 
-Event: TypeAlias = Acknowledged | Failed | Written | Unwritten | Released | Dismissed
+DeliveryEvent: TypeAlias = Acknowledged | Failed | Written | Unwritten | Released | Dismissed
 EVENTS: Final = (Acknowledged, Failed, Written, Unwritten, Released, Dismissed)
 
 
-def step(rules: Rules, payload: Payload, event: Event) -> Payload:
+def step(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
     """What becomes of a payload.
 
     Args:
@@ -342,9 +342,9 @@ def step(rules: Rules, payload: Payload, event: Event) -> Payload:
     Raises:
         Misuse: An argument is of another type, or the time is of another clock than that of its first failure.
     """
-    of_kind(rules, Rules, "rules")
-    of_kind(payload, PAYLOADS, "a payload")
-    of_kind(event, EVENTS, "an event")
+    check_type(rules, Rules, "rules")
+    check_type(payload, PAYLOADS, "a payload")
+    check_type(event, EVENTS, "an event")
     match payload:
         case Sending():
             return _sending(rules, payload, event)
@@ -358,7 +358,7 @@ def step(rules: Rules, payload: Payload, event: Event) -> Payload:
             assert_never(payload)
 
 
-def _sending(rules: Rules, payload: Sending, event: Event) -> Payload:
+def _sending(rules: Rules, payload: Sending, event: DeliveryEvent) -> Payload:
     match event:
         case Acknowledged():
             return Delivered()
@@ -374,7 +374,7 @@ def _sending(rules: Rules, payload: Sending, event: Event) -> Payload:
             assert_never(event)
 
 
-def _burying(rules: Rules, payload: Burying, event: Event) -> Payload:
+def _burying(rules: Rules, payload: Burying, event: DeliveryEvent) -> Payload:
     match event:
         case Acknowledged():
             return Delivered()  # late, after it was given up
@@ -392,7 +392,7 @@ def _burying(rules: Rules, payload: Burying, event: Event) -> Payload:
             assert_never(event)
 
 
-def _held(payload: Held, event: Event) -> Payload:
+def _held(payload: Held, event: DeliveryEvent) -> Payload:
     match event:
         case Acknowledged():
             return Delivered()
@@ -452,10 +452,10 @@ def _number(before: Failures | None) -> int:
 
 def _check_attempt(attempt: object, failure: object, now: object, draw_ppm: object) -> None:
     """Raise Misuse unless these tell of an attempt that failed."""
-    numbered(attempt, "the number of an attempt", 1)
-    of_kind(failure, Failure, "a failure")
-    of_kind(now, Instant, "the time")
-    numbered(draw_ppm, "a draw in parts per million", 0, PPM)
+    check_int(attempt, "the number of an attempt", 1)
+    check_type(failure, Failure, "a failure")
+    check_type(now, Instant, "the time")
+    check_int(draw_ppm, "a draw in parts per million", 0, PPM)
 
 
 # --- an offset --------------------------------------------------------------------------------------------------------
@@ -467,18 +467,18 @@ PAYLOADS_MAX: Final = 100_000
 
 @final
 @attrs.frozen
-class Outbox:
+class OffsetDelivery:
     """The payloads of one offset, and whether user code is done with it. One without payloads is delivered as it is."""
 
     payloads: tuple[Payload, ...] = ()
     sealed: bool = False
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.payloads, tuple, "the payloads of an offset")
-        of_kind(self.sealed, bool, "whether there will be no more")
-        numbered(len(self.payloads), "a number of payloads", 0, PAYLOADS_MAX)
+        check_type(self.payloads, tuple, "the payloads of an offset")
+        check_type(self.sealed, bool, "whether there will be no more")
+        check_int(len(self.payloads), "a number of payloads", 0, PAYLOADS_MAX)
         for payload in self.payloads:
-            of_kind(payload, PAYLOADS, "a payload")
+            check_type(payload, PAYLOADS, "a payload")
 
 
 @final
@@ -509,27 +509,27 @@ class Incomplete:
         return f"incomplete: {self.sending} to send, {self.burying} to dead-letter, {self.held} held back{more}"
 
 
-def added(outbox: Outbox, count: int) -> Outbox:
+def added(outbox: OffsetDelivery, count: int) -> OffsetDelivery:
     """With so many payloads more, which are to be sent; their indices are the next ones.
 
     Raises:
         Misuse: User code is done with the offset, there would be more than PAYLOADS_MAX, or an argument is of another
             type.
     """
-    of_kind(outbox, Outbox, "an outbox")
-    numbered(count, "a number of payloads", 0, PAYLOADS_MAX)
+    check_type(outbox, OffsetDelivery, "an outbox")
+    check_int(count, "a number of payloads", 0, PAYLOADS_MAX)
     if outbox.sealed:
         raise Misuse("an offset that is done got another payload", todo="seal it after the last one")
-    return Outbox((*outbox.payloads, *[Sending()] * count))
+    return OffsetDelivery((*outbox.payloads, *[Sending()] * count))
 
 
-def sealed(outbox: Outbox) -> Outbox:
+def sealed(outbox: OffsetDelivery) -> OffsetDelivery:
     """With no more payloads to come: user code is done with the offset."""
-    of_kind(outbox, Outbox, "an outbox")
+    check_type(outbox, OffsetDelivery, "an outbox")
     return evolve(outbox, sealed=True)
 
 
-def told(rules: Rules, outbox: Outbox, index: int, event: Event) -> Outbox:
+def told(rules: Rules, outbox: OffsetDelivery, index: int, event: DeliveryEvent) -> OffsetDelivery:
     """What becomes of the offset when something is heard of one of its payloads.
 
     Args:
@@ -541,17 +541,17 @@ def told(rules: Rules, outbox: Outbox, index: int, event: Event) -> Outbox:
     Raises:
         Misuse: There is no such payload, or as in `step`.
     """
-    of_kind(outbox, Outbox, "an outbox")
-    numbered(index, "the index of a payload", 0)
+    check_type(outbox, OffsetDelivery, "an outbox")
+    check_int(index, "the index of a payload", 0)
     if index >= len(outbox.payloads):
         raise Misuse(f"no payload {index} here", why=f"there are {len(outbox.payloads)}")
     after = step(rules, outbox.payloads[index], event)
     return evolve(outbox, payloads=(*outbox.payloads[:index], after, *outbox.payloads[index + 1 :]))
 
 
-def judge(outbox: Outbox) -> Complete | Incomplete:
+def judge(outbox: OffsetDelivery) -> Complete | Incomplete:
     """Whether the offset is done: user code is, and each payload is settled (DL1)."""
-    of_kind(outbox, Outbox, "an outbox")
+    check_type(outbox, OffsetDelivery, "an outbox")
 
     def count(kind: type[Payload]) -> int:
         return sum(isinstance(payload, kind) for payload in outbox.payloads)

@@ -32,12 +32,21 @@ import attrs
 
 from tidegate.model._evolving import evolve
 from tidegate.model.effects import Effect
-from tidegate.model.errors import numbered
 from tidegate.model.instants import Instant
-from tidegate.model.values import of_kind, tuple_of_kind
-from tidegate.sinks.circuit_breaker import CIRCUITS, Admit, Breaker, Circuit, Closed, HoldBack, Outcome, admit, heard
+from tidegate.model.values import check_int, check_tuple, check_type
+from tidegate.sinks.circuit_breaker import (
+    CIRCUITS,
+    Admit,
+    AttemptOutcome,
+    CircuitBreaker,
+    CircuitState,
+    Closed,
+    HoldBack,
+    admit,
+    recorded,
+)
 
-# --- wishes and events --------------------------------------------------------------------------------------------------
+# --- commands and events --------------------------------------------------------------------------------------------------
 
 
 @final
@@ -49,8 +58,8 @@ class Deliver(Effect[object]):
     era: int
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.number, "the number of a payload", 0)
-        numbered(self.era, "the era of a circuit", 0)
+        check_int(self.number, "the number of a payload", 0)
+        check_int(self.era, "the era of a circuit", 0)
 
     def __str__(self) -> str:
         return f"deliver payload {self.number} (era {self.era})"
@@ -64,13 +73,13 @@ class Wake(Effect[Instant]):
     until: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.until, Instant, "the time until which to wait")
+        check_type(self.until, Instant, "the time until which to wait")
 
     def __str__(self) -> str:
         return f"wake it at {self.until}"
 
 
-Wish: TypeAlias = Deliver | Wake
+OutboxCommand: TypeAlias = Deliver | Wake
 
 
 @final
@@ -82,10 +91,10 @@ class Given:
     now: Instant
 
     def __attrs_post_init__(self) -> None:
-        tuple_of_kind(self.numbers, int, "the number of a payload")
+        check_tuple(self.numbers, int, "the number of a payload")
         for number in self.numbers:
-            numbered(number, "the number of a payload", 0)
-        of_kind(self.now, Instant, "the time")
+            check_int(number, "the number of a payload", 0)
+        check_type(self.now, Instant, "the time")
 
     def __str__(self) -> str:
         return f"given {len(self.numbers)} payloads"
@@ -98,14 +107,14 @@ class Heard:
 
     number: int
     era: int
-    outcome: Outcome
+    outcome: AttemptOutcome
     now: Instant
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.number, "the number of a payload", 0)
-        numbered(self.era, "the era of a circuit", 0)
-        of_kind(self.outcome, Outcome, "an outcome")
-        of_kind(self.now, Instant, "the time")
+        check_int(self.number, "the number of a payload", 0)
+        check_int(self.era, "the era of a circuit", 0)
+        check_type(self.outcome, AttemptOutcome, "an outcome")
+        check_type(self.now, Instant, "the time")
 
     def __str__(self) -> str:
         return f"payload {self.number}: {self.outcome.value} (era {self.era})"
@@ -119,13 +128,13 @@ class Woken:
     now: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.now, Instant, "the time")
+        check_type(self.now, Instant, "the time")
 
     def __str__(self) -> str:
         return "woken"
 
 
-Event: TypeAlias = Given | Heard | Woken
+OutboxEvent: TypeAlias = Given | Heard | Woken
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
@@ -133,7 +142,7 @@ Event: TypeAlias = Given | Heard | Woken
 
 @final
 @attrs.frozen
-class Post:
+class OutboxState:
     """What is to be delivered to a sink.
 
     Attributes:
@@ -143,20 +152,20 @@ class Post:
         is_alarmed: Whether somebody will wake it.
     """
 
-    circuit: Circuit = Closed()
+    circuit: CircuitState = Closed()
     waiting: tuple[int, ...] = ()
     under_way: tuple[tuple[int, int], ...] = ()
     is_alarmed: bool = False
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.circuit, CIRCUITS, "a circuit")
-        tuple_of_kind(self.waiting, int, "the number of a payload")
-        tuple_of_kind(self.under_way, tuple, "the number of a payload and an era")
+        check_type(self.circuit, CIRCUITS, "a circuit")
+        check_tuple(self.waiting, int, "the number of a payload")
+        check_tuple(self.under_way, tuple, "the number of a payload and an era")
         for pair in self.under_way:
-            numbered(len(pair), "a number of parts: a payload and its era", 2, 2)
+            check_int(len(pair), "a number of parts: a payload and its era", 2, 2)
         for number in (*self.waiting, *(part for pair in self.under_way for part in pair)):
-            numbered(number, "the number of a payload or of an era", 0)
-        of_kind(self.is_alarmed, bool, "whether somebody will wake it")
+            check_int(number, "the number of a payload or of an era", 0)
+        check_type(self.is_alarmed, bool, "whether somebody will wake it")
 
     def __str__(self) -> str:
         return f"{self.circuit}, {len(self.waiting)} wait, {len(self.under_way)} under way"
@@ -165,14 +174,14 @@ class Post:
 @final
 @attrs.frozen
 class Step:
-    """The next state, and what is wished for, in this order."""
+    """The next state, and what is commanded, in this order."""
 
-    state: Post
-    wishes: tuple[Wish, ...] = ()
+    state: OutboxState
+    commands: tuple[OutboxCommand, ...] = ()
 
 
 @attrs.frozen
-class Courier:
+class OutboxRules:
     """How payloads of one sink are delivered.
 
     Invariant: 1 <= most.
@@ -182,14 +191,14 @@ class Courier:
         most: How many are tried at once.
     """
 
-    breaker: Breaker = Breaker()
+    breaker: CircuitBreaker = CircuitBreaker()
     most: int = 4
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.breaker, Breaker, "a breaker")
-        numbered(self.most, "a number of attempts", 1)
+        check_type(self.breaker, CircuitBreaker, "a breaker")
+        check_int(self.most, "a number of attempts", 1)
 
-    def step(self, state: Post, event: Event) -> Step:
+    def step(self, state: OutboxState, event: OutboxEvent) -> Step:
         """What is tried now.
 
         Args:
@@ -197,13 +206,13 @@ class Courier:
             event: What happened, with the time.
 
         Returns:
-            The state after, and wishes in order.
+            The state after, and commands in order.
 
         Raises:
             Misuse: An argument is of another type, or the clocks differ.
         """
-        of_kind(state, Post, "what is to be delivered")
-        of_kind(event, _EVENTS, "an event of a sink")
+        check_type(state, OutboxState, "what is to be delivered")
+        check_type(event, _EVENTS, "an event of a sink")
         match event:
             case Given(numbers, now):
                 return self._tried(evolve(state, waiting=(*state.waiting, *numbers)), now)
@@ -216,37 +225,37 @@ class Courier:
             case _:
                 assert_never(event)
 
-    def _heard(self, state: Post, number: int, era: int, outcome: Outcome, now: Instant) -> Post:
+    def _heard(self, state: OutboxState, number: int, era: int, outcome: AttemptOutcome, now: Instant) -> OutboxState:
         """The circuit is told; what was not answered waits again, behind the others."""
         left = tuple(each for each in state.under_way if each != (number, era))
-        waiting = state.waiting if outcome is Outcome.ANSWERED else (*state.waiting, number)
+        waiting = state.waiting if outcome is AttemptOutcome.ANSWERED else (*state.waiting, number)
         return evolve(state, circuit=self._told(state.circuit, era, outcome, now), waiting=waiting, under_way=left)
 
-    def _told(self, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
-        return heard(self.breaker, circuit, era, outcome, now)
+    def _told(self, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant) -> CircuitState:
+        return recorded(self.breaker, circuit, era, outcome, now)
 
-    def _admit(self, circuit: Circuit, now: Instant) -> Admit | HoldBack:
+    def _admit(self, circuit: CircuitState, now: Instant) -> Admit | HoldBack:
         return admit(self.breaker, circuit, now)
 
-    def _tried(self, state: Post, now: Instant) -> Step:
+    def _tried(self, state: OutboxState, now: Instant) -> Step:
         """With as many under way as the circuit admits, and an alarm where it holds one back."""
-        wishes: list[Wish] = []
+        commands: list[OutboxCommand] = []
         while state.waiting and self._busy(state) < self.most:
             verdict = self._admit(state.circuit, now)
             if isinstance(verdict, HoldBack):
                 if not state.is_alarmed:
-                    wishes.append(Wake(verdict.until))
+                    commands.append(Wake(verdict.until))
                     state = evolve(state, is_alarmed=True)
                 break
             number, *rest = state.waiting
             begun = (*state.under_way, (number, verdict.era))
             state = evolve(state, circuit=verdict.circuit, waiting=tuple(rest), under_way=begun)
-            wishes.append(Deliver(number, verdict.era))
-        return Step(state, tuple(wishes))
+            commands.append(Deliver(number, verdict.era))
+        return Step(state, tuple(commands))
 
-    def _busy(self, state: Post) -> int:
+    def _busy(self, state: OutboxState) -> int:
         """How many attempts of this era are under way; of what was asked before, nobody knows when it ends."""
         return sum(era == state.circuit.era for _, era in state.under_way)
 
 
-_EVENTS: Final = get_args(Event)
+_EVENTS: Final = get_args(OutboxEvent)

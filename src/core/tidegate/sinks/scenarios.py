@@ -12,13 +12,13 @@ from typing import Final
 from tidegate import laws
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND, WALL, Instant
-from tidegate.sim.faults import Fault, Faults, nothing
+from tidegate.sim.faults import Fault, Faults, no_effects
 from tidegate.sim.reducers import Machine, Reducer
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Outcomes, Plain, World, inbox
-from tidegate.sinks.circuit_breaker import Breaker, Closed, HalfOpen, Open, Outcome
-from tidegate.sinks.outbox import Courier, Deliver, Event, Given, Heard, Post, Wake, Woken
+from tidegate.sinks.circuit_breaker import AttemptOutcome, CircuitBreaker, Closed, HalfOpen, Open
+from tidegate.sinks.outbox import Deliver, Given, Heard, OutboxEvent, OutboxRules, OutboxState, Wake, Woken
 
 WORKER: Final = "worker"
 TAKEN: Final = Cell[tuple[int, ...]](("sink", "has taken"), ())
@@ -32,7 +32,7 @@ DEAF: Final = "an attempt from before says nothing of the circuit"
 ALL: Final = "at rest the sink has taken every payload"
 
 NOW: Final = Instant(0, WALL)
-RIGHT: Final = Courier(Breaker(threshold=2, cooldown=SECOND), most=2)
+RIGHT: Final = OutboxRules(CircuitBreaker(threshold=2, cooldown=SECOND), most=2)
 
 
 def is_delivery(effect: Effect[object]) -> bool:
@@ -46,14 +46,16 @@ def means(effect: Effect[object], world: World, who: str) -> Outcomes:  # noqa: 
         yield world, None
 
 
-def heard_as(wish: Effect[object], reply: object) -> Event:
-    if isinstance(wish, Deliver):
-        return Heard(wish.number, wish.era, Outcome.ANSWERED if reply is None else Outcome.UNANSWERED, NOW)
+def event_for(command: Effect[object], reply: object) -> OutboxEvent:
+    if isinstance(command, Deliver):
+        return Heard(
+            command.number, command.era, AttemptOutcome.ANSWERED if reply is None else AttemptOutcome.UNANSWERED, NOW
+        )
     return Woken(NOW)
 
 
-def courier(
-    right: Courier = RIGHT,
+def outbox(
+    right: OutboxRules = RIGHT,
     *,
     summary: str = "a sink does not answer: its circuit opens, one probe at a time asks for it, and nothing is given up",
     payloads: int = 3,
@@ -69,18 +71,18 @@ def courier(
     """
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, Post)
-        assert isinstance(event, Event)
+        assert isinstance(state, OutboxState)
+        assert isinstance(event, OutboxEvent)
         done = right.step(state, event)
-        return done.state, done.wishes
+        return done.state, done.commands
 
     given, breaker = tuple(range(payloads)), right.breaker
     faults = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.NEVER_RETURNS, on=is_delivery)
-    worker = Reducer(WORKER, Post(), step, heard_as, faults, means, split=nothing)
+    worker = Reducer(WORKER, OutboxState(), step, event_for, faults, means, split=no_effects)
     world = Plain().write(inbox(WORKER), (Given(given, NOW),))
     assert isinstance(world, Plain)
     return Scenario(
-        name="courier",
+        name="outbox",
         summary=summary,
         world=world,
         actors=(worker,),
@@ -111,22 +113,22 @@ def courier(
 
 
 def machine_of(state: State) -> Machine:
-    machine = state.standing(WORKER)
+    machine = state.status(WORKER)
     assert isinstance(machine, Machine), "nothing crashes here"
     return machine
 
 
-def post_of(state: State) -> Post:
+def post_of(state: State) -> OutboxState:
     post = machine_of(state).state
-    assert isinstance(post, Post)
+    assert isinstance(post, OutboxState)
     return post
 
 
-def of_post(law: Callable[[State, Post], bool], state: State) -> bool:
+def of_post(law: Callable[[State, OutboxState], bool], state: State) -> bool:
     return law(state, post_of(state))
 
 
-def is_settled(state: State, post: Post, given: tuple[int, ...]) -> bool:
+def is_settled(state: State, post: OutboxState, given: tuple[int, ...]) -> bool:
     if state.read(inbox(WORKER)):
         return True  # it has not heard of them
     taken = state.read(TAKEN)
@@ -134,12 +136,12 @@ def is_settled(state: State, post: Post, given: tuple[int, ...]) -> bool:
 
 
 def waits_while_open(before: State, after: State) -> bool:
-    known = machine_of(before).wishes
-    begun = [wish for wish in machine_of(after).wishes if wish not in known and isinstance(wish, Deliver)]
+    known = machine_of(before).commands
+    begun = [command for command in machine_of(after).commands if command not in known and isinstance(command, Deliver)]
     return laws.outbox.waits_while_open(post_of(before), begun, NOW)
 
 
-def counts_in_a_row(breaker: Breaker, before: State, after: State) -> bool:
+def counts_in_a_row(breaker: CircuitBreaker, before: State, after: State) -> bool:
     return laws.outbox.counts_in_a_row(breaker, post_of(before), post_of(after))
 
 
@@ -149,28 +151,28 @@ def is_deaf_to_other_eras(before: State, after: State) -> bool:
 
 def is_all_taken(state: State, *, payloads: int) -> bool:
     """But for what is tried by an attempt that never ends."""
-    stuck = {wish.number for wish in machine_of(state).stuck if isinstance(wish, Deliver)}
+    stuck = {command.number for command in machine_of(state).stuck if isinstance(command, Deliver)}
     return {*state.read(TAKEN), *stuck} == set(range(payloads))
 
 
 # --- goals --------------------------------------------------------------------------------------------------------------
 
 
-def is_replaced(post: Post) -> bool:
+def is_replaced(post: OutboxState) -> bool:
     """Of a probe nothing was heard, and there is another."""
     probes = sum(era > 1 for _, era in post.under_way)
     return isinstance(post.circuit, HalfOpen) and probes > 1
 
 
-def is_closed_again(post: Post) -> bool:
+def is_closed_again(post: OutboxState) -> bool:
     return post.circuit.era > 0 and isinstance(post.circuit, Closed) and not (post.waiting or post.under_way)
 
 
 SCENARIOS: Final = (
     Shipped(
-        "courier",
-        courier,
-        thorough=partial(courier, payloads=4),
-        large=partial(courier, Courier(Breaker(threshold=3, cooldown=SECOND), most=4), payloads=8, budget=5),
+        "outbox",
+        outbox,
+        thorough=partial(outbox, payloads=4),
+        large=partial(outbox, OutboxRules(CircuitBreaker(threshold=3, cooldown=SECOND), most=4), payloads=8, budget=5),
     ),
 )

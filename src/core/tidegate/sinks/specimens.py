@@ -10,79 +10,79 @@ import attrs
 from tidegate.model._evolving import evolve
 from tidegate.model.instants import Instant
 from tidegate.sim.shipping import Specimen
-from tidegate.sinks.circuit_breaker import Admit, Circuit, Closed, HalfOpen, HoldBack, Open, Outcome
-from tidegate.sinks.outbox import Courier, Event, Post, Step, Wake, Woken
-from tidegate.sinks.scenarios import ALL, DEAF, IN_A_ROW, ONE, RIGHT, SETTLED, SHUT, WAKES, courier
+from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitState, Closed, HalfOpen, HoldBack, Open
+from tidegate.sinks.outbox import OutboxEvent, OutboxRules, OutboxState, Step, Wake, Woken
+from tidegate.sinks.scenarios import ALL, DEAF, IN_A_ROW, ONE, RIGHT, SETTLED, SHUT, WAKES, outbox
 
 
 @attrs.frozen
-class TwoProbes(Courier):
+class TwoProbes(OutboxRules):
     """While a probe is under way, another one is admitted."""
 
-    def _admit(self, circuit: Circuit, now: Instant) -> Admit | HoldBack:
+    def _admit(self, circuit: CircuitState, now: Instant) -> Admit | HoldBack:
         return Admit(circuit) if isinstance(circuit, HalfOpen) else super()._admit(circuit, now)
 
 
 @attrs.frozen
-class ClosedByAnySuccess(Courier):
+class ClosedByAnySuccess(OutboxRules):
     """Whatever succeeds closes the circuit, also what was begun before it opened."""
 
-    def _told(self, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
-        is_late = isinstance(circuit, Open) and outcome is Outcome.ANSWERED
+    def _told(self, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant) -> CircuitState:
+        is_late = isinstance(circuit, Open) and outcome is AttemptOutcome.ANSWERED
         return Closed(circuit.era + 1) if is_late else super()._told(circuit, era, outcome, now)
 
 
 @attrs.frozen
-class DecidedByAnybody(Courier):
+class DecidedByAnybody(OutboxRules):
     """A probe is decided by whatever is heard next."""
 
-    def _told(self, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
+    def _told(self, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant) -> CircuitState:
         return super()._told(circuit, circuit.era if isinstance(circuit, HalfOpen) else era, outcome, now)
 
 
 @attrs.frozen
-class CountsForEver(Courier):
+class CountsForEver(OutboxRules):
     """A success does not make it begin to count anew."""
 
-    def _told(self, circuit: Circuit, era: int, outcome: Outcome, now: Instant) -> Circuit:
-        if isinstance(circuit, Closed) and era == circuit.era and outcome is Outcome.ANSWERED:
+    def _told(self, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant) -> CircuitState:
+        if isinstance(circuit, Closed) and era == circuit.era and outcome is AttemptOutcome.ANSWERED:
             return circuit
         return super()._told(circuit, era, outcome, now)
 
 
 @attrs.frozen
-class GivesUp(Courier):
+class GivesUp(OutboxRules):
     """What comes while the circuit is open is not held back, but given up."""
 
-    def _tried(self, state: Post, now: Instant) -> Step:
+    def _tried(self, state: OutboxState, now: Instant) -> Step:
         after = super()._tried(state, now)
-        return Step(evolve(after.state, waiting=()), after.wishes) if isinstance(after.state.circuit, Open) else after
+        return Step(evolve(after.state, waiting=()), after.commands) if isinstance(after.state.circuit, Open) else after
 
 
 @attrs.frozen
-class WaitsForTheProbe(Courier):
+class WaitsForTheProbe(OutboxRules):
     """While a probe is under way nobody sets an alarm: it will be heard of."""
 
-    def _tried(self, state: Post, now: Instant) -> Step:
+    def _tried(self, state: OutboxState, now: Instant) -> Step:
         after = super()._tried(state, now)
         if not isinstance(after.state.circuit, HalfOpen):
             return after
-        asleep = tuple(wish for wish in after.wishes if not isinstance(wish, Wake))
+        asleep = tuple(command for command in after.commands if not isinstance(command, Wake))
         return Step(evolve(after.state, is_alarmed=False), asleep)
 
 
 @attrs.frozen
-class OversleepsTheAlarm(Courier):
+class OversleepsTheAlarm(OutboxRules):
     """Whoever is woken does not look what waits."""
 
-    def step(self, state: Post, event: Event) -> Step:
+    def step(self, state: OutboxState, event: OutboxEvent) -> Step:
         return Step(state) if isinstance(event, Woken) else super().step(state, event)
 
 
-def planted(name: str, bug: type[Courier], law: str, source: str, *, alone: bool = False) -> Specimen:
+def planted(name: str, bug: type[OutboxRules], law: str, source: str, *, alone: bool = False) -> Specimen:
     """The scenario with the bug in its place."""
-    make = partial(courier, bug(RIGHT.breaker, RIGHT.most), summary=(bug.__doc__ or "").partition("\n")[0])
-    return Specimen(f"courier.{name}", make, law, source, "courier", alone)
+    make = partial(outbox, bug(RIGHT.breaker, RIGHT.most), summary=(bug.__doc__ or "").partition("\n")[0])
+    return Specimen(f"outbox.{name}", make, law, source, "outbox", alone)
 
 
 SPECIMENS: Final = (

@@ -49,10 +49,10 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.documents import DEPTH_MAX, Document, Value, equal
-from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, to_json
-from tidegate.model.values import callable_one, of_kind, tuple_of_kind
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.retries.schedule import Schedule
 
 # --- what happened ------------------------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ class CronContext:
     due: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.schedule, Schedule, "a schedule")
-        of_kind(self.due, Instant, "an instant")
+        check_type(self.schedule, Schedule, "a schedule")
+        check_type(self.due, Instant, "an instant")
 
     @property
     def source(self) -> Source:
@@ -115,7 +115,7 @@ class StatusContext:
 
     def __attrs_post_init__(self) -> None:
         _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
-        named(self.status, "a status")
+        check_name(self.status, "a status")
 
     @property
     def source(self) -> Source:
@@ -161,7 +161,7 @@ class ExceptionContext:
 
     def __attrs_post_init__(self) -> None:
         _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
-        named(self.error, "a type of errors")
+        check_name(self.error, "a type of errors")
 
     @property
     def source(self) -> Source:
@@ -187,9 +187,9 @@ class EventContext:
     payload: Document = attrs.field(default=Document(), repr=False)
 
     def __attrs_post_init__(self) -> None:
-        named(self.code, "a code of events")
-        named(self.event_id, "an event")
-        of_kind(self.payload, Document, "a document")
+        check_name(self.code, "a code of events")
+        check_name(self.event_id, "an event")
+        check_type(self.payload, Document, "a document")
 
     @property
     def source(self) -> Source:
@@ -224,7 +224,7 @@ class Equal:
     expected: Document = attrs.field(repr=False)
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.expected, Document, "a document")
+        check_type(self.expected, Document, "a document")
         object.__setattr__(self, "expected", Document(tuple(sorted(self.expected.items, key=lambda item: item[0]))))
 
 
@@ -242,8 +242,8 @@ class Judge:
     function: Callable[[Value], object] = attrs.field(repr=False, eq=id)
 
     def __attrs_post_init__(self) -> None:
-        named(self.name, "a filter")
-        callable_one(self.function, "a filter")
+        check_name(self.name, "a filter")
+        check_callable(self.function, "a filter")
 
 
 Filter: TypeAlias = Everything | Equal | Judge
@@ -268,7 +268,7 @@ class OnCron:
     schedule: Schedule
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.schedule, Schedule, "a schedule")
+        check_type(self.schedule, Schedule, "a schedule")
 
 
 @final
@@ -281,9 +281,9 @@ class OnStatus:
     arguments: Filter = Everything()
 
     def __attrs_post_init__(self) -> None:
-        named(self.task, "a task")
+        check_name(self.task, "a task")
         _check_names(self.statuses, "a status")
-        of_kind(self.arguments, FILTERS, "a filter")
+        check_type(self.arguments, FILTERS, "a filter")
         if not self.statuses:
             raise Misuse("a condition of no status holds never", todo="name the statuses that it waits for")
 
@@ -298,9 +298,9 @@ class OnResult:
     arguments: Filter = Everything()
 
     def __attrs_post_init__(self) -> None:
-        named(self.task, "a task")
-        of_kind(self.result, FILTERS, "a filter")
-        of_kind(self.arguments, FILTERS, "a filter")
+        check_name(self.task, "a task")
+        check_type(self.result, FILTERS, "a filter")
+        check_type(self.arguments, FILTERS, "a filter")
 
 
 @final
@@ -313,9 +313,9 @@ class OnException:
     arguments: Filter = Everything()
 
     def __attrs_post_init__(self) -> None:
-        named(self.task, "a task")
+        check_name(self.task, "a task")
         _check_names(self.errors, "a type of errors")
-        of_kind(self.arguments, FILTERS, "a filter")
+        check_type(self.arguments, FILTERS, "a filter")
 
 
 @final
@@ -327,8 +327,8 @@ class OnEvent:
     payload: Filter = Everything()
 
     def __attrs_post_init__(self) -> None:
-        named(self.code, "a code of events")
-        of_kind(self.payload, FILTERS, "a filter")
+        check_name(self.code, "a code of events")
+        check_type(self.payload, FILTERS, "a filter")
 
 
 @final
@@ -349,7 +349,7 @@ class Composite:
     depth: int = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.logic, Logic, "a logic")
+        check_type(self.logic, Logic, "a logic")
         object.__setattr__(self, "conditions", in_order(self.conditions))
         object.__setattr__(self, "depth", 1 + max(map(_depth, self.conditions), default=0))
         if len(self.conditions) < 2:
@@ -376,7 +376,7 @@ def sources(condition: Condition) -> frozenset[Source]:
     Raises:
         Misuse: The argument is of the wrong type.
     """
-    of_kind(condition, CONDITIONS, "a condition")
+    check_type(condition, CONDITIONS, "a condition")
     match condition:
         case OnCron(schedule):
             return frozenset({(Kind.CRON, schedule.expression)})
@@ -445,8 +445,8 @@ def holds(condition: Condition, context: Context) -> Answer:
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(condition, CONDITIONS, "a condition")
-    of_kind(context, CONTEXTS, "a context")
+    check_type(condition, CONDITIONS, "a condition")
+    check_type(context, CONTEXTS, "a context")
     match condition, context:
         case OnCron(schedule), CronContext(other):
             return Holds() if schedule == other else Fails("another cron")
@@ -531,7 +531,7 @@ def condition_id(condition: Condition) -> str:
     Raises:
         Misuse: The argument is of the wrong type.
     """
-    of_kind(condition, CONDITIONS, "a condition")
+    check_type(condition, CONDITIONS, "a condition")
     return identity("condition", *_written_condition(condition))
 
 
@@ -541,7 +541,7 @@ def context_id(context: Context) -> str:
     Raises:
         Misuse: The argument is of the wrong type.
     """
-    of_kind(context, CONTEXTS, "a context")
+    check_type(context, CONTEXTS, "a context")
     match context:
         case CronContext(schedule, due):
             return identity("cron", *_written_schedule(schedule), due.at, due.clock)
@@ -600,7 +600,7 @@ def in_order(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     Raises:
         Misuse: It is no tuple of conditions, or one comes twice.
     """
-    tuple_of_kind(conditions, CONDITIONS, "a condition")
+    check_tuple(conditions, CONDITIONS, "a condition")
     by_id = {condition_id(each): each for each in conditions}
     if len(by_id) != len(conditions):
         raise Misuse("a condition comes twice", todo="drop one, or give functions of filters names of their own")
@@ -612,13 +612,13 @@ def _depth(condition: Condition) -> int:
 
 
 def _check_invocation(task: object, invocation_id: object, version: object, arguments: object) -> None:
-    named(task, "a task")
-    named(invocation_id, "an invocation")
-    numbered(version, "the version of an invocation", 1, INT64_MAX)
-    of_kind(arguments, Document, "a document")
+    check_name(task, "a task")
+    check_name(invocation_id, "an invocation")
+    check_int(version, "the version of an invocation", 1, INT64_MAX)
+    check_type(arguments, Document, "a document")
 
 
 def _check_names(names: frozenset[str], what: str) -> None:
-    of_kind(names, frozenset, "a frozenset of names")
+    check_type(names, frozenset, "a frozenset of names")
     for name in names:
-        named(name, what)
+        check_name(name, what)

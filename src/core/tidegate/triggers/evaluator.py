@@ -37,7 +37,6 @@ import attrs
 
 from tidegate.model.documents import ID, AllOf, AnyOf, Document, Eq, Field, Filter, In, Put, Remove, Update
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
-from tidegate.model.errors import named, numbered
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
     FOUND_MAX,
@@ -49,7 +48,7 @@ from tidegate.model.operations import (
     insert_one,
     update_one,
 )
-from tidegate.model.values import callable_one, of_kind, tuple_of_kind
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.retries import schedule
 from tidegate.retries.schedule import Cell, Due, FirstSeen, NextAfter, TooLate
 from tidegate.services.retention import Retention
@@ -104,13 +103,13 @@ class Evaluator:
     attempts: int = ATTEMPTS
 
     def __attrs_post_init__(self) -> None:
-        tuple_of_kind(self.triggers, Trigger, "a trigger")
-        callable_one(self.next_after, "a port that tells the next instant")
+        check_tuple(self.triggers, Trigger, "a trigger")
+        check_callable(self.next_after, "a port that tells the next instant")
         for name in (self.occurrences, self.cells, self.runs, self.invocations):
             check_collection(name)
-        of_kind(self.claims, Claims, "how runs are claimed")
-        of_kind(self.keep, Retention, "how long runs are kept")
-        numbered(self.attempts, "a number of attempts", 1)
+        check_type(self.claims, Claims, "how runs are claimed")
+        check_type(self.keep, Retention, "how long runs are kept")
+        check_int(self.attempts, "a number of attempts", 1)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -151,7 +150,7 @@ class Evaluator:
         Raises:
             Refused: The store said no, definitely, for another reason than a taken id.
         """
-        named(by, "a pass")
+        check_name(by, "a pass")
         try:
             for cron in self.crons:
                 await self._look(cron)

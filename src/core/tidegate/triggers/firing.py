@@ -65,9 +65,9 @@ from typing import ClassVar, Final, TypeAlias, assert_never, final
 
 import attrs
 
-from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.model.values import all_of_kind, of_kind, tuple_of_kind
+from tidegate.model.values import check_int, check_name, check_tuple, check_type, check_types
 from tidegate.services.retention import Retention, Row, surplus
 from tidegate.triggers.conditions import EventContext, identity
 from tidegate.triggers.trigger import Occurrence, Trigger
@@ -90,8 +90,8 @@ class Held:
     until: Instant
 
     def __attrs_post_init__(self) -> None:
-        named(self.by, "a pass")
-        of_kind(self.until, Instant, "an instant")
+        check_name(self.by, "a pass")
+        check_type(self.until, Instant, "an instant")
 
 
 @final
@@ -122,7 +122,7 @@ class GivenUp:
 
     def __attrs_post_init__(self) -> None:
         _check_reasons(self.reasons)
-        of_kind(self.at, Instant, "an instant")
+        check_type(self.at, Instant, "an instant")
 
 
 @final
@@ -138,7 +138,7 @@ class Fired:
     at: Instant
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.at, Instant, "an instant")
+        check_type(self.at, Instant, "an instant")
 
 
 State: TypeAlias = Held | Failed | GivenUp | Fired
@@ -164,9 +164,9 @@ class Firing:
     id: str = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        named(self.trigger_id, "a trigger")
-        numbered(self.number, "the number of a run", 0, INT64_MAX)
-        tuple_of_kind(self.occurrences, Occurrence, "an occurrence")
+        check_name(self.trigger_id, "a trigger")
+        check_int(self.number, "the number of a run", 0, INT64_MAX)
+        check_tuple(self.occurrences, Occurrence, "an occurrence")
         if not self.occurrences or len({each.id for each in self.occurrences}) != len(self.occurrences):
             raise Misuse("a run has occurrences, each once")
         first, *others = self.occurrences
@@ -203,10 +203,10 @@ class Run:
     version: int = 1
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.firing, Firing, "a firing")
-        of_kind(self.state, (Held, Failed, GivenUp, Fired), "the state of a run")
-        numbered(self.attempt, "an attempt", 1, INT64_MAX)
-        numbered(self.version, "the version of a run", self.attempt, INT64_MAX)
+        check_type(self.firing, Firing, "a firing")
+        check_type(self.state, (Held, Failed, GivenUp, Fired), "the state of a run")
+        check_int(self.attempt, "an attempt", 1, INT64_MAX)
+        check_int(self.version, "the version of a run", self.attempt, INT64_MAX)
 
     @property
     def id(self) -> str:
@@ -257,10 +257,10 @@ def plan(
     Raises:
         Misuse: An occurrence was seen on another clock than `now` was read on, or an argument is of the wrong type.
     """
-    all_of_kind(triggers, Trigger, "a trigger")
-    all_of_kind(occurrences, Occurrence, "an occurrence")
-    all_of_kind(runs, Run, "a run")
-    of_kind(now, Instant, "an instant")
+    check_types(triggers, Trigger, "a trigger")
+    check_types(occurrences, Occurrence, "an occurrence")
+    check_types(runs, Run, "a run")
+    check_type(now, Instant, "an instant")
     there: set[str] = set()
     waiting: dict[str, list[Occurrence]] = {}
     for each in sorted(occurrences, key=_by_sight):
@@ -346,8 +346,8 @@ class Claims:
     attempts_max: int = 5
 
     def __attrs_post_init__(self) -> None:
-        numbered(self.expiry, "an expiry in microseconds", 1, INT64_MAX)
-        numbered(self.attempts_max, "a number of attempts", 1, INT64_MAX)
+        check_int(self.expiry, "an expiry in microseconds", 1, INT64_MAX)
+        check_int(self.attempts_max, "a number of attempts", 1, INT64_MAX)
 
 
 @final
@@ -403,14 +403,14 @@ def claim(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Inst
     Raises:
         Misuse: The record is of another run, an argument is of the wrong type, or `now` was read on another clock.
     """
-    of_kind(firing, Firing, "a firing")
-    of_kind(claims, Claims, "how runs are claimed")
-    named(by, "a pass")
-    of_kind(now, Instant, "an instant")
+    check_type(firing, Firing, "a firing")
+    check_type(claims, Claims, "how runs are claimed")
+    check_name(by, "a pass")
+    check_type(now, Instant, "an instant")
     mine = Held(by, now + claims.expiry)
     if run is None:
         return Claimed(Run(firing, mine))
-    of_kind(run, Run, "a run or None")
+    check_type(run, Run, "a run or None")
     if run.id != firing.id:
         raise Misuse("the record is of another run", why=f"{run.id} is not {firing.id}")
     match run.state:
@@ -462,8 +462,8 @@ def fired(run: Run, now: Instant) -> Changed | Ignored:
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(run, Run, "a run")
-    of_kind(now, Instant, "an instant")
+    check_type(run, Run, "a run")
+    check_type(now, Instant, "an instant")
     return Ignored(run) if isinstance(run.state, Fired) else Changed(_changed(run, Fired(now)))
 
 
@@ -486,11 +486,11 @@ def failed(run: Run, attempt: int, reasons: tuple[str, ...], claims: Claims, now
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(run, Run, "a run")
-    numbered(attempt, "an attempt", 1, INT64_MAX)
+    check_type(run, Run, "a run")
+    check_int(attempt, "an attempt", 1, INT64_MAX)
     _check_reasons(reasons)
-    of_kind(claims, Claims, "how runs are claimed")
-    of_kind(now, Instant, "an instant")
+    check_type(claims, Claims, "how runs are claimed")
+    check_type(now, Instant, "an instant")
     if not isinstance(run.state, Held) or attempt != run.attempt:
         return Ignored(run)
     last = attempt >= claims.attempts_max
@@ -538,9 +538,9 @@ def purge(
     Raises:
         Misuse: An argument is of the wrong type, or an instant was read on another clock than `now`.
     """
-    of_kind(events, Mapping, "a mapping of events")
-    all_of_kind(runs, Run, "a run")
-    all_of_kind(waiting, Occurrence, "an occurrence")
+    check_type(events, Mapping, "a mapping of events")
+    check_types(runs, Run, "a run")
+    check_types(waiting, Occurrence, "an occurrence")
     still = {each.id for each in waiting}
     last = {run.firing.trigger_id: run.id for run in sorted(runs, key=lambda run: run.firing.number)}
     protected = {
@@ -591,6 +591,6 @@ def _row(run: Run) -> Row:
 
 
 def _check_reasons(reasons: tuple[str, ...]) -> None:
-    tuple_of_kind(reasons, str, "a reason")
+    check_tuple(reasons, str, "a reason")
     if not reasons:
         raise Misuse("a failure without a reason")

@@ -18,11 +18,11 @@ from tidegate.retries.schedule import Cell as CronCell
 from tidegate.retries.schedule import Missed, Schedule
 from tidegate.services.retention import Retention
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.behaviour import Crashed
-from tidegate.sim.faults import Fault, Faults, anything
+from tidegate.sim.automaton import Crashed
+from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, Reads, World, contents, document, perform, seeded
+from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, Reads, World, contents, document, perform, world_with
 from tidegate.triggers.conditions import EventContext, Kind, OnCron, OnEvent, condition_id
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.firing import HISTORY, Claims, GivenUp, Held, Run, plan
@@ -190,7 +190,7 @@ def is_fired_before_it_goes(state: State) -> bool:
 
 def is_settled(programs: Evaluator, names: Ids) -> Law:
     def holds(state: State) -> bool:
-        if all(state.standing(name) == Crashed() for name in names):
+        if all(state.status(name) == Crashed() for name in names):
             return True
         now = state.read(CLOCK)
         is_later = any(lasts(run, now) for run in runs(state))
@@ -219,7 +219,7 @@ def is_each_invoked(names: tuple[str, ...]) -> Law:
 
     def holds(state: State) -> bool:
         now = state.read(CLOCK)
-        if all(state.standing(name) == Crashed() for name in names) or any(lasts(run, now) for run in runs(state)):
+        if all(state.status(name) == Crashed() for name in names) or any(lasts(run, now) for run in runs(state)):
             return True
         times = [INSTANTS_OF[each] for each in invoked(state)]
         return laws.evaluator.instants_are_invoked_once(times, [at for at in INSTANTS_OF.values() if now - at >= 0])
@@ -250,7 +250,7 @@ def is_write(effect: Effect[object]) -> bool:
 
 FAULTS: Final = Faults(
     {
-        **dict.fromkeys((Fault.CRASH_BEFORE, Fault.RESTART), anything),
+        **dict.fromkeys((Fault.CRASH_BEFORE, Fault.RESTART), all_effects),
         **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE), is_write),
     }
 )
@@ -307,9 +307,9 @@ def triggers(
         Network(means),
     )
     occurrences = tuple(map(stored, events))
-    world = seeded({"occurrences": occurrences}).write(NOTICED, tuple(sorted(doc[ID] for doc in occurrences)))
+    world = world_with({"occurrences": occurrences}).write(NOTICED, tuple(sorted(doc[ID] for doc in occurrences)))
     if programs.crons and is_seen:
-        world = seeded({"crons": (stored_cell(condition_id(MINUTELY), CronCell(Instant(0))),)})
+        world = world_with({"crons": (stored_cell(condition_id(MINUTELY), CronCell(Instant(0))),)})
     always: dict[str, Law] = {
         TWICE: is_fired_once,
         DROPPED: is_fired_before_it_goes,

@@ -34,10 +34,10 @@ from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
 import attrs
 
 from tidegate.model.documents import Document
-from tidegate.model.errors import INT64_MAX, Misuse, named, numbered
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.patches import Json, to_json
-from tidegate.model.values import all_of_kind, callable_one, of_kind, tuple_of_kind
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type, check_types
 from tidegate.retries.schedule import Cell
 from tidegate.triggers.conditions import (
     CONDITIONS,
@@ -83,9 +83,9 @@ class Occurrence:
     id: str = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        named(self.condition_id, "a condition")
-        of_kind(self.context, CONTEXTS, "a context")
-        of_kind(self.seen, Instant, "an instant")
+        check_name(self.condition_id, "a condition")
+        check_type(self.context, CONTEXTS, "a context")
+        check_type(self.seen, Instant, "an instant")
         object.__setattr__(self, "id", identity("occurrence", self.condition_id, context_id(self.context)))
 
     def __str__(self) -> str:
@@ -120,9 +120,9 @@ def noticed(conditions: Collection[Condition], context: Context, seen: Instant) 
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    all_of_kind(conditions, CONDITIONS, "a condition")
-    of_kind(context, CONTEXTS, "a context")
-    of_kind(seen, Instant, "an instant")
+    check_types(conditions, CONDITIONS, "a condition")
+    check_type(context, CONTEXTS, "a context")
+    check_type(seen, Instant, "an instant")
     answers = [(condition, holds(condition, context)) for condition in dict.fromkeys(conditions)]
     return Noticed(
         tuple(Occurrence(condition_id(each), context, seen) for each, answer in answers if isinstance(answer, Holds)),
@@ -143,8 +143,8 @@ def ticks(condition: OnCron, cell: Cell) -> tuple[Occurrence, ...]:
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(condition, OnCron, "a cron")
-    of_kind(cell, Cell, "a cell")
+    check_type(condition, OnCron, "a cron")
+    check_type(cell, Cell, "a cell")
     name = condition_id(condition)
     return tuple(Occurrence(name, CronContext(condition.schedule, due), due) for due in cell.pending)
 
@@ -160,7 +160,7 @@ class Static:
     arguments: Document = attrs.field(default=Document(), repr=False)
 
     def __attrs_post_init__(self) -> None:
-        of_kind(self.arguments, Document, "a document")
+        check_type(self.arguments, Document, "a document")
 
 
 @final
@@ -179,9 +179,9 @@ class FromContext:
     function: Callable[[Context], object] = attrs.field(repr=False, eq=id)
 
     def __attrs_post_init__(self) -> None:
-        named(self.name, "a provider")
-        of_kind(self.kind, Kind, "a kind of contexts")
-        callable_one(self.function, "a provider")
+        check_name(self.name, "a provider")
+        check_type(self.kind, Kind, "a kind of contexts")
+        check_callable(self.function, "a provider")
 
 
 @final
@@ -193,8 +193,8 @@ class FromAll:
     function: Callable[[tuple[Context, ...]], object] = attrs.field(repr=False, eq=id)
 
     def __attrs_post_init__(self) -> None:
-        named(self.name, "a provider")
-        callable_one(self.function, "a provider")
+        check_name(self.name, "a provider")
+        check_callable(self.function, "a provider")
 
 
 @final
@@ -205,7 +205,7 @@ class FirstOf:
     providers: tuple[Static | FromContext | FromAll, ...]
 
     def __attrs_post_init__(self) -> None:
-        tuple_of_kind(self.providers, (Static, FromContext, FromAll), "a provider")
+        check_tuple(self.providers, (Static, FromContext, FromAll), "a provider")
         if not self.providers:
             raise Misuse("none of no providers has arguments", todo="use Static()")
 
@@ -250,8 +250,8 @@ def provided(provider: Provider, contexts: tuple[Context, ...]) -> Provided | No
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    of_kind(provider, _PROVIDERS, "a provider")
-    tuple_of_kind(contexts, CONTEXTS, "a context")
+    check_type(provider, _PROVIDERS, "a provider")
+    check_tuple(contexts, CONTEXTS, "a context")
     match provider:
         case Static(arguments):
             return Provided(arguments)
@@ -316,10 +316,10 @@ class Trigger:
     condition_ids: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        named(self.task, "a task")
-        of_kind(self.logic, Logic, "a logic")
-        of_kind(self.provider, _PROVIDERS, "a provider")
-        numbered(self.within, "a time in microseconds", 1, INT64_MAX)
+        check_name(self.task, "a task")
+        check_type(self.logic, Logic, "a logic")
+        check_type(self.provider, _PROVIDERS, "a provider")
+        check_int(self.within, "a time in microseconds", 1, INT64_MAX)
         object.__setattr__(self, "conditions", in_order(self.conditions))
         if not self.conditions:
             raise Misuse("a trigger without conditions never fires", todo="give it one")
@@ -366,9 +366,9 @@ def registration(stored: Collection[Trigger], task: str, wanted: Collection[Trig
         Misuse: A wanted trigger starts another task, two different triggers have one id since two functions have one
             name, or an argument is of the wrong type.
     """
-    all_of_kind(stored, Trigger, "a trigger")
-    named(task, "a task")
-    all_of_kind(wanted, Trigger, "a trigger")
+    check_types(stored, Trigger, "a trigger")
+    check_name(task, "a task")
+    check_types(wanted, Trigger, "a trigger")
     if any(each.task != task for each in wanted):
         raise Misuse(f"a trigger of another task is registered for {task!r}")
     by_id: dict[str, Trigger] = {}

@@ -18,7 +18,7 @@ from tidegate.model.documents import ID, Document, Field, V, Value
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
 from tidegate.model.reading import needed, one_of
-from tidegate.model.values import of_kind, tuple_of_kind
+from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.schedule import Cell, Missed, Schedule
 from tidegate.triggers.conditions import (
     Context,
@@ -62,7 +62,7 @@ FIRED: Final = "fired"
 
 def stored_occurrence(occurrence: Occurrence) -> Document:
     """The occurrence as a document, under its id."""
-    of_kind(occurrence, Occurrence, "an occurrence")
+    check_type(occurrence, Occurrence, "an occurrence")
     context = _context(occurrence.context)
     fields = (("_id", occurrence.id), ("condition", occurrence.condition_id), ("seen", occurrence.seen))
     return Document((*fields, ("context", context)))
@@ -74,7 +74,7 @@ def loaded_occurrence(doc: Document) -> Occurrence:
     Raises:
         Misuse: It holds none.
     """
-    of_kind(doc, Document, "a document")
+    check_type(doc, Document, "a document")
     return Occurrence(needed(doc, CONDITION), _loaded_context(needed(doc, CONTEXT)), needed(doc, SEEN))
 
 
@@ -109,7 +109,7 @@ def _invocation(context: StatusContext | ResultContext | ExceptionContext) -> tu
 
 
 def _loaded_context(doc: Document) -> Context:
-    of_kind(doc, Document, "a context")
+    check_type(doc, Document, "a context")
     fields = dict(doc.items)
 
     def field(name: str, kind: type[V]) -> V:
@@ -140,7 +140,7 @@ def _loaded_context(doc: Document) -> Context:
 
 def stored_cell(condition_id: str, cell: Cell) -> Document:
     """The cell of a cron as a document, under the id of its condition."""
-    of_kind(cell, Cell, "a cell")
+    check_type(cell, Cell, "a cell")
     return Document((("_id", condition_id), ("last", cell.last), ("version", cell.version), ("pending", cell.pending)))
 
 
@@ -150,7 +150,7 @@ def loaded_cell(doc: Document) -> Cell:
     Raises:
         Misuse: It holds none.
     """
-    of_kind(doc, Document, "a document")
+    check_type(doc, Document, "a document")
     return Cell(needed(doc, LAST), needed(doc, VERSION), needed(doc, PENDING))
 
 
@@ -159,7 +159,7 @@ def loaded_cell(doc: Document) -> Cell:
 
 def stored_run(run: Run) -> Document:
     """The run as a document, under its id."""
-    of_kind(run, Run, "a run")
+    check_type(run, Run, "a run")
     firing = run.firing
     fields: tuple[tuple[str, Value], ...] = (
         ("_id", run.id),
@@ -173,7 +173,7 @@ def stored_run(run: Run) -> Document:
 
 def told(run: Run) -> tuple[tuple[str, Value], ...]:
     """What changes of a run: how far it has come, and what became of it."""
-    of_kind(run, Run, "a run")
+    check_type(run, Run, "a run")
     counted: tuple[tuple[str, Value], ...] = (("attempt", run.attempt), ("version", run.version))
     match run.state:
         case Held(by, until):
@@ -194,9 +194,9 @@ def loaded_run(doc: Document) -> Run:
     Raises:
         Misuse: It holds none.
     """
-    of_kind(doc, Document, "a document")
+    check_type(doc, Document, "a document")
     stored = needed(doc, OCCURRENCES)
-    tuple_of_kind(stored, Document, "an occurrence")
+    check_tuple(stored, Document, "an occurrence")
     firing = Firing(needed(doc, TRIGGER), tuple([loaded_occurrence(each) for each in stored]), needed(doc, NUMBER))
     return Run(firing, _state(doc), needed(doc, ATTEMPT), needed(doc, VERSION))
 

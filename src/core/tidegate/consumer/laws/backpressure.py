@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tidegate.consumer.backpressure import (
-    Bounds,
     Gate,
+    GateVerdict,
     Hold,
     Load,
     P,
+    PartitionHold,
+    PartitionLimits,
+    PartitionPressure,
     Plan,
     Signal,
-    Standing,
-    Strain,
     Thresholds,
-    Verdict,
 )
 
 
@@ -24,7 +24,7 @@ def carried_out(todo: Plan[P], held: Collection[P]) -> frozenset[P]:
     return (frozenset(held) | frozenset(todo.hold)) - frozenset(todo.release)
 
 
-def does_not_flap(thresholds: Thresholds, gate: Gate, load: int, verdict: Verdict) -> bool:
+def does_not_flap(thresholds: Thresholds, gate: Gate, load: int, verdict: GateVerdict) -> bool:
     """Law B1: the gate closes only at or above high, and opens only at or below low."""
     if verdict.gate is gate:
         return True
@@ -79,12 +79,14 @@ def speaks_of_what_is_amiss(todo: Plan[P], assigned: Collection[P], paused: Coll
     )
 
 
-def tells_of_the_change(gate: Gate, verdict: Verdict) -> bool:
+def tells_of_the_change(gate: Gate, verdict: GateVerdict) -> bool:
     """Law B6: the verdict says that something changed exactly if the gate did."""
     return verdict.changed == (verdict.gate is not gate)
 
 
-def holds_for_its_signals(bounds: Bounds, before: Standing, strain: Strain, after: Standing) -> bool:
+def holds_for_its_signals(
+    bounds: PartitionLimits, before: PartitionHold, strain: PartitionPressure, after: PartitionHold
+) -> bool:
     """Law B7: held for exactly the signals at or above their high, and those above their low that held it before."""
     signals = (
         (Signal.SPAN, bounds.span, strain.span),

@@ -1,6 +1,6 @@
-"""The laws of `tidegate.consumer.commit_metadata` as predicates over ledgers, texts, and what was answered about them.
+"""The laws of `tidegate.consumer.commit_metadata` as predicates over trackers, texts, and what was answered about them.
 
-They judge by the contents of a ledger, so they hold for whatever made the text or read it.
+They judge by the contents of a tracker, so they hold for whatever made the text or read it.
 """
 
 from __future__ import annotations
@@ -8,26 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tidegate.consumer.commit_metadata import Decoded, Encoded, Ignored, Partial, Stretch, Survey, Told
-from tidegate.consumer.watermark import Ledger, done_offsets, low_watermark, open_offsets
+from tidegate.consumer.watermark import OffsetTracker, done_offsets, low_watermark, open_offsets
 
 
-def is_what_was_encoded(ledger: Ledger, made: Encoded, read: Decoded) -> bool:
+def is_what_was_encoded(tracker: OffsetTracker, made: Encoded, read: Decoded) -> bool:
     """Law ME1: what is told is all that is done from the position on, or all of that below where the text ends."""
-    position = low_watermark(ledger)
+    position = low_watermark(tracker)
     stop = made.stop if isinstance(made, Partial) else None
-    told = tuple(offset for offset in done_offsets(ledger) if offset >= position and (stop is None or offset < stop))
+    told = tuple(offset for offset in done_offsets(tracker) if offset >= position and (stop is None or offset < stop))
     return (
         isinstance(read, Told)
-        and (made.position, read.ledger.floor, read.ledger.frontier) == (position,) * 3
-        and (open_offsets(read.ledger), done_offsets(read.ledger)) == ((), told)
+        and (made.position, read.tracker.floor, read.tracker.frontier) == (position,) * 3
+        and (open_offsets(read.tracker), done_offsets(read.tracker)) == ((), told)
     )
 
 
-def says_what_is_left_out(ledger: Ledger, made: Encoded) -> bool:
+def says_what_is_left_out(tracker: OffsetTracker, made: Encoded) -> bool:
     """Law ME1, of a text that does not hold all: where it ends is done and left out, as is all that is done behind it."""
     if not isinstance(made, Partial):
         return True
-    left = [offset for offset in done_offsets(ledger) if offset >= made.stop]
+    left = [offset for offset in done_offsets(tracker) if offset >= made.stop]
     return made.left_out == len(left) > 0 and left[0] == made.stop
 
 
@@ -38,13 +38,15 @@ def keeps_the_limit(made: Encoded, limit: int) -> bool:
 
 def skips_nothing(position: int, read: Decoded) -> bool:
     """Law ME3: nothing is taken of a text, and the consumer begins at the position that was committed."""
-    return isinstance(read, Ignored) and read.ledger == Ledger(position)
+    return isinstance(read, Ignored) and read.tracker == OffsetTracker(position)
 
 
 def stays_within_the_log(position: int, end: int, read: Decoded) -> bool:
     """Law ME3: whatever is taken lies from the position on and below the end of the log."""
-    done = done_offsets(read.ledger)
-    return read.ledger.floor == position and not open_offsets(read.ledger) and all(position <= at < end for at in done)
+    done = done_offsets(read.tracker)
+    return (
+        read.tracker.floor == position and not open_offsets(read.tracker) and all(position <= at < end for at in done)
+    )
 
 
 def size_is_exact(units: int, whole: str) -> bool:
@@ -63,7 +65,7 @@ def is_the_shortest(made: Encoded, others: Iterable[int]) -> bool:
 
 
 def shares_what_did_not_change(before: Survey, after: Survey) -> bool:
-    """Law ME7: of the nodes that both ledgers have, the survey after has the very stretches of the survey before."""
+    """Law ME7: of the nodes that both trackers have, the survey after has the very stretches of the survey before."""
     known = {id(stretch.pages): stretch for stretch in stretches(before.stretch)}
     return all(known.get(id(stretch.pages), stretch) is stretch for stretch in stretches(after.stretch))
 

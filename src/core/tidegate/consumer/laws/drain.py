@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, assert_never
 
-from tidegate.consumer.drain import Action, Budget, Fate, InFlight, Stage
+from tidegate.consumer.drain import Action, Budget, DrainDecision, InFlight, Stage
 from tidegate.model.instants import Duration
 
 _SEVERITY: Final = {Action.WAIT: 0, Action.CANCEL: 1, Action.ABANDON: 2}
 
 
-def each_has_one_fate(in_flight: Collection[InFlight], fates: Sequence[Fate]) -> bool:
+def each_has_one_fate(in_flight: Collection[InFlight], fates: Sequence[DrainDecision]) -> bool:
     """Law DR1: each record in flight has exactly one fate, in order of offsets."""
     return [fate.offset for fate in fates] == sorted(record.offset for record in in_flight)
 
 
-def leaves_time_to_commit(budget: Budget, fate: Fate) -> bool:
+def leaves_time_to_commit(budget: Budget, fate: DrainDecision) -> bool:
     """Law DR2: nothing is awaited beyond wait + cancel."""
     return fate.until <= budget.wait + budget.cancel
 
@@ -32,20 +32,20 @@ def releases_in_time(budget: Budget, commit_began: Duration, released: Duration)
     return commit_began + budget.commit <= budget.total and released <= budget.total
 
 
-def lets_end_what_ends_in_time(budget: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> bool:
+def lets_end_what_ends_in_time(budget: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> bool:
     """Law DR3: what is known to end in time is neither cancelled nor abandoned."""
     end = _known_end(elapsed, record)
     return end is None or end > _in_time(budget, record) or fate.action is Action.WAIT
 
 
-def grows_no_milder(before: Fate, after: Fate) -> bool:
+def grows_no_milder(before: DrainDecision, after: DrainDecision) -> bool:
     """Law DR4: a later fate of a record is no milder, and neither a wait nor a cancellation is prolonged."""
     if before.action is after.action:
         return before.action is Action.ABANDON or after.until <= before.until
     return _SEVERITY[before.action] < _SEVERITY[after.action]
 
 
-def waits_for_nothing_in_vain(budget: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> bool:
+def waits_for_nothing_in_vain(budget: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> bool:
     """Law DR5: what is waited for may end in time, for all that is known; what is awaited has time to end."""
     if fate.action is Action.ABANDON:
         return True
@@ -54,7 +54,7 @@ def waits_for_nothing_in_vain(budget: Budget, elapsed: Duration, record: InFligh
     return might and elapsed < fate.until
 
 
-def lets_clean_up(budget: Budget, elapsed: Duration, record: InFlight, fate: Fate) -> bool:
+def lets_clean_up(budget: Budget, elapsed: Duration, record: InFlight, fate: DrainDecision) -> bool:
     """Law DR6: what can be interrupted is by `wait`, and has until wait + cancel; what cannot is not asked to stop."""
     match fate.action:
         case Action.WAIT:

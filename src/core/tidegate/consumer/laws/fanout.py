@@ -1,6 +1,6 @@
 """The laws of `tidegate.consumer.fanout` as predicates: over the course of one assignment, a step, or two ways to the same end.
 
-A course is what was told and what followed; `booked` keeps simple books on it, in sets, one task and message at a time.
+A course is what was told and what followed; `booked` keeps simple books on it, in sets, one task and record at a time.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import attrs
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
-    DeliverMessages,
+    DeliverRecords,
     DeliverTasks,
     DeliverWindow,
     Event,
     Fanout,
-    GaveUp,
     Ignored,
     Judge,
-    MessagesDelivered,
-    MessagesSettled,
-    Notice,
-    Phase,
+    Output,
     Reason,
+    RecordsDelivered,
+    RecordsSettled,
     Report,
     Rules,
     Start,
     Tally,
+    TaskGivenUp,
     TaskId,
+    TaskPhase,
     TaskReplaced,
     Tasks,
     TasksReported,
@@ -41,9 +41,9 @@ from tidegate.consumer.fanout import (
     WindowSettled,
 )
 
-N = TypeVar("N", bound=Notice)
+N = TypeVar("N", bound=Output)
 
-Message: TypeAlias = tuple[int, int]
+Record: TypeAlias = tuple[int, int]
 """(window, offset): an offset that was settled may come again, in another window."""
 
 
@@ -53,20 +53,20 @@ class Turn:
     """An event, and what followed from it."""
 
     event: Event
-    notices: tuple[Notice, ...]
+    notices: tuple[Output, ...]
 
     def of(self, kind: type[N]) -> list[N]:
         """What followed of this kind."""
         return [notice for notice in self.notices if isinstance(notice, kind)]
 
     def vain(self) -> frozenset[int]:
-        """The offsets that a task listed, and of which no message waits."""
+        """The offsets that a task listed, and of which no record waits."""
         return frozenset(
             offset for each in self.of(Ignored) if each.reason is Reason.NOT_WAITING for offset in each.what
         )
 
     def heard(self) -> frozenset[int]:
-        """Which tasks, messages or window of the event were heard."""
+        """Which tasks, records or window of the event were heard."""
         ignored = [each for each in self.of(Ignored) if each.reason is not Reason.NOT_WAITING]
         match self.event:
             case WindowOpened():
@@ -75,7 +75,7 @@ class Turn:
                 named = numbers
             case TaskReplaced(_, number):
                 named = (number,)
-            case MessagesDelivered(_, offsets):
+            case RecordsDelivered(_, offsets):
                 named = offsets
             case WindowArranged(window) | ArrangeFailed(window) | WindowDelivered(window):
                 return frozenset() if ignored else frozenset({window})
@@ -86,7 +86,7 @@ class Turn:
 
 Course: TypeAlias = Sequence[Turn]
 
-End: TypeAlias = tuple[object, Sequence[Notice]]
+End: TypeAlias = tuple[object, Sequence[Output]]
 """A state, and what followed from the events that led to it."""
 
 
@@ -96,33 +96,33 @@ class Books:
     """What is known of a course so far.
 
     Attributes:
-        messages: Of each window that was opened, the offsets.
+        records: Of each window that was opened, the offsets.
         home: Of each offset that was opened, and was not settled since, the window.
-        listed: Of each task, the messages that it lists and that waited then.
-        waiting: Of each task, the messages that ought to wait for it.
+        listed: Of each task, the records that it lists and that waited then.
+        waiting: Of each task, the records that ought to wait for it.
         generation: Of each task, how many were replaced on the way to it.
         given: The tasks whose result was given.
         ends: How a task was settled.
-        answered: The messages of which somebody said that they are delivered.
+        answered: The records of which somebody said that they are delivered.
         is_failed: The windows that could not be arranged.
         is_arranged: The windows that were, or could not be.
         delivered: The windows of which somebody said that they are delivered.
-        settled: The messages that were settled.
+        settled: The records that were settled.
     """
 
     rules: Rules
-    messages: dict[int, frozenset[int]] = attrs.field(factory=dict)
+    records: dict[int, frozenset[int]] = attrs.field(factory=dict)
     home: dict[int, int] = attrs.field(factory=dict)
-    listed: dict[TaskId, frozenset[Message]] = attrs.field(factory=dict)
-    waiting: dict[TaskId, frozenset[Message]] = attrs.field(factory=dict)
+    listed: dict[TaskId, frozenset[Record]] = attrs.field(factory=dict)
+    waiting: dict[TaskId, frozenset[Record]] = attrs.field(factory=dict)
     generation: dict[TaskId, int] = attrs.field(factory=dict)
     given: set[TaskId] = attrs.field(factory=set)
-    ends: dict[TaskId, Phase] = attrs.field(factory=dict)
-    answered: set[Message] = attrs.field(factory=set)
+    ends: dict[TaskId, TaskPhase] = attrs.field(factory=dict)
+    answered: set[Record] = attrs.field(factory=set)
     is_failed: set[int] = attrs.field(factory=set)
     is_arranged: set[int] = attrs.field(factory=set)
     delivered: set[int] = attrs.field(factory=set)
-    settled: set[Message] = attrs.field(factory=set)
+    settled: set[Record] = attrs.field(factory=set)
 
     def tasks(self, window: int) -> list[TaskId]:
         return [task for task in self.waiting if task[0] == window]
@@ -130,9 +130,9 @@ class Books:
     def is_open(self, task: TaskId) -> bool:
         return task not in self.ends
 
-    def of_message(self, message: Message) -> list[TaskId]:
-        """The tasks that the message ought to wait for, or to have waited for."""
-        return [task for task, waiting in self.waiting.items() if message in waiting]
+    def of_record(self, record: Record) -> list[TaskId]:
+        """The tasks that the record ought to wait for, or to have waited for."""
+        return [task for task, waiting in self.waiting.items() if record in waiting]
 
     def told(self, turn: Turn) -> None:
         """Book what the turn tells, but for what it settles."""
@@ -140,21 +140,21 @@ class Books:
         match turn.event:
             case WindowOpened():
                 for arrange in turn.of(Arrange):
-                    self.messages[arrange.window] = frozenset(arrange.offsets)
+                    self.records[arrange.window] = frozenset(arrange.offsets)
                     self.home |= dict.fromkeys(arrange.offsets, arrange.window)
             case WindowArranged(window, tasks) if heard:
                 self.is_arranged.add(window)
-                everyone = frozenset((window, offset) for offset in self.messages[window])
+                everyone = frozenset((window, offset) for offset in self.records[window])
                 self.asked(window, tasks, turn.vain(), everyone, more=frozenset(), generation=0)
             case ArrangeFailed(window) if heard:
                 self.is_arranged.add(window)
                 self.is_failed.add(window)
             case TaskReplaced(window, number, _, tasks) if heard:
                 task = (window, number)
-                if turn.of(GaveUp) or not tasks.offsets:
-                    self.ends[task] = Phase.FAILED
+                if turn.of(TaskGivenUp) or not tasks.offsets:
+                    self.ends[task] = TaskPhase.FAILED
                 else:
-                    self.ends[task] = Phase.REPLACED
+                    self.ends[task] = TaskPhase.REPLACED
                     named = frozenset(
                         (self.home[offset], offset) for each in tasks.offsets for offset in each if offset in self.home
                     )
@@ -164,33 +164,33 @@ class Books:
                     )
             case TasksReported(window, _, _, report):
                 end = self.end_by(report)
-                gave_up = {number for each in turn.of(GaveUp) for number in each.numbers}
+                gave_up = {number for each in turn.of(TaskGivenUp) for number in each.numbers}
                 for number in heard:
                     if number in gave_up:
-                        self.ends[window, number] = Phase.FAILED
+                        self.ends[window, number] = TaskPhase.FAILED
                     elif end is not None:
                         self.ends[window, number] = end
-            case MessagesDelivered(window):
+            case RecordsDelivered(window):
                 self.answered |= {(window, offset) for offset in heard}
             case WindowDelivered(window) if heard:
                 self.delivered.add(window)
             case _:
                 pass
 
-    def end_by(self, report: Report) -> Phase | None:
+    def end_by(self, report: Report) -> TaskPhase | None:
         """How a task is settled by a report, if it is."""
         if report is Report.SUCCEEDED:
-            return None if self.rules.task_delivery else Phase.SUCCEEDED
-        return {Report.DELIVERED: Phase.SUCCEEDED, Report.SKIPPED: Phase.FAILED}.get(report)
+            return None if self.rules.task_delivery else TaskPhase.SUCCEEDED
+        return {Report.DELIVERED: TaskPhase.SUCCEEDED, Report.SKIPPED: TaskPhase.FAILED}.get(report)
 
     def asked(
         self,
         window: int,
         tasks: Tasks,
         vain: frozenset[int],
-        heirs: frozenset[Message],
+        heirs: frozenset[Record],
         *,
-        more: frozenset[Message],
+        more: frozenset[Record],
         generation: int,
     ) -> None:
         """Book new tasks: those that list nothing that waits are for the heirs, all of them are for `more` as well."""
@@ -205,11 +205,11 @@ class Books:
             if number in tasks.succeeded + tasks.failed:
                 self.given.add(task)
             if number in tasks.succeeded and not self.rules.task_delivery:
-                self.ends[task] = Phase.SUCCEEDED
+                self.ends[task] = TaskPhase.SUCCEEDED
 
     def closed(self, turn: Turn) -> None:
         """Book what the turn settles."""
-        for each in turn.of(MessagesSettled):
+        for each in turn.of(RecordsSettled):
             for offset in each.offsets:
                 self.settled.add((each.window, offset))
                 self.home.pop(offset, None)
@@ -224,7 +224,7 @@ def booked(course: Course, rules: Rules) -> Iterator[tuple[Turn, Books]]:
         books.closed(turn)
 
 
-def messages(notices: Sequence[MessagesSettled | DeliverMessages]) -> list[Message]:
+def records(notices: Sequence[RecordsSettled | DeliverRecords]) -> list[Record]:
     return [(each.window, offset) for each in notices for offset in each.offsets]
 
 
@@ -232,47 +232,47 @@ def messages(notices: Sequence[MessagesSettled | DeliverMessages]) -> list[Messa
 
 
 def settles_once(course: Course) -> bool:
-    """Law F1: no message is settled twice, and no window."""
+    """Law F1: no record is settled twice, and no window."""
     windows = [each.window for turn in course for each in turn.of(WindowSettled)]
-    settled = messages([each for turn in course for each in turn.of(MessagesSettled)])
+    settled = records([each for turn in course for each in turn.of(RecordsSettled)])
     return len(windows) == len({*windows}) and len(settled) == len({*settled})
 
 
 def settles_after_the_tasks(course: Course, rules: Rules) -> bool:
-    """Law F2: when a message is settled, all tasks that list it are."""
+    """Law F2: when a record is settled, all tasks that list it are."""
     return not any(
-        books.is_open(task) and message in listed
+        books.is_open(task) and record in listed
         for turn, books in booked(course, rules)
-        for message in messages(turn.of(MessagesSettled))
+        for record in records(turn.of(RecordsSettled))
         for task, listed in books.listed.items()
     )
 
 
 def settles_after_the_own_delivery(course: Course, rules: Rules) -> bool:
-    """Law F3: a message with a delivery of its own is settled after it; and that begins after its tasks, and once."""
-    begun: Counter[Message] = Counter()
+    """Law F3: a record with a delivery of its own is settled after it; and that begins after its tasks, and once."""
+    begun: Counter[Record] = Counter()
     for turn, books in booked(course, rules):
-        due = messages(turn.of(DeliverMessages))
+        due = records(turn.of(DeliverRecords))
         begun.update(due)
-        if any(books.is_open(task) for message in due for task in books.of_message(message)):
+        if any(books.is_open(task) for record in due for task in books.of_record(record)):
             return False
-        if rules.message_delivery and not books.answered.issuperset(messages(turn.of(MessagesSettled))):
+        if rules.record_delivery and not books.answered.issuperset(records(turn.of(RecordsSettled))):
             return False
     return all(times == 1 for times in begun.values())
 
 
 def settles_with_its_window(course: Course, rules: Rules) -> bool:
-    """Law F4: a window with a delivery of its own and a task settles all its messages after that delivery, and itself."""
+    """Law F4: a window with a delivery of its own and a task settles all its records after that delivery, and itself."""
     for turn, books in booked(course, rules):
         together = {each.window for each in turn.of(WindowSettled)}
-        for each in turn.of(MessagesSettled):
+        for each in turn.of(RecordsSettled):
             if (
                 rules.window_delivery
                 and books.tasks(each.window)
                 and not (
                     each.window in books.delivered
                     and each.window in together
-                    and frozenset(each.offsets) == books.messages[each.window]
+                    and frozenset(each.offsets) == books.records[each.window]
                 )
             ):
                 return False
@@ -280,28 +280,28 @@ def settles_with_its_window(course: Course, rules: Rules) -> bool:
 
 
 def windows_settle_last(course: Course, rules: Rules) -> bool:
-    """Law F5: when a window is settled, all its tasks and messages are."""
+    """Law F5: when a window is settled, all its tasks and records are."""
     for turn, books in booked(course, rules):
-        settled = books.settled.union(messages(turn.of(MessagesSettled)))
+        settled = books.settled.union(records(turn.of(RecordsSettled)))
         for each in turn.of(WindowSettled):
             if any(books.is_open(task) for task in books.tasks(each.window)):
                 return False
-            if not settled.issuperset((each.window, offset) for offset in books.messages[each.window]):
+            if not settled.issuperset((each.window, offset) for offset in books.records[each.window]):
                 return False
     return True
 
 
 def answers_for_failures(course: Course, rules: Rules) -> bool:
-    """Law F6: no message with a failure is settled before somebody has answered for it, and whoever is asked is told."""
+    """Law F6: no record with a failure is settled before somebody has answered for it, and whoever is asked is told."""
     for turn, books in booked(course, rules):
 
-        def has_failed(message: Message, books: Books = books) -> bool:
-            ends = [books.ends.get(task) for task in books.of_message(message)]
-            return message[0] in books.is_failed or Phase.FAILED in ends
+        def has_failed(record: Record, books: Books = books) -> bool:
+            ends = [books.ends.get(task) for task in books.of_record(record)]
+            return record[0] in books.is_failed or TaskPhase.FAILED in ends
 
-        if any(has_failed(message) and message not in books.answered for message in messages(turn.of(MessagesSettled))):
+        if any(has_failed(record) and record not in books.answered for record in records(turn.of(RecordsSettled))):
             return False
-        for each in turn.of(DeliverMessages):
+        for each in turn.of(DeliverRecords):
             if frozenset(each.failed) != {offset for offset in each.offsets if has_failed((each.window, offset))}:
                 return False
     return True
@@ -353,8 +353,8 @@ def questions(turn: Turn) -> Iterator[tuple[object, ...]]:
                 yield from (("judge", window, number, attempt) for number in numbers)
             case DeliverTasks(window, numbers, attempt):
                 yield from (("deliver", window, number, attempt) for number in numbers)
-            case DeliverMessages(window, offsets):
-                yield from (("message", window, offset) for offset in offsets)
+            case DeliverRecords(window, offsets):
+                yield from (("record", window, offset) for offset in offsets)
             case Arrange(window):
                 yield "arrange", window
             case DeliverWindow(window):
@@ -382,8 +382,8 @@ def answers(turn: Turn) -> list[tuple[object, ...]]:
             return [(kind, window, number, attempt) for number in heard]
         case TaskReplaced(window, _, attempt):
             return [("judge", window, number, attempt) for number in heard]
-        case MessagesDelivered(window):
-            return [("message", window, offset) for offset in heard]
+        case RecordsDelivered(window):
+            return [("record", window, offset) for offset in heard]
         case WindowArranged() | ArrangeFailed():
             return [("arrange", window) for window in heard]
         case WindowDelivered():
@@ -395,10 +395,10 @@ def answers(turn: Turn) -> list[tuple[object, ...]]:
 
 
 def somebody_waits(course: Course, rules: Rules) -> bool:
-    """Law F9: no message is settled, or delivered, before the tasks that ought to hold it; none that waits is passed over."""
+    """Law F9: no record is settled, or delivered, before the tasks that ought to hold it; none that waits is passed over."""
     for turn, books in booked(course, rules):
-        done = [*messages(turn.of(MessagesSettled)), *messages(turn.of(DeliverMessages))]
-        if any(books.is_open(task) for message in done for task in books.of_message(message)):
+        done = [*records(turn.of(RecordsSettled)), *records(turn.of(DeliverRecords))]
+        if any(books.is_open(task) for record in done for task in books.of_record(record)):
             return False
     return True
 
@@ -413,7 +413,7 @@ def ignores_no_message_that_waits(course: Course, rules: Rules) -> bool:
             if window is not None and (
                 is_new
                 or window not in books.is_arranged
-                or any(books.is_open(task) for task in books.of_message((window, offset)))
+                or any(books.is_open(task) for task in books.of_record((window, offset)))
             ):
                 return False
         books.told(turn)
@@ -428,20 +428,22 @@ def adds_up(course: Course, rules: Rules) -> bool:
         told += [(each.window, each.tally) for each in turn.of(DeliverWindow)]
         for window, tally in told:
             ends = Counter(books.ends.get(task) for task in books.tasks(window))
-            if tally != Tally(ends.total(), ends[Phase.SUCCEEDED], ends[Phase.FAILED], ends[Phase.REPLACED]):
+            if tally != Tally(
+                ends.total(), ends[TaskPhase.SUCCEEDED], ends[TaskPhase.FAILED], ends[TaskPhase.REPLACED]
+            ):
                 return False
     return True
 
 
 def settles_everything(course: Course, rules: Rules) -> bool:
-    """Law F13: at the end of a course in which all that was asked for was answered, all messages and windows are settled."""
+    """Law F13: at the end of a course in which all that was asked for was answered, all records and windows are settled."""
     books = Books(rules)
     for turn in course:
         books.told(turn)
         books.closed(turn)
     windows = {each.window for turn in course for each in turn.of(WindowSettled)}
-    opened = {(window, offset) for window, offsets in books.messages.items() for offset in offsets}
-    return windows == books.messages.keys() and books.settled == opened
+    opened = {(window, offset) for window, offsets in books.records.items() for offset in offsets}
+    return windows == books.records.keys() and books.settled == opened
 
 
 # --- over a step, and two ways to the same end --------------------------------------------------------------------------
@@ -479,8 +481,8 @@ def commutes(one: tuple[End, End], other: tuple[End, End]) -> bool:
     return one[1][0] == other[1][0] and (one[0][1], one[1][1]) == (other[1][1], other[0][1])
 
 
-def parts(notices: Sequence[Notice]) -> Counter[tuple[object, ...]]:
-    """The notices, one for each task or message; without what is ignored."""
+def parts(notices: Sequence[Output]) -> Counter[tuple[object, ...]]:
+    """The notices, one for each task or record; without what is ignored."""
     found: Counter[tuple[object, ...]] = Counter()
     for notice in notices:
         match notice:
@@ -488,11 +490,11 @@ def parts(notices: Sequence[Notice]) -> Counter[tuple[object, ...]]:
                 found.update((Start, window, number, attempt, replaced) for number in numbers)
             case Judge(window, numbers, attempt) | DeliverTasks(window, numbers, attempt):
                 found.update((type(notice), window, number, attempt) for number in numbers)
-            case GaveUp(window, numbers, bar):
-                found.update((GaveUp, window, number, bar) for number in numbers)
-            case DeliverMessages(window, offsets, failed):
-                found.update((DeliverMessages, window, offset, offset in failed) for offset in offsets)
-            case MessagesSettled(window, offsets) | Arrange(window, offsets):
+            case TaskGivenUp(window, numbers, bar):
+                found.update((TaskGivenUp, window, number, bar) for number in numbers)
+            case DeliverRecords(window, offsets, failed):
+                found.update((DeliverRecords, window, offset, offset in failed) for offset in offsets)
+            case RecordsSettled(window, offsets) | Arrange(window, offsets):
                 found.update((type(notice), window, offset) for offset in offsets)
             case DeliverWindow(window, tally) | WindowSettled(window, tally):
                 found[type(notice), window, tally] += 1

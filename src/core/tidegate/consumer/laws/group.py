@@ -5,47 +5,52 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tidegate.consumer.backpressure import Plan
-from tidegate.consumer.commands import TopicPartition, Work
+from tidegate.consumer.commands import Work
 from tidegate.consumer.fanout import Start
-from tidegate.consumer.group import Assignment, Consumer
+from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Owned, Phase
+from tidegate.model.records import TopicPartition
 
 
-def executors_bound_the_running(consumer: Consumer, state: Assignment) -> bool:
+def executors_bound_the_running(consumer: ConsumerRules, state: ConsumerState) -> bool:
     """Law AS1: no more than `executors` handlers run."""
     return state.running <= consumer.executors
 
 
-def nothing_is_polled_at_high(consumer: Consumer, state: Assignment, poll: Plan[TopicPartition]) -> bool:
+def nothing_is_polled_at_high(consumer: ConsumerRules, state: ConsumerState, poll: Plan[TopicPartition]) -> bool:
     """Law AS2: the load is below `high` before anything is polled."""
     return not poll.poll or state.load < consumer.thresholds.high
 
 
-def no_executor_waits(consumer: Consumer, state: Assignment) -> bool:
+def no_executor_waits(consumer: ConsumerRules, state: ConsumerState) -> bool:
     """Law AS3: while an executor is free, no flowing partition has a record queued that may be taken."""
     free = state.running < consumer.executors
     return not (free and any(consumer.each.next_window(part) for part in state.parts if part.phase is Phase.FLOWING))
 
 
-def others_are_left_alone(before: Assignment, after: Assignment, partition: TopicPartition) -> bool:
+def others_are_left_alone(before: ConsumerState, after: ConsumerState, partition: TopicPartition) -> bool:
     """Law AS4: an event of one partition changes of others no more than how many of their tasks run."""
     rest = {part.partition: part for part in before.parts if part.partition != partition}
     now = {part.partition: part for part in after.parts if part.partition != partition}
     return rest.keys() == now.keys() and all(
-        (old.generation, old.phase, old.ledger, old.committing)
-        == (now[key].generation, now[key].phase, now[key].ledger, now[key].committing)
+        (old.generation, old.phase, old.tracker, old.committing)
+        == (now[key].generation, now[key].phase, now[key].tracker, now[key].committing)
         and old.running <= now[key].running
         for key, old in rest.items()
     )
 
 
-def holds_what_is_not_polled(state: Assignment, paused: Collection[TopicPartition], poll: Plan[TopicPartition]) -> bool:
+def holds_what_is_not_polled(
+    state: ConsumerState, paused: Collection[TopicPartition], poll: Plan[TopicPartition]
+) -> bool:
     """Law AS5: either some partitions are polled and none of them stays paused, or all are held."""
     held = (set(paused) | set(poll.hold)) - set(poll.release)
     return not held & set(poll.poll) and (bool(poll.poll) or held >= {part.partition for part in state.parts})
 
 
-def slots_go_round(consumer: Consumer, before: Assignment, after: Assignment, partition: TopicPartition) -> bool:
+def slots_go_round(
+    consumer: ConsumerRules, before: ConsumerState, after: ConsumerState, partition: TopicPartition
+) -> bool:
     """Law AS6: whoever made room takes it only where no other partition could."""
     waits = [
         part
@@ -56,7 +61,7 @@ def slots_go_round(consumer: Consumer, before: Assignment, after: Assignment, pa
     return not (isinstance(own, Owned) and _begun(before, own) and any(part.partition != partition for part in waits))
 
 
-def _begun(before: Assignment, part: Owned) -> bool:
+def _begun(before: ConsumerState, part: Owned) -> bool:
     """Whether the partition has begun a task since."""
     earlier = before[part.partition]
     asked = {each.work for each in earlier.asked} if isinstance(earlier, Owned) else set[Work]()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidegate.consumer.backpressure import Free, Standing
+from tidegate.consumer.backpressure import Free, PartitionHold
 from tidegate.consumer.commands import Commit, Fetch, Work
-from tidegate.consumer.fanout import Arrange, DeliverMessages, Judge, Start, Task
-from tidegate.consumer.partition import Owned, Phase, State, Step
+from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Start, Task
+from tidegate.consumer.partition import Owned, PartitionState, Phase, Step
 from tidegate.consumer.watermark import done_offsets
 from tidegate.model.effects import Effect
 
@@ -27,14 +27,14 @@ def committed_never_falls(before: int, after: int) -> bool:
     return before <= after
 
 
-def one_commit_in_flight(wishes: Iterable[Effect[object]], generation: int) -> bool:
-    """Law P2: at most one commit of a generation is wished for and not answered."""
-    return sum(isinstance(wish, Commit) and wish.generation == generation for wish in wishes) <= 1
+def one_commit_in_flight(commands: Iterable[Effect[object]], generation: int) -> bool:
+    """Law P2: at most one commit of a generation is commanded and not answered."""
+    return sum(isinstance(command, Commit) and command.generation == generation for command in commands) <= 1
 
 
-def changes_nothing(before: State, step: Step) -> bool:
-    """Law P3: what is late, or nobody asked for, leaves the state as it is, and nothing is wished for."""
-    return step.state == before and not step.wishes
+def changes_nothing(before: PartitionState, step: Step) -> bool:
+    """Law P3: what is late, or nobody asked for, leaves the state as it is, and nothing is commanded."""
+    return step.state == before and not step.commands
 
 
 def failures_are_not_committed(position: int, unanswered: Iterable[int]) -> bool:
@@ -52,15 +52,15 @@ def is_committed_up_to_a_failure(committed: int, failed: Collection[int], log: I
     return all(offset < committed for offset in log if all(offset < each for each in failed))
 
 
-def only_the_owner_handles(wishes: Iterable[Effect[object]], generation: int) -> bool:
+def only_the_owner_handles(commands: Iterable[Effect[object]], generation: int) -> bool:
     """Law P5: what was released is no longer worked on; `generation` is the group's."""
-    return all(wish.generation == generation for wish in wishes if isinstance(wish, Work))
+    return all(command.generation == generation for command in commands if isinstance(command, Work))
 
 
-def starts_nothing(wish: Effect[object]) -> bool:
-    """Law P5: of what a revoked partition wishes for, nothing starts anything: it delivers what ends, and no more."""
-    return not isinstance(wish, Fetch) and not (
-        isinstance(wish, Work) and isinstance(wish.task, Arrange | Start | Judge)
+def starts_nothing(command: Effect[object]) -> bool:
+    """Law P5: of what a revoked partition commands, nothing starts anything: it delivers what ends, and no more."""
+    return not isinstance(command, Fetch) and not (
+        isinstance(command, Work) and isinstance(command.task, Arrange | Start | Judge)
     )
 
 
@@ -81,15 +81,15 @@ def is_released(asked: Collection[Work], commits: Collection[Commit], ready: int
     return not asked and (not in_time or (not commits and ready is None))
 
 
-def tasks_are_bounded(wishes: Iterable[Effect[object]], running_max: int) -> bool:
+def tasks_are_bounded(commands: Iterable[Effect[object]], running_max: int) -> bool:
     """Law P6: no more tasks run than may."""
-    tasks = (wish.task for wish in wishes if isinstance(wish, Work))
+    tasks = (command.task for command in commands if isinstance(command, Work))
     return sum(len(task.numbers) for task in tasks if isinstance(task, Start)) <= running_max
 
 
-def fetches_what_is_free(wish: Effect[object], standing: Standing) -> bool:
+def fetches_what_is_free(command: Effect[object], hold: PartitionHold) -> bool:
     """Law P6: nothing is fetched while the partition is held on its own account."""
-    return not isinstance(wish, Fetch) or isinstance(standing, Free)
+    return not isinstance(command, Fetch) or isinstance(hold, Free)
 
 
 def all_is_processed(committed: int, processed: Collection[int], records: int) -> bool:
@@ -116,7 +116,7 @@ def is_not_run(offset: int, task: Task, closed: Collection[int]) -> bool:
         task: What user code is asked for about it.
         closed: The offsets of the keys that are held back or diverted.
     """
-    return offset not in closed or (isinstance(task, DeliverMessages) and offset in task.failed)
+    return offset not in closed or (isinstance(task, DeliverRecords) and offset in task.failed)
 
 
 def nothing_else_waits(opened: Iterable[int], failed: Collection[int], held_back: Collection[int]) -> bool:
@@ -126,4 +126,4 @@ def nothing_else_waits(opened: Iterable[int], failed: Collection[int], held_back
 
 def is_left_to_the_next_owner(before: Owned, after: Owned) -> bool:
     """Law P11: work that ends because it was interrupted makes nothing done and nothing failed."""
-    return after.failed == before.failed and done_offsets(after.ledger) == done_offsets(before.ledger)
+    return after.failed == before.failed and done_offsets(after.tracker) == done_offsets(before.tracker)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidegate.consumer.commands import Release, TopicPartition
+from tidegate.consumer.commands import Release
 from tidegate.consumer.laws.partition import starts_nothing
-from tidegate.consumer.shutdown import AwaitLeave, Leave, Phase, Stoppable, Worker
+from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownPhase, Stoppable, Worker
 from tidegate.model.effects import Effect
 from tidegate.model.instants import Duration
+from tidegate.model.records import TopicPartition
 
 
 def begins_nothing(before: Worker, after: Worker, begun: Iterable[Effect[object]]) -> bool:
@@ -17,9 +18,9 @@ def begins_nothing(before: Worker, after: Worker, begun: Iterable[Effect[object]
     Args:
         before: The worker.
         after: The worker then.
-        begun: What it wishes for then that it did not wish for before.
+        begun: What it commands then that it did not command before.
     """
-    if before.phase is Phase.WORKING:
+    if before.phase is ShutdownPhase.WORKING:
         return True
     owned = {(part.partition, part.generation) for part in before.assignment.parts}
     return all(map(starts_nothing, begun)) and all(
@@ -29,9 +30,9 @@ def begins_nothing(before: Worker, after: Worker, begun: Iterable[Effect[object]
 
 def leaves_nothing_behind(worker: Worker, in_flight: Iterable[Effect[object]]) -> bool:
     """Law SD2: whoever leaves, or is gone, owns nothing, and waits for nothing but the group's answer."""
-    if worker.phase in (Phase.WORKING, Phase.DRAINING):
+    if worker.phase in (ShutdownPhase.WORKING, ShutdownPhase.DRAINING):
         return True
-    return not worker.assignment.parts and all(isinstance(wish, Leave | AwaitLeave) for wish in in_flight)
+    return not worker.assignment.parts and all(isinstance(command, Leave | AwaitLeave) for command in in_flight)
 
 
 def finished_is_committed(committed: int, finished: Collection[int]) -> bool:
@@ -56,16 +57,16 @@ def is_gone_in_time(stoppable: Stoppable, asked: Duration, gone: Duration) -> bo
 
 
 def releases_what_is_wanted(
-    wanted: Iterable[TopicPartition], owned: Collection[TopicPartition], wishes: Collection[Effect[object]]
+    wanted: Iterable[TopicPartition], owned: Collection[TopicPartition], commands: Collection[Effect[object]]
 ) -> bool:
     """Law SD5: what the group wants back is released by now, or still drains.
 
     Args:
         wanted: Which partitions it wants back.
         owned: Those of the worker.
-        wishes: All that was wished for since then.
+        commands: All that was commanded since then.
     """
-    return all(each in owned or Release(each) in wishes for each in wanted)
+    return all(each in owned or Release(each) in commands for each in wanted)
 
 
 def begins_at_the_committed(position: int, committed: int) -> bool:

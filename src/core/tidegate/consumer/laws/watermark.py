@@ -1,6 +1,6 @@
-"""The laws of `tidegate.consumer.watermark` as predicates over ledgers, steps of ledgers, and what was answered about them.
+"""The laws of `tidegate.consumer.watermark` as predicates over trackers, steps of trackers, and what was answered about them.
 
-They judge by the contents of a ledger (`floor`, `frontier`, `open_offsets`, `done_offsets`), so they hold for whatever
+They judge by the contents of a tracker (`floor`, `frontier`, `open_offsets`, `done_offsets`), so they hold for whatever
 computed the step or the answer.
 """
 
@@ -13,8 +13,8 @@ from tidegate.consumer.watermark import (
     Blocked,
     DuplicateBudget,
     Explanation,
-    Ledger,
     Node,
+    OffsetTracker,
     Pages,
     Run,
     Unblocked,
@@ -27,65 +27,65 @@ from tidegate.model.instants import Instant
 Contents = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 
-def contents(ledger: Ledger) -> Contents:
-    """Floor, frontier, open and done offsets: all that a ledger says."""
-    return ledger.floor, ledger.frontier, open_offsets(ledger), done_offsets(ledger)
+def contents(tracker: OffsetTracker) -> Contents:
+    """Floor, frontier, open and done offsets: all that a tracker says."""
+    return tracker.floor, tracker.frontier, open_offsets(tracker), done_offsets(tracker)
 
 
-def passes_nothing_open(ledger: Ledger, position: int | None) -> bool:
+def passes_nothing_open(tracker: OffsetTracker, position: int | None) -> bool:
     """Law W1: the committable position passes no open offset."""
-    return position is None or all(position <= offset for offset in open_offsets(ledger))
+    return position is None or all(position <= offset for offset in open_offsets(tracker))
 
 
-def is_the_highest(ledger: Ledger, position: int | None) -> bool:
+def is_the_highest(tracker: OffsetTracker, position: int | None) -> bool:
     """Law W2: it is one more than the highest done offset, seen and with nothing open below it; None without one."""
-    return position == ready(ledger)
+    return position == ready(tracker)
 
 
-def floor_rises(before: Ledger, after: Ledger) -> bool:
+def floor_rises(before: OffsetTracker, after: OffsetTracker) -> bool:
     """Law W3: over any step the floor never falls, nothing below it is kept, and it passes nothing that was open."""
     kept = (*open_offsets(before), *open_offsets(after), *done_offsets(after))
     return before.floor <= after.floor and all(after.floor <= offset for offset in kept)
 
 
-def order_does_not_matter(one: Ledger, other: Ledger) -> bool:
+def order_does_not_matter(one: OffsetTracker, other: OffsetTracker) -> bool:
     """Law W4: the same deliveries in another order or in other batches say the same; so do the same completions."""
     return contents(one) == contents(other)
 
 
-def delivering_opens_the_new(before: Ledger, offsets: Collection[int], after: Ledger) -> bool:
+def delivering_opens_the_new(before: OffsetTracker, offsets: Collection[int], after: OffsetTracker) -> bool:
     """Law W5: what is below the floor or tracked already stays as it is; whatever else is delivered is open."""
     floor, _, opened, done = contents(before)
     new = {offset for offset in offsets if offset >= floor} - {*opened, *done}
     return contents(after) == (floor, after.frontier, tuple(sorted({*opened} | new)), done)
 
 
-def completing_finishes_the_open(before: Ledger, offsets: Collection[int], after: Ledger) -> bool:
+def completing_finishes_the_open(before: OffsetTracker, offsets: Collection[int], after: OffsetTracker) -> bool:
     """Law W6: open offsets that are completed are done; those that are not open are ignored."""
     floor, frontier, opened, done = contents(before)
     finished = {*offsets} & {*opened}
     return contents(after) == (floor, frontier, tuple(sorted({*opened} - finished)), tuple(sorted({*done} | finished)))
 
 
-def acknowledging_keeps_the_rest(before: Ledger, position: int, after: Ledger) -> bool:
+def acknowledging_keeps_the_rest(before: OffsetTracker, position: int, after: OffsetTracker) -> bool:
     """Law W7: the floor moves to the position, as far as the work is done; everything from there on is kept."""
     floor, frontier, opened, done = contents(before)
     floor = max(floor, min(position, ready(before) or floor))
     return contents(after) == (floor, frontier, opened, tuple(offset for offset in done if offset >= floor))
 
 
-def equality_is_of_contents(one: Ledger, other: Ledger, *, equal: bool, hashes: tuple[int, int]) -> bool:
-    """Law W8: two ledgers are equal, with equal hashes, exactly if their contents are."""
+def equality_is_of_contents(one: OffsetTracker, other: OffsetTracker, *, equal: bool, hashes: tuple[int, int]) -> bool:
+    """Law W8: two trackers are equal, with equal hashes, exactly if their contents are."""
     return equal == (contents(one) == contents(other)) and (not equal or hashes[0] == hashes[1])
 
 
 def readings_are_true(
-    ledger: Ledger, *, pending: int, tracked: int, span: int, head: int | None, highest: int | None
+    tracker: OffsetTracker, *, pending: int, tracked: int, span: int, oldest_open: int | None, highest: int | None
 ) -> bool:
     """Law W9: counts and bounds are those of the contents."""
-    floor, frontier, opened, done = contents(ledger)
+    floor, frontier, opened, done = contents(tracker)
     first = min(opened, default=None)
-    return (pending, tracked, span, head, highest) == (
+    return (pending, tracked, span, oldest_open, highest) == (
         len(opened),
         len(opened) + len(done),
         0 if first is None else sum(first <= offset < frontier for offset in (*opened, *done)),
@@ -94,7 +94,7 @@ def readings_are_true(
     )
 
 
-def copies_one_path(before: Ledger, after: Ledger) -> bool:
+def copies_one_path(before: OffsetTracker, after: OffsetTracker) -> bool:
     """Law W10: what one offset, or an acknowledgement, changes lies on one path; all other nodes are shared."""
     shared = {id(node) for node in nodes(before.pages)}
     return all(
@@ -104,51 +104,53 @@ def copies_one_path(before: Ledger, after: Ledger) -> bool:
     )
 
 
-def stays_behind_the_frontier(ledger: Ledger, position: int | None) -> bool:
+def stays_behind_the_frontier(tracker: OffsetTracker, position: int | None) -> bool:
     """Law W11, first half: no position passes the frontier."""
-    return position is None or position <= ledger.frontier
+    return position is None or position <= tracker.frontier
 
 
-def frontier_follows(before: Ledger, offsets: Collection[int], after: Ledger) -> bool:
+def frontier_follows(before: OffsetTracker, offsets: Collection[int], after: OffsetTracker) -> bool:
     """Law W11, second half: the frontier is one past the highest offset delivered, or the floor."""
     return after.frontier == max([before.frontier, *(offset + 1 for offset in offsets if offset >= before.floor)])
 
 
-def keeps_what_it_was_told(position: int, told: Iterable[Run], ledger: Ledger, ready: int | None) -> bool:
+def keeps_what_it_was_told(position: int, told: Iterable[Run], tracker: OffsetTracker, ready: int | None) -> bool:
     """Law W12, first half: what was told is done and nothing else is, nothing was seen, and nothing is committable."""
     done = tuple(offset for run in told for offset in range(*run))
-    return contents(ledger) == (position, position, (), done) and ready is None
+    return contents(tracker) == (position, position, (), done) and ready is None
 
 
 def works_on_nothing_told(
-    told: Iterable[Run], offsets: Collection[int], fresh: Collection[int], delivered: Ledger
+    told: Iterable[Run], offsets: Collection[int], fresh: Collection[int], delivered: OffsetTracker
 ) -> bool:
     """Law W12, second half: what was told is not worked on when it is delivered, and is done."""
     done = {offset for run in told for offset in range(*run)} & {*offsets}
     return done.isdisjoint(fresh) and done <= {*done_offsets(delivered)}
 
 
-def explains_what_happens(ledger: Ledger, work: dict[int, Work], now: Instant, told: Explanation) -> bool:
-    """Law W13: the blocking offset is the head, and the watermark jumps as told once it is done."""
-    floor, _, opened, done = contents(ledger)
-    position = ready(ledger) or floor
+def explains_what_happens(tracker: OffsetTracker, work: dict[int, Work], now: Instant, told: Explanation) -> bool:
+    """Law W13: the blocking offset is the oldest open one, and the watermark jumps as told once it is done."""
+    floor, _, opened, done = contents(tracker)
+    position = ready(tracker) or floor
     if not opened:
         return told == Unblocked(position)
-    head = opened[0]
-    behind = [offset for offset in done if offset > head and offset < min(opened[1:], default=ledger.frontier)]
-    after = max([head, *behind]) + 1
-    freed = sum(position <= offset < after for offset in (head, *done))
-    if head not in work:
-        return told == Abandoned(head, position, after, freed)
-    age = max(0, now - work[head].since)
-    return told == Blocked(head, work[head], age, position, after, freed)
+    oldest_open = opened[0]
+    behind = [offset for offset in done if offset > oldest_open and offset < min(opened[1:], default=tracker.frontier)]
+    after = max([oldest_open, *behind]) + 1
+    freed = sum(position <= offset < after for offset in (oldest_open, *done))
+    if oldest_open not in work:
+        return told == Abandoned(oldest_open, position, after, freed)
+    age = max(0, now - work[oldest_open].since)
+    return told == Blocked(oldest_open, work[oldest_open], age, position, after, freed)
 
 
-def counts_what_would_be_replayed(ledger: Ledger, heir: Ledger, begun: Collection[int], told: DuplicateBudget) -> bool:
+def counts_what_would_be_replayed(
+    tracker: OffsetTracker, heir: OffsetTracker, begun: Collection[int], told: DuplicateBudget
+) -> bool:
     """Law W14: what is done or begun here, without what the heir knows to be done."""
     known = {*done_offsets(heir)}
-    finished = {offset for offset in done_offsets(ledger) if offset >= heir.floor} - known
-    under_way = {offset for offset in open_offsets(ledger) if offset >= heir.floor and offset in begun} - known
+    finished = {offset for offset in done_offsets(tracker) if offset >= heir.floor} - known
+    under_way = {offset for offset in open_offsets(tracker) if offset >= heir.floor and offset in begun} - known
     return (told.finished, told.begun, told.records) == (
         len(finished),
         len(under_way),
@@ -156,9 +158,9 @@ def counts_what_would_be_replayed(ledger: Ledger, heir: Ledger, begun: Collectio
     )
 
 
-def ready(ledger: Ledger) -> int | None:
+def ready(tracker: OffsetTracker) -> int | None:
     """What may be committed, worked out from the contents."""
-    _, frontier, opened, done = contents(ledger)
+    _, frontier, opened, done = contents(tracker)
     below = [offset for offset in done if offset < min(opened, default=frontier)]
     return below[-1] + 1 if below else None
 

@@ -9,23 +9,21 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.consumer.backpressure import Bounds, Thresholds
+from tidegate.consumer.backpressure import PartitionLimits, Thresholds
 from tidegate.consumer.commands import (
-    AwaitDrain,
     Commit,
     Event,
     Fetch,
     Fetched,
     Interrupt,
     Release,
-    TopicPartition,
+    StartDrainTimer,
     Work,
-    heard,
+    event_for,
 )
-from tidegate.consumer.fanout import Arrange, DeliverMessages, Judge, Report, Rules, Start, Tasks
-from tidegate.consumer.group import Assignment, Consumer
-from tidegate.consumer.partition import AfterFailure, Order, Processor, Unassigned
-from tidegate.consumer.partition import State as PartitionState
+from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Rules, Start, Tasks
+from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules, PartitionState, Unassigned
 from tidegate.consumer.scenarios.partition_laws import (
     ALL,
     BOUNDED,
@@ -68,13 +66,14 @@ from tidegate.consumer.scenarios.partition_laws import (
     stands_still,
 )
 from tidegate.model.effects import Effect
+from tidegate.model.records import TopicPartition
 from tidegate.sim.actors import Network
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, dead, end, processed
 from tidegate.sim.log import CONTROL, Compaction, Entries, Pause, Resume, begun, paused
 from tidegate.sim.log import perform as perform_on_log
-from tidegate.sim.reducers import Crash, HeardAs, Reducer
-from tidegate.sim.scenario import Actor, Label, Law, Scenario, State, Step
+from tidegate.sim.reducers import Crash, EventFor, Reducer
+from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
@@ -91,11 +90,11 @@ def is_work(effect: Effect[object]) -> bool:
 
 def is_delivery(effect: Effect[object]) -> bool:
     """It goes to a sink."""
-    return isinstance(effect, Work) and isinstance(effect.task, DeliverMessages) and not effect.task.failed
+    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and not effect.task.failed
 
 
 def is_timer(effect: Effect[object]) -> bool:
-    return isinstance(effect, AwaitDrain)
+    return isinstance(effect, StartDrainTimer)
 
 
 def is_at_once(effect: Effect[object]) -> bool:
@@ -105,23 +104,27 @@ def is_at_once(effect: Effect[object]) -> bool:
 LOST_REPLIES: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit}
 NO_BUDGETS: Final[Mapping[Fault, int]] = MappingProxyType({})
 NO_GOALS: Final[Mapping[str, Law]] = MappingProxyType({})
-HOOKS: Final = Processor(
+HOOKS: Final = PartitionRules(
     running_max=2,
     window_max=2,
     hooks=True,
     rules=Rules(1, 0, window_delivery=False),
-    after_failure=AfterFailure.SKIP,
+    failure_policy=FailurePolicy.SKIP,
     metadata_max=0,
 )
-IN_ORDER: Final = Processor(running_max=2, order=Order.BY_OFFSET, after_failure=AfterFailure.DIVERT_KEY, metadata_max=0)
-SINKS: Final = Processor(
+IN_ORDER: Final = PartitionRules(
+    running_max=2, order=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY, metadata_max=0
+)
+SINKS: Final = PartitionRules(
     running_max=2,
     rules=Rules(0, 0, task_delivery=False, window_delivery=False),
-    after_failure=AfterFailure.SKIP,
+    failure_policy=FailurePolicy.SKIP,
     metadata_max=0,
 )
-BY_KEY: Final = Processor(running_max=2, order=Order.BY_KEY, after_failure=AfterFailure.BLOCK_KEY, metadata_max=0)
-HOLDS: Final = Processor(running_max=2, bounds=Bounds(span=Thresholds(high=2, low=1)), metadata_max=0)
+BY_KEY: Final = PartitionRules(
+    running_max=2, order=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY, metadata_max=0
+)
+HOLDS: Final = PartitionRules(running_max=2, bounds=PartitionLimits(span=Thresholds(high=2, low=1)), metadata_max=0)
 """Of the records, where work is in the order of keys."""
 HOLES: Final[Entries] = (b"k", CONTROL, b"k", CONTROL)
 """Two records of one key, of which compaction may remove the first, and the mark of a transaction behind each."""
@@ -145,7 +148,7 @@ def with_hooks(means: Meaning) -> Meaning:
                 yield world, Report.SKIPPED
             case Work(_, _, Start()):
                 yield world, None
-            case Work(TopicPartition(_, number), _, DeliverMessages(_, offsets)):
+            case Work(TopicPartition(_, number), _, DeliverRecords(_, offsets)):
                 done = processed(number)
                 yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
             case _:
@@ -177,9 +180,9 @@ def one_by_one(means: Meaning) -> Meaning:
     return meaning
 
 
-def heard_with_keys(wish: Effect[object], reply: object) -> Event | None:
+def heard_with_keys(command: Effect[object], reply: object) -> Event | None:
     """Records come with their keys."""
-    event = heard(wish, reply)
+    event = event_for(command, reply)
     if isinstance(event, Fetched):
         return attrs.evolve(event, keys=tuple(KEYS[offset] for offset in event.offsets))
     return event
@@ -193,7 +196,7 @@ MOVES: Final[Mapping[str, Law]] = MappingProxyType({"a partition moves": moves})
 
 
 def partition(
-    processor: Processor = Processor(running_max=2, metadata_max=0),
+    processor: PartitionRules = PartitionRules(running_max=2, metadata_max=0),
     *,
     summary: str = "two consumers, rebalances, crashes, lost replies: at least once, committed in order",
     records: int = 3,
@@ -230,18 +233,18 @@ def partition(
         assert isinstance(state, PartitionState)
         assert isinstance(event, Event)
         done = processor.step(state, event)
-        return done.state, done.wishes
+        return done.state, done.commands
 
     def lane(consumer: str, number: int) -> str:
         return f"{consumer}.{number}"
 
     means, hears = (
         user(broker(None if entries else records)),
-        heard_with_keys if processor.order is Order.BY_KEY else heard,
+        heard_with_keys if processor.order is Ordering.BY_KEY else event_for,
     )
     parts = {
         consumer: tuple(
-            reducer(lane(consumer, number), Unassigned(), step, means, kinds, heard_as=hears) for number in NUMBERS
+            reducer(lane(consumer, number), Unassigned(), step, means, kinds, event_for=hears) for number in NUMBERS
         )
         for consumer in CONSUMERS
     }
@@ -271,13 +274,13 @@ def partition(
             DRAINS: tuple(map(has_nothing_to_start, names)),
             **(
                 {}
-                if processor.order is Order.ANY
+                if processor.order is Ordering.UNORDERED
                 else {IN_TURN: tuple(is_in_turn(name, processor.order, records) for name in names)}
             ),
-            **({FREE: tuple(map(fetches_what_is_free, names))} if processor.bounds != Bounds() else {}),
+            **({FREE: tuple(map(fetches_what_is_free, names))} if processor.bounds != PartitionLimits() else {}),
             **(
                 {NOT_RUN: tuple(map(runs_nothing_diverted, names))}
-                if processor.after_failure is AfterFailure.DIVERT_KEY
+                if processor.failure_policy is FailurePolicy.DIVERT_KEY
                 else {}
             ),
         },
@@ -297,7 +300,7 @@ def partition(
 
 def assignment(
     *,
-    kind: type[Consumer] = Consumer,
+    kind: type[ConsumerRules] = ConsumerRules,
     summary: str = "two whole consumers with executors and a gate: the same, and the load is bounded",
     records: int = 2,
     rebalances: int = 1,
@@ -315,19 +318,19 @@ def assignment(
         pauses: Whether a client of each pauses and resumes partitions, as the plan for a poll says, before it polls; then
             records come one by one.
     """
-    consumer = kind(executors=1, thresholds=Thresholds(high=2, low=1), each=Processor(metadata_max=0))
+    consumer = kind(executors=1, thresholds=Thresholds(high=2, low=1), each=PartitionRules(metadata_max=0))
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, Assignment)
+        assert isinstance(state, ConsumerState)
         assert isinstance(event, Event)
         done = consumer.step(state, event)
-        return done.state, done.wishes
+        return done.state, done.commands
 
     entries: Entries = (None,) * records if pauses else ()
     means = polled_as_planned(consumer, broker(None, most=1)) if pauses else gated(consumer, broker(records))
-    whole = {name: (reducer(name, Assignment(), step, means, LOST_REPLIES),) for name in CONSUMERS}
+    whole = {name: (reducer(name, ConsumerState(), step, means, LOST_REPLIES),) for name in CONSUMERS}
     scenario = consumed(
-        "assignment",
+        "group",
         summary,
         whole,
         lambda name, _: name,
@@ -398,12 +401,12 @@ def reducer(
     means: Meaning,
     kinds: Mapping[Fault, Which],
     *,
-    heard_as: HeardAs = heard,
+    event_for: EventFor = event_for,
 ) -> Reducer:
-    return Reducer(name, first, step, heard_as, Faults(kinds), means, is_commit, is_timer, is_at_once)
+    return Reducer(name, first, step, event_for, Faults(kinds), means, is_commit, is_timer, is_at_once)
 
 
-def gated(consumer: Consumer, means: Meaning) -> Meaning:
+def gated(consumer: ConsumerRules, means: Meaning) -> Meaning:
     """Records come only for partitions that the consumer polls."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -414,7 +417,7 @@ def gated(consumer: Consumer, means: Meaning) -> Meaning:
     return meaning
 
 
-def polled_as_planned(consumer: Consumer, means: Meaning) -> Meaning:
+def polled_as_planned(consumer: ConsumerRules, means: Meaning) -> Meaning:
     """Records come when all is paused and resumed that is to be, of partitions that are not paused."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -437,7 +440,7 @@ class Client:
         of: For whom it polls.
     """
 
-    consumer: Consumer
+    consumer: ConsumerRules
     of: str
     name: str = attrs.field(init=False)
     place: None = attrs.field(init=False, default=None)
@@ -446,7 +449,7 @@ class Client:
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "name", f"{self.of}'s client")
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         now = planned(self.consumer, world.read(place(self.of)), world.read(paused(self.of)))
         asked: tuple[Pause | Resume, ...] = (
             *(Pause(each) for each in now.hold),
@@ -454,7 +457,7 @@ class Client:
         )
         for effect in asked[:1]:
             for after, _ in perform_on_log(effect, world, self.of):
-                yield Step(Label(effect), after)
+                yield ActorStep(Label(effect), after)
 
 
 FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: is_work}
@@ -524,14 +527,14 @@ SCENARIOS: Final = (
         "partition.metadata",
         partial(
             partition,
-            Processor(running_max=2, replay_max=1),
+            PartitionRules(running_max=2, replay_max=1),
             summary="what is done beyond the position is committed with it, and not done again",
             records=2,
             rebalances=1,
             budget=1,
         ),
-        thorough=partial(partition, Processor(running_max=2, replay_max=1), records=3, rebalances=1, budget=1),
-        large=partial(partition, Processor(running_max=2, replay_max=1), records=5, rebalances=3, budget=3),
+        thorough=partial(partition, PartitionRules(running_max=2, replay_max=1), records=3, rebalances=1, budget=1),
+        large=partial(partition, PartitionRules(running_max=2, replay_max=1), records=5, rebalances=3, budget=3),
     ),
     Shipped(
         "partition.hooks",
@@ -658,13 +661,13 @@ SCENARIOS: Final = (
         large=partial(partition, records=len(HOLES), rebalances=3, budget=3, entries=HOLES),
     ),
     Shipped(
-        "assignment",
+        "group",
         partial(assignment, budget=0),
         thorough=assignment,
         large=partial(assignment, records=4, rebalances=3, budget=3),
     ),
     Shipped(
-        "assignment.pauses",
+        "group.pauses",
         partial(
             assignment,
             summary="the same where a client pauses what the gate holds, and resumes it: all records come in the end",

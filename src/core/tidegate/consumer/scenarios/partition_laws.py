@@ -7,12 +7,13 @@ from typing import Final
 
 from tidegate import laws
 from tidegate.consumer.backpressure import Held, Hold, Plan
-from tidegate.consumer.commands import TopicPartition, Work
-from tidegate.consumer.fanout import DeliverMessages, Task
-from tidegate.consumer.group import Assignment, Consumer
-from tidegate.consumer.partition import Order, Owned, Phase, Unassigned
+from tidegate.consumer.commands import Work
+from tidegate.consumer.fanout import DeliverRecords, Task
+from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.partition import Ordering, Owned, Phase, Unassigned
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Effect
+from tidegate.model.records import TopicPartition
 from tidegate.sim.group import GROUP, committed, processed
 from tidegate.sim.log import Entries, Hole, log, paused
 from tidegate.sim.reducers import Machine
@@ -54,9 +55,9 @@ def never_falls(before: State, after: State) -> bool:
 
 def has_one_commit(name: str) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(name):
-            case Machine(Owned(_, generation), wishes):
-                return laws.partition.one_commit_in_flight(wishes, generation)
+        match state.status(name):
+            case Machine(Owned(_, generation), commands):
+                return laws.partition.one_commit_in_flight(commands, generation)
             case _:
                 return True
 
@@ -65,12 +66,14 @@ def has_one_commit(name: str) -> Law:
 
 def works(machine: Machine, number: int) -> tuple[Work, ...]:
     """What user code is asked for of a partition."""
-    return tuple(wish for wish in machine.wishes if isinstance(wish, Work) and wish.partition.partition == number)
+    return tuple(
+        command for command in machine.commands if isinstance(command, Work) and command.partition.partition == number
+    )
 
 
 def is_handled_by_owner(name: str) -> Law:
     def holds(state: State) -> bool:
-        machine = state.standing(name)
+        machine = state.status(name)
         if not isinstance(machine, Machine):
             return True
         group = state.read(GROUP)
@@ -84,40 +87,40 @@ def is_handled_by_owner(name: str) -> Law:
 
 def is_bounded(name: str, running_max: int) -> Law:
     def holds(state: State) -> bool:
-        machine = state.standing(name)
-        return not isinstance(machine, Machine) or laws.partition.tasks_are_bounded(machine.wishes, running_max)
+        machine = state.status(name)
+        return not isinstance(machine, Machine) or laws.partition.tasks_are_bounded(machine.commands, running_max)
 
     return holds
 
 
 def in_work(state: State, name: str) -> Iterator[tuple[Owned, Task, int]]:
     """What user code is asked for in this generation, record by record, and the partition that asks."""
-    machine = state.standing(name)
+    machine = state.status(name)
     if isinstance(machine, Machine) and isinstance(machine.state, Owned):
-        for wish in machine.wishes:
-            if isinstance(wish, Work) and wish.generation == machine.state.generation:
-                for offset in wish.offsets:
-                    yield machine.state, wish.task, offset
+        for command in machine.commands:
+            if isinstance(command, Work) and command.generation == machine.state.generation:
+                for offset in command.offsets:
+                    yield machine.state, command.task, offset
 
 
-def is_in_turn(name: str, order: Order, records: int) -> Law:
+def is_in_turn(name: str, order: Ordering, records: int) -> Law:
     """Where all records of the partition are one line, or those of a key."""
 
     def line(offset: int) -> tuple[int, ...]:
-        of_key = (each for each in range(records) if order is Order.BY_OFFSET or KEYS[each] == KEYS[offset])
+        of_key = (each for each in range(records) if order is Ordering.BY_OFFSET or KEYS[each] == KEYS[offset])
         return tuple(of_key)
 
     return lambda state: all(
-        laws.partition.waits_its_turn(offset, line(offset), open_offsets(part.ledger))
+        laws.partition.waits_its_turn(offset, line(offset), open_offsets(part.tracker))
         for part, _, offset in in_work(state, name)
     )
 
 
 def fetches_what_is_free(name: str) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(name):
-            case Machine(Owned(standing=standing), wishes):
-                return all(laws.partition.fetches_what_is_free(wish, standing) for wish in wishes)
+        match state.status(name):
+            case Machine(Owned(hold=hold), commands):
+                return all(laws.partition.fetches_what_is_free(command, hold) for command in commands)
             case _:
                 return True
 
@@ -126,7 +129,7 @@ def fetches_what_is_free(name: str) -> Law:
 
 def has_nothing_to_start(name: str) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(name):
+        match state.status(name):
             case Machine(Owned() as part):
                 return laws.partition.has_nothing_to_start(part)
             case _:
@@ -145,8 +148,8 @@ def runs_nothing_diverted(name: str) -> Law:
 
 def is_loaded_less(name: str, bound: int) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(name):
-            case Machine(Assignment() as all_parts):
+        match state.status(name):
+            case Machine(ConsumerState() as all_parts):
                 return all_parts.load < bound
             case _:
                 return True
@@ -155,8 +158,8 @@ def is_loaded_less(name: str, bound: int) -> Law:
 
 
 def is_closed(state: State, name: str) -> bool:
-    match state.standing(name):
-        case Machine(Assignment(_, Hold())):
+    match state.status(name):
+        case Machine(ConsumerState(_, Hold())):
             return True
         case _:
             return False
@@ -184,7 +187,7 @@ def is_done(state: State, number: int, records: int) -> bool:
 
 def stands_still(state: State, name: str, *, may_be_refused: bool) -> bool:
     """A failure stands; or a commit was refused, so that it believes that the group has moved on."""
-    match state.standing(name):
+    match state.status(name):
         case Machine(Owned(_, _, Phase.STOPPED)):
             return True
         case Machine(Unassigned()):
@@ -197,7 +200,7 @@ def stands_still(state: State, name: str, *, may_be_refused: bool) -> bool:
 
 def is_stuck(state: State, name: str) -> bool:
     """User code never ends, and nobody gives up: then the group waits for it."""
-    machine = state.standing(name)
+    machine = state.status(name)
     return isinstance(machine, Machine) and bool(machine.stuck)
 
 
@@ -224,9 +227,9 @@ def paused_by(state: State, name: str) -> tuple[int, ...]:
     return state.read(paused(name))
 
 
-def pauses_and_resumes(consumer: Consumer) -> Mapping[str, Law]:
+def pauses_and_resumes(consumer: ConsumerRules) -> Mapping[str, Law]:
     def resumes(state: State) -> bool:
-        return any(planned(consumer, state.standing(name), paused_by(state, name)).release for name in CONSUMERS)
+        return any(planned(consumer, state.status(name), paused_by(state, name)).release for name in CONSUMERS)
 
     return {
         "a client pauses": lambda state: any(paused_by(state, name) for name in CONSUMERS),
@@ -238,19 +241,19 @@ def is_held(state: State) -> bool:
     """Is a partition held on its own account?"""
     for consumer in CONSUMERS:
         for number in NUMBERS:
-            match state.standing(f"{consumer}.{number}"):
-                case Machine(Owned(standing=Held())):
+            match state.status(f"{consumer}.{number}"):
+                case Machine(Owned(hold=Held())):
                     return True
                 case _:
                     pass
     return False
 
 
-def standing(state: State) -> Iterator[tuple[int, Machine, Owned]]:
+def owned(state: State) -> Iterator[tuple[int, Machine, Owned]]:
     """Which partitions are owned, and how they do."""
     for consumer in CONSUMERS:
         for number in NUMBERS:
-            match state.standing(f"{consumer}.{number}"):
+            match state.status(f"{consumer}.{number}"):
                 case Machine(Owned() as part) as machine:
                     yield number, machine, part
                 case _:
@@ -259,17 +262,17 @@ def standing(state: State) -> Iterator[tuple[int, Machine, Owned]]:
 
 def is_dead_lettered(state: State) -> bool:
     """Is a delivery that failed to be answered for?"""
-    return any(is_answer(wish) for _, machine, _ in standing(state) for wish in machine.wishes)
+    return any(is_answer(command) for _, machine, _ in owned(state) for command in machine.commands)
 
 
 def is_unanswered(state: State) -> bool:
     """Has a partition stopped, for nobody could answer for a failure?"""
-    return any(part.phase is Phase.STOPPED for _, _, part in standing(state))
+    return any(part.phase is Phase.STOPPED for _, _, part in owned(state))
 
 
 def goes_on_behind_a_failure(state: State) -> bool:
     """Is a record of another key done behind one that has failed?"""
-    for number, _, part in standing(state):
+    for number, _, part in owned(state):
         done = state.read(processed(number))
         if part.failed and any(offset > part.failed[0] for offset in done):
             return True
@@ -280,19 +283,19 @@ def holds_back(state: State) -> bool:
     """Is a record open behind one of its key that has failed?"""
     return any(
         waiting > failed and KEYS[waiting] == KEYS[failed]
-        for _, _, part in standing(state)
-        for waiting in open_offsets(part.ledger)
+        for _, _, part in owned(state)
+        for waiting in open_offsets(part.tracker)
         for failed in part.failed
     )
 
 
 def is_answer(effect: Effect[object]) -> bool:
     """It answers for failures: a dead letter, say."""
-    return isinstance(effect, Work) and isinstance(effect.task, DeliverMessages) and bool(effect.task.failed)
+    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and bool(effect.task.failed)
 
 
-def planned(consumer: Consumer, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:
+def planned(consumer: ConsumerRules, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:
     """What a client that has paused these is to do now."""
-    if not isinstance(machine, Machine) or not isinstance(machine.state, Assignment):
+    if not isinstance(machine, Machine) or not isinstance(machine.state, ConsumerState):
         return Plan()
     return consumer.polling(machine.state, [TopicPartition(TOPIC, number) for number in numbers])

@@ -13,30 +13,22 @@ from typing import Final, final
 import attrs
 
 from tidegate import laws
-from tidegate.consumer.commands import (
-    AwaitDrain,
-    Commit,
-    CommitRefused,
-    Interrupt,
-    Release,
-    Revoked,
-    TopicPartition,
-    Work,
-)
+from tidegate.consumer.commands import Commit, CommitRefused, Interrupt, Release, Revoked, StartDrainTimer, Work
 from tidegate.consumer.drain import Budget, Stage
-from tidegate.consumer.fanout import DeliverMessages, Rules, Start
-from tidegate.consumer.group import Consumer
-from tidegate.consumer.partition import AfterFailure, Processor
+from tidegate.consumer.fanout import DeliverRecords, Rules, Start
+from tidegate.consumer.group import ConsumerRules
+from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.consumer.scenarios.partition import is_commit, is_delivery
 from tidegate.consumer.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
-from tidegate.consumer.shutdown import Asked as AskedToStop
-from tidegate.consumer.shutdown import AwaitLeave, Event, Leave, Phase, Stoppable, Worker, heard
+from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownEvent, ShutdownPhase, Stoppable, Worker, heard
+from tidegate.consumer.shutdown import StopAsked as AskedToStop
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
+from tidegate.model.records import TopicPartition
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
 from tidegate.sim.reducers import Crash, Machine, Reducer
-from tidegate.sim.scenario import Actor, Label, Scenario, State, Step
+from tidegate.sim.scenario import Actor, ActorStep, Label, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
 
@@ -62,10 +54,10 @@ def finished(generation: int) -> Cell[tuple[int, ...]]:
     return Cell(("finished", str(generation)), ())
 
 
-SINKS: Final = Processor(
+SINKS: Final = PartitionRules(
     running_max=2,
     rules=Rules(0, 0, task_delivery=False, window_delivery=False),
-    after_failure=AfterFailure.SKIP,
+    failure_policy=FailurePolicy.SKIP,
     metadata_max=0,
     drain=Budget(25 * SECOND, cancel=5 * SECOND, commit=5 * SECOND),
 )
@@ -100,7 +92,7 @@ def in_a_group(means: Meaning, coordinator: Coordinator) -> Meaning:
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
-            case AwaitDrain(_, _, stage):
+            case StartDrainTimer(_, _, stage):
                 yield (world.write(EXCUSED, value=True) if stage is Stage.COMMITTING else world), None
             case AwaitLeave():
                 yield world, None
@@ -111,7 +103,7 @@ def in_a_group(means: Meaning, coordinator: Coordinator) -> Meaning:
                 yield coordinator.revoke(world, attrs.evolve(group, members=members, owners=owners)), None
             case Work(_, _, Start()):
                 yield world, None
-            case Work(_, generation, DeliverMessages(), offsets) if who == STOPS:
+            case Work(_, generation, DeliverRecords(), offsets) if who == STOPS:
                 own = finished(generation)
                 for after, reply in means(effect, world, who):
                     yield after.write(own, tuple(sorted({*after.read(own), *offsets}))), reply
@@ -137,7 +129,7 @@ class Signals:
     place: Cell[object] = ASKED  # type: ignore[assignment]
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         asked = world.read(ASKED)
         if asked < self.most and not world.read(dead(self.worker)):
             after = world.write(ASKED, asked + 1).write(
@@ -146,7 +138,7 @@ class Signals:
             if asked:
                 after = after.write(EXCUSED, value=True)
             label = "asks it to stop at once" if asked else "asks it to stop"
-            yield Step(Label(f"{label}: {self.worker}"), after, must=not asked)
+            yield ActorStep(Label(f"{label}: {self.worker}"), after, must=not asked)
 
 
 @final
@@ -169,12 +161,12 @@ class Exit:
     def name(self) -> str:
         return f"{self.worker}'s process"
 
-    def steps(self, world: World) -> Iterator[Step]:
-        if not world.read(dead(self.worker)) and phase_of(world.read(self.place)) is Phase.GONE:
-            yield Step(Label("exits"), world.write(dead(self.worker), value=True))
+    def steps(self, world: World) -> Iterator[ActorStep]:
+        if not world.read(dead(self.worker)) and phase_of(world.read(self.place)) is ShutdownPhase.GONE:
+            yield ActorStep(Label("exits"), world.write(dead(self.worker), value=True))
 
 
-RIGHT: Final = Stoppable(Consumer(executors=2, each=SINKS))
+RIGHT: Final = Stoppable(ConsumerRules(executors=2, each=SINKS))
 
 
 def shutdown(
@@ -201,9 +193,9 @@ def shutdown(
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
         assert isinstance(state, Worker)
-        assert isinstance(event, Event)
+        assert isinstance(event, ShutdownEvent)
         done = stoppable.step(state, event)
-        return done.state, done.wishes
+        return done.state, done.commands
 
     stays, stops = (
         Reducer(name, Worker(), step, heard, faults, means, is_commit, at_once=is_at_once)
@@ -241,17 +233,17 @@ def shutdown(
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 
-def worker_of(standing: object) -> Worker | None:
-    return standing.state if isinstance(standing, Machine) and isinstance(standing.state, Worker) else None
+def worker_of(status: object) -> Worker | None:
+    return status.state if isinstance(status, Machine) and isinstance(status.state, Worker) else None
 
 
-def phase_of(standing: object) -> Phase | None:
-    worker = worker_of(standing)
+def phase_of(status: object) -> ShutdownPhase | None:
+    worker = worker_of(status)
     return None if worker is None else worker.phase
 
 
-def phase(state: State, name: str) -> Phase | None:
-    return phase_of(state.standing(name))
+def phase(state: State, name: str) -> ShutdownPhase | None:
+    return phase_of(state.status(name))
 
 
 def is_finished(state: State) -> bool:
@@ -260,16 +252,16 @@ def is_finished(state: State) -> bool:
 
 
 def leaves_nothing(state: State) -> bool:
-    machine = state.standing(STOPS)
+    machine = state.status(STOPS)
     match machine:
-        case Machine(Worker() as worker, wishes, _, stuck):
-            return laws.shutdown.leaves_nothing_behind(worker, (*wishes, *stuck))
+        case Machine(Worker() as worker, commands, _, stuck):
+            return laws.shutdown.leaves_nothing_behind(worker, (*commands, *stuck))
         case _:
             return True
 
 
 def releases_what_is_wanted(state: State) -> bool:
-    worker, group = worker_of(state.standing(STOPS)), state.read(GROUP)
+    worker, group = worker_of(state.status(STOPS)), state.read(GROUP)
     if (
         worker is None
         or state.read(dead(STOPS))
@@ -291,9 +283,9 @@ def never_falls(before: State, after: State) -> bool:
 
 
 def begins_nothing(before: State, after: State) -> bool:
-    match before.standing(STOPS), after.standing(STOPS):
-        case Machine(Worker() as worker, wishes), Machine(Worker() as then, now):
-            begun = [wish for wish in now if wish not in wishes]
+    match before.status(STOPS), after.status(STOPS):
+        case Machine(Worker() as worker, commands), Machine(Worker() as then, now):
+            begun = [command for command in now if command not in commands]
             return laws.shutdown.begins_nothing(worker, then, begun)
         case _:
             return True
@@ -301,10 +293,10 @@ def begins_nothing(before: State, after: State) -> bool:
 
 def saves_what_is_finished(before: State, after: State) -> bool:
     """As it leaves, unless it was refused."""
-    if phase(after, STOPS) is not Phase.LEAVING or after.read(EXCUSED):
+    if phase(after, STOPS) is not ShutdownPhase.LEAVING or after.read(EXCUSED):
         return True
-    match before.standing(STOPS):
-        case Machine(Worker(Phase.DRAINING, assignment), _, events) if not any(map(is_refusal, events)):
+    match before.status(STOPS):
+        case Machine(Worker(ShutdownPhase.DRAINING, assignment), _, events) if not any(map(is_refusal, events)):
             position = after.read(committed(0))
             own = [after.read(finished(part.generation)) for part in assignment.parts]
             return all(laws.shutdown.finished_is_committed(position, done) for done in own)
@@ -318,17 +310,17 @@ def is_refusal(event: object) -> bool:
 
 def begins_anew(before: State, after: State) -> bool:
     for name in (STAYS, STOPS):
-        worker, then = worker_of(before.standing(name)), worker_of(after.standing(name))
+        worker, then = worker_of(before.status(name)), worker_of(after.status(name))
         if worker is None or then is None or worker.assignment.parts:
             continue
         for part in then.assignment.parts:
-            if not laws.shutdown.begins_at_the_committed(part.ledger.floor, before.read(committed(0))):
+            if not laws.shutdown.begins_at_the_committed(part.tracker.floor, before.read(committed(0))):
                 return False
     return True
 
 
 def is_gone(state: State) -> bool:
-    return worker_of(state.standing(STOPS)) is None or phase(state, STOPS) is Phase.GONE
+    return worker_of(state.status(STOPS)) is None or phase(state, STOPS) is ShutdownPhase.GONE
 
 
 def is_done(state: State, *, records: int) -> bool:
@@ -340,12 +332,12 @@ def is_done(state: State, *, records: int) -> bool:
 
 
 def is_cut(state: State) -> bool:
-    return state.read(EXCUSED) and phase(state, STOPS) is Phase.GONE
+    return state.read(EXCUSED) and phase(state, STOPS) is ShutdownPhase.GONE
 
 
 def drains_whole(state: State, *, records: int) -> bool:
     return (
-        phase(state, STOPS) is Phase.LEAVING
+        phase(state, STOPS) is ShutdownPhase.LEAVING
         and not state.read(EXCUSED)
         and any(len(state.read(finished(generation))) == records for generation in (1, 2))
         and state.read(committed(0)) == records
@@ -353,18 +345,18 @@ def drains_whole(state: State, *, records: int) -> bool:
 
 
 def is_rebalanced_while_draining(state: State) -> bool:
-    worker = worker_of(state.standing(STOPS))
+    worker = worker_of(state.status(STOPS))
     return (
         worker is not None
-        and worker.phase is Phase.DRAINING
+        and worker.phase is ShutdownPhase.DRAINING
         and bool(worker.assignment.parts)
         and state.read(GROUP).rebalancing
     )
 
 
 def is_refused_while_draining(state: State) -> bool:
-    match state.standing(STOPS):
-        case Machine(Worker(Phase.DRAINING), _, events):
+    match state.status(STOPS):
+        case Machine(Worker(ShutdownPhase.DRAINING), _, events):
             return any(map(is_refusal, events))
         case _:
             return False

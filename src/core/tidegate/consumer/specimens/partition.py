@@ -10,20 +10,11 @@ import attrs
 
 from tidegate.consumer import fanout
 from tidegate.consumer.backpressure import Flow, Plan, Reason
-from tidegate.consumer.commands import (
-    Committed,
-    CommitUnanswered,
-    Event,
-    Fetch,
-    Release,
-    Reported,
-    TopicPartition,
-    Wish,
-)
+from tidegate.consumer.commands import Command, Committed, CommitUnknown, Event, Fetch, Release, WorkReported
 from tidegate.consumer.drain import Budget, InFlight
-from tidegate.consumer.fanout import DeliverMessages, MessagesDelivered, Report, Start, Task, TasksReported
-from tidegate.consumer.group import Assignment, Consumer
-from tidegate.consumer.partition import AfterFailure, Order, Owned, Phase, Processor, State, Step
+from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Report, Start, Task, TasksReported
+from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, PartitionState, Phase, Step
 from tidegate.consumer.scenarios.partition import (
     FAILS,
     GIVES_UP,
@@ -53,33 +44,34 @@ from tidegate.consumer.scenarios.partition_laws import (
 )
 from tidegate.consumer.watermark import committable, completed, done_offsets
 from tidegate.model.instants import SECOND
+from tidegate.model.records import TopicPartition
 from tidegate.sim.faults import Fault
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
 
 @attrs.frozen
-class CommitsTheHighest(Processor):
+class CommitsTheHighest(PartitionRules):
     """The highest finished offset is committed, whatever is unfinished before it."""
 
     def _to_commit(self, part: Owned) -> int | None:
-        done = done_offsets(part.ledger)
+        done = done_offsets(part.tracker)
         return done[-1] + 1 if done and part.committing is None else None
 
 
 @attrs.frozen
-class CountsOffsets(Processor):
+class CountsOffsets(PartitionRules):
     """The position goes from each offset to the next one, and waits for an offset that never comes."""
 
     def _to_commit(self, part: Owned) -> int | None:
-        position, done = part.ledger.floor, done_offsets(part.ledger)
+        position, done = part.tracker.floor, done_offsets(part.tracker)
         while position in done:
             position += 1
-        return position if position > part.ledger.floor and part.committing is None else None
+        return position if position > part.tracker.floor and part.committing is None else None
 
 
 @attrs.frozen
-class CountsLateResults(Processor):
+class CountsLateResults(PartitionRules):
     """What comes of an older generation is taken for news of this one."""
 
     def _is_current(self, part: Owned, event: Event) -> bool:  # noqa: ARG002  that is the bug
@@ -87,16 +79,16 @@ class CountsLateResults(Processor):
 
 
 @attrs.frozen
-class TwoCommitsInFlight(Processor):
+class TwoCommitsInFlight(PartitionRules):
     """A commit does not wait for the one before: the lower one may land last."""
 
     def _to_commit(self, part: Owned) -> int | None:
-        position = committable(part.ledger)
+        position = committable(part.tracker)
         return None if position is None or position <= (part.committing or 0) else position
 
 
 @attrs.frozen
-class RevokesWithoutDrain(Processor):
+class RevokesWithoutDrain(PartitionRules):
     """The partition is released at once, and what runs goes on."""
 
     def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:  # noqa: ARG002
@@ -105,7 +97,7 @@ class RevokesWithoutDrain(Processor):
 
 
 @attrs.frozen
-class QueueSurvives(Processor):
+class QueueSurvives(PartitionRules):
     """What was queued is kept at a revocation, and begun while the partition drains."""
 
     def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:
@@ -113,18 +105,18 @@ class QueueSurvives(Processor):
 
 
 @attrs.frozen
-class FailureIsDone(Processor):
+class FailureIsDone(PartitionRules):
     """A handler that raises has handled its record."""
 
     def _raised(self, part: Owned, task: Task) -> Step:
         if isinstance(task, Start):
             reported = TasksReported(task.window, task.numbers, task.attempt, Report.SUCCEEDED)
-            return self._owned(part, Reported(part.partition, part.generation, reported))
+            return self._owned(part, WorkReported(part.partition, part.generation, reported))
         return super()._raised(part, task)
 
 
 @attrs.frozen
-class RaiseIsIgnored(Processor):
+class RaiseIsIgnored(PartitionRules):
     """What user code raises is told to nobody, so its window is never settled."""
 
     def _raised(self, part: Owned, task: Task) -> Step:  # noqa: ARG002  that is the bug
@@ -132,45 +124,45 @@ class RaiseIsIgnored(Processor):
 
 
 @attrs.frozen
-class DeadLetterIsOptional(Processor):
+class DeadLetterIsOptional(PartitionRules):
     """A dead letter that could not be written is left out, and its record is committed."""
 
     def _raised(self, part: Owned, task: Task) -> Step:
-        if isinstance(task, DeliverMessages) and task.failed:
-            delivered = MessagesDelivered(task.window, task.offsets)
-            return self._owned(part, Reported(part.partition, part.generation, delivered))
+        if isinstance(task, DeliverRecords) and task.failed:
+            delivered = RecordsDelivered(task.window, task.offsets)
+            return self._owned(part, WorkReported(part.partition, part.generation, delivered))
         return super()._raised(part, task)
 
 
 @attrs.frozen
-class NoAnswerIsYes(Processor):
+class NoAnswerIsYes(PartitionRules):
     """A commit without an answer passes for done."""
 
     def _owned(self, part: Owned, event: Event) -> Step:
-        if isinstance(event, CommitUnanswered):
+        if isinstance(event, CommitUnknown):
             return super()._owned(part, Committed(event.partition, event.generation, event.position))
         return super()._owned(part, event)
 
 
 @attrs.frozen
-class CommitsFailures(Processor):
+class CommitsFailures(PartitionRules):
     """A failure that nobody has answered for does not hold up the committed position."""
 
-    def _standing_still(self, part: Owned, failed: tuple[int, ...]) -> Owned:
-        still = super()._standing_still(part, failed)
-        return attrs.evolve(still, ledger=completed(still.ledger, failed))
+    def _stopped_at(self, part: Owned, failed: tuple[int, ...]) -> Owned:
+        still = super()._stopped_at(part, failed)
+        return attrs.evolve(still, tracker=completed(still.tracker, failed))
 
 
 @attrs.frozen
-class TakesAllAtOnce(Processor):
+class TakesAllAtOnce(PartitionRules):
     """Every record that was fetched is handled at once."""
 
-    def step(self, state: State, event: Event) -> Step:
-        return Processor(running_max=99, metadata_max=0).step(state, event)
+    def step(self, state: PartitionState, event: Event) -> Step:
+        return PartitionRules(running_max=99, metadata_max=0).step(state, event)
 
 
 @attrs.frozen
-class TakesOutOfTurn(Processor):
+class TakesOutOfTurn(PartitionRules):
     """Whatever is queued is taken, whether or not records before it are settled."""
 
     def next_window(self, part: Owned) -> tuple[int, ...]:
@@ -178,40 +170,42 @@ class TakesOutOfTurn(Processor):
 
 
 @attrs.frozen
-class RunsTheRest(Processor):
+class RunsTheRest(PartitionRules):
     """What stands behind a failure is run like everything else."""
 
-    def _told(self, part: Owned, event: fanout.Event, *, is_diverted: bool = False) -> tuple[Owned, tuple[Wish, ...]]:
+    def _told(
+        self, part: Owned, event: fanout.Event, *, is_diverted: bool = False
+    ) -> tuple[Owned, tuple[Command, ...]]:
         del is_diverted
         return super()._told(part, event)
 
 
 @attrs.frozen
-class FetchesWhatIsHeld(Processor):
+class FetchesWhatIsHeld(PartitionRules):
     """A partition that holds up too much is held, and what was asked for meanwhile is asked for again."""
 
-    def _settled(self, part: Owned, wishes: tuple[Wish, ...] = ()) -> Step:
-        done = super()._settled(part, wishes)
+    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> Step:
+        done = super()._settled(part, commands)
         after = done.state
         if not isinstance(after, Owned) or after.phase is not Phase.FLOWING or after.fetching is not None:
             return done
-        again = Fetch(after.partition, after.generation, after.ledger.frontier)
-        return Step(attrs.evolve(after, fetching=after.ledger.frontier), (*done.wishes, again))
+        again = Fetch(after.partition, after.generation, after.tracker.frontier)
+        return Step(attrs.evolve(after, fetching=after.tracker.frontier), (*done.commands, again))
 
 
 @attrs.frozen
-class PausedOnce(Consumer):
+class PausedOnce(ConsumerRules):
     """The gate closes, and whoever polls does not look at it."""
 
-    def polling(self, state: Assignment, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
+    def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         return super().polling(attrs.evolve(state, verdict=Flow(Reason.BELOW_HIGH)), paused)
 
 
 @attrs.frozen
-class NeverResumes(Consumer):
+class NeverResumes(ConsumerRules):
     """What was paused is polled again when the gate opens, and still paused."""
 
-    def polling(self, state: Assignment, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
+    def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         return attrs.evolve(super().polling(state, paused), release=())
 
 
@@ -226,7 +220,7 @@ def planted(name: str, make: partial[Scenario], law: str, source: str, of: str =
     return Specimen(f"partition.{name}", partial(make, summary=summary), law, source, of)
 
 
-def small(bug: Processor) -> partial[Scenario]:
+def small(bug: PartitionRules) -> partial[Scenario]:
     return partial(partition, bug, records=2, rebalances=1, kinds=GIVES_UP)
 
 
@@ -274,7 +268,7 @@ SPECIMENS: Final = (
         "late_commit",
         partial(
             partition,
-            Processor(running_max=2, metadata_max=0),
+            PartitionRules(running_max=2, metadata_max=0),
             records=2,
             rebalances=0,
             budget=1,
@@ -318,7 +312,7 @@ SPECIMENS: Final = (
         "dead_letter_is_optional",
         partial(
             partition,
-            DeadLetterIsOptional(running_max=2, metadata_max=0, rules=SINKS.rules, after_failure=AfterFailure.SKIP),
+            DeadLetterIsOptional(running_max=2, metadata_max=0, rules=SINKS.rules, failure_policy=FailurePolicy.SKIP),
             records=1,
             rebalances=0,
             kinds=SINKS_FAIL,
@@ -360,7 +354,7 @@ SPECIMENS: Final = (
     planted(
         "takes_out_of_turn",
         partial(
-            partition, TakesOutOfTurn(running_max=2, metadata_max=0, order=Order.BY_OFFSET), rebalances=0, budget=0
+            partition, TakesOutOfTurn(running_max=2, metadata_max=0, order=Ordering.BY_OFFSET), rebalances=0, budget=0
         ),
         IN_TURN,
         "Planted: so does any pool of executors that takes whatever is next.",
@@ -370,7 +364,9 @@ SPECIMENS: Final = (
         "runs_the_rest",
         partial(
             partition,
-            RunsTheRest(running_max=2, metadata_max=0, order=Order.BY_OFFSET, after_failure=AfterFailure.DIVERT_KEY),
+            RunsTheRest(
+                running_max=2, metadata_max=0, order=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
+            ),
             rebalances=0,
             budget=1,
             kinds=FAILS,
@@ -390,7 +386,7 @@ SPECIMENS: Final = (
             user=one_by_one,
         ),
         FREE,
-        "Drakkar 0.11.1: 600 of 600 messages were delivered while its flag said that they were paused.",
+        "Drakkar 0.11.1: 600 of 600 records were delivered while its flag said that they were paused.",
         of="partition.held",
     ),
     planted(
@@ -398,13 +394,13 @@ SPECIMENS: Final = (
         partial(assignment, kind=PausedOnce, records=3, rebalances=0),
         LOAD,
         "Drakkar 0.11.1 pauses once; partitions that are assigned afterwards are polled all the same.",
-        of="assignment",
+        of="group",
     ),
     planted(
         "never_resumes",
         partial(assignment, kind=NeverResumes, records=3, rebalances=0, budget=0, pauses=True),
         ALL,
         "Planted: Kafka's clients give no records of what is paused, whoever polls, until it is resumed.",
-        of="assignment.pauses",
+        of="group.pauses",
     ),
 )

@@ -7,15 +7,15 @@ from typing import Final
 
 import attrs
 
-from tidegate.consumer.commands import Assigned, DrainTimedOut, Release
-from tidegate.consumer.commands import Wish as PartitionWish
-from tidegate.consumer.group import Consumer
-from tidegate.consumer.partition import Owned, Phase, Processor
+from tidegate.consumer.commands import Assigned, DrainTimerFired, Release
+from tidegate.consumer.commands import Command as PartitionWish
+from tidegate.consumer.group import ConsumerRules
+from tidegate.consumer.partition import Owned, PartitionRules, Phase
 from tidegate.consumer.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
 from tidegate.consumer.scenarios.shutdown import ANEW, BEGINS, BEHIND, GONE, RELEASED, SAVED, SINKS, shutdown
-from tidegate.consumer.shutdown import Event, Leave, Step, Stoppable, TimedOut, Wish, Worker
-from tidegate.consumer.shutdown import Phase as Progress
-from tidegate.consumer.watermark import Ledger, committable, completed
+from tidegate.consumer.shutdown import Leave, ShutdownCommand, ShutdownEvent, Step, Stoppable, TimedOut, Worker
+from tidegate.consumer.shutdown import ShutdownPhase as Progress
+from tidegate.consumer.watermark import OffsetTracker, committable, completed
 from tidegate.model._evolving import evolve
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import Duration
@@ -25,7 +25,7 @@ from tidegate.sim.shipping import Specimen
 
 
 @attrs.frozen
-class CommitsBeforeDraining(Processor):
+class CommitsBeforeDraining(PartitionRules):
     """What is finished when it is asked to stop is committed; then it drains."""
 
     def _to_commit(self, part: Owned) -> int | None:
@@ -33,43 +33,43 @@ class CommitsBeforeDraining(Processor):
 
 
 @attrs.frozen
-class CommitsOnceMore(Processor):
+class CommitsOnceMore(PartitionRules):
     """The last commit does not wait for the one before: the lower one may land last."""
 
     def _to_commit(self, part: Owned) -> int | None:
-        position = committable(part.ledger)
+        position = committable(part.tracker)
         if part.phase is not Phase.DRAINING or position is None:
             return super()._to_commit(part)
         return None if position <= (part.committing or 0) else position
 
 
 @attrs.frozen
-class ForgetsToCancel(Processor):
+class ForgetsToCancel(PartitionRules):
     """When its time is over, nobody waits any more for what runs; it goes on."""
 
     def _fated(self, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[PartitionWish, ...]]:
         after, asked = super()._fated(part, elapsed)
-        return after, tuple(wish for wish in asked if not isinstance(wish, Cancel))
+        return after, tuple(command for command in asked if not isinstance(command, Cancel))
 
 
 @attrs.frozen
-class CountsWhatIsCancelled(Processor):
+class CountsWhatIsCancelled(PartitionRules):
     """What is cancelled when the time is over has ended, so it is done."""
 
     def _fated(self, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[PartitionWish, ...]]:
         after, asked = super()._fated(part, elapsed)
         ended = {offset for each in part.asked if each not in after.asked for offset in each.work.offsets}
         ended -= {offset for each in after.asked for offset in each.work.offsets}
-        return evolve(after, ledger=completed(after.ledger, sorted(ended))), asked
+        return evolve(after, tracker=completed(after.tracker, sorted(ended))), asked
 
 
 @attrs.frozen
-class BeginsAtTheEnd(Processor):
+class BeginsAtTheEnd(PartitionRules):
     """Where nothing was committed, the next owner begins at the end of the log."""
 
     def _begun(self, event: Assigned) -> Owned:
         begun = super()._begun(event)
-        return begun if event.committed else evolve(begun, ledger=Ledger(event.end))
+        return begun if event.committed else evolve(begun, tracker=OffsetTracker(event.end))
 
 
 # --- in the order -------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class BeginsAtTheEnd(Processor):
 class LeavesFirst(Stoppable):
     """It leaves the group at once, and lets end what is in work afterwards."""
 
-    def _settled(self, state: Worker, asked: tuple[Wish, ...]) -> Step:
+    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> Step:
         if state.phase is not Progress.DRAINING:
             return Step(state, asked)
         return Step(evolve(state, phase=Progress.LEAVING), (*asked, Leave(), self._wait))
@@ -89,15 +89,15 @@ class LeavesFirst(Stoppable):
 class WaitsForAllWork(Stoppable):
     """It waits until all that runs has ended, however long that takes."""
 
-    def step(self, state: Worker, event: Event) -> Step:
-        return Step(state) if isinstance(event, DrainTimedOut) else super().step(state, event)
+    def step(self, state: Worker, event: ShutdownEvent) -> Step:
+        return Step(state) if isinstance(event, DrainTimerFired) else super().step(state, event)
 
 
 @attrs.frozen
 class WaitsForTheGroup(Stoppable):
     """It waits until the group has answered to its leaving, however long that takes."""
 
-    def step(self, state: Worker, event: Event) -> Step:
+    def step(self, state: Worker, event: ShutdownEvent) -> Step:
         return Step(state) if isinstance(event, TimedOut) else super().step(state, event)
 
 
@@ -105,7 +105,7 @@ class WaitsForTheGroup(Stoppable):
 class TakesWhatComes(Stoppable):
     """What the group assigns is taken as long as it is a member."""
 
-    def step(self, state: Worker, event: Event) -> Step:
+    def step(self, state: Worker, event: ShutdownEvent) -> Step:
         if isinstance(event, Assigned):
             return self._settled(*self._heard(state, event))
         return super().step(state, event)
@@ -115,24 +115,24 @@ class TakesWhatComes(Stoppable):
 class DrainsForItself(Stoppable):
     """A partition that drains because somebody asked it to stop is not released: it leaves soon."""
 
-    def _settled(self, state: Worker, asked: tuple[Wish, ...]) -> Step:
+    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> Step:
         done = super()._settled(state, asked)
         if state.phase is Progress.WORKING:
             return done
-        return Step(done.state, tuple(wish for wish in done.wishes if not isinstance(wish, Release)))
+        return Step(done.state, tuple(command for command in done.commands if not isinstance(command, Release)))
 
 
-def partly(bug: type[Processor]) -> Stoppable:
-    return Stoppable(Consumer(executors=2, each=bug(**attrs.asdict(SINKS, recurse=False))))
+def partly(bug: type[PartitionRules]) -> Stoppable:
+    return Stoppable(ConsumerRules(executors=2, each=bug(**attrs.asdict(SINKS, recurse=False))))
 
 
 def wholly(bug: type[Stoppable]) -> Stoppable:
-    return bug(Consumer(executors=2, each=SINKS))
+    return bug(ConsumerRules(executors=2, each=SINKS))
 
 
 def planted(
     name: str,
-    bug: type[Processor | Stoppable],
+    bug: type[PartitionRules | Stoppable],
     law: str,
     source: str,
     *,

@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.consumer.backpressure import (
-    Bounds,
     Free,
     Gate,
+    GateVerdict,
     Held,
     Load,
+    PartitionHold,
+    PartitionLimits,
+    PartitionPressure,
     Signal,
-    Standing,
-    Strain,
     Thresholds,
-    Verdict,
     decide,
 )
 
@@ -43,7 +43,7 @@ def gates() -> SearchStrategy[Gate]:
 
 
 @st.composite
-def verdicts(draw: DrawFn) -> Verdict:
+def verdicts(draw: DrawFn) -> GateVerdict:
     """What a gate may say."""
     limits = draw(thresholds())
     return decide(limits, draw(gates()), draw(near(limits)))
@@ -55,23 +55,23 @@ def loads() -> SearchStrategy[Load]:
     return st.builds(Load, waiting=some, arranging=some, running=some, in_hooks=some, delivering=some)
 
 
-def bounds() -> SearchStrategy[Bounds]:
-    """Bounds of some signals, or of none."""
+def bounds() -> SearchStrategy[PartitionLimits]:
+    """PartitionLimits of some signals, or of none."""
     some = st.one_of(st.none(), thresholds())
-    return st.builds(Bounds, span=some, size=some, age=some, metadata=some)
+    return st.builds(PartitionLimits, span=some, size=some, age=some, metadata=some)
 
 
 @st.composite
-def strains(draw: DrawFn, limits: Bounds) -> Strain:
+def strains(draw: DrawFn, limits: PartitionLimits) -> PartitionPressure:
     """What a partition may hold up, near its bounds."""
     span, size, age, metadata = (
         draw(st.integers(0, 20) if bound is None else near(bound))
         for bound in (limits.span, limits.size, limits.age, limits.metadata)
     )
-    return Strain(span=span, size=size, age=age, metadata=metadata)
+    return PartitionPressure(span=span, size=size, age=age, metadata=metadata)
 
 
-def standings() -> SearchStrategy[Standing]:
+def holds() -> SearchStrategy[PartitionHold]:
     """Free, or held by some signals."""
     return st.sets(st.sampled_from(Signal)).map(
         lambda by: Held(tuple(signal for signal in Signal if signal in by)) if by else Free()

@@ -9,23 +9,23 @@ from tidegate.consumer.commands import (
     Assigned,
     CommitRefused,
     Committed,
-    CommitUnanswered,
-    DrainTimedOut,
+    CommitUnknown,
+    DrainTimerFired,
     Event,
     Fetched,
     Key,
     Lost,
     Measured,
     MetadataRefused,
-    Raised,
-    Reported,
     Revoked,
-    RoomMade,
-    TopicPartition,
+    SlotFreed,
+    WorkFailed,
+    WorkReported,
 )
 from tidegate.consumer.drain import Stage
-from tidegate.consumer.fanout import Arrange, DeliverMessages, DeliverTasks, DeliverWindow, Judge, Start, Task
+from tidegate.consumer.fanout import Arrange, DeliverRecords, DeliverTasks, DeliverWindow, Judge, Start, Task
 from tidegate.consumer.strategies import drain, fanout
+from tidegate.model.records import TopicPartition
 
 
 def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
@@ -37,17 +37,17 @@ def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
     """
     where, generation = st.just(TopicPartition(topic, partition)), st.integers(0, 3)
     position, some = st.integers(0, 9), st.lists(st.integers(0, 9), max_size=5).map(tuple)
-    told = (Committed, CommitRefused, CommitUnanswered, MetadataRefused)
+    told = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
     return st.one_of(
         st.builds(Assigned, where, generation, position),
         some.flatmap(lambda offsets: st.builds(Fetched, where, generation, st.just(offsets), _keys(len(offsets)))),
-        st.builds(Reported, where, generation, fanout.events()),
-        st.builds(Raised, where, generation, _tasks()),
+        st.builds(WorkReported, where, generation, fanout.events()),
+        st.builds(WorkFailed, where, generation, _tasks()),
         *(st.builds(kind, where, generation, position) for kind in told),
-        st.builds(DrainTimedOut, where, generation, st.sampled_from(Stage)),
+        st.builds(DrainTimerFired, where, generation, st.sampled_from(Stage)),
         st.builds(Measured, where, generation, position, position),
         st.builds(Revoked, where, drain.in_flight()),
-        *(st.builds(kind, where) for kind in (Lost, RoomMade)),
+        *(st.builds(kind, where) for kind in (Lost, SlotFreed)),
     )
 
 
@@ -56,7 +56,7 @@ def _tasks() -> SearchStrategy[Task]:
     return st.one_of(
         st.builds(Arrange, window, some),
         *(st.builds(kind, window, some, st.integers(1, 2)) for kind in (Start, Judge, DeliverTasks)),
-        st.builds(DeliverMessages, window, some, some),
+        st.builds(DeliverRecords, window, some, some),
         st.builds(DeliverWindow, window, fanout.tallies()),
     )
 

@@ -1,4 +1,4 @@
-"""Ledgers whose done offsets come in patterns, their texts, and texts that are not what they seem.
+"""Trackers whose done offsets come in patterns, their texts, and texts that are not what they seem.
 
 They aim at where one layout becomes shorter than another, at the edges of pages, and at what is nearly right: one letter
 of a text that is another one, missing, or twice.
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.consumer.commit_metadata import FIRST, LETTERS, MARK, VERSION, Alphabet, Survey, encoded, surveyed
-from tidegate.consumer.strategies.watermark import ledgers, told
-from tidegate.consumer.watermark import PAGE, Ledger, delivered, resumed
+from tidegate.consumer.strategies.watermark import told, trackers
+from tidegate.consumer.watermark import PAGE, OffsetTracker, delivered, restored
 
 _LENGTHS: Final = st.sampled_from(
     (
@@ -28,24 +28,24 @@ _LENGTHS: Final = st.sampled_from(
 
 
 @st.composite
-def patterned(draw: DrawFn) -> Ledger:
-    """Ledgers of a partition whose head is stuck: runs of open and of done ones, alike in length, in turn."""
+def patterned(draw: DrawFn) -> OffsetTracker:
+    """Trackers of a partition whose head is stuck: runs of open and of done ones, alike in length, in turn."""
     position = draw(st.one_of(st.integers(0, 9), st.sampled_from((PAGE - 1, PAGE, 2**40))))
     gaps, runs = draw(_LENGTHS), draw(_LENGTHS)
     lengths = draw(st.lists(st.tuples(gaps, runs.map(lambda run: min(run, 3 * PAGE))), min_size=1, max_size=40))
     edges = tuple(accumulate((length for each in lengths for length in each), initial=position))
     done = [(start, stop) for start, stop in list(pairwise(edges))[1::2]]
-    return delivered(resumed(position, done), (position,))
+    return delivered(restored(position, done), (position,))
 
 
-def told_ledgers() -> SearchStrategy[Ledger]:
-    """Ledgers that were resumed, and those of `ledgers` and `patterned`."""
-    return st.one_of(patterned(), told(5).map(lambda runs: resumed(5, runs)), ledgers())
+def told_trackers() -> SearchStrategy[OffsetTracker]:
+    """Trackers that were resumed, and those of `trackers` and `patterned`."""
+    return st.one_of(patterned(), told(5).map(lambda runs: restored(5, runs)), trackers())
 
 
 def surveys() -> SearchStrategy[Survey]:
-    """Surveys of such ledgers."""
-    return told_ledgers().map(surveyed)
+    """Surveys of such trackers."""
+    return told_trackers().map(surveyed)
 
 
 def alphabets() -> SearchStrategy[Alphabet]:

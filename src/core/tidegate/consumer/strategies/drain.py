@@ -7,12 +7,12 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tidegate.consumer.drain import Action, Budget, Fate, InFlight
+from tidegate.consumer.drain import Action, Budget, DrainDecision, InFlight
 
 _LENGTHS: Final = st.integers(0, 12)
 """Short, so that what ends together with a stage is often drawn."""
 _RECORDS: Final = st.builds(InFlight, st.integers(0, 9), _LENGTHS, st.none() | st.integers(0, 40), st.booleans())
-_FATES: Final = st.builds(Fate, st.integers(0, 9), st.sampled_from(Action), st.integers(0, 40))
+_FATES: Final = st.builds(DrainDecision, st.integers(0, 9), st.sampled_from(Action), st.integers(0, 40))
 
 
 @st.composite
@@ -32,6 +32,6 @@ def in_flight() -> SearchStrategy[tuple[InFlight, ...]]:
     return st.lists(_RECORDS, unique_by=lambda record: record.offset, max_size=5).map(tuple)
 
 
-def fates() -> SearchStrategy[Fate]:
+def fates() -> SearchStrategy[DrainDecision]:
     """What may be done about a record, whether or not it makes sense."""
     return _FATES

@@ -18,17 +18,17 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
-    DeliverMessages,
+    DeliverRecords,
     DeliverTasks,
     DeliverWindow,
     Event,
     Fanout,
     Judge,
-    MessagesDelivered,
-    Notice,
+    Output,
+    RecordsDelivered,
+    RecordStatus,
     Report,
     Rules,
-    Standing,
     Start,
     Step,
     Tally,
@@ -45,11 +45,11 @@ from tidegate.consumer.fanout import (
 FIRST: Final = 10
 """The first offset that a player has fetched."""
 
-Question: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverMessages | DeliverWindow
+Question: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
 """What a machine asks for."""
 
 Shape: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
-"""For each task, where its messages lie among those that it may list, and whether its result is given: 1 good, 2 bad."""
+"""For each task, where its records lie among those that it may list, and whether its result is given: 1 good, 2 bad."""
 
 
 @final
@@ -75,10 +75,10 @@ class Player:
     """Who hears what a machine asks for, and tells it what became of that.
 
     Attributes:
-        elsewhere: Whether tasks may list messages of other windows.
+        elsewhere: Whether tasks may list records of other windows.
         asked: What is not answered yet.
         said: What was told.
-        offsets: Of each window, its messages.
+        offsets: Of each window, its records.
         fetched: The next offset to fetch.
     """
 
@@ -94,8 +94,8 @@ class Player:
         self.said.append(event)
         return event
 
-    def hears(self, notices: Sequence[Notice]) -> None:
-        """Remember what is asked for, one task or message at a time."""
+    def hears(self, notices: Sequence[Output]) -> None:
+        """Remember what is asked for, one task or record at a time."""
         for notice in notices:
             match notice:
                 case Arrange(window, offsets):
@@ -107,8 +107,8 @@ class Player:
                     self.asked += [Judge(window, (number,), attempt) for number in numbers]
                 case DeliverTasks(window, numbers, attempt):
                     self.asked += [DeliverTasks(window, (number,), attempt) for number in numbers]
-                case DeliverMessages(window, offsets):
-                    self.asked += [DeliverMessages(window, (offset,)) for offset in offsets]
+                case DeliverRecords(window, offsets):
+                    self.asked += [DeliverRecords(window, (offset,)) for offset in offsets]
                 case DeliverWindow():
                     self.asked.append(notice)
                 case _:
@@ -150,9 +150,9 @@ class Player:
                 more = chain(*(each.numbers for each in alike if isinstance(each, Judge)))
                 report = Report.SKIPPED if move.is_bad else Report.RETRIED
                 return TasksReported(window, (*numbers, *more), attempt, report)
-            case DeliverMessages(window, offsets):
-                more = chain(*(each.offsets for each in alike if isinstance(each, DeliverMessages)))
-                return MessagesDelivered(window, (*offsets, *more))
+            case DeliverRecords(window, offsets):
+                more = chain(*(each.offsets for each in alike if isinstance(each, DeliverRecords)))
+                return RecordsDelivered(window, (*offsets, *more))
             case DeliverWindow(window):
                 return WindowDelivered(window)
             case Arrange(window):
@@ -163,7 +163,7 @@ class Player:
                 assert_never(question)
 
     def tasks(self, window: int, shape: Shape) -> Tasks:
-        """The tasks of that shape; they list messages of the window first, then those of others, then what never came."""
+        """The tasks of that shape; they list records of the window first, then those of others, then what never came."""
         own = self.offsets[window]
         others = [offset for other, offsets in self.offsets.items() if other != window for offset in offsets]
         known = (*own, *reversed(others), FIRST - 1) if self.elsewhere else (*own, FIRST - 1)
@@ -181,7 +181,7 @@ class Player:
             TaskReplaced(window, number, attempt, unknown),
             WindowArranged(window, unknown),
             ArrangeFailed(window),
-            MessagesDelivered(window, (FIRST + number, FIRST + number + 1)[: move.pick % 5]),
+            RecordsDelivered(window, (FIRST + number, FIRST + number + 1)[: move.pick % 5]),
             WindowDelivered(window),
             WindowOpened(()),
         )
@@ -197,7 +197,7 @@ def is_alike(one: Question, other: Question) -> bool:
             | (DeliverTasks(window, _, attempt), DeliverTasks(also, _, at))
         ):
             return (window, attempt) == (also, at)
-        case DeliverMessages(window), DeliverMessages(also):
+        case DeliverRecords(window), DeliverRecords(also):
             return window == also
         case _:
             return False
@@ -207,16 +207,16 @@ def rules() -> SearchStrategy[Rules]:
     """Rules with and without something to deliver at each level, and few retries and generations."""
     small = st.integers(0, 2)
     flag = st.booleans()
-    return st.builds(Rules, small, small, task_delivery=flag, message_delivery=flag, window_delivery=flag)
+    return st.builds(Rules, small, small, task_delivery=flag, record_delivery=flag, window_delivery=flag)
 
 
 @st.composite
 def tasks(draw: DrawFn, offsets: SearchStrategy[int]) -> Tasks:
-    """Tasks for none, one or several messages, some of them with their result.
+    """Tasks for none, one or several records, some of them with their result.
 
     Args:
         draw: What Hypothesis hands in.
-        offsets: Where the offsets of their messages come from.
+        offsets: Where the offsets of their records come from.
     """
     listed = draw(st.lists(st.lists(offsets, max_size=3).map(tuple), max_size=4))
     given = [draw(st.sampled_from((0, 0, 1, 2))) for _ in listed]
@@ -267,9 +267,9 @@ def events(draw: DrawFn) -> Event:
     return Player().unasked(draw(moves()))
 
 
-def standings() -> SearchStrategy[Standing]:
-    """How messages of the first windows may be doing."""
-    return st.builds(Standing, st.integers(0, 3), st.sampled_from(Waits), tallies())
+def statuses() -> SearchStrategy[RecordStatus]:
+    """How records of the first windows may be doing."""
+    return st.builds(RecordStatus, st.integers(0, 3), st.sampled_from(Waits), tallies())
 
 
 @st.composite
@@ -297,7 +297,7 @@ def fanouts(under: Rules) -> SearchStrategy[Fanout]:
     return steps(under).map(lambda done: done[-1].state)
 
 
-def notices(under: Rules) -> SearchStrategy[Notice]:
+def notices(under: Rules) -> SearchStrategy[Output]:
     """What follows in a course.
 
     Args:

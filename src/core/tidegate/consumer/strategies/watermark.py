@@ -1,4 +1,4 @@
-"""Ledgers: what was told, delivered, completed and acknowledged, in any order.
+"""Trackers: what was told, delivered, completed and acknowledged, in any order.
 
 They aim at the edges of pages, at gaps, at the lowest and the highest offsets, and at what a former owner has told and
 this one has not seen yet.
@@ -14,14 +14,14 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.consumer.watermark import (
     OFFSET_MAX,
     PAGE,
-    Ledger,
+    OffsetTracker,
     Run,
     Work,
     acknowledged,
     completed,
     delivered,
     open_offsets,
-    resumed,
+    restored,
 )
 from tidegate.model.instants import STORE, ClockName, Instant
 
@@ -62,21 +62,21 @@ def told(draw: DrawFn, position: int = 0) -> tuple[Run, ...]:
 
 
 @st.composite
-def ledgers(draw: DrawFn) -> Ledger:
-    """Ledgers of a partition, at any time from its assignment on."""
+def trackers(draw: DrawFn) -> OffsetTracker:
+    """Trackers of a partition, at any time from its assignment on."""
     stock = draw(st.lists(SPOTS, min_size=1, max_size=9, unique=True))
     some = st.lists(st.sampled_from(stock), max_size=9).map(tuple)
     position = draw(st.one_of(st.just(0), positions(stock)))
     known = sorted({offset for offset in draw(some) if offset >= position})
-    ledger = resumed(position, [(offset, offset + 1) for offset in known])
-    ledger = completed(delivered(ledger, draw(some) + draw(some)), draw(some))
-    return acknowledged(ledger, draw(positions(stock))) if draw(st.booleans()) else ledger
+    tracker = restored(position, [(offset, offset + 1) for offset in known])
+    tracker = completed(delivered(tracker, draw(some) + draw(some)), draw(some))
+    return acknowledged(tracker, draw(positions(stock))) if draw(st.booleans()) else tracker
 
 
 @st.composite
-def work(draw: DrawFn, ledger: Ledger, clock: ClockName = STORE) -> dict[int, Work]:
-    """How the open offsets of the ledger may be doing, timed on the clock; now and then nobody works on one."""
+def work(draw: DrawFn, tracker: OffsetTracker, clock: ClockName = STORE) -> dict[int, Work]:
+    """How the open offsets of the tracker may be doing, timed on the clock; now and then nobody works on one."""
     states = st.sampled_from(("queued", "running", "delivering", "backing off"))
     works = st.builds(Work, states, st.integers(0, 99).map(lambda at: Instant(at, clock)), st.integers(0, 3))
-    opened = open_offsets(ledger)
+    opened = open_offsets(tracker)
     return draw(st.dictionaries(st.sampled_from(opened), works)) if opened else {}

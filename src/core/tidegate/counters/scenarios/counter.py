@@ -14,14 +14,14 @@ from tidegate.counters.counter import Counted, Counter, Full, counter_of, new_co
 from tidegate.counters.increments import Incrementer, Sweeper
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect
-from tidegate.sim.actors import Network, Process, born
-from tidegate.sim.behaviour import Asking, Returned
+from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.automaton import Asking, Returned
 from tidegate.sim.failover import Failover
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.observing import observed, seen
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, World, document, perform, seeded
+from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, World, document, perform, world_with
 
 COUNTERS: Final = "counters"
 KEY: Final = "visits"
@@ -76,7 +76,7 @@ def stays_until_counted(before: State, after: State) -> bool:
 
 def is_told_the_truth(owner: str) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(owner):
+        match state.status(owner):
             case Returned(Counted()):
                 return owner in counted(state)
             case Returned(Full()):
@@ -95,7 +95,7 @@ def is_only_the_count_left(state: State) -> bool:
 def is_swept(tokens: tuple[str, ...]) -> Law:
     """Has a sweep counted for an owner that is no more?"""
     return lambda state: any(
-        token in counted(state) and not isinstance(state.standing(token), (Asking, Returned)) for token in tokens
+        token in counted(state) and not isinstance(state.status(token), (Asking, Returned)) for token in tokens
     )
 
 
@@ -121,7 +121,7 @@ def when_quiet(owners: tuple[Process, ...], otherwise: Meaning) -> Meaning:
 
 
 def is_busy(owner: Process, world: World) -> bool:
-    return isinstance(owner.standing(world.read(owner.place)), Asking)
+    return isinstance(owner.status(world.read(owner.place)), Asking)
 
 
 def counting(
@@ -147,14 +147,14 @@ def counting(
     """
     means = observed(COUNTERS, KEY, TALLY, tallied, perform)
     tokens = ("t", "u", "v")[:owners]
-    working = tuple(Process(token, born(incrementer(COUNTERS, KEY, token).run), faults, means) for token in tokens)
+    working = tuple(Process(token, factory(incrementer(COUNTERS, KEY, token).run), faults, means) for token in tokens)
     return Scenario(
         name="counter",
         summary=summary,
-        world=seeded({COUNTERS: (new_counter(KEY),)}),
+        world=world_with({COUNTERS: (new_counter(KEY),)}),
         actors=(
             *working,
-            Process("sweep", born(clean, sweeper(COUNTERS, KEY), early), meaning=when_quiet(working, means)),
+            Process("sweep", factory(clean, sweeper(COUNTERS, KEY), early), meaning=when_quiet(working, means)),
             Network(means),
             Failover(),
         ),

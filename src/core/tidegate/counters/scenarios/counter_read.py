@@ -16,12 +16,12 @@ from tidegate.counters.scenarios.counter import COUNTERS, KEY
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, Note, Program
 from tidegate.model.operations import find_one
-from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.linearizability import BEGAN, ENDED, HISTORY, Began, Ended, Linearizable, recording
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import seeded
+from tidegate.sim.world import world_with
 
 INCREMENT: Final = "increment"
 READ: Final = "read"
@@ -94,8 +94,8 @@ def counter_read(
     return Scenario(
         name="counter",
         summary=summary,
-        world=seeded({COUNTERS: (new_counter(KEY),)}),
-        actors=(*(Process(name, born(program, name), faults, means) for name in OWNERS), Network(means)),
+        world=world_with({COUNTERS: (new_counter(KEY),)}),
+        actors=(*(Process(name, factory(program, name), faults, means) for name in OWNERS), Network(means)),
         budget=budget,
         always={LINEAR: Linearizable(0, counts)},
         sometimes={

@@ -21,7 +21,7 @@ from tidegate.counters.counter import (
     decide_sweep,
     token_field,
 )
-from tidegate.counters.increments import Incrementer, Outcome, Sweeper
+from tidegate.counters.increments import Incrementer, IncrementOutcome, Sweeper
 from tidegate.counters.scenarios.counter import FAILOVERS, NOTHING_LEFT, ONCE, STAYS, TRUTH, counting
 from tidegate.model.documents import ID, Add, AllOf, Eq, Put, Remove
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
@@ -60,7 +60,7 @@ class FirstStepInAnyRound(Incrementer):
 class NewTokenOnRetry(Incrementer):
     """Whoever tries again after a lost reply does so as somebody else, and is counted twice."""
 
-    async def run(self) -> Outcome:
+    async def run(self) -> IncrementOutcome:
         first = await Incrementer(self.collection, self.key, f"{self.token}/1", attempts=1).run()
         if isinstance(first, Counted):
             return first

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.recovery import InHand, Item, Move, Publish, Recovery, Step
+from tidegate.invocations.recovery import InHand, Item, Move, Publish, Recovery, RecoveryAction
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.model.instants import Duration, Instant
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
@@ -51,14 +51,14 @@ def living_owners_are_spared(
 
 def until_is_exact(verdict: InHand, just_before: Recovery, then: Recovery) -> bool:
     """Law RC3: what is left alone until an instant is acted upon at that instant, and at none before it."""
-    return just_before == verdict and isinstance(then, Step)
+    return just_before == verdict and isinstance(then, RecoveryAction)
 
 
 def path_is_short(path: Sequence[Recovery]) -> bool:
     """Law RC4: three steps at most lead to a published message; the last one publishes it."""
     last = path[-1] if path else None
     publishes = isinstance(last, Publish) or (isinstance(last, Move) and last.publishes)
-    return len(path) <= STEPS_MAX and publishes and all(isinstance(step, Step) for step in path)
+    return len(path) <= STEPS_MAX and publishes and all(isinstance(step, RecoveryAction) for step in path)
 
 
 def is_free(item: Item, membership: Membership, now: Instant, *, has_message: bool) -> bool:
@@ -70,6 +70,6 @@ def is_free(item: Item, membership: Membership, now: Instant, *, has_message: bo
     return owner is not None and isinstance(liveness(membership, owner, now), Alive)
 
 
-def judged_alone(together: Sequence[Step], each: Sequence[Recovery]) -> bool:
+def judged_alone(together: Sequence[RecoveryAction], each: Sequence[Recovery]) -> bool:
     """Law RC6: the plan of many items is the steps of each, in their order."""
-    return list(together) == [verdict for verdict in each if isinstance(verdict, Step)]
+    return list(together) == [verdict for verdict in each if isinstance(verdict, RecoveryAction)]

@@ -1,24 +1,11 @@
-"""The laws of `tidegate.invocations.status` as predicates: over a record, a step of one, or the answer about a request.
+"""The laws of `tidegate.invocations.status` as predicates: over a record, or a step of one.
 
 A step that changes nothing keeps every law. A status that the table does not know is Misuse, as everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import assert_never
-
-from tidegate.invocations.status import (
-    HISTORY_MAX,
-    Change,
-    Fate,
-    Forgotten,
-    Lost,
-    NotYet,
-    StatusRecord,
-    StatusTable,
-    Won,
-)
+from tidegate.invocations.status import StatusRecord, StatusTable
 
 
 def nothing_leaves_a_final_status(table: StatusTable, before: StatusRecord | None, after: StatusRecord) -> bool:
@@ -48,30 +35,6 @@ def each_change_makes_one_version(before: StatusRecord | None, after: StatusReco
     return after == before or after.version == 1 + (0 if before is None else before.version)
 
 
-def the_answer_is_true(fate: Fate, changes: Sequence[Change], decided_version: int, request_id: str) -> bool:
-    """Law S5: the answer agrees with `changes`, the full history of the record from version 1 on."""
-    made = next((change for change in changes if change.version == decided_version + 1), None)
-    match fate:
-        case Won(version):
-            return made is not None and made.request_id == request_id and made.version == version
-        case Lost(to):
-            return made == to and to.request_id != request_id
-        case NotYet():
-            return made is None
-        case Forgotten():
-            return True
-        case _:
-            assert_never(fate)
-
-
-def the_last_versions_are_remembered(fate: Fate, record_version: int, decided_version: int) -> bool:
-    """Law S6: a request that was to make one of the last HISTORY_MAX versions, or the next, is never Forgotten.
-
-    It holds of an unbroken history.
-    """
-    return not isinstance(fate, Forgotten) or not 0 <= record_version - decided_version <= HISTORY_MAX
-
-
 def only_edges_are_taken(table: StatusTable, before: StatusRecord | None, after: StatusRecord) -> bool:
-    """Law S7: only edges of the table are taken."""
+    """Law S5: only edges of the table are taken."""
     return after == before or after.status in table.following(None if before is None else before.status)

@@ -13,17 +13,17 @@ from tidegate import laws
 from tidegate.invocations import invocation as status
 from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.picker import HeldBack, Outcome, PickedUp, Picker
+from tidegate.invocations.picker import HeldBack, PickedUp, Picker, PickOutcome
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import HISTORY, STATUS, VERSION, Transition, viewed
 from tidegate.model.documents import Document
 from tidegate.model.instants import Instant
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.behaviour import Birth, Returned
+from tidegate.sim.automaton import Birth, Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import document, seeded
+from tidegate.sim.world import document, world_with
 
 RECORDS: Final = "invocations"
 PLACES: Final = "places"
@@ -38,7 +38,7 @@ HELD_BACK: Final = "who says so was held back"
 FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
 
 
-async def work(picker: Picker) -> Outcome:
+async def work(picker: Picker) -> PickOutcome:
     """Pick the invocation up, run it, and say how it went."""
     outcome = await picker.run()
     if isinstance(outcome, PickedUp):
@@ -67,7 +67,7 @@ def made(state: State, key: str) -> dict[int, str]:
 
 def says_the_truth(key: str) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(f"worker {key}"):
+        match state.status(f"worker {key}"):
             case Returned(PickedUp(version)):
                 return made(state, key).get(version) == status.PENDING
             case _:
@@ -78,7 +78,7 @@ def says_the_truth(key: str) -> Law:
 
 def was_held_back(key: str) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(f"worker {key}"):
+        match state.status(f"worker {key}"):
             case Returned(HeldBack(target)):
                 return target in made(state, key).values()
             case _:
@@ -125,7 +125,7 @@ def admission(
     return Scenario(
         name="admission",
         summary=summary,
-        world=seeded({RECORDS: tuple(Document.of({"_id": key, **first}) for key in keys), PLACES: used}),
+        world=world_with({RECORDS: tuple(Document.of({"_id": key, **first}) for key in keys), PLACES: used}),
         actors=(*(Process(f"worker {key}", born_as(each), faults) for key, each in pickers.items()), Network()),
         budget=budget,
         always={
@@ -135,7 +135,7 @@ def admission(
         },
         sometimes={
             "all are picked up, one after the other": lambda state: all(
-                isinstance(state.standing(f"worker {key}"), Returned) and known(state, key).status == status.SUCCESS
+                isinstance(state.status(f"worker {key}"), Returned) and known(state, key).status == status.SUCCESS
                 for key in keys
             ),
             "one is held back": lambda state: any(

@@ -16,11 +16,11 @@ from tidegate.invocations.array_push_lock import HOLDS, STATUS, TRANSITION_LOCK,
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.model.documents import Document
 from tidegate.model.instants import MILLISECOND
-from tidegate.sim.actors import Network, Process, born
+from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.faults import Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import document, notes, seeded
+from tidegate.sim.world import document, notes, world_with
 
 RECORDS: Final = "invocations"
 KEY: Final = "x"
@@ -90,8 +90,8 @@ def array_push_lock(
     return Scenario(
         name="array_push_lock",
         summary=summary,
-        world=seeded({RECORDS: (first,)}),
-        actors=(*(Process(who, born(program.run), faults) for who, program in programs.items()), Network()),
+        world=world_with({RECORDS: (first,)}),
+        actors=(*(Process(who, factory(program.run), faults) for who, program in programs.items()), Network()),
         budget=1 if faults.kinds else 0,
         clock=clock,
         always=always,

@@ -24,7 +24,7 @@ from tidegate.model.operations import delete_one
 from tidegate.services.members import beat, membership_of
 from tidegate.services.membership import Alive, Membership, liveness
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.behaviour import Birth, Returned
+from tidegate.sim.automaton import Birth, Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.shipping import Shipped
@@ -38,7 +38,7 @@ from tidegate.sim.world import (
     journal,
     journaled,
     perform,
-    seeded,
+    world_with,
 )
 
 MESSAGES: Final = "messages"
@@ -67,18 +67,18 @@ async def work(name: str, times: int) -> None:
             await beat(MEMBERS, name)
         except (Ambiguous, NotApplied):
             continue
-        wish = f"{name}:{name}.{run}"
-        claimed = await Transition(RECORDS, INVOCATION, KEY, status.PENDING, name, f"{wish}.pending").run()
+        command = f"{name}:{name}.{run}"
+        claimed = await Transition(RECORDS, INVOCATION, KEY, status.PENDING, name, f"{command}.pending").run()
         try:
             await delete_one(MESSAGES, Eq(ID, str(found)))
         except (Ambiguous, NotApplied):
             continue  # nobody knows that it was taken
         if not isinstance(claimed, Granted):
             continue
-        running = await Transition(RECORDS, INVOCATION, KEY, status.RUNNING, name, f"{wish}.running").run()
+        running = await Transition(RECORDS, INVOCATION, KEY, status.RUNNING, name, f"{command}.running").run()
         if not isinstance(running, Granted):
             continue
-        await Transition(RECORDS, INVOCATION, KEY, status.SUCCESS, name, f"{wish}.success").run()
+        await Transition(RECORDS, INVOCATION, KEY, status.SUCCESS, name, f"{command}.success").run()
 
 
 async def recover(recoverer: Recoverer) -> None:
@@ -114,7 +114,7 @@ def is_done_or_in_hand(state: State) -> bool:
     """
     published = {each[ID] for each in contents(state, MESSAGES)}
     verdict = decide_recovery(item_of(record(state), published), membership(state), state.read(CLOCK), PATIENCE)
-    has_gone = isinstance(state.standing(WORKERS[-1]), Returned)
+    has_gone = isinstance(state.status(WORKERS[-1]), Returned)
     return isinstance(verdict, (Finished, InHand)) or (has_gone and isinstance(verdict, Queued))
 
 
@@ -214,7 +214,7 @@ def recovery(
     programs = [recoverer(me=me, dead_after=DEAD_AFTER, patience=PATIENCE, attempts=attempts) for me in names]
     means = woken(programs[0], journaled(RECORDS, KEY, seen, perform))
     sent = (Document.of({"_id": message_id(KEY, 1), "key": KEY, "version": 1}),) if is_sent else ()
-    world = seeded({RECORDS: (first,), MESSAGES: sent, MEMBERS: tuple(map(living, (*WORKERS, *names)))})
+    world = world_with({RECORDS: (first,), MESSAGES: sent, MEMBERS: tuple(map(living, (*WORKERS, *names)))})
     return Scenario(
         name="recovery",
         summary=summary,

@@ -18,11 +18,11 @@ from tidegate.invocations.transition import Transition, viewed
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.operations import find_one
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.behaviour import Birth, Returned
+from tidegate.sim.automaton import Birth, Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import document, seeded
+from tidegate.sim.world import document, world_with
 
 RECORDS: Final = "invocations"
 PLACES: Final = "places"
@@ -52,7 +52,7 @@ def known(state: State, key: str) -> StatusRecord | None:
 
 def has_told_the_truth(key: str, kind: type[Registered | Answered]) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(f"caller {key}"):
+        match state.status(f"caller {key}"):
             case Returned(Registered() | Answered() as told) if isinstance(told, kind):
                 return known(state, told.invocation) is not None
             case _:
@@ -96,7 +96,7 @@ def registration(
     return Scenario(
         name="registration",
         summary=summary,
-        world=seeded({PLACES: used}),
+        world=world_with({PLACES: used}),
         actors=(
             *(Process(f"caller {key}", born_as(each), faults) for key, each in registrars.items()),
             Process("runner", lambda _: start()),
@@ -110,7 +110,7 @@ def registration(
         },
         sometimes={
             "one answers for the other": lambda state: any(
-                state.standing(f"caller {key}") == Returned(Answered(other))
+                state.status(f"caller {key}") == Returned(Answered(other))
                 for key in keys
                 for other in keys
                 if key != other

@@ -18,12 +18,12 @@ from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Call, NotApplied
 from tidegate.model.operations import find_one
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.behaviour import Birth, Returned
+from tidegate.sim.automaton import Birth, Returned
 from tidegate.sim.failover import recalling
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import calling, journal, journaled, seeded
+from tidegate.sim.world import calling, journal, journaled, world_with
 
 RECORDS: Final = "invocations"
 KEY: Final = "x"
@@ -99,7 +99,7 @@ def runner_of(request: str) -> str | None:
 
 def answers(state: State, process: str) -> tuple[Answered, ...]:
     """What the process was told, once it has finished."""
-    match state.standing(process):
+    match state.status(process):
         case Returned(tuple() as told):
             return told
         case _:
@@ -161,7 +161,7 @@ def transition(
         Process("recovery", recoverer(program), faults, means),
         Network(means),
     )
-    world = seeded({RECORDS: (first,)}).write(journal(RECORDS, KEY), (seen(first),))
+    world = world_with({RECORDS: (first,)}).write(journal(RECORDS, KEY), (seen(first),))
     always: dict[str, Law | tuple[Law, ...]] = {
         "every answer is the truth": tuple(map(is_told_the_truth, names)),
         "versions are consecutive": lambda state: laws.transition.versions_are_consecutive(history(state)),

@@ -9,7 +9,7 @@ import attrs
 
 from tidegate.invocations.admission import AlreadyAdmitted, Ask, Place, Refused, Reservation, Running
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.picker import PLACES, VERSION, HeldBack, Outcome, PickedUp, Picker, kept
+from tidegate.invocations.picker import PLACES, VERSION, HeldBack, PickedUp, Picker, PickOutcome, kept
 from tidegate.invocations.scenarios.admission import AT_MOST, HELD_BACK, PICKED, admission
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Transition, viewed
@@ -60,7 +60,7 @@ class WhoeverAsksIsIn(Picker):
 class PlaceIsEnough(Picker):
     """Who has a place says that it has picked the invocation up, whatever becomes of the write after it."""
 
-    async def _pending(self, record: StatusRecord) -> Outcome:
+    async def _pending(self, record: StatusRecord) -> PickOutcome:
         request = f"{self.request}.{record.version}"
         await Transition(self.records, INVOCATION, self.key, PENDING, self.runner, request, attempts=1).run()
         return PickedUp(record.version + 1)
@@ -70,7 +70,7 @@ class PlaceIsEnough(Picker):
 class HeldBackUnseen(Picker):
     """Who is refused says that the invocation was moved on, whether it was or not."""
 
-    async def _held_back(self, record: StatusRecord, refused: Refused) -> Outcome:
+    async def _held_back(self, record: StatusRecord, refused: Refused) -> PickOutcome:
         del record
         return HeldBack(refused.target)
 

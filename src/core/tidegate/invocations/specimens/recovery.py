@@ -9,7 +9,7 @@ import attrs
 
 from tidegate.invocations.invocation import INVOCATION, PENDING, PENDING_RECOVERY
 from tidegate.invocations.recoverer import ITEMS_MAX, Recoverer
-from tidegate.invocations.recovery import Move, Step, Trouble
+from tidegate.invocations.recovery import Move, RecoveryAction, Trouble
 from tidegate.invocations.scenarios.recovery import DONE, HISTORY, SPARED, recovery, together
 from tidegate.invocations.specimens.transition import NoVersionInFilter
 from tidegate.invocations.status import StatusRecord
@@ -43,7 +43,7 @@ class VersionNotCompared(Recoverer):
 class MembersFirst(Recoverer):
     """The members are read first: who beats and claims in between is taken for dead."""
 
-    async def _planned(self) -> tuple[Step, ...]:
+    async def _planned(self) -> tuple[RecoveryAction, ...]:
         beaten = await beat(self.members, self.me)
         assert beaten is not None
         members = await everybody(self.members)
@@ -62,7 +62,7 @@ class OnlyWhatIsOwned(Recoverer):
         published: tuple[Document, ...],
         members: tuple[Document, ...],
         now: Instant,
-    ) -> tuple[Step, ...]:
+    ) -> tuple[RecoveryAction, ...]:
         steps = super().decided(found, published, members, now)
         return tuple(step for step in steps if isinstance(step, Move) and step.expected.owner is not None)
 
@@ -77,7 +77,7 @@ class HalfOfTheWay(Recoverer):
         published: tuple[Document, ...],
         members: tuple[Document, ...],
         now: Instant,
-    ) -> tuple[Step, ...]:
+    ) -> tuple[RecoveryAction, ...]:
         steps = super().decided(found, published, members, now)
         return tuple(step for step in steps if step.trouble is not Trouble.LEFT_HALFWAY)
 
@@ -95,7 +95,7 @@ class NoPatience(Recoverer):
         published: tuple[Document, ...],
         members: tuple[Document, ...],
         now: Instant,
-    ) -> tuple[Step, ...]:
+    ) -> tuple[RecoveryAction, ...]:
         known = tuple((str(each[ID]), viewed(each)) for each in found)
         hasty = (
             Move(key, record, PENDING_RECOVERY, Trouble.PENDING_TOO_LONG)

@@ -8,10 +8,21 @@ from typing import Final
 import attrs
 
 from tidegate.invocations.scenarios.transition import transition
-from tidegate.invocations.status import HISTORY_MAX, Accepted, Denied, NotYet, StatusRecord, decide_transition
-from tidegate.invocations.transition import HISTORY, OWNER, STATUS, VERSION, Answer, Granted, Lost, Transition, viewed
+from tidegate.invocations.status import Accepted, Denied, StatusRecord, decide_transition
+from tidegate.invocations.transition import (
+    HISTORY,
+    OWNER,
+    STATUS,
+    VERSION,
+    Answer,
+    GaveUp,
+    Granted,
+    Transition,
+    viewed,
+)
 from tidegate.model.documents import ID, AllOf, Document, Eq, Filter, Push, Put, Update
 from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.history import HISTORY_MAX, NotYet
 from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.shipping import Specimen
 
@@ -93,7 +104,7 @@ class AmbiguousIsRefused(Transition):
         try:
             record = await find_one(self.collection, Eq(ID, self.key))
         except (Ambiguous, NotApplied):
-            return Lost(1, None, None)
+            return GaveUp(1, None, None)
         verdict = self._decided(record)
         if not isinstance(verdict, Accepted):
             return verdict
@@ -101,7 +112,7 @@ class AmbiguousIsRefused(Transition):
             applied = await self._write(viewed(record), verdict)
         except (Ambiguous, NotApplied):
             applied = False
-        return Granted(verdict.version) if applied else Lost(1, viewed(record), None)
+        return Granted(verdict.version) if applied else GaveUp(1, viewed(record), None)
 
 
 @attrs.frozen

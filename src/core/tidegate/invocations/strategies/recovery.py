@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.recovery import Item, Message, Patience, Recovery, decide_recovery
+from tidegate.invocations.recovery import Item, MessageStatus, Patience, Recovery, decide_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.instants import Instant
 from tidegate.services.strategies.membership import memberships, short_times
@@ -35,7 +35,7 @@ def items(draw: DrawFn) -> Item:
     owner = draw(_OWNERS) if INVOCATION[status].requires_owner else None
     record = StatusRecord(status, owner, draw(st.integers(1, 20)))
     return Item(
-        f"i{draw(st.integers(0, 9))}", record, Instant(draw(st.integers(-20, 20))), draw(st.sampled_from(Message))
+        f"i{draw(st.integers(0, 9))}", record, Instant(draw(st.integers(-20, 20))), draw(st.sampled_from(MessageStatus))
     )
 
 

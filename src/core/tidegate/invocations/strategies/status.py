@@ -10,17 +10,14 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.status import (
-    HISTORY_MAX,
     Added,
-    Change,
-    Fate,
     StatusDefinition,
     StatusRecord,
     StatusTable,
-    Transition,
-    became_of,
+    TransitionVerdict,
     decide_transition,
 )
+from tidegate.model.history import HISTORY_MAX, Change, RequestOutcome, outcome_of
 
 
 def runner_ids() -> SearchStrategy[str | None]:
@@ -91,7 +88,7 @@ def status_records(table: StatusTable) -> SearchStrategy[StatusRecord]:
 
 
 @st.composite
-def transitions(draw: DrawFn) -> Transition:
+def transitions(draw: DrawFn) -> TransitionVerdict:
     """What is decided on a record, or on none: accepted, or denied for each of the reasons."""
     table = draw(st.one_of(status_tables(), st.just(INVOCATION)))
     record = draw(st.one_of(st.none(), status_records(table)))
@@ -109,12 +106,12 @@ def histories(draw: DrawFn) -> tuple[Change, ...]:
 
 
 @st.composite
-def fates(draw: DrawFn) -> Fate:
+def fates(draw: DrawFn) -> RequestOutcome:
     """What became of a request: won, lost, not yet or forgotten."""
     changes = draw(histories())
     behind = draw(st.sampled_from((0, 1, HISTORY_MAX, HISTORY_MAX + 1)))
     decided = max(0, len(changes) - behind)
-    return became_of(len(changes), changes[-HISTORY_MAX:], decided, draw(st.sampled_from(("q1", "q2", "q3"))))
+    return outcome_of(len(changes), changes[-HISTORY_MAX:], decided, draw(st.sampled_from(("q1", "q2", "q3"))))
 
 
 def may_lack_an_owner(initial: Iterable[str], definitions: Iterable[StatusDefinition]) -> set[str]:

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 from tidegate.leases.election import (
     Begin,
+    ElectionState,
     End,
     Ended,
     Following,
     Leading,
     Look,
-    State,
     Step,
     Stopped,
     Swap,
@@ -21,11 +21,11 @@ from tidegate.leases.election import (
 )
 
 
-def is_release(wish: object) -> bool:
-    return isinstance(wish, Swap) and wish.lease.holder is None
+def is_release(command: object) -> bool:
+    return isinstance(command, Swap) and command.lease.holder is None
 
 
-def is_stopping(state: State) -> bool:
+def is_stopping(state: ElectionState) -> bool:
     return isinstance(state, Stopped) or state.is_stopping
 
 
@@ -43,7 +43,7 @@ def work_begins_and_ends_once(deeds: Sequence[Begin | End | Ended]) -> bool:
     """Law EL3: of one candidate, work begins when none runs, and is asked to end at most once.
 
     Args:
-        deeds: What one life of a candidate wished for, and which work it was told has ended, in order.
+        deeds: What one life of a candidate commanded, and which work it was told has ended, in order.
     """
     running: int | None = None
     is_asked = False
@@ -67,8 +67,8 @@ def takes_nothing_once_it_is_to_stop(step: Step) -> bool:
         return True
     renews = isinstance(step.state, Leading)
     return not any(
-        isinstance(wish, Begin) or (isinstance(wish, Swap) and not is_release(wish) and not renews)
-        for wish in step.wishes
+        isinstance(command, Begin) or (isinstance(command, Swap) and not is_release(command) and not renews)
+        for command in step.commands
     )
 
 
@@ -79,10 +79,10 @@ def releases_without_work(running: int | None, step: Step) -> bool:
         running: The epoch whose work runs, if there is one.
         step: What the candidate does.
     """
-    return running is None or not (isinstance(step.state, Stopped) or any(map(is_release, step.wishes)))
+    return running is None or not (isinstance(step.state, Stopped) or any(map(is_release, step.commands)))
 
 
-def stops_with_nothing_left(before: State, event: object, step: Step) -> bool:
+def stops_with_nothing_left(before: ElectionState, event: object, step: Step) -> bool:
     """Law EL4: it stops when it knows of no lease that it holds, or gets no answer."""
     if not isinstance(step.state, Stopped) or isinstance(before, Stopped) or isinstance(event, Unanswered):
         return True
@@ -91,7 +91,7 @@ def stops_with_nothing_left(before: State, event: object, step: Step) -> bool:
     return isinstance(before, Following) and before.claim is None
 
 
-def holds_it(before: State, told: Told) -> bool:
+def holds_it(before: ElectionState, told: Told) -> bool:
     claim = before.claim if isinstance(before, Following) else None
     return claim is not None and told.lease is not None and told.lease.request == claim.request
 
@@ -103,9 +103,9 @@ def awaits_something(step: Step) -> bool:
     return isinstance(step.state, Stopped) or step.state.is_over or step.wake_in is not None
 
 
-def one_request_is_under_way(before: State, event: object, step: Step) -> bool:
+def one_request_is_under_way(before: ElectionState, event: object, step: Step) -> bool:
     """Law EL6: a request is sent only when none is under way, or the one that was is answered; it is then known to be."""
-    sent = [wish for wish in step.wishes if isinstance(wish, (Look, Swap))]
+    sent = [command for command in step.commands if isinstance(command, (Look, Swap))]
     flight = None if isinstance(before, Stopped) else before.flight
     is_answered = flight is not None and isinstance(event, (Told, Unanswered)) and event.request == flight.request
     after = None if isinstance(step.state, Stopped) else step.state.flight

@@ -13,9 +13,9 @@ from tidegate.leases.lease import (
     LockView,
     Mark,
     Mine,
+    Observation,
     Renew,
     Rest,
-    Sighting,
     Stale,
     Take,
     Tenure,
@@ -42,23 +42,23 @@ def tokens_grow(before: Lease | None, after: Lease) -> bool:
     )
 
 
-def was_free(before: Lease | None, after: Lease, stood: Duration, grace: Duration) -> bool:
-    """Law LE2: what is held is taken only after one version of it has stood for its TTL and the grace.
+def was_free(before: Lease | None, after: Lease, stood: Duration, lock_delay: Duration) -> bool:
+    """Law LE2: what is held is taken only after one version of it has stood for its TTL and the lock delay.
 
     Args:
         before: The record.
         after: What a change made of it.
         stood: How long it had stood, by the clock of a perfect observer that runs as the judge's does.
-        grace: That of whoever took it.
+        lock_delay: That of whoever took it.
     """
-    return not is_take(before, after) or before is None or not is_held(before) or stood >= before.ttl + grace
+    return not is_take(before, after) or before is None or not is_held(before) or stood >= before.ttl + lock_delay
 
 
 def what_is_free_can_be_taken(
-    lease: Lease | None, request: str, stood: Duration, grace: Duration, verdict: Take | Mine | Busy
+    lease: Lease | None, request: str, stood: Duration, lock_delay: Duration, verdict: Take | Mine | Busy
 ) -> bool:
-    """Law LE3: at once if it was never taken or was released, and from TTL and grace on if its holder vanished."""
-    if lease is not None and lease.holder is not None and (lease.request == request or stood < lease.ttl + grace):
+    """Law LE3: at once if it was never taken or was released, and from TTL and lock_delay on if its holder vanished."""
+    if lease is not None and lease.holder is not None and (lease.request == request or stood < lease.ttl + lock_delay):
         return True
     return isinstance(verdict, Take)
 
@@ -80,7 +80,7 @@ def one_believes(believers: Collection[str]) -> bool:
     return len(believers) <= 1
 
 
-def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], sighting: Sighting | None) -> bool:
+def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], sighting: Observation | None) -> bool:
     """Law LE7: of these looks, in order, the sighting began with the first that saw what the last saw, and all between.
 
     It holds of a clock that does not go back.
@@ -90,7 +90,7 @@ def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], sighting
         if seen != mark:
             break
         since = at
-    return sighting == (None if mark is None else Sighting(mark, since))
+    return sighting == (None if mark is None else Observation(mark, since))
 
 
 def admits_no_older(admitted: Sequence[int]) -> bool:

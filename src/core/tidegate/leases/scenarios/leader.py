@@ -15,12 +15,12 @@ from tidegate.leases.lease import Lease, Terms
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.behaviour import Birth, Crashed, Returned
+from tidegate.sim.automaton import Birth, Crashed, Returned
 from tidegate.sim.clocks import HOST, Host, ahead
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import CLOCK, document, notes, seeded
+from tidegate.sim.world import CLOCK, document, notes, world_with
 
 LEASES: Final = "leases"
 LEDGERS: Final = "ledgers"
@@ -70,7 +70,7 @@ def admits_no_older(before: State, after: State) -> bool:
 
 def is_released(name: str) -> Law:
     def holds(state: State) -> bool:
-        match state.standing(name):
+        match state.status(name):
             case Returned(Served(_, True)):
                 held = lease(state)
                 return held is None or held.holder != name
@@ -118,7 +118,7 @@ def election(
     return Scenario(
         name="leader",
         summary=summary,
-        world=seeded({LEASES: (new_lease(KEY),), LEDGERS: (Document.of({"_id": KEY, "fence": 0}),)}),
+        world=world_with({LEASES: (new_lease(KEY),), LEDGERS: (Document.of({"_id": KEY, "fence": 0}),)}),
         actors=(
             *(Process(name, candidate(leader, who, name, terms, pieces), faults, host=host) for name in names),
             Network(),
@@ -131,11 +131,9 @@ def election(
         },
         step={TOKENS: tokens_grow, FENCED: admits_no_older},
         sometimes={
-            "it is handed over": lambda state: all(isinstance(state.standing(name), Returned) for name in names),
+            "it is handed over": lambda state: all(isinstance(state.status(name), Returned) for name in names),
             "it is taken from one that crashed": lambda state: (
-                isinstance(state.standing("a"), Crashed)
-                and isinstance(state.standing("b"), Returned)
-                and fence(state) == 2
+                isinstance(state.status("a"), Crashed) and isinstance(state.status("b"), Returned) and fence(state) == 2
             ),
         },
     )

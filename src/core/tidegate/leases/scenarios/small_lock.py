@@ -19,11 +19,11 @@ from typing import Final
 from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Pull, Push, Put
 from tidegate.model.effects import Ambiguous, Effect
 from tidegate.model.operations import FindOne, FindOneAndUpdate, find_one, find_one_and_update
-from tidegate.sim.actors import Process, born
-from tidegate.sim.faults import Fault, Faults, anything
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import document, seeded
+from tidegate.sim.world import document, world_with
 
 LOCKS: Final = "locks"
 COUNTERS: Final = "counters"
@@ -101,19 +101,19 @@ def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenar
         polls: How often each looks again in one attempt.
         faults: How many faults may strike.
     """
-    world = seeded(
+    world = world_with(
         {
             LOCKS: (Document.of({"_id": "lock", "holders": ()}),),
             COUNTERS: (Document.of({"_id": "counter", "count": 0}),),
             MONITORS: (Document.of({"_id": "monitor", "inside": ()}),),
         }
     )
-    strikes = Faults({Fault.CRASH_BEFORE: anything, Fault.LOST_REPLY: is_push_or_poll})
+    strikes = Faults({Fault.CRASH_BEFORE: all_effects, Fault.LOST_REPLY: is_push_or_poll})
     return Scenario(
         name=f"small_lock({processes},{attempts},{polls},{faults})",
         summary="the array-push lock without stale clearing excludes, state by state as TLC has it",
         world=world,
-        actors=tuple(Process(f"p{me}", born(contend, me, attempts, polls), strikes) for me in range(processes)),
+        actors=tuple(Process(f"p{me}", factory(contend, me, attempts, polls), strikes) for me in range(processes)),
         budget=faults,
         always={EXCLUDES: at_most_one_is_inside},
         sometimes={

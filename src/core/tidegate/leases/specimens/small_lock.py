@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from tidegate.leases.scenarios.small_lock import EXCLUDES, count, small_lock
-from tidegate.sim.actors import Process, born
+from tidegate.sim.actors import Process, factory
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
@@ -16,7 +16,7 @@ from tidegate.sim.shipping import Specimen
 def unlocked(processes: int) -> Scenario:
     """Nobody asks whose token is first: everybody enters."""
     right = small_lock(processes, 1, 1, 0)
-    actors = tuple(Process(f"p{me}", born(count, me)) for me in range(processes))
+    actors = tuple(Process(f"p{me}", factory(count, me)) for me in range(processes))
     return attrs.evolve(right, summary=(unlocked.__doc__ or "").partition("\n")[0], actors=actors)
 
 

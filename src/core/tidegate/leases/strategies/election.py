@@ -8,14 +8,14 @@ from hypothesis.strategies import SearchStrategy
 from tidegate.leases.election import (
     Candidate,
     Claim,
+    ElectionEvent,
+    ElectionState,
     Ended,
-    Event,
     Flight,
     Following,
     Leading,
     Look,
     Request,
-    State,
     StopAsked,
     Stopped,
     Swap,
@@ -37,7 +37,7 @@ def requests() -> SearchStrategy[Request]:
     return st.just(Look()) | st.builds(Swap, st.integers(0, 9), leases(), st.integers(0, 9))
 
 
-def states(clock: ClockName) -> SearchStrategy[State]:
+def states(clock: ClockName) -> SearchStrategy[ElectionState]:
     """States of a candidate, also such as it never comes to.
 
     Args:
@@ -54,7 +54,7 @@ def states(clock: ClockName) -> SearchStrategy[State]:
     return st.one_of(following, leading, st.just(Stopped()))
 
 
-def events(clock: ClockName) -> SearchStrategy[Event]:
+def events(clock: ClockName) -> SearchStrategy[ElectionEvent]:
     """What a candidate may be told, in any order.
 
     Args:

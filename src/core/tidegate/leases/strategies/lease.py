@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tidegate.leases.lease import Lease, Sighting, Tenure, Terms
+from tidegate.leases.lease import Lease, Observation, Tenure, Terms
 from tidegate.model.instants import STORE, ClockName, Instant
 
 
@@ -17,7 +17,7 @@ def terms(draw: DrawFn) -> Terms:
         ttl=heartbeat + margin + draw(st.integers(1, 6)),
         heartbeat=heartbeat,
         margin=margin,
-        grace=draw(st.integers(0, 4)),
+        lock_delay=draw(st.integers(0, 4)),
     )
 
 
@@ -50,13 +50,13 @@ def instants(clock: ClockName) -> SearchStrategy[Instant]:
     return st.builds(Instant, st.integers(-20, 20), st.just(clock))
 
 
-def sightings(clock: ClockName) -> SearchStrategy[Sighting]:
+def sightings(clock: ClockName) -> SearchStrategy[Observation]:
     """What an observer has seen, of leases and of claims.
 
     Args:
         clock: The name of its clock.
     """
-    return st.builds(Sighting, st.integers(0, 20) | st.sampled_from("abc"), instants(clock))
+    return st.builds(Observation, st.integers(0, 20) | st.sampled_from("abc"), instants(clock))
 
 
 def tenures(clock: ClockName) -> SearchStrategy[Tenure]:

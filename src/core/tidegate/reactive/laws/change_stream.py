@@ -13,17 +13,15 @@ from tidegate.model.documents import exactly
 from tidegate.reactive.change_stream import (
     Answer,
     Await,
-    Broke,
     Change,
-    CleanUp,
-    Consumer,
+    ChangeStreamConsumer,
     Consuming,
     Done,
     Due,
-    Event,
     Failed,
     Fenced,
     Flush,
+    HandleDeleted,
     Keep,
     Located,
     Pass,
@@ -31,8 +29,10 @@ from tidegate.reactive.change_stream import (
     Received,
     Reconcile,
     Save,
-    State,
     Step,
+    StreamEvent,
+    StreamFailed,
+    StreamState,
 )
 
 Seen: TypeAlias = Collection[int]
@@ -52,22 +52,22 @@ def has_had_its_pass(happened: int, passed: int) -> bool:
 def asks_for_each_once(changes: tuple[Change, ...], asked: tuple[Pass, ...]) -> bool:
     """Law CS3: a batch asks for each document once, in its collection, as its last change has it; in one pass each."""
     names = [(type(each), each.collection) for each in asked]
-    ids = [(each.collection, exactly(id_), isinstance(each, CleanUp)) for each in asked for id_ in each.ids]
+    ids = [(each.collection, exactly(id_), isinstance(each, HandleDeleted)) for each in asked for id_ in each.ids]
     last = {(each.collection, exactly(each.id)): each.is_gone for each in changes}
     return len(set(names)) == len(names) and sorted(map(repr, ids)) == sorted(
         repr((collection, id_, is_gone)) for (collection, id_), is_gone in last.items()
     )
 
 
-def cleans_up_first(state: State) -> bool:
+def cleans_up_first(state: StreamState) -> bool:
     """Law CS3: of each collection what was deleted comes first: no pass is awaited while such a one is left."""
     if not isinstance(state, Consuming) or state.flushing is None:
         return True
-    waiting = {each.collection for each in state.flushing.left if isinstance(each, CleanUp)}
-    return not any(isinstance(wish, Plan) and wish.collection in waiting for wish in state.awaited)
+    waiting = {each.collection for each in state.flushing.left if isinstance(each, HandleDeleted)}
+    return not any(isinstance(command, Plan) and command.collection in waiting for command in state.awaited)
 
 
-def flushes_in_time(consumer: Consumer, before: State, event: Event, step: Step) -> bool:
+def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: Step) -> bool:
     """Law CS4: a batch is flushed when it is full, its time is over or the consumer is to stop, and one at a time."""
     after = step.state
     if not isinstance(after, Consuming):
@@ -79,22 +79,22 @@ def flushes_in_time(consumer: Consumer, before: State, event: Event, step: Step)
     begun = after.flushing is not None and (known is None or not set(after.flushing.left) <= set(known))
     if not begun or not isinstance(before, Consuming):
         return not begun
-    is_over = isinstance(event, Due) and event.wish.then == Flush(before.epoch, before.batch)
+    is_over = isinstance(event, Due) and event.command.then == Flush(before.epoch, before.batch)
     told = len(event.page.changes) if isinstance(event, Received) else 0
     is_full = len(before.changes) + told >= consumer.size
     # the one before it is over with this very step, or there was none
-    is_alone = known is None or (isinstance(event, Done) and known == (event.wish,))
+    is_alone = known is None or (isinstance(event, Done) and known == (event.command,))
     return is_alone and (is_over or is_full or before.is_due or after.is_stopping)
 
 
-def starts_its_time_once(before: State, step: Step) -> bool:
+def starts_its_time_once(before: StreamState, step: Step) -> bool:
     """Law CS4: the time of a batch begins with its first change, and no later one puts it off."""
     after = step.state
     if not isinstance(after, Consuming):
         return True
-    begins = any(isinstance(wish, Await) and isinstance(wish.then, Flush) for wish in step.wishes)
+    begins = any(isinstance(command, Await) and isinstance(command.then, Flush) for command in step.commands)
     runs = after.is_due or any(
-        isinstance(wish, Await) and wish.then == Flush(after.epoch, after.batch) for wish in after.awaited
+        isinstance(command, Await) and command.then == Flush(after.epoch, after.batch) for command in after.awaited
     )
     is_first = not isinstance(before, Consuming) or not before.changes
     return (is_first or not begins) and (runs or not after.changes or after.is_stopping)
@@ -105,43 +105,45 @@ def may_be_saved(happened: int, passed: int, saved: int, *, is_scanned: bool) ->
     return is_not_lost(happened, passed, saved, is_scanned=is_scanned)
 
 
-def one_save_is_under_way(state: State) -> bool:
+def one_save_is_under_way(state: StreamState) -> bool:
     """Law CS5: one save is under way, or waits to be tried again."""
     if not isinstance(state, Consuming):
         return True
-    return sum(isinstance(wish.then if isinstance(wish, Await) else wish, Save) for wish in state.awaited) <= 1
+    return (
+        sum(isinstance(command.then if isinstance(command, Await) else command, Save) for command in state.awaited) <= 1
+    )
 
 
-def awaits_something(state: State) -> bool:
+def awaits_something(state: StreamState) -> bool:
     """Law CS6: while it leads, it awaits something."""
     return not isinstance(state, Consuming) or bool(state.awaited)
 
 
-def tries_again(before: State, event: Event, step: Step) -> bool:
-    """Law CS6: what failed is wished for again, after a pause; but at the stop."""
-    if not isinstance(event, Failed) or not isinstance(before, Consuming) or event.wish not in before.awaited:
+def tries_again(before: StreamState, event: StreamEvent, step: Step) -> bool:
+    """Law CS6: what failed is commanded again, after a pause; but at the stop."""
+    if not isinstance(event, Failed) or not isinstance(before, Consuming) or event.command not in before.awaited:
         return True
-    is_later = any(isinstance(wish, Await) and wish.then == event.wish for wish in step.wishes)
+    is_later = any(isinstance(command, Await) and command.then == event.command for command in step.commands)
     return before.is_stopping or is_later
 
 
 def is_silent_when_over(step: Step) -> bool:
-    """Law CS7: nothing is wished for by who does not lead, and nothing under another epoch than one's own."""
+    """Law CS7: nothing is commanded by who does not lead, and nothing under another epoch than one's own."""
     if not isinstance(step.state, Consuming):
-        return step.wishes == ()
-    epochs = {(wish.then if isinstance(wish, Await) else wish).epoch for wish in step.wishes}
+        return step.commands == ()
+    epochs = {(command.then if isinstance(command, Await) else command).epoch for command in step.commands}
     return epochs <= {step.state.epoch}
 
 
-def ignores_what_is_not_awaited(before: State, event: Event, step: Step) -> bool:
+def ignores_what_is_not_awaited(before: StreamState, event: StreamEvent, step: Step) -> bool:
     """Law CS7: an answer to what is not awaited changes nothing."""
-    if not isinstance(event, (Located, Received, Broke, Done, Failed, Fenced, Due)):
+    if not isinstance(event, (Located, Received, StreamFailed, Done, Failed, Fenced, Due)):
         return True
     return _is_awaited(before, event) or step == Step(before)
 
 
 def reconciles_in_time(
-    before: State, event: Event, step: Step, asked: tuple[Reconcile, ...], stored: tuple[int, bool]
+    before: StreamState, event: StreamEvent, step: Step, asked: tuple[Reconcile, ...], stored: tuple[int, bool]
 ) -> bool:
     """Law CS8: it is asked for once in a history, after a position of that history was stored and the stream was read.
 
@@ -152,19 +154,21 @@ def reconciles_in_time(
         asked: What this consumer asked for before.
         stored: The stored history, and whether a position is stored, while its epoch lasts.
     """
-    wishes = [wish for wish in step.wishes if isinstance(wish, Reconcile)]
+    commands = [command for command in step.commands if isinstance(command, Reconcile)]
     is_ready = isinstance(before, Consuming) and isinstance(event, Received)
-    return all(is_ready and wish not in asked and stored == (wish.history, True) for wish in wishes)
+    return all(is_ready and command not in asked and stored == (command.history, True) for command in commands)
 
 
-def keeps_the_position(consumer: Consumer, before: State, event: Event, step: Step) -> bool:
+def keeps_the_position(consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: Step) -> bool:
     """Law CS9: where nothing changes, the position is saved within `idle` nevertheless."""
     after = step.state
     if not isinstance(after, Consuming) or after.is_pending or after.is_lost:
         return True
-    if isinstance(event, Due) and isinstance(event.wish.then, Keep) and _is_awaited(before, event):
+    if isinstance(event, Due) and isinstance(event.command.then, Keep) and _is_awaited(before, event):
         return after.safe == after.read
-    waits = any(isinstance(wish, Await) and wish == Await(Keep(after.epoch), consumer.idle) for wish in after.awaited)
+    waits = any(
+        isinstance(command, Await) and command == Await(Keep(after.epoch), consumer.idle) for command in after.awaited
+    )
     return after.read == after.safe or waits
 
 
@@ -198,10 +202,10 @@ def what_is_reconciled_was_looked_at(said: int, seen: Seen, *, is_reconciled: bo
     return not is_reconciled or is_told or said in seen
 
 
-def _flushed(state: State) -> tuple[Pass, ...] | None:
+def _flushed(state: StreamState) -> tuple[Pass, ...] | None:
     flushing = state.flushing if isinstance(state, Consuming) else None
     return None if flushing is None else flushing.left
 
 
-def _is_awaited(state: State, event: Answer) -> bool:
-    return isinstance(state, Consuming) and event.wish in state.awaited
+def _is_awaited(state: StreamState, event: Answer) -> bool:
+    return isinstance(state, Consuming) and event.command in state.awaited

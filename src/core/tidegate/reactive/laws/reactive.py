@@ -21,11 +21,11 @@ from tidegate.reactive.reactive import (
     Failed,
     GiveUp,
     Go,
+    HandlerOutcome,
     Insert,
     Lapsed,
     Leave,
     Matching,
-    Outcome,
     Planned,
     Seen,
     Succeeded,
@@ -36,7 +36,7 @@ from tidegate.reactive.reactive import (
     Why,
 )
 from tidegate.reactive.snapshot import Kept, NotComputed, Unchanged, changed
-from tidegate.reactive.task_records import PROCESSED, Ended, Status, TaskRecord
+from tidegate.reactive.task_records import PROCESSED, Ended, TaskRecord, TaskStatus
 
 Verdict: TypeAlias = Planned | Claiming | Beginning
 """What any of the decisions answers."""
@@ -78,7 +78,7 @@ def no_change_is_lost(before: TaskRecord | None, seen: Seen, verdict: Planned) -
     if before is None:
         return isinstance(write, Insert) == isinstance(seen, Matching)
     if differs(before.snapshot, seen):
-        is_due = write is not None and write.record.status in (Status.PENDING, Status.PROCESSING_DIRTY)
+        is_due = write is not None and write.record.status in (TaskStatus.PENDING, TaskStatus.PROCESSING_DIRTY)
         return is_due and write is not None and not differs(write.record.snapshot, seen)
     return (write is not None) == (before.status in PROCESSED)
 
@@ -104,9 +104,9 @@ def begins_with_what_is_there(seen: Seen, verdict: Beginning) -> bool:
 
 def runs_again_after_a_change(before: TaskRecord, verdict: Update | Leave) -> bool:
     """Law RE3: the end of a run whose record is dirty leaves it pending, with what was seen last."""
-    if before.status is not Status.PROCESSING_DIRTY or isinstance(verdict, Leave):
+    if before.status is not TaskStatus.PROCESSING_DIRTY or isinstance(verdict, Leave):
         return True
-    return verdict.record.status is Status.PENDING and same_snapshot(verdict.record.snapshot, before.snapshot)
+    return verdict.record.status is TaskStatus.PENDING and same_snapshot(verdict.record.snapshot, before.snapshot)
 
 
 def stale_runs_change_nothing(before: TaskRecord | None, claim: Claim, verdict: Beginning) -> bool:
@@ -135,7 +135,7 @@ def counts_attempts_at_claim(before: TaskRecord | None, verdict: Verdict) -> boo
             return attempts == before.attempts
 
 
-def counts_the_end(before: TaskRecord, outcome: Outcome, verdict: Update | Leave) -> bool:
+def counts_the_end(before: TaskRecord, outcome: HandlerOutcome, verdict: Update | Leave) -> bool:
     """Law RE5, of the end of a run: a failure counts, a deferral does not, and after a success it is counted anew."""
     if isinstance(verdict, Leave):
         return True
@@ -198,7 +198,7 @@ def is_due_as_debounced(before: TaskRecord | None, task: Task, now: Instant, ver
     return after.due_at == when and after.next_run_at == latest(when, held_back)
 
 
-def runs_again_as_debounced(before: TaskRecord, task: Task, outcome: Outcome, verdict: Update | Leave) -> bool:
+def runs_again_as_debounced(before: TaskRecord, task: Task, outcome: HandlerOutcome, verdict: Update | Leave) -> bool:
     """Law RE10, of the end of a run: what changed meanwhile is due when its debounce says, or at a retry after that."""
     if isinstance(verdict, Leave) or verdict.why is not Why.RUNS_AGAIN:
         return True
@@ -211,27 +211,27 @@ def runs_again_as_debounced(before: TaskRecord, task: Task, outcome: Outcome, ve
     return verdict.record.next_run_at == when
 
 
-def follows_the_policy(before: TaskRecord, outcome: Outcome, verdict: Update | Leave) -> bool:
+def follows_the_policy(before: TaskRecord, outcome: HandlerOutcome, verdict: Update | Leave) -> bool:
     """Law RE11: a failure is tried again when the policy says, and where it gives up it has failed."""
-    if isinstance(verdict, Leave) or before.status is Status.PROCESSING_DIRTY:
+    if isinstance(verdict, Leave) or before.status is TaskStatus.PROCESSING_DIRTY:
         return True
     match outcome:
         case Failed(_, TryAgain(at)) | Deferred(at):
-            return (verdict.record.status, verdict.record.next_run_at) == (Status.PENDING, rounded_up(at))
+            return (verdict.record.status, verdict.record.next_run_at) == (TaskStatus.PENDING, rounded_up(at))
         case Failed():
-            return verdict.record.status is Status.FAILED
+            return verdict.record.status is TaskStatus.FAILED
         case _:
-            return verdict.record.status is Status.COMPLETED
+            return verdict.record.status is TaskStatus.COMPLETED
 
 
 def asks_the_policy(before: TaskRecord, lapsed: TryAgain | GiveUp | None, verdict: Claiming) -> bool:
     """Law RE11, of a lease that ran out: whether there is another run is the policy's word, unless something changed."""
-    if before.status is not Status.PROCESSING or isinstance(verdict, Wait):
+    if before.status is not TaskStatus.PROCESSING or isinstance(verdict, Wait):
         return not isinstance(verdict, Lapsed)
     if lapsed is None:
         return isinstance(verdict, Lapsed)
     if isinstance(lapsed, GiveUp):
-        return isinstance(verdict, Update) and verdict.record.status is Status.FAILED
+        return isinstance(verdict, Update) and verdict.record.status is TaskStatus.FAILED
     return isinstance(verdict, Claimed)
 
 
@@ -257,13 +257,13 @@ def a_failure_is_in_the_streak(before: TaskRecord | None, ended: Ended | None, v
     return write.record.first_error_at is not None and write.record.last_error is not None
 
 
-def a_success_ends_the_streak(outcome: Outcome, verdict: Update | Leave) -> bool:
+def a_success_ends_the_streak(outcome: HandlerOutcome, verdict: Update | Leave) -> bool:
     """Law RE12, of a success: no failure is left, and what follows counts anew."""
     if isinstance(verdict, Leave) or not isinstance(outcome, Succeeded):
         return True
     after = verdict.record
     is_over = after.first_error_at is None and after.last_error is None
-    return is_over and (after.status is Status.COMPLETED or after.attempts == 0)
+    return is_over and (after.status is TaskStatus.COMPLETED or after.attempts == 0)
 
 
 def remembers_the_last_runs(before: TaskRecord | None, task: Task, ended: Ended | None, verdict: Verdict) -> bool:
@@ -366,7 +366,7 @@ def differs(known: Kept | None, seen: Seen) -> bool:
 
 
 def is_forgotten(record: TaskRecord) -> bool:
-    return record.status is Status.COMPLETED and record.snapshot is None
+    return record.status is TaskStatus.COMPLETED and record.snapshot is None
 
 
 def same_snapshot(one: Kept | None, other: Kept | None) -> bool:

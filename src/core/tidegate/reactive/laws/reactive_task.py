@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tidegate.model.instants import Instant
 from tidegate.reactive.reactive import Claim
-from tidegate.reactive.task_records import FINISHED, PROCESSED, Status, TaskRecord
+from tidegate.reactive.task_records import FINISHED, PROCESSED, TaskRecord, TaskStatus
 
 
 def no_change_is_lost(record: TaskRecord | None, said: object, handled: Iterable[object]) -> bool:
@@ -17,7 +17,7 @@ def no_change_is_lost(record: TaskRecord | None, said: object, handled: Iterable
         said: What is watched of the document.
         handled: What handlers were called with, that ended.
     """
-    return said in handled or (record is not None and record.status is Status.FAILED)
+    return said in handled or (record is not None and record.status is TaskStatus.FAILED)
 
 
 def one_runs_under_a_claim(running: Iterable[Claim]) -> bool:
@@ -54,7 +54,7 @@ def attempts_are_bounded(began: int, attempts_max: int) -> bool:
     return began <= attempts_max
 
 
-def finished_is_not_due(status: Status, next_run_at: Instant | None) -> bool:
+def finished_is_not_due(status: TaskStatus, next_run_at: Instant | None) -> bool:
     """Law RT6: a record is due at no time exactly if it is finished."""
     return (next_run_at is None) == (status in FINISHED)
 

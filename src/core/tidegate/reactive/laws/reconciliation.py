@@ -13,15 +13,15 @@ from tidegate.reactive.reconciliation import (
     CleanedUp,
     Failed,
     Leave,
-    Outcome,
+    PassOutcome,
     Planned,
     Progress,
     Run,
+    RunSuperseded,
     Scan,
-    Superseded,
+    ScanVerdict,
     Sweeps,
     Trigger,
-    Verdict,
     Wait,
     Write,
 )
@@ -48,10 +48,10 @@ def all_was_looked_at(there_before: Collection[object], passed: Collection[objec
     return set(there_before) <= set(passed) | set(gone)
 
 
-def passes_no_failure(progress: Progress, scan: Scan, outcome: Outcome, verdict: Verdict) -> bool:
+def passes_no_failure(progress: Progress, scan: Scan, outcome: PassOutcome, verdict: ScanVerdict) -> bool:
     """Law RL3: a checkpoint stands at the last document that was planned; a failure writes nothing."""
     match outcome, verdict:
-        case _, Superseded():
+        case _, RunSuperseded():
             return True
         case Planned(ids), Write(_, after):
             own = Checkpoint(scan.collection, scan.triggers, ids[-1])
@@ -64,7 +64,7 @@ def passes_no_failure(progress: Progress, scan: Scan, outcome: Outcome, verdict:
             return False
 
 
-def flags_in_one_write(progress: Progress, scan: Scan, outcome: Outcome, verdict: Verdict) -> bool:
+def flags_in_one_write(progress: Progress, scan: Scan, outcome: PassOutcome, verdict: ScanVerdict) -> bool:
     """Law RL4: flags are set exactly where all has succeeded, and the checkpoint is removed by the same write."""
     if not isinstance(verdict, Write):
         return True
@@ -75,7 +75,7 @@ def flags_in_one_write(progress: Progress, scan: Scan, outcome: Outcome, verdict
     return flagged == names and verdict.progress.checkpoint(scan.collection) is None
 
 
-def leaves_others_alone(run: Run, progress: Progress, scan: Scan, verdict: Verdict) -> bool:
+def leaves_others_alone(run: Run, progress: Progress, scan: Scan, verdict: ScanVerdict) -> bool:
     """Law RL5: nothing is written for another history; the scans of others stay as they are, under the run's epoch."""
     if not isinstance(verdict, Write):
         return True

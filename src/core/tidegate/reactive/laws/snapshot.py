@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.model.documents import Document, Field, Value, equal, exactly
 from tidegate.model.patches import Patch, applied
-from tidegate.reactive.snapshot import Changed, NotComputed, Projection, Unchanged, Verdict
+from tidegate.reactive.snapshot import Changed, NotComputed, Projection, SnapshotVerdict, Unchanged
 
 
 def only_the_same_have_no_difference(before: Value, after: Value, patch: Patch) -> bool:
@@ -17,7 +17,9 @@ def a_patch_leads_to_what_came_after(after: Value, reached: Value) -> bool:
     return is_same(reached, after)
 
 
-def the_unwatched_is_not_seen(before: Document, after: Document, projection: Projection, verdict: Verdict) -> bool:
+def the_unwatched_is_not_seen(
+    before: Document, after: Document, projection: Projection, verdict: SnapshotVerdict
+) -> bool:
     """Law N3: where every field that a path begins with is equal before and after, nothing has changed."""
     if projection.computed or not projection.paths:
         return True
@@ -26,12 +28,14 @@ def the_unwatched_is_not_seen(before: Document, after: Document, projection: Pro
     return verdict == Unchanged()
 
 
-def equal_documents_are_unchanged(before: Document, after: Document, verdict: Verdict) -> bool:
+def equal_documents_are_unchanged(before: Document, after: Document, verdict: SnapshotVerdict) -> bool:
     """Law N4: equal documents are unchanged, whatever is watched."""
     return verdict == Unchanged() or not equal(before, after)
 
 
-def no_watched_change_is_lost(before: Document, after: Document, projection: Projection, verdict: Verdict) -> bool:
+def no_watched_change_is_lost(
+    before: Document, after: Document, projection: Projection, verdict: SnapshotVerdict
+) -> bool:
     """Law N5: where a field that is watched whole differs, it has changed; so where the whole document is watched."""
     if not projection.ways:
         return verdict != Unchanged() or equal(before, after)
@@ -39,7 +43,7 @@ def no_watched_change_is_lost(before: Document, after: Document, projection: Pro
     return verdict != Unchanged() or all(is_alike(before, after, field) for field in whole)
 
 
-def a_change_tells_all(before: Document | None, after: Document, verdict: Verdict) -> bool:
+def a_change_tells_all(before: Document | None, after: Document, verdict: SnapshotVerdict) -> bool:
     """Law N6: the patch of a change leads from the snapshot before, if there was one, to exactly the one after."""
     if isinstance(verdict, Changed):
         return is_same(applied(verdict.patch, before), after)
@@ -56,7 +60,7 @@ def nothing_is_lost_in_json(value: Value, decoded: Value) -> bool:
     return is_same(value, decoded)
 
 
-def a_digest_notices_the_same(by_snapshot: Verdict, by_digest: Verdict) -> bool:
+def a_digest_notices_the_same(by_snapshot: SnapshotVerdict, by_digest: SnapshotVerdict) -> bool:
     """Law N9: unchanged by the digest is unchanged, and changed is changed."""
     return (by_snapshot == Unchanged()) == (by_digest == Unchanged())
 
@@ -66,7 +70,7 @@ def a_failure_is_told(fails: bool, path: str, taken: Document | NotComputed) -> 
     return isinstance(taken, NotComputed) and taken.path == path if fails else isinstance(taken, Document)
 
 
-def the_server_sees_the_same(taken: Document, computed: Document, differs: bool, verdict: Verdict) -> bool:
+def the_server_sees_the_same(taken: Document, computed: Document, differs: bool, verdict: SnapshotVerdict) -> bool:
     """Law N11: MongoDB computes the snapshot, and says that it differs exactly if it has changed."""
     return is_same(taken, computed) and differs == (verdict != Unchanged())
 

@@ -19,28 +19,28 @@ from tidegate.model.effects import Effect, Program
 from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, find_one, update_one
 from tidegate.reactive.change_stream import (
     Await,
-    CleanUp,
-    Consumer,
+    ChangeStreamConsumer,
     Consuming,
-    Event,
     Following,
+    HandleDeleted,
     LeadershipLost,
     Plan,
     Read,
     Reconcile,
-    heard,
+    StreamEvent,
+    event_for,
 )
-from tidegate.reactive.change_stream import State as ConsumerState
+from tidegate.reactive.change_stream import StreamState as ConsumerState
 from tidegate.reactive.reconciler import FORGOTTEN, RECONCILED, Reconciler
 from tidegate.reactive.reconciliation import Run, Trigger
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import dead, tell
 from tidegate.sim.reducers import Crash, Machine, Reducer
-from tidegate.sim.scenario import Actor, Label, Law, Scenario, State, Step
+from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.streams import AFTER, EPOCH, FROM, Forgetful, Stream
-from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, Plain, Reads, World, document, seeded
+from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, Plain, Reads, World, document, world_with
 
 ORDERS: Final = "orders"
 USERS: Final = "users"
@@ -96,8 +96,8 @@ async def look_at_orders(ids: tuple[str, ...]) -> tuple[str, ...]:
     return await look(ORDERS, ids)
 
 
-async def passed(wish: Plan | CleanUp) -> None:
-    await look(wish.collection, tuple(map(str, wish.ids)))
+async def passed(command: Plan | HandleDeleted) -> None:
+    await look(command.collection, tuple(map(str, command.ids)))
 
 
 # --- who leads ------------------------------------------------------------------------------------------------------------
@@ -113,16 +113,16 @@ class Election:
     place: None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         leader = world.read(LEADER)
         for who in CONSUMERS:
             if who == leader or world.read(dead(who)):
                 continue
             if not leader or world.read(dead(leader)):
-                yield Step(Label(f"elects {who}"), self.elect(world, who))
+                yield ActorStep(Label(f"elects {who}"), self.elect(world, who))
                 return
             if after := world.taken(HANDOVERS):
-                yield Step(Label(f"elects {who}, and {leader} does not know"), self.elect(after, who), must=False)
+                yield ActorStep(Label(f"elects {who}, and {leader} does not know"), self.elect(after, who), must=False)
 
     def elect(self, world: World, who: str) -> World:
         epoch = self.stream.record(world)[EPOCH] + 1
@@ -194,7 +194,7 @@ def is_promise(stream: Stream, docs: Docs) -> Law:
 def is_looked_at(places: Docs) -> Law:
     def holds(state: State) -> bool:
         leader = state.read(LEADER)
-        machine = state.standing(leader) if leader else None
+        machine = state.status(leader) if leader else None
         if not isinstance(machine, Machine) or not isinstance(machine.state, Consuming):
             return True
         return all(
@@ -244,7 +244,7 @@ PASSES_FAIL: Final[Mapping[Fault, Which]] = MappingProxyType({Fault.DROPPED: is_
 
 
 def change_stream(
-    kind: type[Consumer] = Consumer,
+    kind: type[ChangeStreamConsumer] = ChangeStreamConsumer,
     *,
     summary: str = "documents change while leaders come and go: each change is looked at, or will be",
     edits: tuple[Effect[object], ...] = ONE_CHANGE,
@@ -285,14 +285,14 @@ def change_stream(
 
     def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
         assert isinstance(state, ConsumerState)
-        assert isinstance(event, Event)
+        assert isinstance(event, StreamEvent)
         done = consumer.step(state, event)
-        return done.state, done.wishes
+        return done.state, done.commands
 
-    def carried_out(wish: Effect[object]) -> Program[object] | None:
-        match wish:
-            case Plan() | CleanUp():
-                return passed(wish)
+    def carried_out(command: Effect[object]) -> Program[object] | None:
+        match command:
+            case Plan() | HandleDeleted():
+                return passed(command)
             case Reconcile(epoch, history):
                 return orders.run(Run(epoch, history))
             case _:
@@ -303,10 +303,10 @@ def change_stream(
             name,
             Following(),
             step,
-            heard,
+            event_for,
             Faults(kinds),
             means,
-            split=lambda wish: not isinstance(wish, (Read, Await)),
+            split=lambda command: not isinstance(command, (Read, Await)),
             carried_out=carried_out,
         )
         for name in CONSUMERS
@@ -323,7 +323,7 @@ def change_stream(
     for collection, key in docs:
         contents[collection] = (*contents.get(collection, ()), Document.of({"_id": key, "total": 1}))
         contents[LOOKS] += (Document.of({"_id": place_of(collection, key), "seen": () if is_new else (1,)}),)
-    world: Plain = stream.begun(seeded(contents)).write(HANDOVERS, handovers)
+    world: Plain = stream.begun(world_with(contents)).write(HANDOVERS, handovers)
     if not is_new:
         record = stream.record(world).put(RECONCILED, value=True).put(FROM, 0)
         world = world.write(document(stream.collection, stream.name), record)

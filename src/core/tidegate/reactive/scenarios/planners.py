@@ -34,12 +34,12 @@ from tidegate.reactive.scenarios.reactive_task import (
 from tidegate.reactive.task_documents import DOCUMENT, RECORD, SNAPSHOT, TASK, guarded, loaded, stored
 from tidegate.reactive.task_records import TaskRecord
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.behaviour import Returned
+from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Faults
 from tidegate.sim.observing import seen
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import Meaning, Outcomes, World, contents, seeded
+from tidegate.sim.world import Meaning, Outcomes, World, contents, world_with
 
 INDEX: Final[Unique] = {RECORDS: ((DOCUMENT, TASK),)}
 PLANNERS: Final = ("planner 1", "planner 2")
@@ -106,7 +106,7 @@ def is_alone(state: State) -> bool:
 
 def is_kept(state: State) -> bool:
     """Whoever looks at the change, and says that it has written what it means, has."""
-    has_looked = state.standing(PLANNERS[1]) == Returned(())
+    has_looked = state.status(PLANNERS[1]) == Returned(())
     return not has_looked or any(each[SNAPSHOT][TOTAL] == said(state) for each in records(state))
 
 
@@ -132,7 +132,7 @@ def planners(
     return Scenario(
         name="reactive_task",
         summary=summary,
-        world=seeded({SOURCE: (Document.of({"_id": KEY, "total": 1}),)}, unique),
+        world=world_with({SOURCE: (Document.of({"_id": KEY, "total": 1}),)}, unique),
         actors=(
             Process("editor", lambda _: edit(ONE_CHANGE), meaning=means),
             Process(PLANNERS[0], lambda life: plan_first(task, life), faults, means),

@@ -23,15 +23,15 @@ from tidegate.reactive.reactive import Claim, Insert, Matching, Task, plan
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
-from tidegate.reactive.task_records import FINISHED, Status, TaskRecord
+from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
 from tidegate.retries.retry import Fixed, Policy
 from tidegate.sim.actors import Network, Process, stuck
-from tidegate.sim.behaviour import Asking
+from tidegate.sim.automaton import Asking
 from tidegate.sim.clocks import HOST, Host
-from tidegate.sim.faults import Fault, Faults, anything
+from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, seeded
+from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, world_with
 
 SOURCE: Final = "orders"
 RECORDS: Final = "orders_tasks"
@@ -156,7 +156,7 @@ def planned(task: ReactiveTask, doc: Document) -> Document:
 
 def finished(doc: Document) -> Document:
     """The record of a document that is gone."""
-    over = attrs.evolve(loaded(doc), status=Status.COMPLETED, next_run_at=None, snapshot=None, waiting_since=None)
+    over = attrs.evolve(loaded(doc), status=TaskStatus.COMPLETED, next_run_at=None, snapshot=None, waiting_since=None)
     return stored(over, NAME, KEY)
 
 
@@ -200,7 +200,7 @@ async def sweeper(task: ReactiveTask) -> None:
 def running(state: State, workers: tuple[str, ...]) -> Iterator[Claim]:
     """Under which claims handlers are called now."""
     for name in workers:
-        match state.standing(name):
+        match state.status(name):
             case Asking(Call(_, (_, Claim() as claim))):
                 yield claim
             case _:
@@ -214,7 +214,7 @@ def said(state: State) -> int | None:
 
 def is_alive(state: State, names: tuple[str, ...]) -> bool:
     """Is there one who goes on, and is not in user code that never returns?"""
-    return any(isinstance(state.standing(name), Asking) and not state.read(stuck(name)) for name in names)
+    return any(isinstance(state.status(name), Asking) and not state.read(stuck(name)) for name in names)
 
 
 def is_kept(workers: tuple[str, ...]) -> Law:
@@ -244,7 +244,7 @@ def is_cleaned(workers: tuple[str, ...], keep_for: Duration) -> Law:
 
 def finished_is_not_due(state: State) -> bool:
     found = state.read(document(RECORDS, record_id(NAME, KEY)))
-    return found is None or laws.reactive_task.finished_is_not_due(Status(found[STATUS]), found.get(NEXT_RUN_AT))
+    return found is None or laws.reactive_task.finished_is_not_due(TaskStatus(found[STATUS]), found.get(NEXT_RUN_AT))
 
 
 def is_not_taken(before: State, after: State) -> bool:
@@ -264,7 +264,7 @@ def is_handler(effect: Effect[object]) -> bool:
 
 FAULTS: Final = Faults(
     {
-        **dict.fromkeys((Fault.CRASH_BEFORE, Fault.RESTART), anything),
+        **dict.fromkeys((Fault.CRASH_BEFORE, Fault.RESTART), all_effects),
         **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE), is_write),
     }
 )
@@ -272,7 +272,7 @@ HANDLERS_FAIL: Final = Faults(
     {
         **FAULTS.kinds,
         **dict.fromkeys((Fault.FAILED, Fault.NEVER_RETURNS), is_handler),
-        Fault.CANCELLED: anything,
+        Fault.CANCELLED: all_effects,
         Fault.DUPLICATE: is_write,
     }
 )
@@ -347,7 +347,9 @@ def reactive_task(
     )
     first = Document.of({"_id": KEY, "total": 1})
     record_of_it = planned(task, first)
-    world = seeded({RECORDS: (finished(record_of_it),)} if is_gone else {SOURCE: (first,), RECORDS: (record_of_it,)})
+    world = world_with(
+        {RECORDS: (finished(record_of_it),)} if is_gone else {SOURCE: (first,), RECORDS: (record_of_it,)}
+    )
     return Scenario(
         name="reactive_task",
         summary=summary,

@@ -10,19 +10,19 @@ import attrs
 from tidegate.model.documents import Put, exactly
 from tidegate.reactive.change_stream import (
     Change,
-    CleanUp,
-    Consumer,
+    ChangeStreamConsumer,
     Consuming,
     Done,
     Elected,
-    Event,
     Flushing,
     Following,
+    HandleDeleted,
     Plan,
     Position,
     Reconcile,
     Request,
     Step,
+    StreamEvent,
 )
 from tidegate.reactive.reconciler import RECONCILED
 from tidegate.reactive.scenarios.change_stream import (
@@ -42,17 +42,17 @@ from tidegate.sim.shipping import Specimen
 
 
 @attrs.frozen(kw_only=True)
-class FailedPassIsDone(Consumer):
+class FailedPassIsDone(ChangeStreamConsumer):
     """A pass that has failed passes for done, and the position is saved over it."""
 
-    def _failed(self, state: Consuming, wish: Request) -> Step:
-        if isinstance(wish, (Plan, CleanUp)):
-            return self._answered(state, Done(wish))
-        return super()._failed(state, wish)
+    def _failed(self, state: Consuming, command: Request) -> Step:
+        if isinstance(command, (Plan, HandleDeleted)):
+            return self._answered(state, Done(command))
+        return super()._failed(state, command)
 
 
 @attrs.frozen(kw_only=True)
-class BatchById(Consumer):
+class BatchById(ChangeStreamConsumer):
     """A batch knows its documents by their id alone, so of two collections with one id the first is dropped."""
 
     def _collected(self, before: tuple[Change, ...], more: tuple[Change, ...]) -> tuple[Change, ...]:
@@ -61,7 +61,7 @@ class BatchById(Consumer):
 
 
 @attrs.frozen(kw_only=True)
-class SavesTheNewest(Consumer):
+class SavesTheNewest(ChangeStreamConsumer):
     """When a batch is done the newest position is saved, over what was collected meanwhile."""
 
     def _safe(self, _: Consuming, flushing: Flushing) -> Position | None:  # noqa: ARG002  that is the bug
@@ -69,7 +69,7 @@ class SavesTheNewest(Consumer):
 
 
 @attrs.frozen(kw_only=True)
-class FlushesOverlap(Consumer):
+class FlushesOverlap(ChangeStreamConsumer):
     """The next batch is flushed while one is under way, and its position is saved when it is done."""
 
     def _flushed(self, state: Consuming) -> Consuming:
@@ -79,19 +79,19 @@ class FlushesOverlap(Consumer):
 
 
 @attrs.frozen(kw_only=True)
-class ReconcilesFirst(Consumer):
+class ReconcilesFirst(ChangeStreamConsumer):
     """Reconciliation begins at once, before any position is stored."""
 
-    def _following(self, state: Following, event: Event) -> Step:
+    def _following(self, state: Following, event: StreamEvent) -> Step:
         done = super()._following(state, event)
         if not isinstance(done.state, Consuming) or not isinstance(event, Elected):
             return done
         begun = Reconcile(event.epoch, event.history)
-        return Step(attrs.evolve(done.state, must_reconcile=False), (begun, *done.wishes))
+        return Step(attrs.evolve(done.state, must_reconcile=False), (begun, *done.commands))
 
 
 @attrs.frozen(kw_only=True)
-class DeletesUnseen(Consumer):
+class DeletesUnseen(ChangeStreamConsumer):
     """What was deleted cannot be matched by the filter of a stream, so nobody is told of it."""
 
     def _collected(self, before: tuple[Change, ...], more: tuple[Change, ...]) -> tuple[Change, ...]:
@@ -151,7 +151,7 @@ SPECIMENS: Final = (
         "checkpoint_survives",
         partial(
             change_stream,
-            Consumer,
+            ChangeStreamConsumer,
             edits=(total(2),),
             docs=BOTH,
             budget=1,

@@ -12,7 +12,7 @@ from tidegate.model.effects import Now
 from tidegate.model.instants import Instant
 from tidegate.reactive import reactive
 from tidegate.reactive.orphans import Remove
-from tidegate.reactive.reactive import Claim, Leave, Outcome, Planned, Seen, TryAgain, Update, Why, WhyNot
+from tidegate.reactive.reactive import Claim, HandlerOutcome, Leave, Planned, Seen, TryAgain, Update, Why, WhyNot
 from tidegate.reactive.reactive_task import ReactiveTask, Worked
 from tidegate.reactive.scenarios.reactive_task import (
     BOUNDED,
@@ -31,7 +31,7 @@ from tidegate.reactive.scenarios.reactive_task import (
     total,
 )
 from tidegate.reactive.task_documents import NEXT_RUN_AT, TASK, record_id
-from tidegate.reactive.task_records import Status, TaskRecord
+from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
@@ -70,9 +70,11 @@ class OneName(ReactiveTask):
 class DirtyIgnored(ReactiveTask):
     """A run that succeeds completes its record, whatever has changed while it ran."""
 
-    def _finalises(self, record: TaskRecord | None, claim: Claim, outcome: Outcome, now: Instant) -> Update | Leave:
-        if record is not None and record.status is Status.PROCESSING_DIRTY:
-            clean = attrs.evolve(record, status=Status.PROCESSING)
+    def _finalises(
+        self, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
+    ) -> Update | Leave:
+        if record is not None and record.status is TaskStatus.PROCESSING_DIRTY:
+            clean = attrs.evolve(record, status=TaskStatus.PROCESSING)
             return super()._finalises(clean, claim, outcome, now)
         return super()._finalises(record, claim, outcome, now)
 

@@ -1,4 +1,4 @@
-"""What change streams tell, what a consumer of them wishes for, and what it hears."""
+"""What change streams tell, what a consumer of them commands, and what it hears."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from tidegate.model.instants import MILLISECOND
 from tidegate.reactive.change_stream import (
     After,
     Await,
-    Broke,
     Change,
-    CleanUp,
-    Consumer,
+    ChangeStreamConsumer,
     Done,
     Due,
     Elected,
-    Event,
     Failed,
     Fenced,
     Flush,
-    Forget,
     From,
+    HandleDeleted,
     Keep,
     LeadershipLost,
     Locate,
@@ -33,9 +30,12 @@ from tidegate.reactive.change_stream import (
     Read,
     Received,
     Reconcile,
+    ResetHistory,
     Save,
     StopAsked,
-    Wish,
+    StreamCommand,
+    StreamEvent,
+    StreamFailed,
 )
 
 _IDS = st.sampled_from((1, 2, 1.0, "1", None))
@@ -44,10 +44,10 @@ _EPOCHS = st.integers(1, 3)
 _SMALL = st.integers(0, 2)
 
 
-def consumers() -> SearchStrategy[Consumer]:
+def consumers() -> SearchStrategy[ChangeStreamConsumer]:
     """Consumers with small batches and short times."""
     times = st.integers(0, 100).map(lambda n: n * MILLISECOND)
-    return st.builds(Consumer, size=st.integers(1, 4), wait=times, idle=times, pause=st.integers(1, 100))
+    return st.builds(ChangeStreamConsumer, size=st.integers(1, 4), wait=times, idle=times, pause=st.integers(1, 100))
 
 
 def positions() -> SearchStrategy[Position]:
@@ -69,13 +69,14 @@ def passes() -> SearchStrategy[Pass]:
     """Passes over some documents."""
     ids = st.lists(_IDS, min_size=1, max_size=3).map(tuple)
     return st.one_of(
-        st.builds(CleanUp, _EPOCHS, _SMALL, _COLLECTIONS, ids), st.builds(Plan, _EPOCHS, _SMALL, _COLLECTIONS, ids)
+        st.builds(HandleDeleted, _EPOCHS, _SMALL, _COLLECTIONS, ids),
+        st.builds(Plan, _EPOCHS, _SMALL, _COLLECTIONS, ids),
     )
 
 
-def stores() -> SearchStrategy[Save | Forget]:
+def stores() -> SearchStrategy[Save | ResetHistory]:
     """What is written under an epoch."""
-    return st.one_of(st.builds(Save, _EPOCHS, _SMALL, positions()), st.builds(Forget, _EPOCHS, st.integers(1, 3)))
+    return st.one_of(st.builds(Save, _EPOCHS, _SMALL, positions()), st.builds(ResetHistory, _EPOCHS, st.integers(1, 3)))
 
 
 def reads() -> SearchStrategy[Read]:
@@ -90,13 +91,13 @@ def waits() -> SearchStrategy[Await]:
     return st.builds(Await, then, st.integers(0, 99))
 
 
-def wishes() -> SearchStrategy[Wish]:
-    """Every kind of wish."""
+def commands() -> SearchStrategy[StreamCommand]:
+    """Every kind of command."""
     asked = st.builds(Reconcile, _EPOCHS, _SMALL)
     return st.one_of(_EPOCHS.map(Locate), reads(), passes(), stores(), asked, waits())
 
 
-def events() -> SearchStrategy[Event]:
+def events() -> SearchStrategy[StreamEvent]:
     """Every kind of event, mostly of what is not awaited."""
     positions_or_none = st.one_of(st.none(), positions())
     return st.one_of(
@@ -105,7 +106,7 @@ def events() -> SearchStrategy[Event]:
         st.just(StopAsked()),
         st.builds(Located, _EPOCHS.map(Locate), positions()),
         st.builds(Received, reads(), pages()),
-        st.builds(Broke, reads(), st.sampled_from((None, 43, 280, 286))),
+        st.builds(StreamFailed, reads(), st.sampled_from((None, 43, 280, 286))),
         st.one_of(passes(), stores()).map(Done),
         st.one_of(_EPOCHS.map(Locate), passes(), stores()).map(Failed),
         stores().map(Fenced),

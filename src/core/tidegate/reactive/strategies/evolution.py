@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.reactive.evolution import Action, Definition, OnNewVersion, Policy, Reconcile, Remember, Reprocess
-from tidegate.reactive.task_records import Status
+from tidegate.reactive.task_records import TaskStatus
 
 _TRIGGERS = ("status = 'new'", 1, 1.0, True, None)
 
@@ -24,7 +24,7 @@ def evolution_policies() -> SearchStrategy[Policy]:
 def actions() -> SearchStrategy[Action]:
     """Every kind of action."""
     return st.one_of(
-        st.builds(Reprocess, st.frozensets(st.sampled_from(Status))),
+        st.builds(Reprocess, st.frozensets(st.sampled_from(TaskStatus))),
         st.just(Reconcile()),
         definitions().map(Remember),
     )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.instants import SECOND
-from tidegate.reactive.orphans import Because, CleanUp, DeleteWhen, Keep, Remove, Verdict
+from tidegate.reactive.orphans import Because, CleanUp, DeleteWhen, Keep, Remove, SweepVerdict
 from tidegate.reactive.strategies.reactive import guards
 
 
@@ -15,6 +15,6 @@ def clean_ups() -> SearchStrategy[CleanUp]:
     return st.builds(CleanUp, delete_when=st.sampled_from(DeleteWhen), keep_for=st.integers(0, 2 * SECOND))
 
 
-def clean_up_verdicts() -> SearchStrategy[Verdict]:
+def clean_up_verdicts() -> SearchStrategy[SweepVerdict]:
     """What may be decided of a record."""
     return st.one_of(guards().map(Remove), st.sampled_from(Because).map(Keep))

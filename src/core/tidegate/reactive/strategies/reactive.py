@@ -19,9 +19,9 @@ from tidegate.reactive.reactive import (
     Failed,
     GiveUp,
     Gone,
+    HandlerOutcome,
     Matching,
     NotMatching,
-    Outcome,
     Planned,
     Retry,
     Seen,
@@ -32,7 +32,7 @@ from tidegate.reactive.reactive import (
     plan,
 )
 from tidegate.reactive.snapshot import Kept, NotComputed, digest
-from tidegate.reactive.task_records import FINISHED, PROCESSED, Ended, Guard, Run, Status, TaskRecord
+from tidegate.reactive.task_records import FINISHED, PROCESSED, Ended, Guard, Run, TaskRecord, TaskStatus
 
 T = TypeVar("T")
 
@@ -114,12 +114,12 @@ def _retry(dice: _Dice) -> Retry:
     return TryAgain(dice.time() + dice.choose((0, 0, 1))) if dice.choose((True, False)) else GiveUp()
 
 
-def outcomes() -> SearchStrategy[Outcome]:
+def outcomes() -> SearchStrategy[HandlerOutcome]:
     """How a run may end."""
     return _drawn(_outcome)
 
 
-def _outcome(dice: _Dice) -> Outcome:
+def _outcome(dice: _Dice) -> HandlerOutcome:
     match dice.choose(range(4)):
         case 0:
             return Succeeded()
@@ -129,7 +129,7 @@ def _outcome(dice: _Dice) -> Outcome:
             return Failed(dice.choose(_ERRORS), _retry(dice))
 
 
-def records(statuses: Sequence[Status] = tuple(Status)) -> SearchStrategy[TaskRecord]:
+def records(statuses: Sequence[TaskStatus] = tuple(TaskStatus)) -> SearchStrategy[TaskRecord]:
     """Records that keep the invariants, whether or not any decision leads to them.
 
     Args:
@@ -138,7 +138,7 @@ def records(statuses: Sequence[Status] = tuple(Status)) -> SearchStrategy[TaskRe
     return _drawn(lambda dice: _record(dice, dice.choose(statuses)))
 
 
-def _record(dice: _Dice, status: Status) -> TaskRecord:
+def _record(dice: _Dice, status: TaskStatus) -> TaskRecord:
     is_processed = status in PROCESSED
     history = tuple(_run(dice) for _ in range(dice.choose(range(4))))
     return TaskRecord(
@@ -149,7 +149,7 @@ def _record(dice: _Dice, status: Status) -> TaskRecord:
         next_run_at=None if status in FINISHED else dice.time(),
         due_at=dice.time(),
         changed_at=dice.time(),
-        waiting_since=dice.time() if status is Status.PROCESSING_DIRTY else dice.time_or_none(),
+        waiting_since=dice.time() if status is TaskStatus.PROCESSING_DIRTY else dice.time_or_none(),
         created_at=dice.time(),
         attempts=dice.choose(range(4)),
         token=dice.choose(range(1 if is_processed else 0, 4)),
@@ -218,13 +218,13 @@ class Situation:
     record: TaskRecord | None
     claim: Claim
     seen: Seen
-    outcome: Outcome
+    outcome: HandlerOutcome
     lapsed: Retry | None
     task: Task
     now: Instant
 
 
-def situations(statuses: Sequence[Status] = tuple(Status)) -> SearchStrategy[Situation]:
+def situations(statuses: Sequence[TaskStatus] = tuple(TaskStatus)) -> SearchStrategy[Situation]:
     """Situations, each out of one draw.
 
     Args:

@@ -14,7 +14,7 @@ from tidegate.reactive.reconciliation import (
     Checkpoint,
     CleanedUp,
     Failed,
-    Outcome,
+    PassOutcome,
     Planned,
     Progress,
     Run,
@@ -55,7 +55,7 @@ def progresses(draw: DrawFn) -> Progress:
     return Progress(draw(st.integers(0, 2)), flags, tuple(each for each in known if each is not None))
 
 
-def outcomes() -> SearchStrategy[Outcome]:
+def outcomes() -> SearchStrategy[PassOutcome]:
     """What comes of a batch, or of the end of a scan."""
     ids = st.lists(_IDS, min_size=1, max_size=3).map(tuple)
     return st.one_of(ids.map(Planned), st.just(CleanedUp()), st.just(Failed()))

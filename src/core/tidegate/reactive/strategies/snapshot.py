@@ -19,8 +19,8 @@ from tidegate.reactive.snapshot import (
     Digest,
     Kept,
     Projection,
+    SnapshotVerdict,
     Unchanged,
-    Verdict,
     digest,
 )
 
@@ -232,7 +232,7 @@ def kept() -> SearchStrategy[Kept]:
 
 
 @st.composite
-def verdicts(draw: DrawFn) -> Verdict:
+def verdicts(draw: DrawFn) -> SnapshotVerdict:
     """What a comparison may say."""
     before, after = draw(document_pairs())
     patch = difference(before, after)

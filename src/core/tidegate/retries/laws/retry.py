@@ -18,7 +18,7 @@ from tidegate.retries.retry import (
     FailureVerdict,
     Fixed,
     GiveUp,
-    Known,
+    Knowledge,
     Linear,
     Operation,
     PassOn,
@@ -26,10 +26,10 @@ from tidegate.retries.retry import (
     ReadBack,
     Reason,
     Retry,
+    RetryVerdict,
     SendAgain,
     Series,
     Tried,
-    Verdict,
 )
 
 
@@ -45,21 +45,21 @@ def counts_once(operation: Operation, failures: Sequence[Failure], verdict: Fail
     return all(isinstance(failure, (Refused, NotApplied)) for failure in failures)
 
 
-def knows_no_less(failures: Sequence[Failure], known: Known) -> bool:
+def knows_no_less(failures: Sequence[Failure], known: Knowledge) -> bool:
     """Law R3: after a failure that left it unknown, or done, no other makes it undone."""
     if any(isinstance(failure, NotDurable) for failure in failures):
-        return known is Known.DONE
+        return known is Knowledge.DONE
     if any(isinstance(failure, Ambiguous) for failure in failures):
-        return known is Known.PERHAPS_DONE
-    return known is Known.NOT_DONE
+        return known is Knowledge.PERHAPS_DONE
+    return known is Knowledge.NOT_DONE
 
 
-def attempts_are_bounded(policy: Policy, attempts: int, verdict: Verdict) -> bool:
+def attempts_are_bounded(policy: Policy, attempts: int, verdict: RetryVerdict) -> bool:
     """Law R4: another attempt is made only below the maximum."""
     return isinstance(verdict, GiveUp) or policy.attempts_max is None or attempts < policy.attempts_max
 
 
-def time_is_bounded(policy: Policy, since: Instant, verdict: Verdict) -> bool:
+def time_is_bounded(policy: Policy, since: Instant, verdict: RetryVerdict) -> bool:
     """Law R5: no attempt begins later than the maximum duration after the first one."""
     return isinstance(verdict, GiveUp) or policy.elapsed_max is None or verdict.at - since <= policy.elapsed_max
 
@@ -92,7 +92,7 @@ def takes_no_more_than_its_part(policy: Policy, whole: Duration, delay: Duration
     return whole * (PPM - policy.jitter_ppm) <= delay * PPM <= whole * PPM
 
 
-def is_next(policy: Policy, now: Instant, verdict: Verdict) -> bool:
+def is_next(policy: Policy, now: Instant, verdict: RetryVerdict) -> bool:
     """Law R8: the next attempt is after now by the delay; that of a cron is what its port names."""
     if isinstance(verdict, GiveUp):
         return True
@@ -103,7 +103,7 @@ def is_next(policy: Policy, now: Instant, verdict: Verdict) -> bool:
 
 
 def gives_up_for_a_reason(
-    policy: Policy, attempts: int, elapsed: Duration, whole: Duration | None, verdict: Verdict
+    policy: Policy, attempts: int, elapsed: Duration, whole: Duration | None, verdict: RetryVerdict
 ) -> bool:
     """Law R9: a limit is met where a policy gives up, the maximum of attempts or of time, or a cron names no instant.
 
@@ -130,7 +130,7 @@ def knows_its_own(request: str, made_by: str | None, verdict: Duplicate) -> bool
     return (verdict is Duplicate.OWN) == (made_by == request) and (verdict is Duplicate.GONE) == (made_by is None)
 
 
-def moved_in_time(verdict: Verdict, later: Verdict, by: Duration) -> bool:
+def moved_in_time(verdict: RetryVerdict, later: RetryVerdict, by: Duration) -> bool:
     """Law R11: moving all instants moves the next attempt, and changes nothing else."""
     return later == (attrs.evolve(verdict, at=verdict.at + by) if isinstance(verdict, Retry) else verdict)
 

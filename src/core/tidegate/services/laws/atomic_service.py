@@ -13,12 +13,12 @@ from tidegate.services.atomic_service import (
     AtomicService,
     AtomicServiceClaim,
     Claiming,
+    ClaimVerdict,
     Runner,
     ScheduledRunnerInGrace,
     Shared,
     SlotWindowInvalid,
     Tolerance,
-    Verdict,
     Window,
 )
 
@@ -120,7 +120,7 @@ def moved(claim: AtomicServiceClaim, by: Duration) -> AtomicServiceClaim:
     )
 
 
-def moved_verdict(verdict: Verdict, by: Duration) -> Verdict:
+def moved_verdict(verdict: ClaimVerdict, by: Duration) -> ClaimVerdict:
     match verdict:
         case Assigned(run):
             return Assigned(

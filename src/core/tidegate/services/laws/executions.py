@@ -11,11 +11,11 @@ from tidegate.services.executions import (
     Admitted,
     Enough,
     Execution,
+    ExecutionStatus,
     Gate,
     NoMargin,
     NotInTheGate,
     Released,
-    Status,
 )
 
 
@@ -40,7 +40,7 @@ def who_leaves_is_told(gate: Gate, admission: Admission) -> bool:
     """Law EX4: a run that leaves the gate for another one is told as abandoned."""
     if gate.active is None or not isinstance(admission, Admitted) or admission.gate == gate:
         return True
-    return [(each.id, each.status) for each in admission.reaped] == [(gate.active.id, Status.ABANDONED)]
+    return [(each.id, each.status) for each in admission.reaped] == [(gate.active.id, ExecutionStatus.ABANDONED)]
 
 
 def the_first_end_counts(before: Execution | None, after: Execution | None) -> bool:
@@ -52,8 +52,8 @@ def exactly_the_gone_are_reaped(
     executions: Collection[Execution], live: Collection[str], changed: Collection[Execution], again: Collection[object]
 ) -> bool:
     """Law EX6: reaping ends exactly the runs under way whose runners are gone, and done again it finds nothing."""
-    gone = {each.id for each in executions if each.status is Status.RUNNING and each.runner_id not in live}
-    ended = all(each.status is Status.ABANDONED and each.end is not None for each in changed)
+    gone = {each.id for each in executions if each.status is ExecutionStatus.RUNNING and each.runner_id not in live}
+    ended = all(each.status is ExecutionStatus.ABANDONED and each.end is not None for each in changed)
     return ended and {each.id for each in changed} == gone and not again
 
 

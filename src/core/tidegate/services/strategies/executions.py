@@ -14,11 +14,11 @@ from tidegate.services.executions import (
     Ended,
     Enough,
     Execution,
+    ExecutionStatus,
     Gate,
     NoMargin,
     NotInTheGate,
     Released,
-    Status,
     admit,
     ended,
     margin,
@@ -40,8 +40,8 @@ def executions(draw: DrawFn, ids: SearchStrategy[str] = st.sampled_from(_NAMES))
         draw: Hypothesis's.
         ids: The ids of runs.
     """
-    status, start = draw(st.sampled_from(Status)), Instant(draw(_TIMES))
-    lengths = {Status.RUNNING: st.none(), Status.BLOCKED: st.just(0)}
+    status, start = draw(st.sampled_from(ExecutionStatus)), Instant(draw(_TIMES))
+    lengths = {ExecutionStatus.RUNNING: st.none(), ExecutionStatus.BLOCKED: st.just(0)}
     length = draw(lengths.get(status, _LENGTHS))
     return Execution(
         id=draw(ids),
@@ -82,7 +82,12 @@ def endings(draw: DrawFn) -> Ended | AlreadyEnded:
     """What becomes of the row of a run, or of none, when its work is over."""
     run = draw(runs())
     row = draw(st.none() | executions(st.just(run.run_id)))
-    return ended(row, run, draw(st.sampled_from((Status.COMPLETED, Status.ABANDONED))), now=Instant(draw(_TIMES)))
+    return ended(
+        row,
+        run,
+        draw(st.sampled_from((ExecutionStatus.COMPLETED, ExecutionStatus.ABANDONED))),
+        now=Instant(draw(_TIMES)),
+    )
 
 
 @st.composite

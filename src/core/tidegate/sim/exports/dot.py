@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.model.documents import Document, one_line, show
-from tidegate.sim.explore import Search
 from tidegate.sim.exports.text import cut
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
+from tidegate.sim.search import Search
 from tidegate.sim.trace import Trace
 from tidegate.sim.tracing import is_at_rest, is_sound
 from tidegate.sim.ways import Way, event, ways

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.model.documents import one_line
 from tidegate.model.instants import seconds
-from tidegate.sim.story import is_routine, told
+from tidegate.sim.rendering import is_routine, told
 from tidegate.sim.trace import Trace, TraceStep
 
 EVENT_MAX: Final = 72

@@ -6,20 +6,26 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from tidegate.model.instants import Instant
-from tidegate.sinks.circuit_breaker import Admit, Breaker, Circuit, Closed, Open, Outcome
+from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitBreaker, CircuitState, Closed, Open
 
 
-def opens_at_the_threshold(breaker: Breaker, before: Circuit, era: int, outcome: Outcome, after: Circuit) -> bool:
+def opens_at_the_threshold(
+    breaker: CircuitBreaker, before: CircuitState, era: int, outcome: AttemptOutcome, after: CircuitState
+) -> bool:
     """Law CB1: a closed circuit counts what is unanswered in a row, opens at the threshold, and not before."""
     if not isinstance(before, Closed) or era != before.era:
         return True
-    if outcome is Outcome.UNANSWERED and before.unanswered + 1 >= breaker.threshold:
+    if outcome is AttemptOutcome.UNANSWERED and before.unanswered + 1 >= breaker.threshold:
         return isinstance(after, Open)
-    row = {Outcome.ANSWERED: 0, Outcome.UNANSWERED: before.unanswered + 1, Outcome.NOT_TRIED: before.unanswered}
+    row = {
+        AttemptOutcome.ANSWERED: 0,
+        AttemptOutcome.UNANSWERED: before.unanswered + 1,
+        AttemptOutcome.NOT_TRIED: before.unanswered,
+    }
     return after == Closed(before.era, row[outcome])
 
 
-def probes_one_by_one(breaker: Breaker, probes: Sequence[tuple[int, Instant]], settled: Iterable[int]) -> bool:
+def probes_one_by_one(breaker: CircuitBreaker, probes: Sequence[tuple[int, Instant]], settled: Iterable[int]) -> bool:
     """Law CB2: while it is not closed, each probe comes a cooldown after the one before, or after that was heard of.
 
     Args:
@@ -33,21 +39,21 @@ def probes_one_by_one(breaker: Breaker, probes: Sequence[tuple[int, Instant]], s
     )
 
 
-def waits_out_the_cooldown(breaker: Breaker, tripped: Instant, admitted: Instant) -> bool:
+def waits_out_the_cooldown(breaker: CircuitBreaker, tripped: Instant, admitted: Instant) -> bool:
     """Law CB2: nothing is admitted within a cooldown after an attempt that opened the circuit."""
     return admitted - tripped >= breaker.cooldown
 
 
-def does_not_stay_shut(breaker: Breaker, now: Instant, held_until: Instant | None) -> bool:
+def does_not_stay_shut(breaker: CircuitBreaker, now: Instant, held_until: Instant | None) -> bool:
     """Law CB3: what is held back now may be tried again within a cooldown; None where it is admitted."""
     return held_until is None or 0 < held_until - now <= breaker.cooldown
 
 
-def is_deaf_to_other_eras(before: Circuit, era: int, after: Circuit) -> bool:
+def is_deaf_to_other_eras(before: CircuitState, era: int, after: CircuitState) -> bool:
     """Law CB4: what is heard under another era changes nothing."""
     return era == before.era or after == before
 
 
-def has_its_own_era(before: Circuit, verdict: Admit) -> bool:
+def has_its_own_era(before: CircuitState, verdict: Admit) -> bool:
     """Law CB4: a probe has an era that no admission before it had; without a probe the circuit is as it was."""
     return verdict.circuit == before if isinstance(before, Closed) else verdict.era > before.era

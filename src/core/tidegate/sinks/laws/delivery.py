@@ -13,8 +13,8 @@ from tidegate.sinks.delivery import (
     Burying,
     Complete,
     Delivered,
+    DeliveryEvent,
     Dismissed,
-    Event,
     Failed,
     Held,
     Incomplete,
@@ -29,7 +29,7 @@ from tidegate.sinks.delivery import (
 )
 
 
-def decided_to_skip(rules: Rules, heard: Iterable[Event], why: Why) -> bool:
+def decided_to_skip(rules: Rules, heard: Iterable[DeliveryEvent], why: Why) -> bool:
     """Tell whether what was heard of a payload contains the decision to skip it for that reason."""
     events = tuple(heard)
     failed = [event for event in events if isinstance(event, Failed)]
@@ -60,7 +60,7 @@ def completes_only_what_is_done(
     return isinstance(verdict, Incomplete) or (sealed and set(done).issuperset(range(payloads)))
 
 
-def is_true_of_the_past(rules: Rules, heard: Sequence[Event], payload: Payload) -> bool:
+def is_true_of_the_past(rules: Rules, heard: Sequence[DeliveryEvent], payload: Payload) -> bool:
     """Law DL1: delivered only if it was acknowledged, dead-lettered only if that was confirmed, skipped by a decision."""
     match payload:
         case Delivered():
@@ -83,7 +83,7 @@ def stays_complete(before: Complete | Incomplete, after: Complete | Incomplete) 
     return not isinstance(before, Complete) or after == before
 
 
-def is_sent_again_as_allowed(rules: Rules, before: Payload, event: Event, after: Payload) -> bool:
+def is_sent_again_as_allowed(rules: Rules, before: Payload, event: DeliveryEvent, after: Payload) -> bool:
     """Law DL3: after a failure sent again only below the maximum, later than now, not if refused; else only if released."""
     if not isinstance(after, Sending) or after == before:
         return True
@@ -97,7 +97,7 @@ def is_sent_again_as_allowed(rules: Rules, before: Payload, event: Event, after:
     return allowed and later and one_more and not isinstance(event.failure, Refused) and event.answer is Action.RETRY
 
 
-def is_never_dropped(before: Payload, event: Event, after: Payload) -> bool:
+def is_never_dropped(before: Payload, event: DeliveryEvent, after: Payload) -> bool:
     """Law DL4: from being dead-lettered there is no way but to be written, held back, or acknowledged after all."""
     if not isinstance(before, Burying):
         return True
@@ -106,7 +106,7 @@ def is_never_dropped(before: Payload, event: Event, after: Payload) -> bool:
     return not isinstance(after, Held) or isinstance(after.then, Burying)
 
 
-def is_deaf_to_the_past(before: Payload, event: Event, after: Payload) -> bool:
+def is_deaf_to_the_past(before: Payload, event: DeliveryEvent, after: Payload) -> bool:
     """Law DL5: a failure with the number of another attempt than the one that is under way changes nothing."""
     match event:
         case Failed(attempt):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tidegate.model.instants import Instant
-from tidegate.sinks.circuit_breaker import Breaker, Closed, HalfOpen, Open
-from tidegate.sinks.outbox import Deliver, Post, Step, Wish
+from tidegate.sinks.circuit_breaker import CircuitBreaker, Closed, HalfOpen, Open
+from tidegate.sinks.outbox import Deliver, OutboxCommand, OutboxState, Step
 
 
-def settled_was_answered(given: Iterable[int], post: Post, answered: Collection[int]) -> bool:
+def settled_was_answered(given: Iterable[int], post: OutboxState, answered: Collection[int]) -> bool:
     """Law CU1: what is neither waiting nor under way was answered for.
 
     Args:
@@ -21,7 +21,7 @@ def settled_was_answered(given: Iterable[int], post: Post, answered: Collection[
     return all(number in left or number in answered for number in given)
 
 
-def is_woken(breaker: Breaker, post: Post, now: Instant) -> bool:
+def is_woken(breaker: CircuitBreaker, post: OutboxState, now: Instant) -> bool:
     """Law CU2: where a payload waits, one of this era is under way, or an alarm is set, and not beyond a cooldown."""
     if not post.waiting:
         return True
@@ -30,7 +30,7 @@ def is_woken(breaker: Breaker, post: Post, now: Instant) -> bool:
     return post.is_alarmed and post.circuit.until - now <= breaker.cooldown
 
 
-def is_probed_by_one(post: Post, most: int) -> bool:
+def is_probed_by_one(post: OutboxState, most: int) -> bool:
     """Law CU3: at most `most` attempts of the newest era are under way; one while half open, none while open."""
     newest = sum(era == post.circuit.era for _, era in post.under_way)
     if isinstance(post.circuit, Closed):
@@ -38,14 +38,14 @@ def is_probed_by_one(post: Post, most: int) -> bool:
     return newest <= (1 if isinstance(post.circuit, HalfOpen) else 0)
 
 
-def waits_while_open(before: Post, begun: Iterable[Wish], now: Instant) -> bool:
+def waits_while_open(before: OutboxState, begun: Iterable[OutboxCommand], now: Instant) -> bool:
     """Law CU3: while the circuit is open, and its cooldown is not over, nothing is tried."""
     if not isinstance(before.circuit, Open) or before.circuit.until - now <= 0:
         return True
-    return not any(isinstance(wish, Deliver) for wish in begun)
+    return not any(isinstance(command, Deliver) for command in begun)
 
 
-def counts_in_a_row(breaker: Breaker, before: Post, after: Post) -> bool:
+def counts_in_a_row(breaker: CircuitBreaker, before: OutboxState, after: OutboxState) -> bool:
     """Law CB1: a closed circuit counts what is unanswered in a row, and opens at the threshold, not before."""
     if not isinstance(before.circuit, Closed):
         return True
@@ -59,7 +59,7 @@ def counts_in_a_row(breaker: Breaker, before: Post, after: Post) -> bool:
     return after.circuit in (before.circuit, Closed(before.circuit.era, row + 1))
 
 
-def is_deaf_to_other_eras(before: Post, after: Post, now: Instant) -> bool:
+def is_deaf_to_other_eras(before: OutboxState, after: OutboxState, now: Instant) -> bool:
     """Law CB4: what is heard of an attempt of another era says nothing of the circuit; a probe may be due."""
     others = {each for each in before.under_way if each[1] != before.circuit.era}
     if others <= {*after.under_way} or after.circuit == before.circuit:
@@ -68,6 +68,6 @@ def is_deaf_to_other_eras(before: Post, after: Post, now: Instant) -> bool:
     return is_due and isinstance(after.circuit, HalfOpen)
 
 
-def is_deaf_to_what_nobody_asked(before: Post, step: Step) -> bool:
-    """Law CU4: the state stays, and nothing is wished for."""
-    return step.state == before and not step.wishes
+def is_deaf_to_what_nobody_asked(before: OutboxState, step: Step) -> bool:
+    """Law CU4: the state stays, and nothing is commanded."""
+    return step.state == before and not step.commands

@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.instants import WALL, Instant
-from tidegate.sinks.circuit_breaker import Breaker, Circuit, Closed, HalfOpen, Open
+from tidegate.sinks.circuit_breaker import CircuitBreaker, CircuitState, Closed, HalfOpen, Open
 
 _SOON: Final = st.integers(0, 60).map(lambda at: Instant(at, WALL))
-_BREAKERS: Final = st.builds(Breaker, threshold=st.integers(1, 4), cooldown=st.integers(1, 20))
+_BREAKERS: Final = st.builds(CircuitBreaker, threshold=st.integers(1, 4), cooldown=st.integers(1, 20))
 _ERAS: Final = st.integers(0, 4)
-_CIRCUITS: Final[SearchStrategy[Circuit]] = st.one_of(
+_CIRCUITS: Final[SearchStrategy[CircuitState]] = st.one_of(
     st.builds(Closed, _ERAS, st.integers(0, 4)), st.builds(Open, _ERAS, _SOON), st.builds(HalfOpen, _ERAS, _SOON)
 )
 
 
-def breakers() -> SearchStrategy[Breaker]:
+def breakers() -> SearchStrategy[CircuitBreaker]:
     """Breakers that open soon, and for a short time."""
     return _BREAKERS
 
 
-def circuits() -> SearchStrategy[Circuit]:
+def circuits() -> SearchStrategy[CircuitState]:
     """Circuits in every state."""
     return _CIRCUITS

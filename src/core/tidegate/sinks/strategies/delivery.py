@@ -19,12 +19,12 @@ from tidegate.sinks.delivery import (
     Buried,
     Burying,
     Delivered,
+    DeliveryEvent,
     Dismissed,
-    Event,
     Failed,
     Failures,
     Held,
-    Outbox,
+    OffsetDelivery,
     Payload,
     Released,
     Rules,
@@ -74,12 +74,12 @@ _PAYLOADS: Final[SearchStrategy[Payload]] = st.one_of(
     st.builds(Skipped, st.sampled_from(Why)),
     st.builds(Buried),
 )
-_EVENTS: Final[SearchStrategy[Event]] = st.one_of(
+_EVENTS: Final[SearchStrategy[DeliveryEvent]] = st.one_of(
     st.builds(Failed, _COUNTS, failures(), st.sampled_from(Action), _SOON, draws()),
     st.builds(Unwritten, _COUNTS, failures(), _SOON, draws()),
     st.sampled_from((Acknowledged(), Written(), Released(), Dismissed())),
 )
-_OUTBOXES: Final = st.builds(Outbox, st.lists(_PAYLOADS, max_size=4).map(tuple), st.booleans())
+_OUTBOXES: Final = st.builds(OffsetDelivery, st.lists(_PAYLOADS, max_size=4).map(tuple), st.booleans())
 
 
 def rules() -> SearchStrategy[Rules]:
@@ -92,11 +92,11 @@ def payloads() -> SearchStrategy[Payload]:
     return _PAYLOADS
 
 
-def delivery_events() -> SearchStrategy[Event]:
+def delivery_events() -> SearchStrategy[DeliveryEvent]:
     """What may be heard of a payload, of any of its first attempts."""
     return _EVENTS
 
 
-def outboxes() -> SearchStrategy[Outbox]:
+def outboxes() -> SearchStrategy[OffsetDelivery]:
     """Offsets with up to four payloads."""
     return _OUTBOXES

@@ -13,7 +13,7 @@ from tidegate.model.patches import Added, Patch, Removed, Replaced
 from tidegate.sim.trace import Breach, Trace, TraceStep
 
 
-def story(trace: Trace) -> str:
+def render(trace: Trace) -> str:
     """The trace for people: a line a step, and below it what changed."""
     width = max((len(mover.name) for mover in trace.movers), default=0)
     lines = [

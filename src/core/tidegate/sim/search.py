@@ -3,7 +3,7 @@
 An actor's step depends on few bits of the state: those that its `steps` looked at. `masks[place]` holds them, and
 `memo[state & masks[place]]` holds the differences to the successors. So a step of the search is: mask, look up, add.
 Masks are observed, not declared. They only grow, which is sound: whoever agrees in more bits agrees in fewer.
-The search knows nothing of programs, faults or Kafka; all of that is actors over cells (`tidegate.sim.hands`), and laws
+The search knows nothing of programs, faults or Kafka; all of that is actors over cells (`tidegate.sim.steppers`), and laws
 are remembered the same way (`tidegate.sim.judging`).
 
 It ends when all is seen, when a law is broken, or when a bound is reached (`Bounds`). Then it says which bound that was,
@@ -24,18 +24,18 @@ from typing import Final, TypeAlias, cast, final
 import attrs
 
 from tidegate.model.effects import Sleep
-from tidegate.model.errors import numbered
+from tidegate.model.values import check_int
 from tidegate.sim.actors import Ticks
-from tidegate.sim.behaviour import Asking
+from tidegate.sim.automaton import Asking
 from tidegate.sim.faults import Fault
-from tidegate.sim.fusing import LAWS, Fusion, Looks
-from tidegate.sim.hands import UNAGED, Aging, Entry, Hand, Overwriting, Remembering
 from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, View, negated, raises_nothing
 from tidegate.sim.liveness import cycles, following, loop, restless, waiting
 from tidegate.sim.packing import Lens, Looked, Packed, Packing
+from tidegate.sim.partial_order import LAWS, Fusion, Looks
 from tidegate.sim.reducers import Machine
-from tidegate.sim.scenario import Actor, Scenario, Stands, Step
+from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
 from tidegate.sim.sizing import Sizing
+from tidegate.sim.steppers import UNAGED, Aging, Entry, Overwriting, Remembering, Stepper
 from tidegate.sim.symmetry import Symmetry
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import MOVES, World
@@ -54,12 +54,12 @@ __all__ = [
     "Entry",
     "Explored",
     "Grew",
-    "Hand",
     "Known",
     "Proceed",
     "Progress",
     "Reductions",
     "Search",
+    "Stepper",
     "go_on",
 ]
 
@@ -87,7 +87,7 @@ class Bounds:
     def __attrs_post_init__(self) -> None:
         for what, bound in (("states", self.states), ("steps of depth", self.depth), ("bytes", self.memory)):
             if bound is not None:
-                numbered(bound, f"a bound of {what}", 0)
+                check_int(bound, f"a bound of {what}", 0)
 
 
 @final
@@ -192,15 +192,15 @@ class Search:
     ) -> None:
         self.scenario, self.packing, self.absolute = scenario, packing, absolute
         self.relative = scenario.clock is not None and absolute is None
-        self.processes: dict[str, Stands] = {
-            actor.name: cast("Stands", actor) for actor in scenario.actors if hasattr(actor, "standing")
+        self.processes: dict[str, ProcessActor] = {
+            actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")
         }
         self.kinds: list[tuple[Fault | None, ...]] = [(), ()]
         self.musts: list[tuple[bool, ...]] = [(), ()]
         self.numbers: dict[tuple[tuple[Fault | None, ...], tuple[bool, ...]], int] = {((), ()): 0}
         self.tally = [0, 0]
         self.first = self.begin(scenario)
-        self.hands: list[Hand] = [
+        self.hands: list[Stepper] = [
             Overwriting(actor, self) if actor.blind else Remembering(actor, self) for actor in scenario.actors
         ]
         if scenario.clock is not None:
@@ -257,11 +257,11 @@ class Search:
     def view(self, state: Packed, looked: Looked) -> View:
         return View(Lens(self.packing, state, looked), self.processes)
 
-    def lensed(self, actor: Actor, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]:
+    def lensed(self, actor: Actor, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         for step in actor.steps(Lens(self.packing, state, looked)):
             yield step, cast("Lens", step.world).state
 
-    def entry(self, state: Packed, found: list[tuple[Step, Packed]]) -> Entry:
+    def entry(self, state: Packed, found: list[tuple[ActorStep, Packed]]) -> Entry:
         faults = tuple([step.fault for step, _ in found])
         musts = tuple([step.must for step, _ in found])
         return self.kind(faults, musts), tuple([after - state for _, after in found])
@@ -426,7 +426,7 @@ class Search:
                 return Broken(law.name, self.path(bad))
         for between in self.step_laws:
             known = between.footprint.bits
-            if (bad := between.standing.broken_by(layer)) is not None:
+            if (bad := between.unchanged.broken_by(layer)) is not None:
                 return Broken(between.name, self.path(bad))
             if between.footprint.bits != known and len(self.layers) > 1:
                 raise Grew
@@ -482,7 +482,7 @@ class Search:
         if self.relative or self.scenario.clock is None:
             return False
         view = self.view(state, Looked())
-        return any(is_asleep(view.standing(name)) for name in self.processes)
+        return any(is_asleep(view.status(name)) for name in self.processes)
 
     def path(self, state: Packed) -> tuple[Packed, ...]:
         """A run that ends in the state, back through the layers and then forth with everybody's own name.
@@ -516,21 +516,21 @@ class Search:
     def leads(self, before: Packed, after: Packed) -> bool:
         return any(after - before in self.known(hand, before)[1] for hand in self.hands)
 
-    def known(self, hand: Hand, state: Packed) -> Entry:
+    def known(self, hand: Stepper, state: Packed) -> Entry:
         """The steps of a hand in a state, learned if need be; what the loop of `run` does in place."""
         try:
             return hand.memo[state & hand.masks[(state >> hand.shift) & hand.low]]
         except (KeyError, IndexError):
             return hand.learn(state)
 
-    def chosen(self, before: Packed, after: Packed) -> tuple[str, Step]:
+    def chosen(self, before: Packed, after: Packed) -> tuple[str, ActorStep]:
         """Who leads from one state to the other, and how: the first way in the order of the actors."""
         return next((hand.name, step) for hand in self.hands for step, to in hand.steps(before) if to == after)
 
 
-def is_asleep(standing: object) -> bool:
+def is_asleep(status: object) -> bool:
     """Does it wait for time? Who waits for anything else waits for ever, once nothing more must happen."""
-    match standing:
+    match status:
         case Asking(Sleep()):
             return True
         case Machine(running=running):

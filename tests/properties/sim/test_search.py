@@ -23,13 +23,13 @@ from tidegate.model.effects import Ambiguous, Call, Note, Sleep
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.behaviour import Crashed, Failed, Returned
-from tidegate.sim.explore import Always, Between, Broken, Grew, Search
+from tidegate.sim.automaton import Crashed, Failed, Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Lens, Looked
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Clock, Label, Law, Scenario, State, Step, StepLaw
-from tidegate.sim.world import Cell, Plain, World, calling, document, seeded
+from tidegate.sim.scenario import ActorStep, Clock, Label, Law, Scenario, State, StepLaw
+from tidegate.sim.search import Always, Between, Broken, Grew, Search
+from tidegate.sim.world import Cell, Plain, World, calling, document, world_with
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -72,7 +72,7 @@ SMALL: Mapping[str, Callable[[], Scenario]] = {
         if AT_LENGTH
         else {}
     ),
-    "assignment": partial(assignment, records=1, rebalances=0, budget=1),
+    "group": partial(assignment, records=1, rebalances=0, budget=1),
 }
 
 
@@ -152,7 +152,7 @@ class Table:
     place: Cell[object] | None = None
     blind: bool = False
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         moves = decided(self.moves, world)
         shared = world
         for cell in self.at_once:
@@ -161,7 +161,7 @@ class Table:
             after = shared
             for cell, value in move.writes:
                 after = after.write(CELLS[cell], value)
-            yield Step(Label(f"{self.name} makes move {number}"), after, move.must, move.fault)
+            yield ActorStep(Label(f"{self.name} makes move {number}"), after, move.must, move.fault)
 
 
 def always_law(tree: Tree[bool]) -> Law:
@@ -253,9 +253,9 @@ class Does:
     blind: bool = False
     must: bool = True
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def steps(self, world: World) -> Iterator[ActorStep]:
         for what, after in self.does(world):
-            yield Step(Label(what), after, self.must)
+            yield ActorStep(Label(what), after, self.must)
 
 
 def does(*actors: Does, **laws: object) -> Scenario:
@@ -534,7 +534,7 @@ def little_scenario(random: Random) -> Scenario:
     return Scenario(
         name="little",
         summary="",
-        world=seeded({"rows": (Document.of({"_id": "x", "n": 0, "log": ()}),)}),
+        world=world_with({"rows": (Document.of({"_id": "x", "n": 0, "log": ()}),)}),
         actors=(*programs, Network(means)),
         budget=random.randint(0, 2),
         clock=random.choice((None, Clock(SECOND, moves=2))),
@@ -542,7 +542,7 @@ def little_scenario(random: Random) -> Scenario:
         step={"it never falls": lambda before, after: row_of(before)[N] <= row_of(after)[N]},
         eventually={
             "all have finished": lambda state: all(
-                isinstance(state.standing(each.name), (Returned, Crashed, Failed)) for each in programs
+                isinstance(state.status(each.name), (Returned, Crashed, Failed)) for each in programs
             )
         },
     )

@@ -36,8 +36,8 @@ from tidegate.sim.packing import Looked, Packed
 from tidegate.sim.world import BUDGET
 
 if TYPE_CHECKING:
-    from tidegate.sim.explore import Search
-    from tidegate.sim.hands import Hand, Remembering
+    from tidegate.sim.search import Search
+    from tidegate.sim.steppers import Remembering, Stepper
 
 LAWS: Final = "laws"
 CHAIN_MAX: Final = 1_000
@@ -131,7 +131,7 @@ class Fusion:
 
     def unfused(self, before: Packed, after: Packed) -> tuple[Packed, ...]:
         """The states in between and the last one, where a fused step leads from one state to the other."""
-        ways: list[tuple[Hand, tuple[Packed, ...]]] = [
+        ways: list[tuple[Stepper, tuple[Packed, ...]]] = [
             (hand, (first,)) for hand in self.search.hands for _, first in hand.steps(before)
         ]
         for hand, way in ways:  # which grows on the way

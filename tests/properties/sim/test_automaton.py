@@ -13,23 +13,23 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse, Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.instants import SECOND, STORE, WALL, Instant
-from tidegate.sim.actors import Process, born
-from tidegate.sim.behaviour import Asking, Behaviour, Crashed, Failed, HoldsInstant, Raised, Returned
-from tidegate.sim.explore import NO_ERROR
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.automaton import Asking, Crashed, Failed, HoldsInstant, ProgramAutomaton, Raised, Returned
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import calling, seeded
+from tidegate.sim.search import NO_ERROR
+from tidegate.sim.world import calling, world_with
 
 Coded = Callable[[], Coroutine[Effect[object], object, object]]
 
 
 def scenario(program: Coded, *replies: object) -> Scenario:
-    world = seeded({"rows": (Document.of({"_id": "x", "n": 0}),)})
+    world = world_with({"rows": (Document.of({"_id": "x", "n": 0}),)})
     return Scenario(
         name="behaviour",
         summary="",
         world=world,
-        actors=(Process("p", born(program), meaning=calling({"ask": replies})),),
+        actors=(Process("p", factory(program), meaning=calling({"ask": replies})),),
     )
 
 
@@ -48,11 +48,11 @@ def test_a_program_is_run_once_for_each_reply_and_its_nodes_are_reused() -> None
         born_at.append(life)
         return asks_twice()
 
-    automaton = Behaviour(birth)
-    first = automaton.born(0)
-    assert automaton.born(0) == first
+    automaton = ProgramAutomaton(birth)
+    first = automaton.factory(0)
+    assert automaton.factory(0) == first
     assert automaton.after(first, 1) == automaton.after(first, 1) != automaton.after(first, True)
-    assert automaton.standing(automaton.after(automaton.after(first, 1), 2)) == Returned((1, 2))
+    assert automaton.status(automaton.after(automaton.after(first, 1), 2)) == Returned((1, 2))
     assert born_at == [0, 0]  # once, and once again for the second reply: the first run had gone on
 
 
@@ -64,16 +64,16 @@ def test_each_life_is_a_run_of_its_own() -> None:
         await Call("ask")
         return None
 
-    automaton = Behaviour(names_itself)
-    first, second = automaton.born(0), automaton.born(1)
-    assert automaton.standing(second) == Asking(Call("ask", (1,)))
+    automaton = ProgramAutomaton(names_itself)
+    first, second = automaton.factory(0), automaton.factory(1)
+    assert automaton.status(second) == Asking(Call("ask", (1,)))
     assert first != second
     assert automaton.after(first, 1) == automaton.after(second, 1)
 
 
 def test_the_dead_stand_at_node_0() -> None:
     """A crash needs no run of the program."""
-    assert Behaviour(lambda _: asks_twice()).standing(Behaviour.CRASHED) == Crashed()
+    assert ProgramAutomaton(lambda _: asks_twice()).status(ProgramAutomaton.CRASHED) == Crashed()
 
 
 def test_every_standing_reads_as_a_sentence() -> None:
@@ -125,8 +125,8 @@ def test_a_failure_that_nobody_catches_is_an_end_and_no_error(failure: Failure) 
     report = explore(
         attrs.evolve(
             scenario(passes_on, failure, 1),
-            sometimes={"it fails": lambda state: state.standing("p") == Failed(failure)},
-            eventually={"it ends": lambda state: isinstance(state.standing("p"), (Failed, Returned))},
+            sometimes={"it fails": lambda state: state.status("p") == Failed(failure)},
+            eventually={"it ends": lambda state: isinstance(state.status("p"), (Failed, Returned))},
         )
     )
     assert report.verdict is Verdict.COMPLETE
@@ -134,10 +134,10 @@ def test_a_failure_that_nobody_catches_is_an_end_and_no_error(failure: Failure) 
 
 def test_a_failure_is_told_apart_by_its_reason() -> None:
     """Replies are values: equal by kind and content."""
-    automaton = Behaviour(lambda _: passes_on())
-    ends = {automaton.after(automaton.born(0), failure) for failure in (Refused("a"), Refused("b"), Ambiguous("a"))}
+    automaton = ProgramAutomaton(lambda _: passes_on())
+    ends = {automaton.after(automaton.factory(0), failure) for failure in (Refused("a"), Refused("b"), Ambiguous("a"))}
     assert len(ends) == 3
-    assert automaton.after(automaton.born(0), Refused("a")) in ends
+    assert automaton.after(automaton.factory(0), Refused("a")) in ends
 
 
 async def uses_it_wrongly() -> object:
@@ -351,8 +351,8 @@ async def returns_one() -> object:
 )  # fmt: skip
 def test_a_program_that_holds_an_instant_is_noticed(program: Coded) -> None:
     """Relative time does not fit it: the instants in its memory do not move."""
-    automaton = Behaviour(lambda _: program())
-    first = automaton.born(0)
+    automaton = ProgramAutomaton(lambda _: program())
+    first = automaton.factory(0)
     assert automaton.later(first) == first
     with pytest.raises(HoldsInstant):
         automaton.later(automaton.after(first, Instant(0)))
@@ -361,9 +361,9 @@ def test_a_program_that_holds_an_instant_is_noticed(program: Coded) -> None:
 @pytest.mark.parametrize("program", [reads_its_clock, names_an_instant])
 def test_a_program_that_asks_with_an_instant_or_for_one_is_noticed(program: Coded) -> None:
     """What the clock of a machine says depends on when time began."""
-    automaton = Behaviour(lambda _: program())
+    automaton = ProgramAutomaton(lambda _: program())
     with pytest.raises(HoldsInstant, match="about to"):
-        automaton.later(automaton.born(0))
+        automaton.later(automaton.factory(0))
 
 
 def test_an_instant_that_an_unmerged_program_was_given_is_noticed() -> None:
@@ -374,13 +374,13 @@ def test_an_instant_that_an_unmerged_program_was_given_is_noticed() -> None:
         await Sleep(SECOND)
         return len(held) + deadline.at
 
-    automaton = Behaviour(lambda _: was_given(Instant(0)))
+    automaton = ProgramAutomaton(lambda _: was_given(Instant(0)))
     with pytest.raises(HoldsInstant):
-        automaton.later(automaton.born(0))
+        automaton.later(automaton.factory(0))
 
 
 def test_a_program_without_instants_stays_where_it_is() -> None:
     """Time passes for the world alone."""
-    automaton = Behaviour(lambda _: holds_nothing())
-    assert automaton.later(automaton.born(0)) == automaton.born(0)
-    assert automaton.later(automaton.after(automaton.born(0), None)) == automaton.after(automaton.born(0), None)
+    automaton = ProgramAutomaton(lambda _: holds_nothing())
+    assert automaton.later(automaton.factory(0)) == automaton.factory(0)
+    assert automaton.later(automaton.after(automaton.factory(0), None)) == automaton.after(automaton.factory(0), None)

@@ -89,7 +89,7 @@ class Cancelled:
 RUN_AGAIN: Final = 20
 """Ways that are run once more when a search has ended: the last ones, which are long and lead through many others."""
 
-Standing: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
+ProcessStatus: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
 Birth: TypeAlias = Callable[[int], Program[object]]
 """Which life (0, then 1 after a restart, ...) -> a new run of the program."""
 
@@ -103,7 +103,7 @@ class HoldsInstant(Exception):  # noqa: N818  control flow of the search, never 
 class Node:
     """A suspended program, and one way there: the nodes before it, each with the reply that it was left on."""
 
-    standing: Standing
+    status: ProcessStatus
     exact: object
     life: int
     way: tuple[tuple[int, object], ...]
@@ -113,7 +113,7 @@ class Node:
 
 
 @final
-class Behaviour:
+class ProgramAutomaton:
     """The automaton of one program. The first nodes are Crashed and Cancelled."""
 
     def __init__(self, birth: Birth) -> None:
@@ -128,10 +128,10 @@ class Behaviour:
     CRASHED: Final = 0
     CANCELLED: Final = 1
 
-    def standing(self, node: int) -> Standing:
-        return self.nodes[node].standing
+    def status(self, node: int) -> ProcessStatus:
+        return self.nodes[node].status
 
-    def born(self, life: int) -> int:
+    def factory(self, life: int) -> int:
         """The node where a new run of the program first stands."""
         if life not in self.births:
             program = self.birth(life)
@@ -152,7 +152,7 @@ class Behaviour:
     def later(self, node: int) -> int:
         """The node when time has moved on: itself, for a program that holds no instant."""
         if self.nodes[node].is_timed:
-            raise HoldsInstant(str(self.nodes[node].standing))
+            raise HoldsInstant(str(self.nodes[node].status))
         return node
 
     @property
@@ -163,16 +163,16 @@ class Behaviour:
     def run(self, node: int, reply: object) -> int:
         at = self.nodes[node]
         program = at.parked.pop() if at.parked else self.replayed(at)
-        assert isinstance(at.standing, Asking), at.standing
+        assert isinstance(at.status, Asking), at.status
         return self.park(program, resume(program, reply), at.life, (*at.way, (node, reply)))
 
     def replayed(self, node: Node) -> Program[object]:
         program = self.birth(node.life)
-        standing = resume(program, None)
+        status = resume(program, None)
         for passed, reply in node.way:
-            self.compare(self.nodes[passed], standing)
-            standing = resume(program, reply)
-        self.compare(node, standing)
+            self.compare(self.nodes[passed], status)
+            status = resume(program, reply)
+        self.compare(node, status)
         return program
 
     def run_again(self) -> None:
@@ -183,43 +183,47 @@ class Behaviour:
         """
         ran = [
             node
-            for node in self.nodes[Behaviour.CANCELLED + 1 :]
-            if node.parked or not isinstance(node.standing, Asking)
+            for node in self.nodes[ProgramAutomaton.CANCELLED + 1 :]
+            if node.parked or not isinstance(node.status, Asking)
         ]
         for node in ran[
             -RUN_AGAIN:
         ]:  # a program that stands where none was left to stand may not like to be dropped there
             node.parked.append(self.replayed(node))
 
-    def compare(self, node: Node, standing: Standing) -> None:
-        if self.canon.key(standing) != node.exact:
+    def compare(self, node: Node, status: ProcessStatus) -> None:
+        if self.canon.key(status) != node.exact:
             raise Nondeterministic(
-                f"with the same replies a program was first {node.standing} and then stood at: {standing}",
+                f"with the same replies a program was first {node.status} and then stood at: {status}",
                 why="it depends on something besides its arguments and replies: a global, a clock, a random number",
                 todo="pass it as an argument, or ask for it with an effect",
             )
 
-    def park(self, program: Program[object], standing: Standing, life: int, way: tuple[tuple[int, object], ...]) -> int:
+    def park(
+        self, program: Program[object], status: ProcessStatus, life: int, way: tuple[tuple[int, object], ...]
+    ) -> int:
         """Let the program stand where it is; `way` is how it came there."""
-        exact = self.canon.key(standing)
+        exact = self.canon.key(status)
         if exact is None:
-            must_be_immutable(standing)
-        place: object = fingerprint(program, self.canon) if isinstance(standing, Asking) else ()
+            must_be_immutable(status)
+        place: object = fingerprint(program, self.canon) if isinstance(status, Asking) else ()
         heard = tuple(reply for _, reply in way) if isinstance(place, Unmergeable) else ()
         key = (exact, life, self.canon.key(heard)) if isinstance(place, Unmergeable) else (exact, place)
         number = self.known.setdefault(key, len(self.nodes))
         if number == len(self.nodes):
             unmerged = place.reason if isinstance(place, Unmergeable) else ""
-            self.has_raised = self.has_raised or isinstance(standing, Raised)
-            is_timed = holds_instant(standing) or self.is_timed(program, standing, place, heard)
-            self.nodes.append(Node(standing, exact, life, way, is_timed, unmerged))
-        if isinstance(standing, Asking):
+            self.has_raised = self.has_raised or isinstance(status, Raised)
+            is_timed = holds_instant(status) or self.is_timed(program, status, place, heard)
+            self.nodes.append(Node(status, exact, life, way, is_timed, unmerged))
+        if isinstance(status, Asking):
             self.nodes[number].parked.append(program)
         return number
 
-    def is_timed(self, program: Program[object], standing: Standing, place: object, heard: tuple[object, ...]) -> bool:
+    def is_timed(
+        self, program: Program[object], status: ProcessStatus, place: object, heard: tuple[object, ...]
+    ) -> bool:
         """Does the program hold an instant, or is it about to read its clock? Where its locals are not known, it may."""
-        if isinstance(standing, Asking) and isinstance(standing.effect, Now):
+        if isinstance(status, Asking) and isinstance(status.effect, Now):
             return True
         if isinstance(place, Unmergeable):
             return any(map(holds_instant, heard)) or was_given_instant(program)
@@ -232,13 +236,13 @@ def was_given_instant(program: Program[object]) -> bool:
     return frame is None or any(map(holds_instant, frame.f_locals.values()))
 
 
-def must_be_immutable(standing: Standing) -> None:
+def must_be_immutable(status: ProcessStatus) -> None:
     """Only what a program awaits or returns may be of any kind."""
-    match standing:
+    match status:
         case Asking(effect):
             must_be_value(effect, "what a program awaits")
         case _:
-            must_be_value(standing.value if isinstance(standing, Returned) else standing, "what a program returns")
+            must_be_value(status.value if isinstance(status, Returned) else status, "what a program returns")
 
 
 def names_instant(key: object) -> bool:
@@ -254,7 +258,7 @@ def names_instant(key: object) -> bool:
             return False
 
 
-def resume(program: Program[object], reply: object) -> Standing:
+def resume(program: Program[object], reply: object) -> ProcessStatus:
     """Feed a reply (None to begin) and say where the program stands then.
 
     Raises:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 from tidegate.model.instants import seconds
 from tidegate.sim.aging import aged
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
-from tidegate.sim.scenario import Actor, Clock, Label, Step
+from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
 
 if TYPE_CHECKING:
-    from tidegate.sim.explore import Search
+    from tidegate.sim.search import Search
 
 Entry: TypeAlias = tuple[int, tuple[int, ...]]
 """What kind of steps they are (see `Search.kind`), and the differences that they make."""
@@ -29,7 +29,7 @@ IDLE: Final[Entry] = (0, ())
 UNAGED: Final = frozenset({"budget", "ids", "life", "clock"})
 
 
-class Hand(Protocol):
+class Stepper(Protocol):
     """An actor and the memo of its steps."""
 
     name: str
@@ -40,8 +40,8 @@ class Hand(Protocol):
     @property
     def memo(self) -> Mapping[int, Entry]: ...
     def learn(self, state: Packed) -> Entry: ...
-    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]: ...
-    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]: ...
+    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]: ...
+    def steps(self, state: Packed) -> Iterator[tuple[ActorStep, Packed]]: ...
 
 
 @final
@@ -84,10 +84,10 @@ class Remembering:
                 self.own[state & mask] = found
         return found
 
-    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]:
+    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         return self.search.lensed(self.actor, state, looked)
 
-    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
+    def steps(self, state: Packed) -> Iterator[tuple[ActorStep, Packed]]:
         return self.looking(state, Looked())
 
 
@@ -129,10 +129,10 @@ class Overwriting(dict[int, Entry]):
 
     __missing__ = learn
 
-    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]:
+    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         return self.search.lensed(self.actor, state, looked)
 
-    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
+    def steps(self, state: Packed) -> Iterator[tuple[ActorStep, Packed]]:
         return self.looking(state, Looked())
 
 
@@ -185,13 +185,13 @@ class Aging(dict[int, Entry]):
 
     __missing__ = learn
 
-    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[Step, Packed]]:  # noqa: ARG002  at all of it
+    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:  # noqa: ARG002  at all of it
         difference = self.later(state)
         if difference:
-            passed = Step(
+            passed = ActorStep(
                 Label(f"{seconds(self.quantum)} pass"), Lens(self.search.packing, state + difference, Looked())
             )
             yield passed, state + difference
 
-    def steps(self, state: Packed) -> Iterator[tuple[Step, Packed]]:
+    def steps(self, state: Packed) -> Iterator[tuple[ActorStep, Packed]]:
         return self.looking(state, Looked())

@@ -1,0 +1,32 @@
+"""The laws of `tidegate.model.history` as predicates: over what became of a request, and the full history of its record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Superseded, Won
+
+
+def the_answer_is_true(fate: RequestOutcome, changes: Sequence[Change], decided_version: int, request_id: str) -> bool:
+    """Law H1: the answer agrees with `changes`, the full history of the record from version 1 on."""
+    made = next((change for change in changes if change.version == decided_version + 1), None)
+    match fate:
+        case Won(version):
+            return made is not None and made.request_id == request_id and made.version == version
+        case Superseded(to):
+            return made == to and to.request_id != request_id
+        case NotYet():
+            return made is None
+        case Forgotten():
+            return True
+        case _:
+            assert_never(fate)
+
+
+def the_last_versions_are_remembered(fate: RequestOutcome, record_version: int, decided_version: int) -> bool:
+    """Law H2: a request that was to make one of the last HISTORY_MAX versions, or the next, is never Forgotten.
+
+    It holds of an unbroken history.
+    """
+    return not isinstance(fate, Forgotten) or not 0 <= record_version - decided_version <= HISTORY_MAX
