@@ -225,7 +225,7 @@ def by_hypothesis(name: str, number: int, cap: float) -> float:
     def search() -> None:
         with suppress(
             Found, FlakyStrategyDefinition
-        ):  # to end at the cap is to draw less than before, which it notices
+        ):  # to end at the cap is to draw less than before, which it outputs
             run_state_machine_as_test(seed(number)(machine(shipped(name), process_time() + cap)), settings=quiet)
 
     return took(search)

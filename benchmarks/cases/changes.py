@@ -160,7 +160,7 @@ def cleaning(_: int) -> Made[orphans.SweepVerdict]:
 
 
 @table.case(change_stream, "a page is received", RECORDS)
-def receiving(size: int) -> Made[change_stream.Step]:
+def receiving(size: int) -> Made[change_stream.StreamStep]:
     consumer = change_stream.ChangeStreamConsumer(size=size)
     led = consumer.step(change_stream.Following(), change_stream.Elected(1, 1, change_stream.After("here")))
     (read,) = (command for command in led.commands if isinstance(command, change_stream.Read))

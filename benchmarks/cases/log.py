@@ -152,29 +152,29 @@ def last_window(state: fanout.Fanout) -> int:
 
 
 @table.case(fanout, f"a window of {BATCH} is opened", RECORDS)
-def opening(size: int) -> Made[fanout.Step]:
+def opening(size: int) -> Made[fanout.FanoutStep]:
     state, event = in_work(size), fanout.WindowOpened(tuple(range(size, size + BATCH)))
     return (
         lambda: fanout.step(state, event, partition.PLAIN),
-        lambda step: isinstance(step.notices[0], fanout.Arrange),
+        lambda step: isinstance(step.commands[0], fanout.Arrange),
     )
 
 
 @table.case(fanout, f"a window of {BATCH} is arranged", RECORDS)
-def arranging(size: int) -> Made[fanout.Step]:
+def arranging(size: int) -> Made[fanout.FanoutStep]:
     state = opened(in_work(size), range(size, size + BATCH))
     tasks = fanout.Tasks(tuple((offset,) for offset in range(size, size + BATCH)))
     event = fanout.WindowArranged(last_window(state), tasks)
-    return lambda: fanout.step(state, event, partition.PLAIN), lambda step: isinstance(step.notices[0], fanout.Start)
+    return lambda: fanout.step(state, event, partition.PLAIN), lambda step: isinstance(step.commands[0], fanout.Start)
 
 
 @table.case(fanout, "a task succeeds", RECORDS)
-def reporting(size: int) -> Made[fanout.Step]:
+def reporting(size: int) -> Made[fanout.FanoutStep]:
     state = in_work(size)
     event = fanout.TasksReported(last_window(state), (7,), 1, fanout.Report.SUCCEEDED)
     return (
         lambda: fanout.step(state, event, partition.PLAIN),
-        lambda step: any(isinstance(notice, fanout.RecordsSettled) for notice in step.notices),
+        lambda step: any(isinstance(output, fanout.RecordsSettled) for output in step.commands),
     )
 
 
@@ -246,7 +246,7 @@ def one_told(work: commands.Work) -> commands.WorkReported:
 
 
 @table.case(partition, "a batch is fetched", RECORDS)
-def fetching(size: int) -> Made[partition.Step]:
+def fetching(size: int) -> Made[partition.PartitionStep]:
     processor = partition.PartitionRules(running_max=size, window_max=size)
     state = processor.step(partition.Unassigned(), commands.Assigned(HERE, 1, 0)).state
     event = commands.Fetched(HERE, 1, tuple(range(size)))
@@ -254,7 +254,7 @@ def fetching(size: int) -> Made[partition.Step]:
 
 
 @table.case(partition, "one of so many is done", RECORDS)
-def telling(size: int) -> Made[partition.Step]:
+def telling(size: int) -> Made[partition.PartitionStep]:
     processor, state, work = busy(size)
     event = one_told(work)
     return (
@@ -264,7 +264,7 @@ def telling(size: int) -> Made[partition.Step]:
 
 
 @table.case(partition, "a revocation", RECORDS)
-def revoking(size: int) -> Made[partition.Step]:
+def revoking(size: int) -> Made[partition.PartitionStep]:
     processor, state, _ = busy(size)
     event = commands.Revoked(HERE, tuple(drain.InFlight(offset, age=SECOND) for offset in range(size)))
     return lambda: processor.step(state, event), lambda step: any(
@@ -281,7 +281,7 @@ def consuming(size: int) -> tuple[group.ConsumerRules, group.ConsumerState, comm
 
 
 @table.case(group, "a record of one partition is done", PARTITIONS)
-def stepping(size: int) -> Made[group.Step]:
+def stepping(size: int) -> Made[group.ConsumerStep]:
     consumer, state, work = consuming(size)
     event = one_told(work)
     return lambda: consumer.step(state, event), lambda step: step.state.running == 8 * size - 1
@@ -294,7 +294,7 @@ def polling_them(size: int) -> Made[backpressure.Plan[TopicPartition]]:
 
 
 @table.case(shutdown, "asked to stop", PARTITIONS)
-def stopping(size: int) -> Made[shutdown.Step]:
+def stopping(size: int) -> Made[shutdown.ShutdownStep]:
     consumer, state, _ = consuming(size)
     stoppable, worker = shutdown.Stoppable(consumer), shutdown.Worker(assignment=state)
     return (
@@ -352,7 +352,7 @@ def opening_it(_: int) -> Made[circuit_breaker.CircuitState]:
 
 
 @table.case(outbox, "an attempt is answered", PAYLOADS)
-def answered_one(size: int) -> Made[outbox.Step]:
+def answered_one(size: int) -> Made[outbox.OutboxStep]:
     sender, state = outbox.OutboxRules(), outbox.OutboxState(waiting=tuple(range(1, size)), under_way=((0, 0),))
     event = outbox.Heard(0, 0, circuit_breaker.AttemptOutcome.ANSWERED, NOW)
     return lambda: sender.step(state, event), lambda step: len(step.commands) == min(sender.most, size - 1)

@@ -22,7 +22,7 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
 from tidegate.sim.group import REBALANCES
-from tidegate.sim.reducers import Crash, Reducer
+from tidegate.sim.reducers import Crash, ReducerProcess
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Kind, Law
 from tidegate.sim.shipping import Scope
@@ -154,7 +154,7 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     assert set(report.faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.REBALANCE}
     assert (scenario.budget, scenario.world.read(REBALANCES)) == (2, 1)
     assert (shipped("partition@thorough").budget, shipped("partition@thorough").world.read(REBALANCES)) == (2, 2)
-    assert sum(isinstance(actor, Reducer) for actor in scenario.actors) == 4
+    assert sum(isinstance(actor, ReducerProcess) for actor in scenario.actors) == 4
     assert sum(isinstance(actor, Crash) for actor in scenario.actors) == 2
     assert set(scenario.eventually) == {partition_laws.ALL}
     struck = {fault for name in PROGRAMS if name.startswith("partition") for fault in report_on(name).faults}

@@ -34,7 +34,6 @@ from tidegate.consumer.fanout import (
     Report,
     Rules,
     Start,
-    Step,
     Tally,
     TaskGivenUp,
     TaskId,
@@ -61,6 +60,7 @@ from tidegate.consumer.strategies import fanout as drawn
 from tidegate.consumer.strategies.fanout import Move, Player
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.errors import Misuse
+from tidegate.model.reducer import Step
 
 NOTHING: Final = Rules(task_delivery=False, record_delivery=False, window_delivery=False)
 """Rules under which nothing is delivered, so that accounts are about tasks alone."""
@@ -93,7 +93,7 @@ class Real:
     def step(self, event: Event) -> tuple[Output, ...]:
         done = step(self.state, event, self.rules)
         self.state = done.state
-        return done.notices
+        return done.commands
 
     def look(self) -> Fanout:
         return self.state
@@ -157,10 +157,10 @@ class Twin:
         if is_arrangement != (window.stage == "arranging"):
             reason = Reason.ARRANGED if is_arrangement else Reason.NOT_ARRANGED
             return (Ignored(reason, event.window, named(event)),)
-        notices, ignored = self.told(window, event)
+        outputs, ignored = self.told(window, event)
         for number in (window.number, *sorted(self.windows.keys() - {window.number})):
-            notices += self.due(self.windows[number])
-        return (*notices, *ignored)
+            outputs += self.due(self.windows[number])
+        return (*outputs, *ignored)
 
     def told(self, window: Window, event: Event) -> tuple[list[Output], list[Output]]:
         match event:
@@ -231,10 +231,10 @@ class Twin:
                 bad.append(number)
             else:
                 run.append(number)
-        notices: list[Output] = [Start(window.number, tuple(run), 1, instead)] if run else []
-        notices += [Judge(window.number, tuple(bad), 1)] if bad else []
-        notices += [DeliverTasks(window.number, tuple(good), 1)] if good and self.rules.task_delivery else []
-        return notices, grouped(window.number, dict.fromkeys(refused))
+        outputs: list[Output] = [Start(window.number, tuple(run), 1, instead)] if run else []
+        outputs += [Judge(window.number, tuple(bad), 1)] if bad else []
+        outputs += [DeliverTasks(window.number, tuple(good), 1)] if good and self.rules.task_delivery else []
+        return outputs, grouped(window.number, dict.fromkeys(refused))
 
     def next_number(self, window: Window) -> int:
         return len(self.tasks_in(window))
@@ -267,7 +267,7 @@ class Twin:
                 heard.append(number)
             else:
                 refused.append((reason, number))
-        notices: list[Output] = []
+        outputs: list[Output] = []
         again: list[int] = []
         barred: list[tuple[Bar, int]] = []
         for number in sorted(heard):
@@ -280,17 +280,17 @@ class Twin:
                 task.attempt += 1
             task.phase = self.phase_after(report) if bar is None else TaskPhase.FAILED
         if again:
-            notices.append(Start(window.number, tuple(again), attempt + 1))
-        notices += [
+            outputs.append(Start(window.number, tuple(again), attempt + 1))
+        outputs += [
             TaskGivenUp(window.number, tuple(number for why, number in barred if why is bar), bar)
             for bar in (Bar.GIVEN, Bar.RETRIES)
             if bar in dict(barred)
         ]
         if heard and self.phase_after(report) is TaskPhase.DELIVERING:
-            notices.append(DeliverTasks(window.number, tuple(sorted(heard)), attempt))
+            outputs.append(DeliverTasks(window.number, tuple(sorted(heard)), attempt))
         if heard and self.phase_after(report) is TaskPhase.FAILING:
-            notices.append(Judge(window.number, tuple(sorted(heard)), attempt))
-        return notices, refused_all(window.number, numbers, refused)
+            outputs.append(Judge(window.number, tuple(sorted(heard)), attempt))
+        return outputs, refused_all(window.number, numbers, refused)
 
     def phase_after(self, report: Report) -> TaskPhase:
         after = HEARD[report][1]
@@ -370,22 +370,22 @@ class Twin:
         ]
         failed = [offset for offset in ready if self.has_failed((number, offset))]
         deliver = self.delivered(ready, failed)
-        notices: list[Output] = []
+        outputs: list[Output] = []
         if deliver:
-            notices.append(DeliverRecords(number, tuple(deliver), tuple(self.blamed(failed))))
+            outputs.append(DeliverRecords(number, tuple(deliver), tuple(self.blamed(failed))))
         window.records |= dict.fromkeys(deliver, "gathered")
         window.news += [offset for offset in ready if offset not in deliver]
         window.records |= dict.fromkeys(window.news, "closed")
         if window.news and not self.holds_back(window):
-            notices.append(RecordsSettled(number, tuple(sorted(window.news))))
+            outputs.append(RecordsSettled(number, tuple(sorted(window.news))))
         window.news.clear()
         if self.is_done(window):
             if self.holds(window):
                 window.stage = "delivering"
-                return [*notices, DeliverWindow(number, tally)]
+                return [*outputs, DeliverWindow(number, tally)]
             del self.windows[number]
-            return [*notices, WindowSettled(number, tally)]
-        return notices
+            return [*outputs, WindowSettled(number, tally)]
+        return outputs
 
     def is_gathered(self, tasks: Sequence[Task]) -> bool:
         return not any(task.is_open for task in tasks)
@@ -480,7 +480,7 @@ def played(make: Make, rules: Rules, moves: Iterable[Move], *, is_finished: bool
     def turn(move: Move) -> None:
         event = player.says(move)
         course.append(Turn(event, machine.step(event)))
-        player.hears(course[-1].notices)
+        player.hears(course[-1].outputs)
 
     for move in moves:
         turn(move)
@@ -509,7 +509,7 @@ def check_f8_nothing_changes(make: Make) -> None:
         for move in moves:
             event, before = player.says(move), machine.look()
             turn = Turn(event, machine.step(event))
-            player.hears(turn.notices)
+            player.hears(turn.outputs)
 
             assert laws.ignores_with_a_reason(before, turn, machine.look())
 
@@ -523,8 +523,8 @@ def check_f8_nothing_changes(make: Make) -> None:
 
 
 def end_of(machine: Machine, events: Iterable[Event]) -> laws.End:
-    notices = [notice for event in events for notice in machine.step(event)]
-    return machine.look(), notices
+    outputs = [output for event in events for output in machine.step(event)]
+    return machine.look(), outputs
 
 
 def check_f11(make: Make) -> None:
@@ -544,10 +544,10 @@ def check_f11(make: Make) -> None:
                 case _:
                     apart = [event]
             other = machine.fork()
-            notices = machine.step(event)
-            player.hears(notices)
+            outputs = machine.step(event)
+            player.hears(outputs)
 
-            assert laws.is_the_same((machine.look(), notices), end_of(other, apart))
+            assert laws.is_the_same((machine.look(), outputs), end_of(other, apart))
 
     batches_are_the_same_as_their_parts()
 
@@ -559,8 +559,8 @@ def check_f12(make: Make) -> None:
         machine, player = make(rules), Player(elsewhere=False)
         for move, after in pairwise(moves):
             event = player.says(move)
-            notices = machine.step(event)
-            player.hears(notices)
+            outputs = machine.step(event)
+            player.hears(outputs)
             one, other = (
                 attrs.evolve(player, asked=[*player.asked], said=[*player.said]).says(choice)
                 for choice in (attrs.evolve(move, kind=0), after)
@@ -604,7 +604,7 @@ def test_the_machine_keeps_the_law(law: str) -> None:
 @settings(max_examples=200)
 @given(drawn.rules(), drawn.courses())
 def test_the_machine_agrees_with_its_twin(rules: Rules, moves: list[Move]) -> None:
-    """Agreement with a dumb version: the same notices, in the same order, with the same reasons; the same answers."""
+    """Agreement with a dumb version: the same outputs, in the same order, with the same reasons; the same answers."""
     real, twin, player = Real(rules), Twin(rules), Player()
     for move in moves:
         event = player.says(move)
@@ -689,10 +689,10 @@ def test_what_was_asked_for_is_told_of_as_by_the_twin(rules: Rules, moves: list[
     questions: list[Question] = []
     for move in moves:
         event = player.says(move)
-        notices = real.step(event)
-        player.hears(notices)
+        outputs = real.step(event)
+        player.hears(outputs)
         twin.step(event)
-        questions += [notice for notice in notices if isinstance(notice, Question)]
+        questions += [output for output in outputs if isinstance(output, Question)]
 
         for question in questions:
             left, about = outstanding_parts(twin, question)
@@ -853,7 +853,7 @@ class SaysNothing(Twin):
     """What is ignored is ignored in silence."""
 
     def step(self, event: Event) -> tuple[Output, ...]:
-        return tuple(notice for notice in super().step(event) if not isinstance(notice, Ignored))
+        return tuple(output for output in super().step(event) if not isinstance(output, Ignored))
 
 
 class Overwrites(Twin):
@@ -976,12 +976,12 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Make) -> None:
 
 def told(rules: Rules, *events: Event) -> tuple[Fanout, list[str]]:
     """The state after these events, and what followed, as text."""
-    state, notices = Fanout(), list[str]()
+    state, outputs = Fanout(), list[str]()
     for event in events:
         done = step(state, event, rules)
         state = done.state
-        notices += map(str, done.notices)
-    return state, notices
+        outputs += map(str, done.commands)
+    return state, outputs
 
 
 def succeeded(window: int, *numbers: int, attempt: int = 1) -> Event:
@@ -1002,7 +1002,7 @@ def retried(window: int, *numbers: int, attempt: int = 1) -> Event:
 
 def test_a_course_reads_as_this() -> None:
     """Two records, one task for both and one for the second; the first task is tried again, then all is delivered."""
-    state, notices = told(
+    state, outputs = told(
         Rules(),
         WindowOpened((100, 101)),
         WindowArranged(0, Tasks(((100, 101), (101,)))),
@@ -1017,7 +1017,7 @@ def test_a_course_reads_as_this() -> None:
         WindowDelivered(0),
     )
 
-    assert notices == [
+    assert outputs == [
         "arrange window 0: 100-101",
         "start 0/0-1 (attempt 1)",
         "deliver 0/1 (attempt 1)",
@@ -1044,7 +1044,7 @@ def test_a_state_reads_as_this() -> None:
 
 def test_a_failure_is_answered_for_even_where_nothing_is_delivered() -> None:
     """Law F6: without any delivery a good record is settled at once, and a bad one waits for somebody."""
-    _, notices = told(
+    _, outputs = told(
         NOTHING,
         WindowOpened((5, 6)),
         WindowArranged(0, Tasks(((5,), (6,)))),
@@ -1054,7 +1054,7 @@ def test_a_failure_is_answered_for_even_where_nothing_is_delivered() -> None:
         RecordsDelivered(0, (6,)),
     )
 
-    assert notices[2:] == [
+    assert outputs[2:] == [
         "settled records of window 0: 5",
         "judge 0/1 (attempt 1)",
         "deliver records of window 0: 6, of which 6 failed",
@@ -1070,12 +1070,12 @@ def test_a_task_that_is_always_tried_again_runs_once_more_than_its_retries(retri
     state, _ = told(rules, WindowOpened((0,)), WindowArranged(0, Tasks(((0,),))))
     followed: tuple[Output, ...] = (Start(0, (0,), 1),)
     asked = 0
-    while any(isinstance(notice, Start) for notice in followed):
+    while any(isinstance(output, Start) for output in followed):
         attempt += 1
         done = step(state, failed(0, 0, attempt=attempt), rules)
-        asked += done.notices == (Judge(0, (0,), attempt),)
+        asked += done.commands == (Judge(0, (0,), attempt),)
         done = step(done.state, retried(0, 0, attempt=attempt), rules)
-        state, followed = done.state, done.notices
+        state, followed = done.state, done.commands
 
     assert (attempt, asked) == (runs, runs)
     assert followed == (TaskGivenUp(0, (0,), Bar.RETRIES), DeliverRecords(0, (0,), (0,)))
@@ -1083,7 +1083,7 @@ def test_a_task_that_is_always_tried_again_runs_once_more_than_its_retries(retri
 
 def test_a_task_is_replaced_by_two() -> None:
     """Drakkar's accounts: total 3, completed 3; of the record 2 succeeded, 0 failed, 1 replaced."""
-    state, notices = told(
+    state, outputs = told(
         MESSAGES,
         WindowOpened((7,)),
         WindowArranged(0, Tasks(((7,),))),
@@ -1092,13 +1092,13 @@ def test_a_task_is_replaced_by_two() -> None:
         succeeded(0, 2, 1),
     )
 
-    assert notices[3:] == ["start 0/1-2 (attempt 1) instead of 0", "deliver records of window 0: 7"]
+    assert outputs[3:] == ["start 0/1-2 (attempt 1) instead of 0", "deliver records of window 0: 7"]
     assert record_status(state, 7) == RecordStatus(0, Waits.DELIVERY, Tally(3, succeeded=2, failed=0, replaced=1))
 
 
 def test_a_replacement_fails_and_is_skipped() -> None:
     """Drakkar's accounts: total 2, one replaced, one failed; and the late result of the first is ignored."""
-    state, notices = told(
+    state, outputs = told(
         MESSAGES,
         WindowOpened((7,)),
         WindowArranged(0, Tasks(((7,),))),
@@ -1109,7 +1109,7 @@ def test_a_replacement_fails_and_is_skipped() -> None:
         skipped(0, 1),
     )
 
-    assert notices[4:] == [
+    assert outputs[4:] == [
         "ignored 0/0: the task was replaced",
         "judge 0/1 (attempt 1)",
         "deliver records of window 0: 7, of which 7 failed",
@@ -1123,23 +1123,23 @@ def test_replacements_are_replaced_so_often_and_no_more(generations_max: int) ->
     events: list[Event] = [WindowOpened((0,)), WindowArranged(0, Tasks(((0,),)))]
     for number in range(generations_max + 1):
         events += [failed(0, number), TaskReplaced(0, number, 1, Tasks(((0,),)))]
-    _, notices = told(Rules(0, generations_max), *events)
+    _, outputs = told(Rules(0, generations_max), *events)
 
-    assert sum(notice.startswith("start") for notice in notices) == 1 + generations_max
-    assert notices[-2] == f"gave up 0/{generations_max}: no generation of replacements is left"
+    assert sum(output.startswith("start") for output in outputs) == 1 + generations_max
+    assert outputs[-2] == f"gave up 0/{generations_max}: no generation of replacements is left"
 
 
 def test_a_shared_task_reports_to_all_its_messages_once() -> None:
     """Drakkar's cases: one task for 100 to 102, and one for 7 with 500 and 501, of which nobody knows."""
-    _, notices = told(
+    _, outputs = told(
         NOTHING, WindowOpened((100, 101, 102)), WindowArranged(0, Tasks(((102, 100, 101),))), succeeded(0, 0)
     )
 
-    assert notices[2:] == ["settled records of window 0: 100-102", "settled window 0: 1 tasks, 1 succeeded"]
+    assert outputs[2:] == ["settled records of window 0: 100-102", "settled window 0: 1 tasks, 1 succeeded"]
 
-    _, notices = told(NOTHING, WindowOpened((7,)), WindowArranged(0, Tasks(((7, 500, 501),))), succeeded(0, 0))
+    _, outputs = told(NOTHING, WindowOpened((7,)), WindowArranged(0, Tasks(((7, 500, 501),))), succeeded(0, 0))
 
-    assert notices[2:4] == [
+    assert outputs[2:4] == [
         "ignored 0/500-501: no record of that offset waits for tasks",
         "settled records of window 0: 7",
     ]
@@ -1153,18 +1153,18 @@ def test_windows_overlap_and_the_later_one_may_end_first() -> None:
 
     assert in_flight(state) == ((0, 0), (2, 0))
 
-    _, notices = told(NOTHING, *opened, *arranged, succeeded(2, 0), succeeded(1, 0), succeeded(0, 0))
+    _, outputs = told(NOTHING, *opened, *arranged, succeeded(2, 0), succeeded(1, 0), succeeded(0, 0))
 
-    assert [notice for notice in notices if "settled records" in notice] == [
+    assert [output for output in outputs if "settled records" in output] == [
         f"settled records of window {window}: {window}" for window in (2, 1, 0)
     ]
 
 
 def test_a_window_without_tasks_delivers_nothing_of_its_own() -> None:
     """Drakkar's empty arrange: each record is gathered, with no tasks, and the window hook is not called."""
-    _, notices = told(Rules(), WindowOpened((10, 11)), WindowArranged(0, Tasks()), RecordsDelivered(0, (11, 10)))
+    _, outputs = told(Rules(), WindowOpened((10, 11)), WindowArranged(0, Tasks()), RecordsDelivered(0, (11, 10)))
 
-    assert notices[1:] == [
+    assert outputs[1:] == [
         "deliver records of window 0: 10-11",
         "settled records of window 0: 10-11",
         "settled window 0: 0 tasks",
@@ -1173,9 +1173,9 @@ def test_a_window_without_tasks_delivers_nothing_of_its_own() -> None:
 
 def test_a_window_that_cannot_be_arranged_is_answered_for() -> None:
     """Drakkar's processor dies of it (W6). Here somebody has to answer for each record, and then it is over."""
-    _, notices = told(NOTHING, WindowOpened((10, 11)), ArrangeFailed(0), RecordsDelivered(0, (10, 11)))
+    _, outputs = told(NOTHING, WindowOpened((10, 11)), ArrangeFailed(0), RecordsDelivered(0, (10, 11)))
 
-    assert notices[1:] == [
+    assert outputs[1:] == [
         "deliver records of window 0: 10-11, of which 10-11 failed",
         "settled records of window 0: 10-11",
         "settled window 0: 0 tasks",
@@ -1184,14 +1184,14 @@ def test_a_window_that_cannot_be_arranged_is_answered_for() -> None:
 
 def test_given_results_are_not_run() -> None:
     """A good one is delivered, a bad one goes to user code as any failure does, and is not tried again."""
-    _, notices = told(
+    _, outputs = told(
         Rules(),
         WindowOpened((1, 2, 3)),
         WindowArranged(0, Tasks(((1,), (2,), (3,)), succeeded=(0,), failed=(2,))),
         retried(0, 2),
     )
 
-    assert notices[1:] == [
+    assert outputs[1:] == [
         "start 0/1 (attempt 1)",
         "judge 0/2 (attempt 1)",
         "deliver 0/0 (attempt 1)",
@@ -1202,7 +1202,7 @@ def test_given_results_are_not_run() -> None:
 
 def test_a_good_result_that_cannot_be_delivered_is_a_failure_to_be_answered() -> None:
     """Drakkar drops it and commits (W16, W7). Here user code is asked, and may have it tried again."""
-    _, notices = told(
+    _, outputs = told(
         Rules(),
         WindowOpened((1,)),
         WindowArranged(0, Tasks(((1,),))),
@@ -1211,7 +1211,7 @@ def test_a_good_result_that_cannot_be_delivered_is_a_failure_to_be_answered() ->
         retried(0, 0),
     )
 
-    assert notices[-2:] == ["judge 0/0 (attempt 1)", "start 0/0 (attempt 2)"]
+    assert outputs[-2:] == ["judge 0/0 (attempt 1)", "start 0/0 (attempt 2)"]
 
 
 def test_a_message_waits_for_a_task_of_a_later_window() -> None:
@@ -1223,14 +1223,14 @@ def test_a_message_waits_for_a_task_of_a_later_window() -> None:
         WindowArranged(1, Tasks(((1, 2),))),
         succeeded(0, 0),
     ]
-    state, notices = told(NOTHING, *events)
+    state, outputs = told(NOTHING, *events)
 
-    assert notices[-1] == "start 1/0 (attempt 1)"
+    assert outputs[-1] == "start 1/0 (attempt 1)"
     assert record_status(state, 1) == RecordStatus(0, Waits.TASKS, Tally(2, succeeded=1, failed=0, replaced=0))
 
-    _, notices = told(NOTHING, *events, succeeded(1, 0))
+    _, outputs = told(NOTHING, *events, succeeded(1, 0))
 
-    assert notices[-4:] == [
+    assert outputs[-4:] == [
         "settled records of window 1: 2",
         "settled window 1: 1 tasks, 1 succeeded",
         "settled records of window 0: 1",
@@ -1264,7 +1264,7 @@ def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
 
 def test_a_message_that_is_settled_may_come_again() -> None:
     """Only the tracker remembers it. While its window is in flight it may not."""
-    state, notices = told(
+    state, outputs = told(
         NOTHING,
         WindowOpened((1, 2, 1)),
         WindowArranged(0, Tasks(((1,), (2,)))),
@@ -1274,9 +1274,9 @@ def test_a_message_that_is_settled_may_come_again() -> None:
         WindowOpened((1,)),
     )
 
-    assert notices[1] == "ignored None/1: it was named twice"
-    assert notices[4] == "ignored None/1: a window in flight has that record"
-    assert notices[-1] == "arrange window 1: 1"
+    assert outputs[1] == "ignored None/1: it was named twice"
+    assert outputs[4] == "ignored None/1: a window in flight has that record"
+    assert outputs[-1] == "arrange window 1: 1"
     assert state.opened == 2
 
 
@@ -1285,7 +1285,7 @@ def test_a_batch_may_have_any_order_and_what_does_not_fit_is_told_by_reason() ->
     state, _ = told(Rules(), WindowOpened(tuple(range(6))), WindowArranged(0, Tasks(tuple((at,) for at in range(6)))))
     done = step(state, succeeded(0, 5, 2, 9, 2, 0, 8), Rules())
 
-    assert done.notices == (
+    assert done.commands == (
         DeliverTasks(0, (0, 2, 5), 1),
         Ignored(Reason.NO_RUN, 0, (9, 8)),
         Ignored(Reason.TWICE, 0, (2,)),
@@ -1342,7 +1342,7 @@ def test_each_report_does_in_each_phase_what_the_table_says(phase: TaskPhase, re
     for other in Report:
         meets = NEXT[after][other]
         again = step(done.state, TasksReported(0, (0,), attempt, other), Rules())
-        ignored = [notice for notice in again.notices if isinstance(notice, Ignored)]
+        ignored = [output for output in again.commands if isinstance(output, Ignored)]
 
         assert ignored == ([Ignored(meets, 0, (0,))] if isinstance(meets, Reason) else [])
 
@@ -1390,8 +1390,8 @@ def test_every_event_has_an_answer_in_every_state(state: Fanout, event: Event) -
     """Totality: either something follows, or all is ignored with its reason and the state is the very same."""
     done = step(state, event, Rules())
 
-    assert done.notices or done.state is not state
-    assert laws.ignores_with_a_reason(state, Turn(event, done.notices), done.state)
+    assert done.commands or done.state is not state
+    assert laws.ignores_with_a_reason(state, Turn(event, done.commands), done.state)
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------------
@@ -1492,7 +1492,7 @@ def test_stray_events_do_no_harm(rules: Rules, tasks: Tasks, events: list[Event]
     for event in events:
         done = step(state, event, rules)
 
-        assert laws.ignores_with_a_reason(state, Turn(event, done.notices), done.state)
+        assert laws.ignores_with_a_reason(state, Turn(event, done.commands), done.state)
 
         state = done.state
 
@@ -1500,11 +1500,11 @@ def test_stray_events_do_no_harm(rules: Rules, tasks: Tasks, events: list[Event]
 @given(drawn.rules(), drawn.statuses(), st.data())
 def test_everything_reads_in_one_line(rules: Rules, doing: RecordStatus, data: st.DataObject) -> None:
     """What a person can paste into an issue, with the number of its window."""
-    notice = data.draw(drawn.notices(rules))
+    output = data.draw(drawn.outputs(rules))
 
-    assert str(notice.window) in str(notice)
+    assert str(output.window) in str(output)
     assert f"window {doing.window}, waits {doing.waits.value}" in str(doing)
-    assert len(f"{notice} {doing}".splitlines()) == 1
+    assert len(f"{output} {doing}".splitlines()) == 1
 
 
 @given(drawn.rules(), st.data())
@@ -1548,7 +1548,7 @@ def test_a_huge_window_of_one_message_is_no_trouble() -> None:
     rest = tuple(number for number in range(count) if number % 100)
     done = step(state, succeeded(0, *rest), NOTHING)
 
-    assert done.notices == (
+    assert done.commands == (
         RecordsSettled(0, (OFFSET_MAX,)),
         WindowSettled(0, Tally(count, succeeded=count, failed=0, replaced=0)),
     )

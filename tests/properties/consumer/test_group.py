@@ -25,11 +25,12 @@ from tidegate.consumer.commands import (
     Work,
     event_for,
 )
-from tidegate.consumer.group import ConsumerRules, ConsumerState, Step
+from tidegate.consumer.group import ConsumerRules, ConsumerState, ConsumerStep
 from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules, Unassigned
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
+from tidegate.model.reducer import Step
 
 P = tuple(TopicPartition("t", number) for number in range(3))
 BOUNDS = PartitionLimits(span=Thresholds(high=5, low=2), metadata=Thresholds(high=6, low=3))
@@ -183,7 +184,7 @@ class PollsThroughTheGate(ConsumerRules):
 class SlotsAreNotPassedOn(ConsumerRules):
     """A slot that becomes free waits for the next event of a partition that could use it."""
 
-    def step(self, state: ConsumerState, event: Event) -> Step:
+    def step(self, state: ConsumerState, event: Event) -> ConsumerStep:
         return Step(*self._stepped(state, event, 0))
 
 
@@ -191,7 +192,7 @@ class SlotsAreNotPassedOn(ConsumerRules):
 class LosesAllWithOne(ConsumerRules):
     """A partition that is lost takes the others with it."""
 
-    def step(self, state: ConsumerState, event: Event) -> Step:
+    def step(self, state: ConsumerState, event: Event) -> ConsumerStep:
         if isinstance(event, Lost):
             return Step(ConsumerState())
         return super().step(state, event)
@@ -209,7 +210,7 @@ class ResumesNothing(ConsumerRules):
 class KeepsItsSlot(ConsumerRules):
     """A partition takes the slot that it made free, and the others wait until it has nothing more."""
 
-    def step(self, state: ConsumerState, event: Event) -> Step:
+    def step(self, state: ConsumerState, event: Event) -> ConsumerStep:
         state, commands = self._stepped(state, event, self._room(state, event.partition))
         again = super().step(state, SlotFreed(event.partition))
         return Step(again.state, (*commands, *again.commands))

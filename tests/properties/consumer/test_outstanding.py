@@ -146,13 +146,13 @@ def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: Rules, moves: l
     for move in moves:
         event = player.says(move)
         done = fanout.step(state, event, rules)
-        player.hears(done.notices)
+        player.hears(done.commands)
         is_taken = done.state is not state and not isinstance(event, WindowOpened)
         assert not is_taken or answer(left, event) is not None
         state = done.state
         if not isinstance(event, WindowOpened):
             left = answered(left, state, event.window)
-        tasks = [notice for notice in done.notices if isinstance(notice, Task)]
+        tasks = [output for output in done.commands if isinstance(output, Task)]
         left = ask(left, state, map(work, tasks))
 
         assert all(each.left == fanout.outstanding(state, each.work.task) > 0 for each in left)

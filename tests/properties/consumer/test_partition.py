@@ -86,8 +86,8 @@ from tidegate.consumer.partition import (
     Owned,
     PartitionRules,
     PartitionState,
+    PartitionStep,
     Phase,
-    Step,
     Unassigned,
 )
 from tidegate.consumer.specimens.partition import (
@@ -106,6 +106,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import find_one
 from tidegate.model.records import TopicPartition
+from tidegate.model.reducer import Step
 
 W = TypeVar("W", bound=Command)
 
@@ -1170,7 +1171,7 @@ def test_whatever_comes_in_any_mode_the_laws_hold() -> None:
 class CommitsOverAFailure(PartitionRules):
     """Planted bug: a record whose handler failed counts as done."""
 
-    def _raised(self, part: Owned, task: Task) -> Step:
+    def _raised(self, part: Owned, task: Task) -> PartitionStep:
         if not isinstance(task, Start):
             return super()._raised(part, task)
         done = TasksReported(task.window, task.numbers, task.attempt, Report.SUCCEEDED)
@@ -1189,7 +1190,7 @@ class GoesOnAfterAFailure(PartitionRules):
 class StartsWhileDraining(PartitionRules):
     """Planted bug: what is queued is started when the partition is revoked."""
 
-    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:
+    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:
         step = super()._revoked(part, in_flight)
         begun = (Work(TP, part.generation, Start(9, (0,), 1), (offset,)) for offset in part.queued)
         return attrs.evolve(step, commands=(*step.commands, *begun))
@@ -1199,7 +1200,7 @@ class StartsWhileDraining(PartitionRules):
 class LosesWithoutARelease(PartitionRules):
     """Planted bug: who waits for the release of a partition that is lost meanwhile waits for ever."""
 
-    def step(self, state: PartitionState, event: Event) -> Step:
+    def step(self, state: PartitionState, event: Event) -> PartitionStep:
         step = super().step(state, event)
         kept = tuple(
             command for command in step.commands if not (isinstance(event, Lost) and isinstance(command, Release))
@@ -1211,7 +1212,7 @@ class LosesWithoutARelease(PartitionRules):
 class ReleasesTwice(PartitionRules):
     """Planted bug: it is released when it is revoked, and again when it is drained."""
 
-    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:
+    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:
         step = super()._revoked(part, in_flight)
         return attrs.evolve(step, commands=(*step.commands, Release(TP)))
 
@@ -1228,7 +1229,7 @@ class RunsOneMore(PartitionRules):
 class FetchesOn(PartitionRules):
     """Planted bug: records are fetched although the partition is held on its own account."""
 
-    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> Step:
+    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
         step = super()._settled(part, commands)
         after = step.state
         if not isinstance(after, Owned) or after.phase is not Phase.FLOWING or after.fetching is not None:
@@ -1249,7 +1250,7 @@ class TellsOfWhatRuns(PartitionRules):
 class TakesAnyAnswer(PartitionRules):
     """Planted bug: what is committed is believed, whatever was to be."""
 
-    def _owned(self, part: Owned, event: Event) -> Step:
+    def _owned(self, part: Owned, event: Event) -> PartitionStep:
         if isinstance(event, Committed) and part.committing is not None:
             event = attrs.evolve(event, position=part.committing)
         return super()._owned(part, event)
@@ -1259,7 +1260,7 @@ class TakesAnyAnswer(PartitionRules):
 class TakesAnyReport(PartitionRules):
     """Planted bug: what is told of tasks is believed, whether or not anybody was asked to run them."""
 
-    def _owned(self, part: Owned, event: Event) -> Step:
+    def _owned(self, part: Owned, event: Event) -> PartitionStep:
         if (
             isinstance(event, WorkReported)
             and self._is_current(part, event)
@@ -1322,7 +1323,7 @@ class RunsTheRest(PartitionRules):
 class ForgetsWhatRaised(PartitionRules):
     """Planted bug: nothing follows when user code raises."""
 
-    def _raised(self, part: Owned, task: Task) -> Step:
+    def _raised(self, part: Owned, task: Task) -> PartitionStep:
         return self._settled(without(part, task))
 
 
@@ -1330,7 +1331,7 @@ class ForgetsWhatRaised(PartitionRules):
 class TakesInterruptedForFailed(PartitionRules):
     """Planted bug: what was interrupted counts as failed."""
 
-    def _raised(self, part: Owned, task: Task) -> Step:
+    def _raised(self, part: Owned, task: Task) -> PartitionStep:
         if part.phase is not Phase.DRAINING:
             return super()._raised(part, task)
         failed = {offset for each in part.asked if each.work.task == task for offset in each.work.offsets}
@@ -1438,9 +1439,9 @@ UNNAMED: Final[list[Event]] = [Revoked(TP), Lost(TP), SlotFreed(TP)]
 
 
 @cache
-def reachable() -> dict[PartitionState, dict[Event, Step]]:
+def reachable() -> dict[PartitionState, dict[Event, PartitionStep]]:
     """Every state that any course of the events leads to, and what becomes of it with each event."""
-    found: dict[PartitionState, dict[Event, Step]] = {}
+    found: dict[PartitionState, dict[Event, PartitionStep]] = {}
     left: deque[PartitionState] = deque([Unassigned()])
     while left:
         state = left.popleft()

@@ -15,6 +15,7 @@ from tidegate.model.documents import Document, exactly
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, Now, Refused
 from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.reducer import Step
 from tidegate.reactive import change_stream, reconciliation
 from tidegate.reactive.change_stream import (
     CANNOT_RESUME,
@@ -48,13 +49,13 @@ from tidegate.reactive.change_stream import (
     Request,
     ResetHistory,
     Save,
-    Step,
     StopAsked,
     Stopped,
     StreamCommand,
     StreamEvent,
     StreamFailed,
     StreamState,
+    StreamStep,
     collected,
     event_for,
     free,
@@ -273,7 +274,7 @@ class World:
             if isinstance(command, Save) and is_led:
                 self.judge("CS5", self.may_save(command))
 
-    def asks_well(self, before: StreamState, step: Step) -> bool:
+    def asks_well(self, before: StreamState, step: StreamStep) -> bool:
         """What a batch asks for, told from what was collected."""
         after = step.state
         if not laws.cleans_up_first(after) or not isinstance(after, Consuming):
@@ -545,7 +546,7 @@ def test_the_consumer_keeps_the_laws() -> None:
 class SavesAnyway(ChangeStreamConsumer):
     """mongodash: the token is saved although a collection failed."""
 
-    def _failed(self, state: Consuming, command: Request) -> Step:
+    def _failed(self, state: Consuming, command: Request) -> StreamStep:
         return (
             self._onward(self._done(state, command))
             if isinstance(command, (HandleDeleted, Plan))
@@ -556,7 +557,7 @@ class SavesAnyway(ChangeStreamConsumer):
 class DropsWhatFailed(ChangeStreamConsumer):
     """mongodash: the token is not saved after other errors, but the events are gone, and the next batch saves its own."""
 
-    def _failed(self, state: Consuming, command: Request) -> Step:
+    def _failed(self, state: Consuming, command: Request) -> StreamStep:
         if isinstance(command, (HandleDeleted, Plan)):
             return self._onward(attrs.evolve(state, flushing=None))
         return super()._failed(state, command)
@@ -579,7 +580,7 @@ class KeepsTheFirst(ChangeStreamConsumer):
 class Slides(ChangeStreamConsumer):
     """Each change starts the time of its batch again."""
 
-    def _received(self, state: Consuming, page: Page) -> Step:
+    def _received(self, state: Consuming, page: Page) -> StreamStep:
         return super()._received(attrs.evolve(state, batch=state.batch + bool(page.changes)), page)
 
 
@@ -616,7 +617,7 @@ class WaitsForMore(ChangeStreamConsumer):
 class Takes286ForLess(ChangeStreamConsumer):
     """mongodash: only 280 is taken for lost history."""
 
-    def _answered(self, state: Consuming, event: change_stream.Answer) -> Step:
+    def _answered(self, state: Consuming, event: change_stream.Answer) -> StreamStep:
         if isinstance(event, StreamFailed) and event.code != 280:
             return self._failed(state, event.command)
         return super()._answered(state, event)
@@ -625,7 +626,7 @@ class Takes286ForLess(ChangeStreamConsumer):
 class ReconcilesAtOnce(ChangeStreamConsumer):
     """mongodash: reconciliation begins before a position is stored."""
 
-    def _following(self, state: Following, event: StreamEvent) -> Step:
+    def _following(self, state: Following, event: StreamEvent) -> StreamStep:
         step = super()._following(state, event)
         if not isinstance(step.state, Consuming):
             return step
@@ -636,7 +637,7 @@ class ReconcilesAtOnce(ChangeStreamConsumer):
 class ReconcilesAgain(ChangeStreamConsumer):
     """Reconciliation is asked for whenever something is read."""
 
-    def _received(self, state: Consuming, page: Page) -> Step:
+    def _received(self, state: Consuming, page: Page) -> StreamStep:
         return super()._received(attrs.evolve(state, must_reconcile=True), page)
 
 
@@ -650,7 +651,7 @@ class ReconcilesNever(ChangeStreamConsumer):
 class FlushesToTheEnd(ChangeStreamConsumer):
     """mongodash: who has lost the lease flushes its batch and saves its token."""
 
-    def _consuming(self, state: Consuming, event: StreamEvent) -> Step:
+    def _consuming(self, state: Consuming, event: StreamEvent) -> StreamStep:
         step = super()._consuming(state, event)
         is_over = isinstance(event, LeadershipLost) and isinstance(step.state, Following)
         if not is_over or state.read is None:
@@ -669,21 +670,21 @@ class PlansFirst(ChangeStreamConsumer):
 class TriesAtOnce(ChangeStreamConsumer):
     """What failed is tried again with no pause."""
 
-    def _failed(self, state: Consuming, command: Request) -> Step:
+    def _failed(self, state: Consuming, command: Request) -> StreamStep:
         return super()._failed(state, command) if state.is_stopping else self._onward(state)
 
 
 class GivesUp(ChangeStreamConsumer):
     """A stream that has failed is not opened again."""
 
-    def _failed(self, state: Consuming, command: Request) -> Step:
+    def _failed(self, state: Consuming, command: Request) -> StreamStep:
         return Step(state) if isinstance(command, Read) else super()._failed(state, command)
 
 
 class BelievesWhatever(ChangeStreamConsumer):
     """An answer counts, whatever is awaited."""
 
-    def _consuming(self, state: Consuming, event: StreamEvent) -> Step:
+    def _consuming(self, state: Consuming, event: StreamEvent) -> StreamStep:
         if isinstance(event, (Elected, LeadershipLost, StopAsked)):
             return super()._consuming(state, event)
         return self._answered(attrs.evolve(state, awaited=state.awaited - {event.command}), event)
@@ -777,7 +778,9 @@ CONSUMER: Final = ChangeStreamConsumer(size=3)
 START: Final = After("t0")
 
 
-def follow(*events: StreamEvent, consumer: ChangeStreamConsumer = CONSUMER, start: Position | None = START) -> Step:
+def follow(
+    *events: StreamEvent, consumer: ChangeStreamConsumer = CONSUMER, start: Position | None = START
+) -> StreamStep:
     """The last step after these, of one that leads in epoch 5."""
     step = consumer.step(Following(), Elected(5, 2, start))
     for event in events:

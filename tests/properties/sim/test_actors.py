@@ -390,7 +390,7 @@ def test_a_program_that_is_the_same_in_every_life() -> None:
         return first + second
 
     automaton = ProgramAutomaton(factory(program, 1, second=2))
-    assert automaton.status(automaton.factory(0)) == automaton.status(automaton.factory(7)) == Returned(3)
+    assert automaton.status(automaton.start(0)) == automaton.status(automaton.start(7)) == Returned(3)
 
 
 def test_trouble_reads_as_it_is() -> None:

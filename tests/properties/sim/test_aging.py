@@ -30,11 +30,12 @@ from tidegate.model.effects import Call, Effect, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.aging import aged, holds_instant
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.reducers import Reducer
+from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, State
@@ -302,7 +303,7 @@ def is_done(state: State) -> bool:
 
 def test_a_reducer_ages_as_cells_do() -> None:
     """It is a value: the instants in its state, its commands and what it has heard move with the others."""
-    told = Reducer("r", (), lambda _, event: ((event,), ()), lambda *_: None)
+    told = ReducerProcess("r", (), lambda _, event: Step((event,)), lambda *_: None)
     scenario = Scenario(
         name="reducer",
         summary="",
@@ -368,7 +369,9 @@ def test_a_deadlock_is_rest_whatever_the_clock(clock: Clock | None) -> None:
 
 def test_a_reducer_that_waits_is_at_rest_in_absolute_time() -> None:
     """Its commands come true through others, or never."""
-    waits = Reducer("r", 0, lambda state, _: (state, (Call("lock"),)), lambda *_: None, meaning=lambda *_: iter(()))
+    waits = ReducerProcess(
+        "r", 0, lambda state, _: Step(state, (Call("lock"),)), lambda *_: None, meaning=lambda *_: iter(())
+    )
     found = explored(
         Scenario(
             name="reducer",

@@ -49,8 +49,8 @@ def test_a_program_is_run_once_for_each_reply_and_its_nodes_are_reused() -> None
         return asks_twice()
 
     automaton = ProgramAutomaton(birth)
-    first = automaton.factory(0)
-    assert automaton.factory(0) == first
+    first = automaton.start(0)
+    assert automaton.start(0) == first
     assert automaton.after(first, 1) == automaton.after(first, 1) != automaton.after(first, True)
     assert automaton.status(automaton.after(automaton.after(first, 1), 2)) == Returned((1, 2))
     assert born_at == [0, 0]  # once, and once again for the second reply: the first run had gone on
@@ -65,7 +65,7 @@ def test_each_life_is_a_run_of_its_own() -> None:
         return None
 
     automaton = ProgramAutomaton(names_itself)
-    first, second = automaton.factory(0), automaton.factory(1)
+    first, second = automaton.start(0), automaton.start(1)
     assert automaton.status(second) == Asking(Call("ask", (1,)))
     assert first != second
     assert automaton.after(first, 1) == automaton.after(second, 1)
@@ -135,9 +135,9 @@ def test_a_failure_that_nobody_catches_is_an_end_and_no_error(failure: Failure) 
 def test_a_failure_is_told_apart_by_its_reason() -> None:
     """Replies are values: equal by kind and content."""
     automaton = ProgramAutomaton(lambda _: passes_on())
-    ends = {automaton.after(automaton.factory(0), failure) for failure in (Refused("a"), Refused("b"), Ambiguous("a"))}
+    ends = {automaton.after(automaton.start(0), failure) for failure in (Refused("a"), Refused("b"), Ambiguous("a"))}
     assert len(ends) == 3
-    assert automaton.after(automaton.factory(0), Refused("a")) in ends
+    assert automaton.after(automaton.start(0), Refused("a")) in ends
 
 
 async def uses_it_wrongly() -> object:
@@ -352,7 +352,7 @@ async def returns_one() -> object:
 def test_a_program_that_holds_an_instant_is_noticed(program: Coded) -> None:
     """Relative time does not fit it: the instants in its memory do not move."""
     automaton = ProgramAutomaton(lambda _: program())
-    first = automaton.factory(0)
+    first = automaton.start(0)
     assert automaton.later(first) == first
     with pytest.raises(HoldsInstant):
         automaton.later(automaton.after(first, Instant(0)))
@@ -363,7 +363,7 @@ def test_a_program_that_asks_with_an_instant_or_for_one_is_noticed(program: Code
     """What the clock of a machine says depends on when time began."""
     automaton = ProgramAutomaton(lambda _: program())
     with pytest.raises(HoldsInstant, match="about to"):
-        automaton.later(automaton.factory(0))
+        automaton.later(automaton.start(0))
 
 
 def test_an_instant_that_an_unmerged_program_was_given_is_noticed() -> None:
@@ -376,11 +376,11 @@ def test_an_instant_that_an_unmerged_program_was_given_is_noticed() -> None:
 
     automaton = ProgramAutomaton(lambda _: was_given(Instant(0)))
     with pytest.raises(HoldsInstant):
-        automaton.later(automaton.factory(0))
+        automaton.later(automaton.start(0))
 
 
 def test_a_program_without_instants_stays_where_it_is() -> None:
     """Time passes for the world alone."""
     automaton = ProgramAutomaton(lambda _: holds_nothing())
-    assert automaton.later(automaton.factory(0)) == automaton.factory(0)
-    assert automaton.later(automaton.after(automaton.factory(0), None)) == automaton.after(automaton.factory(0), None)
+    assert automaton.later(automaton.start(0)) == automaton.start(0)
+    assert automaton.later(automaton.after(automaton.start(0), None)) == automaton.after(automaton.start(0), None)

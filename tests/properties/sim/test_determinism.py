@@ -234,7 +234,7 @@ def test_a_search_that_begins_again_looks_at_programs_that_have_moved_on() -> No
     assert all(stand.src for stand in runs[0][0])
     assert len(runs[0]) == 81
     process = Process("p", factory(says_much))
-    node = process.behaviour.factory(0)
+    node = process.behaviour.start(0)
     stand = determinism.stand_at(process, node)
     process.behaviour.nodes[node].parked.clear()
     assert awaiting(process.behaviour, node) == stand.src

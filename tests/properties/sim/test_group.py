@@ -10,7 +10,9 @@ import pytest
 from tidegate.consumer.commands import (
     METADATA_REFUSED,
     Assigned,
+    Command,
     Commit,
+    Event,
     Fetch,
     Lost,
     Release,
@@ -21,9 +23,10 @@ from tidegate.consumer.commands import (
 from tidegate.consumer.fanout import Start
 from tidegate.model.effects import Effect, Now, Refused
 from tidegate.model.records import TopicPartition
+from tidegate.model.reducer import Step
 from tidegate.sim.faults import Fault, no_effects
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, processed
-from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import ActorStep, Scenario, State
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, inbox
@@ -143,18 +146,17 @@ class Holds:
     generation: int = -1
 
 
-def holding(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+def holding(state: Holds, event: Event) -> Step[Holds, Command]:
     """Takes what it is assigned, commits once, and releases what it is asked for."""
-    assert isinstance(state, Holds)
     match event:
         case Assigned(partition, generation):
-            return Holds(generation), (Commit(partition, generation, generation),)
+            return Step(Holds(generation), (Commit(partition, generation, generation),))
         case Revoked(partition):
-            return Holds(), (Release(partition),)
+            return Step(Holds(), (Release(partition),))
         case Lost():
-            return Holds(), ()
+            return Step(Holds())
         case _:
-            return state, ()
+            return Step(state)
 
 
 def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int = 1, crash: bool = False) -> Scenario:
@@ -163,7 +165,7 @@ def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int =
     coordinator = Coordinator("t", lambda member, number: f"{member}.{number}", cooperative, evicts=True)
     lanes = {
         member: tuple(
-            Reducer(
+            ReducerProcess(
                 f"{member}.{number}", Holds(), holding, event_for, meaning=means, split=no_effects, at_once=is_release
             )
             for number in numbers

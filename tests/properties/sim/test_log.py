@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.commands import Assigned, Event, Fetch, Fetched, Records, Release, Work, event_for
+from tidegate.consumer.commands import Assigned, Fetch, Fetched, Records, Release, Work, event_for
 from tidegate.consumer.fanout import Start
 from tidegate.consumer.partition import Ordering, PartitionRules, Unassigned
 from tidegate.model.errors import Misuse
@@ -17,7 +17,7 @@ from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.group import GROUP, Group, broker
 from tidegate.sim.log import CONTROL, Append, Compaction, Entry, Hole, Pause, Resume, begun, fetched, log
-from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.world import World, inbox
@@ -100,13 +100,8 @@ def by_key(order: Ordering) -> Scenario:
     """One consumer of a log of two keys, with holes between, that compaction makes more of."""
     processor = PartitionRules(running_max=3, order=order, metadata_max=0)
 
-    def step(state: object, event: object) -> tuple[object, tuple[object, ...]]:
-        assert isinstance(event, Event)
-        done = processor.step(state, event)  # type: ignore[arg-type]  # it checks
-        return done.state, done.commands
-
-    consumer = Reducer(
-        "c", Unassigned(), step, event_for, meaning=BROKER, split=lambda _: False,  # type: ignore[arg-type]
+    consumer = ReducerProcess(
+        "c", Unassigned(), processor.step, event_for, meaning=BROKER, split=lambda _: False,
         at_once=lambda command: isinstance(command, Release),
     )  # fmt: skip
     world = begun(0, b"x", CONTROL, b"y", b"x").write(GROUP, Group(1, ("c",), ("c",)))

@@ -27,13 +27,14 @@ from tidegate.model.effects import (
 )
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import Broken, From, Read
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Asking, Cancelled, Crashed, Failed, Returned
 from tidegate.sim.clocks import Host
 from tidegate.sim.failover import Failover, Was, earlier, recalling
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Scenario, State, StepLaw
 from tidegate.sim.streams import HISTORY_LOST, Forgetful, Stream
@@ -139,13 +140,13 @@ async def takes_over(_: int) -> None:
     await Note("holds", value=found is not None)
 
 
-def waits(*kinds: Fault) -> Reducer:
+def waits(*kinds: Fault) -> ReducerProcess:
     """A reducer that waits for a time, and then is late."""
 
-    def step(_: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        return ("waiting", (Call("timer"),)) if event == "go" else ("late", ())
+    def step(_: str, event: object) -> Step[str, Call]:
+        return Step("waiting", (Call("timer"),)) if event == "go" else Step("late")
 
-    return Reducer("r", "new", step, lambda *_: "over", Faults.of(*kinds), is_timer=lambda _: True)
+    return ReducerProcess("r", "new", step, lambda *_: "over", Faults.of(*kinds), is_timer=lambda _: True)
 
 
 def told(scenario: Scenario) -> Scenario:

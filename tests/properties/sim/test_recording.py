@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tidegate import strategies
 from tidegate.consumer import commands, drain, fanout
-from tidegate.consumer.commands import Assigned, Commit, Event, Fetched, Interrupt, Release, Revoked, Work
+from tidegate.consumer.commands import Assigned, Commit, Fetched, Interrupt, Release, Revoked, Work
 from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.model.documents import ID, Document, Eq, Field, Put, exactly
 from tidegate.model.effects import (
@@ -339,22 +339,12 @@ T0: Final = TopicPartition("t", 0)
 EVENTS: Final = (Assigned(T0, 1, 0), Fetched(T0, 1, (0, 1, 2), (b"k", None, b"k")), Revoked(T0))
 
 
-def by(consumer: ConsumerRules) -> recording.StepOf:
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, ConsumerState)
-        assert isinstance(event, Event)
-        done = consumer.step(state, event)
-        return done.state, done.commands
-
-    return step
-
-
 def heard_by(consumer: ConsumerRules) -> Recording:
-    step, state, lines = by(consumer), ConsumerState(), [recording.header("orders", "reducer", "")]
-    held: object = state
+    state, lines = ConsumerState(), [recording.header("orders", "reducer", "")]
     for number, event in enumerate(EVENTS, 1):
-        held, made = step(held, event)
-        lines.append(recording.commanded(number, event, made, nothing_hidden))
+        step = consumer.step(state, event)
+        state = step.state
+        lines.append(recording.commanded(number, event, step.commands, nothing_hidden))
     return read("".join([*lines, recording.last(len(EVENTS))]))
 
 
@@ -364,13 +354,13 @@ OURS: Final = named_classes([*vars(commands).values(), *vars(drain).values(), *v
 def test_a_reducer_hears_again_what_it_has_heard() -> None:
     """Law RD1 for reducers; and another configuration is caught at the event that it answers otherwise."""
     recorded = heard_by(ConsumerRules())
-    assert stepped(recorded, ConsumerState(), by(ConsumerRules()), OURS) == Same(3, "")
-    found = stepped(recorded, ConsumerState(), by(ConsumerRules(executors=1)), OURS)
+    assert stepped(recorded, ConsumerState(), ConsumerRules().step, OURS) == Same(3, "")
+    found = stepped(recorded, ConsumerState(), ConsumerRules(executors=1).step, OURS)
     assert isinstance(found, Other)
     assert found.step == 2
     assert found.recorded != found.now
     assert "start" in found.recorded
-    assert found.src.endswith("by.<locals>.step")
+    assert found.src.endswith("ConsumerRules.step")
 
 
 def test_a_recording_of_one_kind_is_not_executed_as_the_other() -> None:
@@ -378,7 +368,7 @@ def test_a_recording_of_one_kind_is_not_executed_as_the_other() -> None:
     with pytest.raises(Misuse, match="recording of a reducer"):
         executed(heard_by(ConsumerRules()), counts(1), OURS)
     with pytest.raises(Misuse, match="recording of a program"):
-        stepped(WHOLE, ConsumerState(), by(ConsumerRules()), MINE)
+        stepped(WHOLE, ConsumerState(), ConsumerRules().step, MINE)
 
 
 def test_wishes_of_every_kind_are_read_back() -> None:

@@ -13,10 +13,11 @@ from tests.properties.plain_search import Found, agree, plain_search
 from tidegate.model.effects import Ambiguous, Call, Cancel, Effect, Failure, NotApplied, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
+from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Crashed, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects
-from tidegate.sim.reducers import Crash, EventFor, Machine, Reducer, Restart
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Clock, Scenario
 from tidegate.sim.search import NO_ERROR
@@ -26,7 +27,7 @@ DEAD = Cell[bool](("dead", "r"), empty=False)
 DONE = Cell[tuple[object, ...]](("done",), ())
 A, B = Call("a"), Call("b")
 
-Step = Callable[[object, object], tuple[object, tuple[Effect[object], ...]]]
+Stepping = Callable[[tuple[object, ...], object], Step[tuple[object, ...], Effect[object]]]
 
 
 def does(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -36,12 +37,11 @@ def does(effect: Effect[object], world: World, who: str) -> Outcomes:
     yield world.write(DONE, (*world.read(DONE), effect.name)), f"did {effect.name}"
 
 
-def commands(*effects: Effect[object]) -> Step:
+def commands(*effects: Effect[object]) -> Stepping:
     """To `go` it commands these; whatever else it hears of it remembers."""
 
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, tuple)
-        return (state, effects) if event == "go" else ((*state, event), ())
+    def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
+        return Step(state, effects) if event == "go" else Step((*state, event))
 
     return step
 
@@ -51,16 +51,16 @@ def tells(command: Effect[object], reply: object) -> object | None:
 
 
 def reducer(
-    step: Step,
+    step: Stepping,
     *,
     faults: Faults = Faults(),
     split: Which = all_effects,
     is_timer: Which = no_effects,
     at_once: Which = no_effects,
-    event_for: EventFor = tells,
+    event_for: Callable[[Effect[object], object], object | None] = tells,
     meaning: Meaning = does,
-) -> Reducer:
-    return Reducer("r", (), step, event_for, faults, meaning, split, is_timer, at_once)
+) -> ReducerProcess:
+    return ReducerProcess("r", (), step, event_for, faults, meaning, split, is_timer, at_once)
 
 
 def found(*actors: Actor, events: tuple[object, ...] = ("go",), budget: int = 0) -> Found:
@@ -78,7 +78,7 @@ def ends(found: Found) -> set[tuple[object, tuple[object, ...]]]:
     return {
         (machine.state, done)
         for machine, done in machines
-        if isinstance(machine, Machine) and not machine.commands and not machine.heard and not machine.running
+        if isinstance(machine, Machine) and not machine.commands and not machine.arrived and not machine.running
     }
 
 
@@ -131,15 +131,14 @@ def test_what_is_to_be_at_once_happens_with_the_event() -> None:
 def test_a_wish_can_be_taken_back_until_it_has_come_true() -> None:
     """Then it neither comes true nor is heard of; what has come true is still heard of."""
 
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, tuple)
+    def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         match event:
             case "go":
-                return state, (A, B)
+                return Step(state, (A, B))
             case "stop":
-                return state, (Cancel(A),)
+                return Step(state, (Cancel(A),))
             case _:
-                return (*state, event), ()
+                return Step((*state, event))
 
     whole = ends(found(reducer(step), events=("go", "stop")))
     did_a, did_b = "call a(): did a", "call b(): did b"
@@ -215,7 +214,7 @@ def test_a_late_wish_outlives_the_crash() -> None:
 def test_the_state_of_a_reducer_is_immutable() -> None:
     """It becomes part of states."""
     with pytest.raises(Misuse, match="the state of a reducer is a list"):
-        found(reducer(lambda *_: ([], ())))
+        found(reducer(lambda *_: Step([])))
 
 
 # --- commands that a program carries out ----------------------------------------------------------------------------------
@@ -236,7 +235,7 @@ PASS = Call("pass")
 NETWORK = (Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.DUPLICATE, Fault.LATE)
 
 
-def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **more: Any) -> Reducer:
+def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **more: Any) -> ReducerProcess:
     """A reducer whose command PASS the program carries out."""
     carried = attrs.evolve(
         reducer(commands(*asked or (PASS,)), **more), carried_out=lambda command: program() if command == PASS else None
@@ -308,15 +307,14 @@ def test_a_dead_process_starts_again_with_nothing_in_memory() -> None:
 def test_a_wish_that_is_taken_back_has_no_program_any_more() -> None:
     """Wherever it stands; what it has done is done."""
 
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, tuple)
+    def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         match event:
             case "go":
-                return state, (PASS,)
+                return Step(state, (PASS,))
             case "stop":
-                return state, (Cancel(PASS),)
+                return Step(state, (Cancel(PASS),))
             case _:
-                return (*state, event), ()
+                return Step((*state, event))
 
     carried = attrs.evolve(carrying(does_both), step=step)
     assert ends(found(carried, events=("go", "stop"))) >= {((), ()), ((), ("a",))}
@@ -410,8 +408,8 @@ def test_what_is_refused_was_not_done(kind: Fault) -> None:
 def test_an_answer_that_changes_nothing_need_not_come() -> None:
     """One who asks again for what there is not yet is at rest, and hears of it as soon as there is."""
 
-    def asks_again(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        return (state, (A,)) if event in {"go", None} else ((event,), ())
+    def asks_again(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
+        return Step(state, (A,)) if event in {"go", None} else Step((event,))
 
     def looks(effect: Effect[object], world: World, who: str) -> Outcomes:
         yield from ((world, world.read(DONE) or None),) if effect == A else does(effect, world, who)

@@ -31,12 +31,11 @@ from tidegate.reactive.change_stream import (
     Reconcile,
     ResetHistory,
     Save,
-    StreamEvent,
 )
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.failover import Failover
 from tidegate.sim.faults import FAULTS, Fault, Faults
-from tidegate.sim.reducers import Crash, Machine, Reducer, Restart, Running
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart, Running
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Scenario, State
 from tidegate.sim.streams import HISTORY_LOST, KEPT, Forgetful, Kept, Stream
@@ -279,15 +278,10 @@ def consuming(
 ) -> Scenario:
     consumer = ChangeStreamConsumer(size=1)
 
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(event, StreamEvent)
-        done = consumer.step(state, event)  # type: ignore[arg-type]  # it checks
-        return done.state, done.commands
-
-    reducer = Reducer(
+    reducer = ReducerProcess(
         "consumer",
         change_stream.Following(),
-        step,
+        consumer.step,
         change_stream.event_for,
         Faults.of(*faults, on=lambda effect: isinstance(effect, Save)),
         MEANS,
@@ -359,6 +353,6 @@ def test_a_pass_that_leaves_one_out_is_found_out(looking: Looking) -> None:
 def test_laws_can_ask_where_the_program_of_a_wish_stands() -> None:
     """It is a value at a node, and the reducer knows which."""
     scenario = consuming()
-    reducer = next(actor for actor in scenario.actors if isinstance(actor, Reducer))
-    node = reducer.behaviour(Plan(1, 0, "rows", ("a",))).factory(0)
+    reducer = next(actor for actor in scenario.actors if isinstance(actor, ReducerProcess))
+    node = reducer.behaviour(Plan(1, 0, "rows", ("a",))).start(0)
     assert str(reducer.at(Running(Plan(1, 0, "rows", ("a",)), node))).startswith("about to find rows")

@@ -17,7 +17,7 @@ from typing import cast
 import tidegate
 from tidegate.consumer import commands, drain, fanout, shutdown
 from tidegate.consumer.group import ConsumerRules
-from tidegate.consumer.shutdown import ShutdownEvent, Stoppable, Worker
+from tidegate.consumer.shutdown import ShutdownEvent, ShutdownStep, Stoppable, Worker
 from tidegate.exit_codes import ExitCode
 from tidegate.model import documents, effects, instants, operations
 from tidegate.model.effects import Effect, Program
@@ -105,12 +105,11 @@ def again(recording: Recording, target: str) -> Executed:
         raise raised(error, f"{target} raised an error") from error
 
 
-def of(stoppable: Stoppable) -> Callable[[object, object], tuple[object, tuple[Effect[object], ...]]]:
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
+def of(stoppable: Stoppable) -> Callable[[Worker, object], ShutdownStep]:
+    def step(state: Worker, event: object) -> ShutdownStep:
         if not isinstance(event, ShutdownEvent):
             raise Misuse(f"a consumer hears no {type(event).__name__}", where="a recording")
-        done = stoppable.step(cast("Worker", state), event)
-        return done.state, done.commands
+        return stoppable.step(state, event)
 
     return step
 

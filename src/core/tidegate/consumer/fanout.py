@@ -41,7 +41,7 @@ Laws
         replaced waits for a replacement.
     F10 Accounts add up: a tally's parts are those of the reports.
     F11 A batch is the same as its parts one by one: the same state, the same things settled.
-    F12 Events of windows that share no task commute: the same state, and the same notices of each.
+    F12 Events of windows that share no task commute: the same state, and the same outputs of each.
     F13 Once everything that was asked for is reported, everything is settled and nothing is kept.
 
 How `tidegate.consumer.partition` uses it: what the tracker finds `fresh` is opened as a window AFTER it is `delivered` there; what is
@@ -87,6 +87,7 @@ from tidegate.consumer.backpressure import Load
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model._evolving import evolve
 from tidegate.model.errors import Misuse
+from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
 
 NUMBER_MAX: Final = 2**31 - 1
@@ -729,19 +730,14 @@ class Fanout:
         return f"Fanout({'; '.join([f'{self.opened} windows opened', *map(str, self.windows)])})"
 
 
-@final
-@attrs.frozen
-class Step:
-    """The next state, and what follows, in this order. Where all is ignored, the state is the very same."""
-
-    state: Fanout
-    notices: tuple[Output, ...] = ()
+FanoutStep: TypeAlias = Step[Fanout, Output]
+"""Where all is ignored, the state is the very same."""
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
 
 
-def step(state: Fanout, event: Event, rules: Rules) -> Step:
+def step(state: Fanout, event: Event, rules: Rules) -> FanoutStep:
     """What follows from an event.
 
     Args:
@@ -783,7 +779,7 @@ def step(state: Fanout, event: Event, rules: Rules) -> Step:
             assert_never(event)
 
 
-def _opened(state: Fanout, offsets: tuple[int, ...]) -> Step:
+def _opened(state: Fanout, offsets: tuple[int, ...]) -> FanoutStep:
     low, high = min(offsets, default=0), max(offsets, default=0)
     new = {*offsets}
     for window in state.windows:
@@ -800,7 +796,7 @@ def _opened(state: Fanout, offsets: tuple[int, ...]) -> Step:
     return Step(opened, (Arrange(roll.number, roll.offsets), *ignored))
 
 
-def _arranged(state: Fanout, window: _Window, event: WindowArranged | ArrangeFailed, rules: Rules) -> Step:
+def _arranged(state: Fanout, window: _Window, event: WindowArranged | ArrangeFailed, rules: Rules) -> FanoutStep:
     everyone = range(len(window.roll.offsets))
     roll = evolve(window.roll, masks=(_NO_TASKS,) * len(everyone))
     if isinstance(event, ArrangeFailed):
@@ -810,16 +806,16 @@ def _arranged(state: Fanout, window: _Window, event: WindowArranged | ArrangeFai
     window = evolve(window, stage=_Stage.WORKING, roll=roll)
     added = _added(state, window, event.tasks, roll.offsets, rules)
     done = _settled(added.state, added.window, added.settled, rules, everyone)
-    return Step(done.state, (*added.notices, *done.notices, *added.ignored))
+    return Step(done.state, (*added.outputs, *done.commands, *added.ignored))
 
 
-def _reported(state: Fanout, window: _Window, event: TasksReported, rules: Rules) -> Step:
+def _reported(state: Fanout, window: _Window, event: TasksReported, rules: Rules) -> FanoutStep:
     heard, ignored = _heard(window, event.numbers, event.attempt, event.report)
     if not heard:
         return Step(state, ignored)
     if event.report is Report.RETRIED:
         done = _retried(state, window, heard, event.attempt, rules)
-        return Step(done.state, (*done.notices, *ignored))
+        return Step(done.state, (*done.commands, *ignored))
     before, after = HEARD[event.report]
     if after is _DELIVERING and not rules.task_delivery:
         after = _SUCCEEDED
@@ -829,15 +825,15 @@ def _reported(state: Fanout, window: _Window, event: TasksReported, rules: Rules
         told = follows(event.window, tuple(_ones(heard)), event.attempt)
         return Step(_put(state, window), (told, *ignored))
     done = _settled(state, window, heard, rules)
-    return Step(done.state, (*done.notices, *ignored)) if ignored else done
+    return Step(done.state, (*done.commands, *ignored)) if ignored else done
 
 
-def _retried(state: Fanout, window: _Window, heard: int, attempt: int, rules: Rules) -> Step:
+def _retried(state: Fanout, window: _Window, heard: int, attempt: int, rules: Rules) -> FanoutStep:
     roll = window.roll
     given = heard & roll.given
     again = heard ^ given if attempt <= rules.retries_max else 0
     spent = heard ^ given ^ again
-    notices: list[Output] = []
+    outputs: list[Output] = []
     if again:
         numbers = tuple(_ones(again))
         attempts = list(roll.attempts)
@@ -845,17 +841,17 @@ def _retried(state: Fanout, window: _Window, heard: int, attempt: int, rules: Ru
             attempts[number] = attempt + 1
         roll = evolve(roll, attempts=tuple(attempts), retried=roll.retried | again)
         window = _moved(evolve(window, roll=roll), again, _FAILING, _RUNNING)
-        notices.append(Start(roll.number, numbers, attempt + 1))
+        outputs.append(Start(roll.number, numbers, attempt + 1))
     if given:
-        notices.append(TaskGivenUp(roll.number, tuple(_ones(given)), Bar.GIVEN))
+        outputs.append(TaskGivenUp(roll.number, tuple(_ones(given)), Bar.GIVEN))
     if spent:
-        notices.append(TaskGivenUp(roll.number, tuple(_ones(spent)), Bar.RETRIES))
+        outputs.append(TaskGivenUp(roll.number, tuple(_ones(spent)), Bar.RETRIES))
     barred = given | spent
     done = _settled(state, _moved(window, barred, _FAILING, _FAILED), barred, rules)
-    return Step(done.state, (*notices, *done.notices))
+    return Step(done.state, (*outputs, *done.commands))
 
 
-def _replaced(state: Fanout, window: _Window, event: TaskReplaced, rules: Rules) -> Step:
+def _replaced(state: Fanout, window: _Window, event: TaskReplaced, rules: Rules) -> FanoutStep:
     number, tasks = event.number, event.tasks
     heard, ignored = _heard(window, (number,), event.attempt, Report.SKIPPED)
     if not heard:
@@ -863,17 +859,17 @@ def _replaced(state: Fanout, window: _Window, event: TaskReplaced, rules: Rules)
     if not tasks.offsets or window.roll.generations[number] >= rules.generations_max:
         bar = Bar.GENERATIONS if tasks.offsets else Bar.NO_REPLACEMENT
         done = _settled(state, _moved(window, heard, _FAILING, _FAILED), heard, rules)
-        return Step(done.state, (TaskGivenUp(event.window, (number,), bar), *done.notices))
+        return Step(done.state, (TaskGivenUp(event.window, (number,), bar), *done.commands))
     heirs = _heirs(state, window, number)
     left = {*heirs}.difference(chain.from_iterable(tasks.offsets))
     if left:  # each of these waits for all replacements, as none of them lists it
         tasks = evolve(tasks, offsets=tuple((*each, *sorted(left)) for each in tasks.offsets))
     added = _added(state, window, tasks, heirs, rules, replaced=number)
     done = _settled(added.state, _moved(added.window, heard, _FAILING, _REPLACED), heard | added.settled, rules)
-    return Step(done.state, (*added.notices, *done.notices, *added.ignored))
+    return Step(done.state, (*added.outputs, *done.commands, *added.ignored))
 
 
-def _messages_delivered(state: Fanout, window: _Window, offsets: tuple[int, ...]) -> Step:
+def _messages_delivered(state: Fanout, window: _Window, offsets: tuple[int, ...]) -> FanoutStep:
     heard = window.gathered
     if offsets != window.roll.offsets:  # else it is about all of them, as most are
         places = [_place(window.roll, offset) for offset in offsets]
@@ -891,10 +887,10 @@ def _messages_delivered(state: Fanout, window: _Window, offsets: tuple[int, ...]
         if not heard:
             return Step(state, ignored)
     done = _closed(state, window, window.gathered ^ heard, heard)
-    return Step(done.state, (*done.notices, *ignored)) if ignored else done
+    return Step(done.state, (*done.commands, *ignored)) if ignored else done
 
 
-def _window_delivered(state: Fanout, window: _Window) -> Step:
+def _window_delivered(state: Fanout, window: _Window) -> FanoutStep:
     number = window.roll.number
     if window.stage is not _Stage.DELIVERING:
         return Step(state, (Ignored(Reason.NOT_DUE, number),))
@@ -977,7 +973,7 @@ class _Added:
 
     state: Fanout
     window: _Window
-    notices: tuple[Output, ...]
+    outputs: tuple[Output, ...]
     settled: int
     ignored: tuple[Output, ...]
 
@@ -1039,17 +1035,17 @@ def _added(
         given=roll.given | good | bad,
         lent=roll.lent | _bits({loan.number for lent in loans.values() for loan in lent}),
     )
-    notices: list[Output] = []
+    outputs: list[Output] = []
     if run:
-        notices.append(Start(roll.number, tuple(_ones(run)), 1, replaced))
+        outputs.append(Start(roll.number, tuple(_ones(run)), 1, replaced))
     if bad:
-        notices.append(Judge(roll.number, tuple(_ones(bad)), 1))
+        outputs.append(Judge(roll.number, tuple(_ones(bad)), 1))
     if good and rules.task_delivery:
-        notices.append(DeliverTasks(roll.number, tuple(_ones(good)), 1))
+        outputs.append(DeliverTasks(roll.number, tuple(_ones(good)), 1))
     ignored = (Ignored(Reason.NOT_WAITING, roll.number, tuple(vain)),) if vain else ()
     settled = 0 if rules.task_delivery else good
     window = evolve(window, roll=roll, phases=tuple(phases))
-    return _Added(state, window, tuple(notices), settled, ignored)
+    return _Added(state, window, tuple(outputs), settled, ignored)
 
 
 def _one_each(tasks: tuple[tuple[int, ...], ...], places: Mapping[int, int]) -> list[int] | None:
@@ -1093,7 +1089,9 @@ def _heirs(state: Fanout, window: _Window, number: int) -> tuple[int, ...]:
     return (*here, *elsewhere)
 
 
-def _settled(state: Fanout, window: _Window, bits: int, rules: Rules, touched: Iterable[int] | None = None) -> Step:
+def _settled(
+    state: Fanout, window: _Window, bits: int, rules: Rules, touched: Iterable[int] | None = None
+) -> FanoutStep:
     """What follows now that these tasks of the window are settled; `touched` are the records that they are for."""
     roll = window.roll
     if touched is None:
@@ -1101,7 +1099,7 @@ def _settled(state: Fanout, window: _Window, bits: int, rules: Rules, touched: I
     done = _gathered(state, window, touched, rules)
     if not bits & roll.lent:
         return done
-    state, notices = done.state, list(done.notices)
+    state, outputs = done.state, list(done.commands)
     for other in state.windows:
         repaid = {
             loan: evolve(loan, outcome=_phase(window, loan.number))
@@ -1112,11 +1110,11 @@ def _settled(state: Fanout, window: _Window, bits: int, rules: Rules, touched: I
             paid = evolve(other, loans=tuple(repaid.get(loan, loan) for loan in other.loans))
             done = _gathered(state, paid, [loan.record for loan in repaid], rules)
             state = done.state
-            notices += done.notices
-    return Step(state, tuple(notices))
+            outputs += done.commands
+    return Step(state, tuple(outputs))
 
 
-def _gathered(state: Fanout, window: _Window, touched: Iterable[int], rules: Rules) -> Step:
+def _gathered(state: Fanout, window: _Window, touched: Iterable[int], rules: Rules) -> FanoutStep:
     """What follows for the window and those of these records whose tasks are settled now."""
     if window.stage is _Stage.ARRANGING:
         return Step(_put(state, window))
@@ -1134,10 +1132,10 @@ def _gathered(state: Fanout, window: _Window, touched: Iterable[int], rules: Rul
     if not due:
         return done
     deliver = DeliverRecords(roll.number, _picked(roll.offsets, due), _picked(roll.offsets, failed))
-    return Step(done.state, (deliver, *done.notices))
+    return Step(done.state, (deliver, *done.commands))
 
 
-def _closed(state: Fanout, window: _Window, gathered: int, newly: int) -> Step:
+def _closed(state: Fanout, window: _Window, gathered: int, newly: int) -> FanoutStep:
     """What follows now that nothing is left to deliver of these records, and these others are gathered."""
     roll, phases = window.roll, window.phases
     closed = window.closed | newly

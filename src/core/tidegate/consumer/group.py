@@ -26,7 +26,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from operator import attrgetter
-from typing import Final, final, get_args
+from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
@@ -46,6 +46,7 @@ from tidegate.consumer.commands import Command, Event, SlotFreed
 from tidegate.consumer.partition import Owned, PartitionRules, PartitionState, Unassigned
 from tidegate.model._evolving import evolve
 from tidegate.model.records import TopicPartition
+from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_tuple, check_type
 
 EXECUTORS: Final = 4
@@ -89,13 +90,7 @@ class ConsumerState:
         return sum(part.load.records for part in self.parts)
 
 
-@final
-@attrs.frozen
-class Step:
-    """The next state, and what is commanded, in this order."""
-
-    state: ConsumerState
-    commands: tuple[Command, ...] = ()
+ConsumerStep: TypeAlias = Step[ConsumerState, Command]
 
 
 @attrs.frozen
@@ -121,7 +116,7 @@ class ConsumerRules:
         check_type(self.thresholds, Thresholds, "the thresholds of a gate")
         check_type(self.each, PartitionRules, "what a partition does")
 
-    def step(self, state: ConsumerState, event: Event) -> Step:
+    def step(self, state: ConsumerState, event: Event) -> ConsumerStep:
         """What happens to the partition that the event names, and to the others on its account.
 
         Args:

@@ -78,7 +78,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import Enum, StrEnum, unique
 from types import NoneType
-from typing import Final, Protocol, TypeAlias, assert_never, final, get_args
+from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
@@ -156,6 +156,7 @@ from tidegate.model.effects import Cancel
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import TopicPartition
+from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_tuple, check_type, check_types
 
 # --- rules --------------------------------------------------------------------------------------------------------------
@@ -321,19 +322,7 @@ class Owned:
 PartitionState: TypeAlias = Unassigned | Owned
 
 
-@final
-@attrs.frozen
-class Step:
-    """The next state, and what is commanded, in this order."""
-
-    state: PartitionState
-    commands: tuple[Command, ...] = ()
-
-
-class Reduce(Protocol):
-    """Whatever steps."""
-
-    def step(self, state: PartitionState, event: Event) -> Step: ...
+PartitionStep: TypeAlias = Step[PartitionState, Command]
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
@@ -397,7 +386,7 @@ class PartitionRules:
         delivers = self.rules.task_delivery or self.rules.record_delivery or self.rules.window_delivery
         return self.hooks or delivers or self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)
 
-    def step(self, state: PartitionState, event: Event) -> Step:
+    def step(self, state: PartitionState, event: Event) -> PartitionStep:
         """What happens to the partition, and what is commanded then.
 
         Args:
@@ -420,7 +409,7 @@ class PartitionRules:
             case _:
                 assert_never(state)
 
-    def _unassigned(self, event: Event) -> Step:
+    def _unassigned(self, event: Event) -> PartitionStep:
         match event:
             case Assigned():
                 return self._settled(self._begun(event))
@@ -437,7 +426,7 @@ class PartitionRules:
         alphabet = Alphabet.WIDE if self.metadata_max else None
         return Owned(event.partition, event.generation, Phase.FLOWING, tracker, alphabet=alphabet)
 
-    def _owned(self, part: Owned, event: Event) -> Step:
+    def _owned(self, part: Owned, event: Event) -> PartitionStep:
         if not self._is_current(part, event):
             return Step(part)
         match event:
@@ -601,10 +590,10 @@ class PartitionRules:
         while events:
             follows = fanout.step(windows, events.pop(0), self.rules)
             windows = follows.state
-            for notice in follows.notices:
-                match notice:
+            for output in follows.commands:
+                match output:
                     case Start():
-                        ready.append(notice)
+                        ready.append(output)
                     case Arrange(window) if is_diverted:
                         events.append(ArrangeFailed(window))
                     case Arrange(window, offsets) if not self.hooks:
@@ -622,7 +611,7 @@ class PartitionRules:
                     case RecordsSettled(_, offsets):
                         done += offsets
                     case Arrange() | Judge() | DeliverTasks() | DeliverWindow():
-                        tasks.append(notice)
+                        tasks.append(output)
                     case _:
                         pass  # nothing follows
         asked = part.asked
@@ -677,7 +666,7 @@ class PartitionRules:
         queued = tuple(offset for offset in part.queued if offset < failed[0])
         return evolve(part, failed=failed, queued=queued, phase=Phase.STOPPED)
 
-    def _raised(self, part: Owned, task: Task) -> Step:
+    def _raised(self, part: Owned, task: Task) -> PartitionStep:
         """Nothing came of the work: a failure like others, but once it is revoked it is left to the next owner."""
         asked = next((each for each in part.asked if each.work.task == task), None)
         if asked is None:
@@ -710,12 +699,12 @@ class PartitionRules:
 
     # --- the end ---
 
-    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:
+    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:
         """Drop what waits: the next owner gets it. Let end what is in work, within the time to drain."""
         part = evolve(part, phase=Phase.DRAINING, queued=(), ready=(), in_flight=in_flight)
         return self._draining(part, 0)
 
-    def _draining(self, part: Owned, elapsed: Duration) -> Step:
+    def _draining(self, part: Owned, elapsed: Duration) -> PartitionStep:
         """Enter the stage of draining that begins so long after the revocation."""
         now = stage(self.drain, elapsed)
         if now is Stage.OVER:
@@ -763,7 +752,7 @@ class PartitionRules:
 
     # --- what may be done now ---
 
-    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> Step:
+    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
         """Start what may be started, fetch and commit what may be, release it when it is drained."""
         part, begun = self._opened(part)
         commands = (*commands, *begun)

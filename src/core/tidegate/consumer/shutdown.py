@@ -74,6 +74,7 @@ from tidegate.consumer.partition import Owned
 from tidegate.model._evolving import evolve
 from tidegate.model.effects import Cancel, Effect
 from tidegate.model.instants import SECOND, Duration, seconds
+from tidegate.model.reducer import Step
 from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.retry import check_delay
 
@@ -207,13 +208,7 @@ class Worker:
         return f"{self.phase.value}; {self.assignment}"
 
 
-@final
-@attrs.frozen
-class Step:
-    """The next state, and what is commanded, in this order."""
-
-    state: Worker
-    commands: tuple[ShutdownCommand, ...] = ()
+ShutdownStep: TypeAlias = Step[Worker, ShutdownCommand]
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
@@ -242,7 +237,7 @@ class Stoppable:
         """How long it takes from the first time it is asked until it is gone, at most."""
         return self.consumer.each.drain.total + self.leave
 
-    def step(self, state: Worker, event: ShutdownEvent) -> Step:
+    def step(self, state: Worker, event: ShutdownEvent) -> ShutdownStep:
         """What happens to the worker, and what is commanded then.
 
         Args:
@@ -275,7 +270,7 @@ class Stoppable:
     def _wait(self) -> AwaitLeave:
         return AwaitLeave(self.leave)
 
-    def _asked(self, state: Worker, known: tuple[Revoked, ...]) -> Step:
+    def _asked(self, state: Worker, known: tuple[Revoked, ...]) -> ShutdownStep:
         """The first time, drain; then give up what drains, and at last the leaving itself."""
         owned = tuple(part.partition for part in state.assignment.parts)
         match state.phase:
@@ -313,7 +308,7 @@ class Stoppable:
         begun = tuple(command for command in asked if isinstance(command, Commit))
         return evolve(state, assignment=assignment, commits=(*commits, *begun))
 
-    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> Step:
+    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
         """Leave when nothing is owned any more."""
         if state.phase is not ShutdownPhase.DRAINING or state.assignment.parts:
             return Step(state, asked)

@@ -93,6 +93,7 @@ from tidegate.model.documents import Value, checked, exactly, show
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
+from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
 CANNOT_RESUME: Final = frozenset({260, 280, 286, 10334})
@@ -641,13 +642,7 @@ class Stopped:
 StreamState: TypeAlias = Following | Consuming | Stopped
 
 
-@final
-@attrs.frozen
-class Step:
-    """The next state, and what is commanded, in this order."""
-
-    state: StreamState
-    commands: tuple[StreamCommand, ...] = ()
+StreamStep: TypeAlias = Step[StreamState, StreamCommand]
 
 
 # --- the consumer -----------------------------------------------------------------------------------------------------
@@ -677,7 +672,7 @@ class ChangeStreamConsumer:
         check_int(self.idle, "a duration in microseconds", 0)
         check_int(self.pause, "a duration in microseconds", 1)
 
-    def step(self, state: StreamState, event: StreamEvent) -> Step:
+    def step(self, state: StreamState, event: StreamEvent) -> StreamStep:
         """What happens to the consumer, and what is commanded then.
 
         Args:
@@ -701,7 +696,7 @@ class ChangeStreamConsumer:
             case _:
                 raise Misuse(f"a {type(state).__name__} is no state of a consumer")
 
-    def _following(self, state: Following, event: StreamEvent) -> Step:
+    def _following(self, state: Following, event: StreamEvent) -> StreamStep:
         match event:
             case Elected(epoch, history, position) if epoch > state.epoch:
                 return self._onward(Consuming(epoch, history, position, position, position))
@@ -712,7 +707,7 @@ class ChangeStreamConsumer:
             case _:
                 return Step(state)  # what comes of an epoch that is over
 
-    def _consuming(self, state: Consuming, event: StreamEvent) -> Step:
+    def _consuming(self, state: Consuming, event: StreamEvent) -> StreamStep:
         match event:
             case Elected(epoch):
                 return self._following(Following(state.epoch), event) if epoch > state.epoch else Step(state)
@@ -729,7 +724,7 @@ class ChangeStreamConsumer:
                     return Step(state)
                 return self._answered(attrs.evolve(state, awaited=state.awaited - {event.command}), event)
 
-    def _answered(self, state: Consuming, event: Answer) -> Step:
+    def _answered(self, state: Consuming, event: Answer) -> StreamStep:
         match event:
             case Located(_, position):
                 return self._onward(attrs.evolve(state, read=position, safe=position))
@@ -748,7 +743,7 @@ class ChangeStreamConsumer:
             case _:
                 assert_never(event)
 
-    def _received(self, state: Consuming, page: Page) -> Step:
+    def _received(self, state: Consuming, page: Page) -> StreamStep:
         """The stream could be read, and from a stored position: so now it may be reconciled."""
         changes = self._collected(state.changes, page.changes)
         after = attrs.evolve(state, read=page.position, changes=changes, must_reconcile=False)
@@ -762,7 +757,7 @@ class ChangeStreamConsumer:
         """What is collected or under way is dropped, for the next reconciliation looks at everything."""
         return Consuming(state.epoch, state.history, batch=state.batch + 1, is_lost=True)
 
-    def _failed(self, state: Consuming, command: Request) -> Step:
+    def _failed(self, state: Consuming, command: Request) -> StreamStep:
         if state.is_stopping:
             return Step(Stopped())  # what is not saved is told to the next leader
         again = Await(command, self.pause)
@@ -799,7 +794,7 @@ class ChangeStreamConsumer:
 
     # what follows from a state
 
-    def _onward(self, state: Consuming, *already: StreamCommand) -> Step:
+    def _onward(self, state: Consuming, *already: StreamCommand) -> StreamStep:
         """StreamCommand for what is wanted, and neither awaited nor paused."""
         state = self._flushed(state)
         if state.is_stopping and self._is_over(state):

@@ -9,7 +9,7 @@ from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Asking, Crashed, Failed, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.linearizability import Linearizable
-from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess
 from tidegate.sim.rendering import render
 from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
@@ -49,7 +49,7 @@ __all__ = [
     "Network",
     "Process",
     "Raised",
-    "Reducer",
+    "ReducerProcess",
     "Reductions",
     "Report",
     "Reproduced",

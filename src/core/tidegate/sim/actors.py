@@ -84,7 +84,7 @@ class Process:
         object.__setattr__(self, "place", place(self.name))
 
     def begin(self, world: World) -> World:
-        return self.goes(world, self.behaviour.factory(0))
+        return self.goes(world, self.behaviour.start(0))
 
     def status(self, at: object) -> ProcessStatus:
         return self.behaviour.status(cast("int", at))
@@ -152,7 +152,7 @@ class Process:
             case Crashed() | Cancelled():
                 if self.faults.allows(Fault.RESTART) and (after := spent(world, Fault.RESTART)):
                     which = after.read(life(self.name)) + 1
-                    reborn = self.goes(after.write(life(self.name), which), self.behaviour.factory(which))
+                    reborn = self.goes(after.write(life(self.name), which), self.behaviour.start(which))
                     yield ActorStep(Label("starts again"), reborn, must=False, fault=Fault.RESTART)
             case _:
                 pass

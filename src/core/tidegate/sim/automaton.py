@@ -131,7 +131,7 @@ class ProgramAutomaton:
     def status(self, node: int) -> ProcessStatus:
         return self.nodes[node].status
 
-    def factory(self, life: int) -> int:
+    def start(self, life: int) -> int:
         """The node where a new run of the program first stands."""
         if life not in self.births:
             program = self.birth(life)

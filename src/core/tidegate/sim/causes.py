@@ -20,7 +20,7 @@ from tidegate.model.effects import Effect
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import printable_key
-from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import ActorStep
 from tidegate.sim.search import Search
 from tidegate.sim.trace import Done, Lane
@@ -51,7 +51,7 @@ def touched_by(search: Search, state: Packed, way: Way) -> Touched:
         moved = frozenset({CLOCK.name}) | (changed(search, state, way.after) & timers(search))
         return Touched(moved, moved)
     wrote = changed(search, state, way.after)
-    own = frozenset({way.actor.place.name} if isinstance(way.actor, (Process, Reducer)) else ())
+    own = frozenset({way.actor.place.name} if isinstance(way.actor, (Process, ReducerProcess)) else ())
     seen = named(search, looked_at(state, way))
     acted = tuple(name for name in search.packing.slots if name in wrote - own and name[0] not in BESIDES)
     return Touched(own | wrote | seen, wrote, acted or tuple(sorted(seen - own)))
@@ -59,7 +59,7 @@ def touched_by(search: Search, state: Packed, way: Way) -> Touched:
 
 def timers(search: Search) -> frozenset[Name]:
     """Where reducers stand: what they command says when, so time changes it."""
-    return frozenset(actor.place.name for actor in search.scenario.actors if isinstance(actor, Reducer))
+    return frozenset(actor.place.name for actor in search.scenario.actors if isinstance(actor, ReducerProcess))
 
 
 def looked_at(state: Packed, way: Way) -> int:
@@ -76,7 +76,7 @@ def looked_at(state: Packed, way: Way) -> int:
 
 
 def looking(state: Packed, way: Way) -> Iterator[tuple[ActorStep, Packed, int]]:
-    is_apart = isinstance(way.actor, (Process, Reducer, Network))
+    is_apart = isinstance(way.actor, (Process, ReducerProcess, Network))
     looked, about, common = Looked(), object(), 0
     for step, after in way.hand.looking(state, looked):
         if step.label.what is not about:
@@ -126,7 +126,7 @@ def done_in(search: Search, state: Packed, way: Way, touched: Touched) -> tuple[
 
 
 def commanded(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
-    if not isinstance(way.actor, Reducer):
+    if not isinstance(way.actor, ReducerProcess):
         return
     before, after = (Lens(search.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))
     had = commands_of(before)

@@ -14,7 +14,7 @@ import attrs
 from tidegate.model.documents import INT64, Document, Value, show
 from tidegate.model.instants import seconds
 from tidegate.sim.packing import Lens, Looked, Packed
-from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import ProcessActor
 from tidegate.sim.search import Search
 from tidegate.sim.world import CLOCK
@@ -61,7 +61,7 @@ def described(search: Search, state: Packed, like: Document = EMPTY) -> Document
 def status(process: ProcessActor, place: object) -> Value:
     """Where a process stands; of the programs of a reducer, at what they are: nodes have other numbers in each search."""
     stands = process.status(place)
-    if not isinstance(process, Reducer) or not isinstance(stands, Machine) or not stands.running:
+    if not isinstance(process, ReducerProcess) or not isinstance(stands, Machine) or not stands.running:
         return pictured(stands)
     rest = pictured(attrs.evolve(stands, running=()))
     assert isinstance(rest, Document)

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Literal, TypeAlias, cast, final
+from typing import Final, Literal, TypeAlias, TypeVar, cast, final
 
 import attrs
 
@@ -41,10 +41,14 @@ from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json
+from tidegate.model.reducer import Step
 from tidegate.sim.automaton import Asking, ProcessStatus, resume
 from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.tagged import Classes, Hide, matches, named_classes, nothing_hidden, tagged, untagged
+
+S = TypeVar("S")
+E = TypeVar("E")
 
 SCHEMA: Final = "tidegate/recording@1"
 Kind: TypeAlias = Literal["program", "reducer"]
@@ -315,16 +319,15 @@ def told(status: ProcessStatus, *, is_whole: bool) -> str:
     return str(status) if is_whole or not isinstance(status, Asking) else f"the recording ends; {status}"
 
 
-StepOf: TypeAlias = Callable[[object, object], "tuple[object, Iterable[Effect[object]]]"]
-
-
-def stepped(recording: Recording, first: object, step: StepOf, classes: Classes) -> Executed:
+def stepped(
+    recording: Recording, first: S, step: Callable[[S, E], Step[S, Effect[object]]], classes: Classes
+) -> Executed:
     """Let a reducer hear again what it has heard.
 
     Args:
         recording: Of a reducer.
         first: The state in which it begins.
-        step: State and event -> next state and commands.
+        step: What it does.
         classes: Those that events may be of.
 
     Raises:
@@ -334,11 +337,13 @@ def stepped(recording: Recording, first: object, step: StepOf, classes: Classes)
         raise Misuse("this is the recording of a program", todo="name a function that makes a run of it")
     state = first
     for number, each in enumerate(recording.entries, 1):
-        state, commands = step(state, untagged(json.loads(each.asked), classes))
-        made = tuple(commands)
+        after = step(state, cast("E", untagged(json.loads(each.asked), classes)))
+        state = after.state
         recorded = json.loads(each.answer)
-        if not matches(recorded, [tagged(command) for command in made]):
-            return Other(number, "; ".join(words(recorded, classes)) or NOTHING, in_list(made), decided_at(step))
+        if not matches(recorded, [tagged(command) for command in after.commands]):
+            return Other(
+                number, "; ".join(words(recorded, classes)) or NOTHING, in_list(after.commands), decided_at(step)
+            )
     return Same(len(recording.entries), "")
 
 

@@ -12,7 +12,7 @@ passes on, is what is heard of the command. It stands at a node of its behaviour
 its owner. So it dies with its owner, and with `Cancel`; what it had asked for and is still under way happens nevertheless.
 An error that it raises is one of the reducer.
 
-    Reducer("consumer", Following(), step, heard, carried_out=lambda command: plan(command) if isinstance(command, Plan) else None)
+    ReducerProcess("consumer", Following(), step, heard, carried_out=lambda command: plan(command) if isinstance(command, Plan) else None)
 
 Keep reducers small, one a partition: a memo of large states does not fit.
 
@@ -32,6 +32,7 @@ import attrs
 from tidegate.model.documents import exactly, show
 from tidegate.model.effects import Cancel, Effect, Program, Sleep
 from tidegate.model.instants import Duration, Instant
+from tidegate.model.reducer import Step
 from tidegate.sim.aging import aged
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
@@ -40,11 +41,12 @@ from tidegate.sim.requests import Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
 from tidegate.sim.world import CLOCK, Cell, Meaning, World, inbox, life, perform, place
 
-StepOf: TypeAlias = Callable[[object, object], "tuple[object, tuple[Effect[object], ...]]"]
-"""(state, event) -> (next state, commands)."""
-EventFor: TypeAlias = Callable[[Effect[object], object], object | None]
+# Each reducer has states, events and commands of its own; the simulator only passes them on.
+Stepping: TypeAlias = Callable[..., Step[object, Effect[object]]]
+"""(state, event) -> the next state and commands."""
+EventFor: TypeAlias = Callable[..., object | None]
 """(command, reply) -> the event that tells of it, or None."""
-CarriedOut: TypeAlias = Callable[[Effect[object]], Program[object] | None]
+CarriedOut: TypeAlias = Callable[..., Program[object] | None]
 """A command -> a new run of the program that carries it out; None where it is one effect of the world."""
 
 
@@ -87,21 +89,21 @@ class Machine:
     Attributes:
         state: Its state.
         commands: What it commands.
-        heard: Events of what came true that it has not heard of yet.
+        arrived: Events of what came true that it has not been told of yet.
         stuck: What user code was asked for and never comes to an end.
         running: What programs are carrying out.
     """
 
     state: object
     commands: tuple[Effect[object], ...] = ()
-    heard: tuple[object, ...] = ()
+    arrived: tuple[object, ...] = ()
     stuck: tuple[Effect[object], ...] = ()
     running: tuple[Running, ...] = ()
 
 
 @final
 @attrs.frozen(eq=False)
-class Reducer:
+class ReducerProcess:
     """A process that runs a reducer. Its place holds a Machine, or Crashed, or Raised where a program of it raised an error.
 
     Attributes:
@@ -119,7 +121,7 @@ class Reducer:
 
     name: str
     first: object
-    step: StepOf
+    step: Stepping
     event_for: EventFor
     faults: Faults = attrs.field(factory=Faults)
     meaning: Meaning = perform
@@ -167,8 +169,8 @@ class Reducer:
             yield from self.comes_true(world, machine, command)
         for running in machine.running:
             yield from self.goes_on(world, machine, running)
-        for event in machine.heard:
-            rest = attrs.evolve(machine, heard=without(machine.heard, event))
+        for event in machine.arrived:
+            rest = attrs.evolve(machine, arrived=without(machine.arrived, event))
             yield ActorStep(Label(f"hears {event}"), self.take(world, rest, event))
         if events := world.read(inbox(self.name)):
             taken = world.write(inbox(self.name), events[1:])
@@ -270,14 +272,14 @@ class Reducer:
             return world.write(self.place, rest)
         if not self.split(command):
             return self.take(world, rest, event)
-        return world.write(self.place, attrs.evolve(rest, heard=tuple(sorted((*rest.heard, event), key=show))))
+        return world.write(self.place, attrs.evolve(rest, arrived=tuple(sorted((*rest.arrived, event), key=show))))
 
     def take(self, world: World, machine: Machine, event: object) -> World:
-        state, asked = self.step(machine.state, event)
-        must_be_value(state, "the state of a reducer")
-        after = attrs.evolve(machine, state=state)
+        step = self.step(machine.state, event)
+        must_be_value(step.state, "the state of a reducer")
+        after = attrs.evolve(machine, state=step.state)
         begun: list[Effect[object]] = []
-        for command in asked:
+        for command in step.commands:
             if isinstance(command, Cancel):
                 after = taken_back(after, command.effect)
                 begun = [other for other in begun if exactly(other) != exactly(command.effect)]
@@ -291,7 +293,7 @@ class Reducer:
         for command in begun:
             here = world.read(self.place)
             if isinstance(here, Machine):
-                world = self.stands(world, here, command, self.behaviour(command).factory(0))
+                world = self.stands(world, here, command, self.behaviour(command).start(0))
         return world
 
 
@@ -327,7 +329,7 @@ class Crash:
     """
 
     name: str
-    reducers: tuple[Reducer, ...]
+    reducers: tuple[ReducerProcess, ...]
     dead: Cell[bool]
     place: None = None
     blind: bool = True
@@ -354,7 +356,7 @@ class Restart:
     """
 
     name: str
-    reducers: tuple[Reducer, ...]
+    reducers: tuple[ReducerProcess, ...]
     dead: Cell[bool]
     told: Callable[[World], World] = lambda world: world
     blind: bool = False

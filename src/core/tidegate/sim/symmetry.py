@@ -111,7 +111,7 @@ class Renaming:
                 before, reply = at.way[-1]
                 found = other.behaviour.after(self.node(process, before), self.value(reply))
             else:
-                found = other.behaviour.factory(at.life)
+                found = other.behaviour.start(at.life)
             stands = other.behaviour.nodes[found]
             if other.behaviour.canon.key(self.value(at.status)) != stands.exact:
                 raise not_alike(process, other.name, f"one is {at.status}, the other {stands.status}")

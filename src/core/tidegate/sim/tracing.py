@@ -30,7 +30,7 @@ from tidegate.sim.faults import Fault
 from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import described
-from tidegate.sim.reducers import Reducer
+from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.scenario import Law, StepLaw
 from tidegate.sim.search import NO_ERROR, Search
 from tidegate.sim.trace import (
@@ -299,5 +299,5 @@ def kind_of(way: Way) -> StepKind:
     if lane in KIND_OF_LANE:
         return KIND_OF_LANE[lane]
     if effect is None:
-        return StepKind.DELIVER if isinstance(getattr(way.hand, "actor", None), Reducer) else StepKind.OTHER
+        return StepKind.DELIVER if isinstance(getattr(way.hand, "actor", None), ReducerProcess) else StepKind.OTHER
     return next((kind for kind, effects in KINDS if isinstance(effect, effects)), StepKind.OTHER)

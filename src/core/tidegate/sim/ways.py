@@ -12,7 +12,7 @@ from tidegate.sim.failover import Failover
 from tidegate.sim.group import Coordinator
 from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.packing import Lens, Looked, Packed
-from tidegate.sim.reducers import Crash, Machine, Reducer, Restart
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.scenario import ActorStep, Delivers, Label
 from tidegate.sim.search import Search
 from tidegate.sim.steppers import Stepper
@@ -21,7 +21,7 @@ from tidegate.sim.trace import Lane
 
 LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
     (Process, Lane.PROCESS),
-    (Reducer, Lane.PROCESS),
+    (ReducerProcess, Lane.PROCESS),
     (Network, Lane.NETWORK),
     (Ticks, Lane.CLOCK),
     (Coordinator, Lane.COORDINATOR),
@@ -85,7 +85,7 @@ def source(search: Search, state: Packed, way: Way) -> str:
         case Process():
             node = cast("int", Lens(search.packing, state, Looked()).read(actor.place))
             return awaiting(actor.behaviour, node)
-        case Reducer():
+        case ReducerProcess():
             machine = Lens(search.packing, state, Looked()).read(actor.place)
             for running in machine.running if isinstance(machine, Machine) else ():
                 status = actor.at(running)

@@ -33,6 +33,7 @@ import attrs
 from tidegate.model._evolving import evolve
 from tidegate.model.effects import Effect
 from tidegate.model.instants import Instant
+from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_tuple, check_type
 from tidegate.sinks.circuit_breaker import (
     CIRCUITS,
@@ -171,13 +172,7 @@ class OutboxState:
         return f"{self.circuit}, {len(self.waiting)} wait, {len(self.under_way)} under way"
 
 
-@final
-@attrs.frozen
-class Step:
-    """The next state, and what is commanded, in this order."""
-
-    state: OutboxState
-    commands: tuple[OutboxCommand, ...] = ()
+OutboxStep: TypeAlias = Step[OutboxState, OutboxCommand]
 
 
 @attrs.frozen
@@ -198,7 +193,7 @@ class OutboxRules:
         check_type(self.breaker, CircuitBreaker, "a breaker")
         check_int(self.most, "a number of attempts", 1)
 
-    def step(self, state: OutboxState, event: OutboxEvent) -> Step:
+    def step(self, state: OutboxState, event: OutboxEvent) -> OutboxStep:
         """What is tried now.
 
         Args:
@@ -237,7 +232,7 @@ class OutboxRules:
     def _admit(self, circuit: CircuitState, now: Instant) -> Admit | HoldBack:
         return admit(self.breaker, circuit, now)
 
-    def _tried(self, state: OutboxState, now: Instant) -> Step:
+    def _tried(self, state: OutboxState, now: Instant) -> OutboxStep:
         """With as many under way as the circuit admits, and an alarm where it holds one back."""
         commands: list[OutboxCommand] = []
         while state.waiting and self._busy(state) < self.most:

@@ -13,7 +13,7 @@ from tidegate import laws
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.sim.faults import Fault, Faults, no_effects
-from tidegate.sim.reducers import Machine, Reducer
+from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Outcomes, Plain, World, inbox
@@ -69,16 +69,9 @@ def outbox(
         payloads: How many.
         budget: How many attempts are not answered; one of them may never end.
     """
-
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, OutboxState)
-        assert isinstance(event, OutboxEvent)
-        done = right.step(state, event)
-        return done.state, done.commands
-
     given, breaker = tuple(range(payloads)), right.breaker
     faults = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.NEVER_RETURNS, on=is_delivery)
-    worker = Reducer(WORKER, OutboxState(), step, event_for, faults, means, split=no_effects)
+    worker = ReducerProcess(WORKER, OutboxState(), right.step, event_for, faults, means, split=no_effects)
     world = Plain().write(inbox(WORKER), (Given(given, NOW),))
     assert isinstance(world, Plain)
     return Scenario(

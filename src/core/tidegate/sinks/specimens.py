@@ -9,9 +9,10 @@ import attrs
 
 from tidegate.model._evolving import evolve
 from tidegate.model.instants import Instant
+from tidegate.model.reducer import Step
 from tidegate.sim.shipping import Specimen
 from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitState, Closed, HalfOpen, HoldBack, Open
-from tidegate.sinks.outbox import OutboxEvent, OutboxRules, OutboxState, Step, Wake, Woken
+from tidegate.sinks.outbox import OutboxEvent, OutboxRules, OutboxState, OutboxStep, Wake, Woken
 from tidegate.sinks.scenarios import ALL, DEAF, IN_A_ROW, ONE, RIGHT, SETTLED, SHUT, WAKES, outbox
 
 
@@ -54,7 +55,7 @@ class CountsForEver(OutboxRules):
 class GivesUp(OutboxRules):
     """What comes while the circuit is open is not held back, but given up."""
 
-    def _tried(self, state: OutboxState, now: Instant) -> Step:
+    def _tried(self, state: OutboxState, now: Instant) -> OutboxStep:
         after = super()._tried(state, now)
         return Step(evolve(after.state, waiting=()), after.commands) if isinstance(after.state.circuit, Open) else after
 
@@ -63,7 +64,7 @@ class GivesUp(OutboxRules):
 class WaitsForTheProbe(OutboxRules):
     """While a probe is under way nobody sets an alarm: it will be heard of."""
 
-    def _tried(self, state: OutboxState, now: Instant) -> Step:
+    def _tried(self, state: OutboxState, now: Instant) -> OutboxStep:
         after = super()._tried(state, now)
         if not isinstance(after.state.circuit, HalfOpen):
             return after
@@ -75,7 +76,7 @@ class WaitsForTheProbe(OutboxRules):
 class OversleepsTheAlarm(OutboxRules):
     """Whoever is woken does not look what waits."""
 
-    def step(self, state: OutboxState, event: OutboxEvent) -> Step:
+    def step(self, state: OutboxState, event: OutboxEvent) -> OutboxStep:
         return Step(state) if isinstance(event, Woken) else super().step(state, event)
 
 

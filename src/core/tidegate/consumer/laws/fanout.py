@@ -53,11 +53,11 @@ class Turn:
     """An event, and what followed from it."""
 
     event: Event
-    notices: tuple[Output, ...]
+    outputs: tuple[Output, ...]
 
     def of(self, kind: type[N]) -> list[N]:
         """What followed of this kind."""
-        return [notice for notice in self.notices if isinstance(notice, kind)]
+        return [output for output in self.outputs if isinstance(output, kind)]
 
     def vain(self) -> frozenset[int]:
         """The offsets that a task listed, and of which no record waits."""
@@ -224,8 +224,8 @@ def booked(course: Course, rules: Rules) -> Iterator[tuple[Turn, Books]]:
         books.closed(turn)
 
 
-def records(notices: Sequence[RecordsSettled | DeliverRecords]) -> list[Record]:
-    return [(each.window, offset) for each in notices for offset in each.offsets]
+def records(outputs: Sequence[RecordsSettled | DeliverRecords]) -> list[Record]:
+    return [(each.window, offset) for each in outputs for offset in each.offsets]
 
 
 # --- over a course ------------------------------------------------------------------------------------------------------
@@ -345,8 +345,8 @@ def hears_what_was_asked(course: Course) -> bool:
 
 
 def questions(turn: Turn) -> Iterator[tuple[object, ...]]:
-    for notice in turn.notices:
-        match notice:
+    for output in turn.outputs:
+        match output:
             case Start(window, numbers, attempt):
                 yield from (("run", window, number, attempt) for number in numbers)
             case Judge(window, numbers, attempt):
@@ -453,7 +453,7 @@ def ignores_with_a_reason(before: object, turn: Turn, after: object) -> bool:
     """Law F8: where nothing of an event is heard, a reason is given for all of it, and nothing changes."""
     if turn.heard():
         return True
-    return before == after and all(isinstance(notice, Ignored) for notice in turn.notices) and bool(turn.notices)
+    return before == after and all(isinstance(output, Ignored) for output in turn.outputs) and bool(turn.outputs)
 
 
 def keeps_nothing(state: Fanout) -> bool:
@@ -462,7 +462,7 @@ def keeps_nothing(state: Fanout) -> bool:
 
 
 def is_the_same(together: End, apart: End) -> bool:
-    """Law F11: a batch leads to the same state as its parts one by one, and to the same notices, taken apart.
+    """Law F11: a batch leads to the same state as its parts one by one, and to the same outputs, taken apart.
 
     Args:
         together: The state after the batch, and what followed.
@@ -472,7 +472,7 @@ def is_the_same(together: End, apart: End) -> bool:
 
 
 def commutes(one: tuple[End, End], other: tuple[End, End]) -> bool:
-    """Law F12: two events of different windows lead to the same state in either order, and each to the same notices.
+    """Law F12: two events of different windows lead to the same state in either order, and each to the same outputs.
 
     Args:
         one: After the first event, and after the second one then.
@@ -481,25 +481,25 @@ def commutes(one: tuple[End, End], other: tuple[End, End]) -> bool:
     return one[1][0] == other[1][0] and (one[0][1], one[1][1]) == (other[1][1], other[0][1])
 
 
-def parts(notices: Sequence[Output]) -> Counter[tuple[object, ...]]:
-    """The notices, one for each task or record; without what is ignored."""
+def parts(outputs: Sequence[Output]) -> Counter[tuple[object, ...]]:
+    """The outputs, one for each task or record; without what is ignored."""
     found: Counter[tuple[object, ...]] = Counter()
-    for notice in notices:
-        match notice:
+    for output in outputs:
+        match output:
             case Start(window, numbers, attempt, replaced):
                 found.update((Start, window, number, attempt, replaced) for number in numbers)
             case Judge(window, numbers, attempt) | DeliverTasks(window, numbers, attempt):
-                found.update((type(notice), window, number, attempt) for number in numbers)
+                found.update((type(output), window, number, attempt) for number in numbers)
             case TaskGivenUp(window, numbers, bar):
                 found.update((TaskGivenUp, window, number, bar) for number in numbers)
             case DeliverRecords(window, offsets, failed):
                 found.update((DeliverRecords, window, offset, offset in failed) for offset in offsets)
             case RecordsSettled(window, offsets) | Arrange(window, offsets):
-                found.update((type(notice), window, offset) for offset in offsets)
+                found.update((type(output), window, offset) for offset in offsets)
             case DeliverWindow(window, tally) | WindowSettled(window, tally):
-                found[type(notice), window, tally] += 1
+                found[type(output), window, tally] += 1
             case Ignored():
                 pass
             case _:
-                assert_never(notice)
+                assert_never(output)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from tidegate.consumer.backpressure import Free, PartitionHold
 from tidegate.consumer.commands import Commit, Fetch, Work
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Start, Task
-from tidegate.consumer.partition import Owned, PartitionState, Phase, Step
+from tidegate.consumer.partition import Owned, PartitionState, PartitionStep, Phase
 from tidegate.consumer.watermark import done_offsets
 from tidegate.model.effects import Effect
 
@@ -32,7 +32,7 @@ def one_commit_in_flight(commands: Iterable[Effect[object]], generation: int) ->
     return sum(isinstance(command, Commit) and command.generation == generation for command in commands) <= 1
 
 
-def changes_nothing(before: PartitionState, step: Step) -> bool:
+def changes_nothing(before: PartitionState, step: PartitionStep) -> bool:
     """Law P3: what is late, or nobody asked for, leaves the state as it is, and nothing is commanded."""
     return step.state == before and not step.commands
 

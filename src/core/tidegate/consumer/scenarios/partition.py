@@ -23,7 +23,7 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Rules, Start, Tasks
 from tidegate.consumer.group import ConsumerRules, ConsumerState
-from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules, PartitionState, Unassigned
+from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules, Unassigned
 from tidegate.consumer.scenarios.partition_laws import (
     ALL,
     BOUNDED,
@@ -72,7 +72,7 @@ from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, dead, end, processed
 from tidegate.sim.log import CONTROL, Compaction, Entries, Pause, Resume, begun, paused
 from tidegate.sim.log import perform as perform_on_log
-from tidegate.sim.reducers import Crash, EventFor, Reducer
+from tidegate.sim.reducers import Crash, EventFor, ReducerProcess, Stepping
 from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
@@ -229,12 +229,6 @@ def partition(
         entries: What each partition holds, where that is not one record after the other; compaction goes over it.
     """
 
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, PartitionState)
-        assert isinstance(event, Event)
-        done = processor.step(state, event)
-        return done.state, done.commands
-
     def lane(consumer: str, number: int) -> str:
         return f"{consumer}.{number}"
 
@@ -244,7 +238,8 @@ def partition(
     )
     parts = {
         consumer: tuple(
-            reducer(lane(consumer, number), Unassigned(), step, means, kinds, event_for=hears) for number in NUMBERS
+            reducer(lane(consumer, number), Unassigned(), processor.step, means, kinds, event_for=hears)
+            for number in NUMBERS
         )
         for consumer in CONSUMERS
     }
@@ -320,15 +315,9 @@ def assignment(
     """
     consumer = kind(executors=1, thresholds=Thresholds(high=2, low=1), each=PartitionRules(metadata_max=0))
 
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, ConsumerState)
-        assert isinstance(event, Event)
-        done = consumer.step(state, event)
-        return done.state, done.commands
-
     entries: Entries = (None,) * records if pauses else ()
     means = polled_as_planned(consumer, broker(None, most=1)) if pauses else gated(consumer, broker(records))
-    whole = {name: (reducer(name, ConsumerState(), step, means, LOST_REPLIES),) for name in CONSUMERS}
+    whole = {name: (reducer(name, ConsumerState(), consumer.step, means, LOST_REPLIES),) for name in CONSUMERS}
     scenario = consumed(
         "group",
         summary,
@@ -359,7 +348,7 @@ def assignment(
 def consumed(
     name: str,
     summary: str,
-    reducers: Mapping[str, tuple[Reducer, ...]],
+    reducers: Mapping[str, tuple[ReducerProcess, ...]],
     lane: Callable[[str, int], str],
     *,
     records: int,
@@ -397,13 +386,13 @@ def consumed(
 def reducer(
     name: str,
     first: object,
-    step: Callable[[object, object], tuple[object, tuple[Effect[object], ...]]],
+    step: Stepping,
     means: Meaning,
     kinds: Mapping[Fault, Which],
     *,
     event_for: EventFor = event_for,
-) -> Reducer:
-    return Reducer(name, first, step, event_for, Faults(kinds), means, is_commit, is_timer, is_at_once)
+) -> ReducerProcess:
+    return ReducerProcess(name, first, step, event_for, Faults(kinds), means, is_commit, is_timer, is_at_once)
 
 
 def gated(consumer: ConsumerRules, means: Meaning) -> Meaning:

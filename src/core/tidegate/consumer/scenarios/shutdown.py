@@ -20,14 +20,14 @@ from tidegate.consumer.group import ConsumerRules
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.consumer.scenarios.partition import is_commit, is_delivery
 from tidegate.consumer.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
-from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownEvent, ShutdownPhase, Stoppable, Worker, heard
+from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownPhase, Stoppable, Worker, heard
 from tidegate.consumer.shutdown import StopAsked as AskedToStop
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
-from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess
 from tidegate.sim.scenario import Actor, ActorStep, Label, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
@@ -191,14 +191,8 @@ def shutdown(
     coordinator = Coordinator(TOPIC, lambda consumer, _: consumer)
     means = in_a_group(broker(records), coordinator)
 
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, Worker)
-        assert isinstance(event, ShutdownEvent)
-        done = stoppable.step(state, event)
-        return done.state, done.commands
-
     stays, stops = (
-        Reducer(name, Worker(), step, heard, faults, means, is_commit, at_once=is_at_once)
+        ReducerProcess(name, Worker(), stoppable.step, heard, faults, means, is_commit, at_once=is_at_once)
         for name, faults in ((STAYS, Faults()), (STOPS, Faults(FAULTS)))
     )
     log = Plain().write(REBALANCES, rebalances).write(end(0), records)

@@ -14,7 +14,15 @@ from tidegate.consumer.commands import Command, Committed, CommitUnknown, Event,
 from tidegate.consumer.drain import Budget, InFlight
 from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Report, Start, Task, TasksReported
 from tidegate.consumer.group import ConsumerRules, ConsumerState
-from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, PartitionState, Phase, Step
+from tidegate.consumer.partition import (
+    FailurePolicy,
+    Ordering,
+    Owned,
+    PartitionRules,
+    PartitionState,
+    PartitionStep,
+    Phase,
+)
 from tidegate.consumer.scenarios.partition import (
     FAILS,
     GIVES_UP,
@@ -45,6 +53,7 @@ from tidegate.consumer.scenarios.partition_laws import (
 from tidegate.consumer.watermark import committable, completed, done_offsets
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
+from tidegate.model.reducer import Step
 from tidegate.sim.faults import Fault
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
@@ -91,7 +100,7 @@ class TwoCommitsInFlight(PartitionRules):
 class RevokesWithoutDrain(PartitionRules):
     """The partition is released at once, and what runs goes on."""
 
-    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:  # noqa: ARG002
+    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:  # noqa: ARG002
         going_on = attrs.evolve(part, phase=Phase.STOPPED, queued=())
         return Step(going_on, (Release(part.partition),))
 
@@ -100,7 +109,7 @@ class RevokesWithoutDrain(PartitionRules):
 class QueueSurvives(PartitionRules):
     """What was queued is kept at a revocation, and begun while the partition drains."""
 
-    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> Step:
+    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:
         return self._draining(attrs.evolve(part, phase=Phase.DRAINING, in_flight=in_flight), 0)
 
 
@@ -108,7 +117,7 @@ class QueueSurvives(PartitionRules):
 class FailureIsDone(PartitionRules):
     """A handler that raises has handled its record."""
 
-    def _raised(self, part: Owned, task: Task) -> Step:
+    def _raised(self, part: Owned, task: Task) -> PartitionStep:
         if isinstance(task, Start):
             reported = TasksReported(task.window, task.numbers, task.attempt, Report.SUCCEEDED)
             return self._owned(part, WorkReported(part.partition, part.generation, reported))
@@ -119,7 +128,7 @@ class FailureIsDone(PartitionRules):
 class RaiseIsIgnored(PartitionRules):
     """What user code raises is told to nobody, so its window is never settled."""
 
-    def _raised(self, part: Owned, task: Task) -> Step:  # noqa: ARG002  that is the bug
+    def _raised(self, part: Owned, task: Task) -> PartitionStep:  # noqa: ARG002  that is the bug
         return Step(part)
 
 
@@ -127,7 +136,7 @@ class RaiseIsIgnored(PartitionRules):
 class DeadLetterIsOptional(PartitionRules):
     """A dead letter that could not be written is left out, and its record is committed."""
 
-    def _raised(self, part: Owned, task: Task) -> Step:
+    def _raised(self, part: Owned, task: Task) -> PartitionStep:
         if isinstance(task, DeliverRecords) and task.failed:
             delivered = RecordsDelivered(task.window, task.offsets)
             return self._owned(part, WorkReported(part.partition, part.generation, delivered))
@@ -138,7 +147,7 @@ class DeadLetterIsOptional(PartitionRules):
 class NoAnswerIsYes(PartitionRules):
     """A commit without an answer passes for done."""
 
-    def _owned(self, part: Owned, event: Event) -> Step:
+    def _owned(self, part: Owned, event: Event) -> PartitionStep:
         if isinstance(event, CommitUnknown):
             return super()._owned(part, Committed(event.partition, event.generation, event.position))
         return super()._owned(part, event)
@@ -157,7 +166,7 @@ class CommitsFailures(PartitionRules):
 class TakesAllAtOnce(PartitionRules):
     """Every record that was fetched is handled at once."""
 
-    def step(self, state: PartitionState, event: Event) -> Step:
+    def step(self, state: PartitionState, event: Event) -> PartitionStep:
         return PartitionRules(running_max=99, metadata_max=0).step(state, event)
 
 
@@ -184,7 +193,7 @@ class RunsTheRest(PartitionRules):
 class FetchesWhatIsHeld(PartitionRules):
     """A partition that holds up too much is held, and what was asked for meanwhile is asked for again."""
 
-    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> Step:
+    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
         done = super()._settled(part, commands)
         after = done.state
         if not isinstance(after, Owned) or after.phase is not Phase.FLOWING or after.fetching is not None:

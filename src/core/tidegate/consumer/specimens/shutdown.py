@@ -13,12 +13,13 @@ from tidegate.consumer.group import ConsumerRules
 from tidegate.consumer.partition import Owned, PartitionRules, Phase
 from tidegate.consumer.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
 from tidegate.consumer.scenarios.shutdown import ANEW, BEGINS, BEHIND, GONE, RELEASED, SAVED, SINKS, shutdown
-from tidegate.consumer.shutdown import Leave, ShutdownCommand, ShutdownEvent, Step, Stoppable, TimedOut, Worker
+from tidegate.consumer.shutdown import Leave, ShutdownCommand, ShutdownEvent, ShutdownStep, Stoppable, TimedOut, Worker
 from tidegate.consumer.shutdown import ShutdownPhase as Progress
 from tidegate.consumer.watermark import OffsetTracker, committable, completed
 from tidegate.model._evolving import evolve
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import Duration
+from tidegate.model.reducer import Step
 from tidegate.sim.shipping import Specimen
 
 # --- in the partition ---------------------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class BeginsAtTheEnd(PartitionRules):
 class LeavesFirst(Stoppable):
     """It leaves the group at once, and lets end what is in work afterwards."""
 
-    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> Step:
+    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
         if state.phase is not Progress.DRAINING:
             return Step(state, asked)
         return Step(evolve(state, phase=Progress.LEAVING), (*asked, Leave(), self._wait))
@@ -89,7 +90,7 @@ class LeavesFirst(Stoppable):
 class WaitsForAllWork(Stoppable):
     """It waits until all that runs has ended, however long that takes."""
 
-    def step(self, state: Worker, event: ShutdownEvent) -> Step:
+    def step(self, state: Worker, event: ShutdownEvent) -> ShutdownStep:
         return Step(state) if isinstance(event, DrainTimerFired) else super().step(state, event)
 
 
@@ -97,7 +98,7 @@ class WaitsForAllWork(Stoppable):
 class WaitsForTheGroup(Stoppable):
     """It waits until the group has answered to its leaving, however long that takes."""
 
-    def step(self, state: Worker, event: ShutdownEvent) -> Step:
+    def step(self, state: Worker, event: ShutdownEvent) -> ShutdownStep:
         return Step(state) if isinstance(event, TimedOut) else super().step(state, event)
 
 
@@ -105,7 +106,7 @@ class WaitsForTheGroup(Stoppable):
 class TakesWhatComes(Stoppable):
     """What the group assigns is taken as long as it is a member."""
 
-    def step(self, state: Worker, event: ShutdownEvent) -> Step:
+    def step(self, state: Worker, event: ShutdownEvent) -> ShutdownStep:
         if isinstance(event, Assigned):
             return self._settled(*self._heard(state, event))
         return super().step(state, event)
@@ -115,7 +116,7 @@ class TakesWhatComes(Stoppable):
 class DrainsForItself(Stoppable):
     """A partition that drains because somebody asked it to stop is not released: it leaves soon."""
 
-    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> Step:
+    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
         done = super()._settled(state, asked)
         if state.phase is Progress.WORKING:
             return done

@@ -23,6 +23,7 @@ from tidegate.consumer.fanout import (
     DeliverWindow,
     Event,
     Fanout,
+    FanoutStep,
     Judge,
     Output,
     RecordsDelivered,
@@ -30,7 +31,6 @@ from tidegate.consumer.fanout import (
     Report,
     Rules,
     Start,
-    Step,
     Tally,
     TaskReplaced,
     Tasks,
@@ -94,13 +94,13 @@ class Player:
         self.said.append(event)
         return event
 
-    def hears(self, notices: Sequence[Output]) -> None:
+    def hears(self, outputs: Sequence[Output]) -> None:
         """Remember what is asked for, one task or record at a time."""
-        for notice in notices:
-            match notice:
+        for output in outputs:
+            match output:
                 case Arrange(window, offsets):
                     self.offsets[window] = offsets
-                    self.asked.append(notice)
+                    self.asked.append(output)
                 case Start(window, numbers, attempt):
                     self.asked += [Start(window, (number,), attempt) for number in numbers]
                 case Judge(window, numbers, attempt):
@@ -110,7 +110,7 @@ class Player:
                 case DeliverRecords(window, offsets):
                     self.asked += [DeliverRecords(window, (offset,)) for offset in offsets]
                 case DeliverWindow():
-                    self.asked.append(notice)
+                    self.asked.append(output)
                 case _:
                     pass
 
@@ -273,18 +273,18 @@ def statuses() -> SearchStrategy[RecordStatus]:
 
 
 @st.composite
-def steps(draw: DrawFn, under: Rules) -> list[Step]:
+def steps(draw: DrawFn, under: Rules) -> list[FanoutStep]:
     """The steps of a course, one after another.
 
     Args:
         draw: What Hypothesis hands in.
         under: The rules.
     """
-    player, state, done = Player(), Fanout(), list[Step]()
+    player, state, done = Player(), Fanout(), list[FanoutStep]()
     for each in draw(courses()):
         done.append(step(state, player.says(each), under))
         state = done[-1].state
-        player.hears(done[-1].notices)
+        player.hears(done[-1].commands)
     return done
 
 
@@ -297,10 +297,10 @@ def fanouts(under: Rules) -> SearchStrategy[Fanout]:
     return steps(under).map(lambda done: done[-1].state)
 
 
-def notices(under: Rules) -> SearchStrategy[Output]:
+def outputs(under: Rules) -> SearchStrategy[Output]:
     """What follows in a course.
 
     Args:
         under: The rules.
     """
-    return steps(under).flatmap(lambda done: st.sampled_from([notice for each in done for notice in each.notices]))
+    return steps(under).flatmap(lambda done: st.sampled_from([output for each in done for output in each.commands]))

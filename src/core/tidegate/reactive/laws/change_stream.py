@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from tidegate.model.documents import exactly
+from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
     Answer,
     Await,
@@ -29,10 +30,10 @@ from tidegate.reactive.change_stream import (
     Received,
     Reconcile,
     Save,
-    Step,
     StreamEvent,
     StreamFailed,
     StreamState,
+    StreamStep,
 )
 
 Seen: TypeAlias = Collection[int]
@@ -67,7 +68,7 @@ def cleans_up_first(state: StreamState) -> bool:
     return not any(isinstance(command, Plan) and command.collection in waiting for command in state.awaited)
 
 
-def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: Step) -> bool:
+def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
     """Law CS4: a batch is flushed when it is full, its time is over or the consumer is to stop, and one at a time."""
     after = step.state
     if not isinstance(after, Consuming):
@@ -87,7 +88,7 @@ def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: 
     return is_alone and (is_over or is_full or before.is_due or after.is_stopping)
 
 
-def starts_its_time_once(before: StreamState, step: Step) -> bool:
+def starts_its_time_once(before: StreamState, step: StreamStep) -> bool:
     """Law CS4: the time of a batch begins with its first change, and no later one puts it off."""
     after = step.state
     if not isinstance(after, Consuming):
@@ -119,7 +120,7 @@ def awaits_something(state: StreamState) -> bool:
     return not isinstance(state, Consuming) or bool(state.awaited)
 
 
-def tries_again(before: StreamState, event: StreamEvent, step: Step) -> bool:
+def tries_again(before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
     """Law CS6: what failed is commanded again, after a pause; but at the stop."""
     if not isinstance(event, Failed) or not isinstance(before, Consuming) or event.command not in before.awaited:
         return True
@@ -127,7 +128,7 @@ def tries_again(before: StreamState, event: StreamEvent, step: Step) -> bool:
     return before.is_stopping or is_later
 
 
-def is_silent_when_over(step: Step) -> bool:
+def is_silent_when_over(step: StreamStep) -> bool:
     """Law CS7: nothing is commanded by who does not lead, and nothing under another epoch than one's own."""
     if not isinstance(step.state, Consuming):
         return step.commands == ()
@@ -135,7 +136,7 @@ def is_silent_when_over(step: Step) -> bool:
     return epochs <= {step.state.epoch}
 
 
-def ignores_what_is_not_awaited(before: StreamState, event: StreamEvent, step: Step) -> bool:
+def ignores_what_is_not_awaited(before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
     """Law CS7: an answer to what is not awaited changes nothing."""
     if not isinstance(event, (Located, Received, StreamFailed, Done, Failed, Fenced, Due)):
         return True
@@ -143,7 +144,7 @@ def ignores_what_is_not_awaited(before: StreamState, event: StreamEvent, step: S
 
 
 def reconciles_in_time(
-    before: StreamState, event: StreamEvent, step: Step, asked: tuple[Reconcile, ...], stored: tuple[int, bool]
+    before: StreamState, event: StreamEvent, step: StreamStep, asked: tuple[Reconcile, ...], stored: tuple[int, bool]
 ) -> bool:
     """Law CS8: it is asked for once in a history, after a position of that history was stored and the stream was read.
 
@@ -159,7 +160,9 @@ def reconciles_in_time(
     return all(is_ready and command not in asked and stored == (command.history, True) for command in commands)
 
 
-def keeps_the_position(consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: Step) -> bool:
+def keeps_the_position(
+    consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: StreamStep
+) -> bool:
     """Law CS9: where nothing changes, the position is saved within `idle` nevertheless."""
     after = step.state
     if not isinstance(after, Consuming) or after.is_pending or after.is_lost:

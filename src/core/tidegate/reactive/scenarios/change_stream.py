@@ -27,16 +27,14 @@ from tidegate.reactive.change_stream import (
     Plan,
     Read,
     Reconcile,
-    StreamEvent,
     event_for,
 )
-from tidegate.reactive.change_stream import StreamState as ConsumerState
 from tidegate.reactive.reconciler import FORGOTTEN, RECONCILED, Reconciler
 from tidegate.reactive.reconciliation import Run, Trigger
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import dead, tell
-from tidegate.sim.reducers import Crash, Machine, Reducer
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess
 from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.streams import AFTER, EPOCH, FROM, Forgetful, Stream
@@ -283,12 +281,6 @@ def change_stream(
         STREAM, stream.collection, ORDERS, Trigger("looks", None), look_at_orders, swept, batch=1, pause=0
     )
 
-    def step(state: object, event: object) -> tuple[object, tuple[Effect[object], ...]]:
-        assert isinstance(state, ConsumerState)
-        assert isinstance(event, StreamEvent)
-        done = consumer.step(state, event)
-        return done.state, done.commands
-
     def carried_out(command: Effect[object]) -> Program[object] | None:
         match command:
             case Plan() | HandleDeleted():
@@ -299,10 +291,10 @@ def change_stream(
                 return None
 
     reducers = tuple(
-        Reducer(
+        ReducerProcess(
             name,
             Following(),
-            step,
+            consumer.step,
             event_for,
             Faults(kinds),
             means,

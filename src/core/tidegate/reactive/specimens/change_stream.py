@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from tidegate.model.documents import Put, exactly
+from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
     Change,
     ChangeStreamConsumer,
@@ -21,8 +22,8 @@ from tidegate.reactive.change_stream import (
     Position,
     Reconcile,
     Request,
-    Step,
     StreamEvent,
+    StreamStep,
 )
 from tidegate.reactive.reconciler import RECONCILED
 from tidegate.reactive.scenarios.change_stream import (
@@ -45,7 +46,7 @@ from tidegate.sim.shipping import Specimen
 class FailedPassIsDone(ChangeStreamConsumer):
     """A pass that has failed passes for done, and the position is saved over it."""
 
-    def _failed(self, state: Consuming, command: Request) -> Step:
+    def _failed(self, state: Consuming, command: Request) -> StreamStep:
         if isinstance(command, (Plan, HandleDeleted)):
             return self._answered(state, Done(command))
         return super()._failed(state, command)
@@ -82,7 +83,7 @@ class FlushesOverlap(ChangeStreamConsumer):
 class ReconcilesFirst(ChangeStreamConsumer):
     """Reconciliation begins at once, before any position is stored."""
 
-    def _following(self, state: Following, event: StreamEvent) -> Step:
+    def _following(self, state: Following, event: StreamEvent) -> StreamStep:
         done = super()._following(state, event)
         if not isinstance(done.state, Consuming) or not isinstance(event, Elected):
             return done

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from tidegate.model.instants import Instant
 from tidegate.sinks.circuit_breaker import CircuitBreaker, Closed, HalfOpen, Open
-from tidegate.sinks.outbox import Deliver, OutboxCommand, OutboxState, Step
+from tidegate.sinks.outbox import Deliver, OutboxCommand, OutboxState, OutboxStep
 
 
 def settled_was_answered(given: Iterable[int], post: OutboxState, answered: Collection[int]) -> bool:
@@ -68,6 +68,6 @@ def is_deaf_to_other_eras(before: OutboxState, after: OutboxState, now: Instant)
     return is_due and isinstance(after.circuit, HalfOpen)
 
 
-def is_deaf_to_what_nobody_asked(before: OutboxState, step: Step) -> bool:
+def is_deaf_to_what_nobody_asked(before: OutboxState, step: OutboxStep) -> bool:
     """Law CU4: the state stays, and nothing is commanded."""
     return step.state == before and not step.commands
