@@ -39,11 +39,20 @@ from tidegate.model.documents import Foreign
 from tidegate.model.effects import Ambiguous, Effect, Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import WALL, Instant
+from tidegate.triggers.conditions import Composite, Logic, OnEvent
 
-OUTSIDE: Final = frozenset({"sim", "catalogue", "scenarios", "specimens", "strategies", "laws", "__main__"})
-"""Not part of what is asked: the simulator and what is for tests has callers of its own; the last is a command."""
+OUTSIDE: Final = frozenset(
+    {"sim", "catalogue", "scenarios", "specimens", "strategies", "laws", "outstanding", "__main__"}
+)
+"""Not part of what is asked: the simulator and what is for tests has callers of its own; what is outstanding only a partition
+asks; the last is a command.
+"""
 
 CORE: Final = Path(tidegate.__file__).parent
+ROOMS: Final = (
+    *("model", "retries", "counters", "payloads", "leases", "services", "invocations", "triggers", "reactive"),
+    *("consumer", "sinks"),
+)
 OWN: Final = (TidegateError, Failure)
 
 CARRYING: Final[Mapping[str, str]] = {
@@ -56,12 +65,12 @@ CARRYING: Final[Mapping[str, str]] = {
 
 WRITTEN: Final[Mapping[str, str]] = {
     "model.errors.MissingExtra": "module extra why",
-    "model.errors.named": "what",
-    "model.errors.numbered": "what least most",
-    "model.values.of_kind": "kinds what",
-    "model.values.all_of_kind": "kinds what",
-    "model.values.callable_one": "what",
-    "model.values.tuple_of_kind": "kinds what",
+    "model.values.check_callable": "what",
+    "model.values.check_int": "what least most",
+    "model.values.check_name": "what",
+    "model.values.check_tuple": "kinds what",
+    "model.values.check_type": "kinds what",
+    "model.values.check_types": "kinds what",
     "retries.retry.check_delay": "what least",
 }
 """Parameters that are no input: what a check says and allows stands in the code of its caller."""
@@ -71,10 +80,11 @@ WRITTEN: Final[Mapping[str, str]] = {
 
 
 def modules() -> Iterator[types.ModuleType]:
-    for found in walk_packages(tidegate.__path__, "tidegate."):
-        parts = found.name.split(".")[1:]
+    """Those of the lower rooms first, for the values of the others are made of theirs."""
+    names = [found.name.split(".")[1:] for found in walk_packages(tidegate.__path__, "tidegate.")]
+    for parts in sorted(names, key=lambda parts: (ROOMS.index(parts[0]) if parts[0] in ROOMS else len(ROOMS), parts)):
         if OUTSIDE.isdisjoint(parts) and not parts[-1].startswith("_"):
-            yield import_module(found.name)
+            yield import_module(".".join(["tidegate", *parts]))
 
 
 def is_asked(member: object) -> bool:
@@ -85,7 +95,7 @@ def is_asked(member: object) -> bool:
     return not is_form and not issubclass(member, Enum) and not inspect.isabstract(member)
 
 
-def asked() -> dict[str, Callable[..., object]]:
+def public() -> dict[str, Callable[..., object]]:
     """Every public class and function, by the module that defines it."""
     return {
         f"{module.__name__.removeprefix('tidegate.')}.{name}": member
@@ -105,11 +115,33 @@ def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[
     }
 
 
-ASKED: Final = {**asked(), **methods(asked())}
+def is_checked(kind: object) -> bool:
+    """Does it look at what it is made of? Values that only tidegate makes do not, nor do events, which `step` looks at."""
+    return not attrs.has(kind) or not attrs.fields(kind) or hasattr(kind, "__attrs_post_init__")  # type: ignore[arg-type]
+
+
+PUBLIC: Final = {**public(), **methods(public())}
+ASKED: Final = {name: each for name, each in PUBLIC.items() if is_checked(each)}
 
 
 def module_of(name: str) -> str:
     return ASKED[name].__module__.removeprefix("tidegate.")
+
+
+def classes_named(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type):
+        yield hint
+    for arg in get_args(hint):
+        yield from classes_named(arg)
+
+
+def events() -> frozenset[object]:
+    """What happens in the world, and is told to a `step`, which looks at it."""
+    steps = (each for name, each in PUBLIC.items() if name.rpartition(".")[2] == "step")
+    return frozenset(kind for step in steps for kind in classes_named(typing.get_type_hints(step).get("event")))
+
+
+EVENTS: Final = events()
 
 
 # --- what they are given ------------------------------------------------------------------------------------------------
@@ -218,11 +250,12 @@ class Pool:
     """Valid values of every public class, found by trying; and from them the valid arguments of a parameter."""
 
     def __init__(self) -> None:
-        self.found: dict[type, list[object]] = {each: [] for each in ASKED.values() if isinstance(each, type)}
+        self.found: dict[type, list[object]] = {each: [] for each in PUBLIC.values() if isinstance(each, type)}
         chance = random.Random(5)
         self._keep(Foreign("objectId", bytes(12)))
-        for _ in range(4):
-            for each in ASKED.values():
+        self._keep(Composite(Logic.ANY, (OnEvent("a"), OnEvent("b"))))
+        for _ in range(6):
+            for each in (each for each in PUBLIC.values() if is_checked(each) or each in EVENTS):
                 self._try(each, chance)
 
     def _lacks(self, each: Any) -> bool:
@@ -490,8 +523,13 @@ def valid_call(name: str, choices: Mapping[str, Sequence[Sample]]) -> Mapping[st
 
 
 def infected(samples: Iterable[Sample]) -> Iterator[Sample]:
-    """Tuples and mappings that are valid but for one value in them, or one key."""
+    """Tuples, mappings and events that are valid but for one value in them, or one key."""
     for sample in samples:
+        if type(sample.value) in EVENTS and not is_checked(type(sample.value)):
+            for field in attrs.fields(type(sample.value)):  # type: ignore[arg-type]  # it has some
+                for wrong in WRONG:
+                    value = attrs.evolve(sample.value, **{str(field.alias): wrong.value})  # type: ignore[misc]
+                    yield Sample(f"{type(value).__name__}({field.name}={wrong})", value)
         if type(sample.value) is tuple and sample.value:
             for wrong in WRONG:
                 yield Sample(f"({wrong}, ...)", (wrong.value, *sample.value[1:]))
@@ -575,13 +613,13 @@ def test_everything_public_is_asked() -> None:
         "consumer.watermark.committable",
         "invocations.transition.transition",
     } <= ASKED.keys()
-    assert "consumer.partition.Processor.step" in ASKED
+    assert "consumer.partition.PartitionRules.step" in ASKED
     assert WRITTEN.keys() <= ASKED.keys()
 
 
 def test_every_class_has_valid_values() -> None:
     """For else its functions would be asked with nothing but wrong arguments."""
-    without = {each for each, values in POOL.found.items() if not values}
+    without = {each for each, values in POOL.found.items() if not values and (is_checked(each) or each in TAKEN)}
 
     assert {each.__name__ for each in without} <= {"MissingExtra"}
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tidegate import strategies
 from tidegate.consumer import commands, drain, fanout
-from tidegate.consumer.commands import Assigned, Commit, Fetched, Interrupt, Release, Revoked, Work
+from tidegate.consumer.commands import Assigned, Commit, Event, Fetched, Interrupt, Release, Revoked, Work
 from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.model import records
 from tidegate.model.documents import ID, Document, Eq, Field, Put, exactly
 from tidegate.model.effects import (
     Ambiguous,
@@ -122,7 +123,7 @@ HOSTILE: Final[dict[str, tuple[object, str]]] = {
     "a class of the standard library": ({"$value": ["pathlib.Path", {"a": 1}]}, "not known here"),
     "fields that it has not": ({"$value": [f"{__name__}.Pair", {"no": 1}]}, "cannot be made"),
     "fields that do not fit": (
-        {"$value": ["tidegate.consumer.commands.TopicPartition", {"topic": "", "partition": -1}]},
+        {"$value": ["tidegate.model.records.TopicPartition", {"topic": "", "partition": -1}]},
         "cannot name a topic",
     ),
     "a name that is none": ({"$name": [f"{__name__}.Colour", "mro"]}, "is no Colour"),
@@ -336,7 +337,7 @@ def test_a_program_decides_alike_on_what_was_hidden() -> None:
 # --- reducers -----------------------------------------------------------------------------------------------------------
 
 T0: Final = TopicPartition("t", 0)
-EVENTS: Final = (Assigned(T0, 1, 0), Fetched(T0, 1, (0, 1, 2), (b"k", None, b"k")), Revoked(T0))
+EVENTS: Final[tuple[Event, ...]] = (Assigned(T0, 1, 0), Fetched(T0, 1, (0, 1, 2), (b"k", None, b"k")), Revoked(T0))
 
 
 def heard_by(consumer: ConsumerRules) -> Recording:
@@ -348,7 +349,9 @@ def heard_by(consumer: ConsumerRules) -> Recording:
     return read("".join([*lines, recording.last(len(EVENTS))]))
 
 
-OURS: Final = named_classes([*vars(commands).values(), *vars(drain).values(), *vars(fanout).values()])
+OURS: Final = named_classes(
+    [*vars(records).values(), *vars(commands).values(), *vars(drain).values(), *vars(fanout).values()]
+)
 
 
 def test_a_reducer_hears_again_what_it_has_heard() -> None:

@@ -542,7 +542,7 @@ def test_a_reducer_says_what_it_wishes_for_and_where_it_was_decided() -> None:
     trace = trace_of("partition.two_commits_in_flight")
     told = next(step for step in trace.steps if step.event.startswith("is told assigned"))
     assert (told.kind, told.effects[0].what[:8]) == (StepKind.DELIVER, "fetch t-")
-    assert told.src.startswith("tidegate/consumer/scenarios/partition.py:")
+    assert told.src.startswith("tidegate/consumer/partition.py:")
     assert {StepKind.FETCH, StepKind.CALL} <= {step.kind for step in trace.steps}
 
 
