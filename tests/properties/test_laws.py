@@ -18,6 +18,8 @@ import pytest
 import tidegate
 from tidegate import laws
 
+pytestmark = pytest.mark.xdist_group("laws")  # what the tests cite is read once, in one process
+
 TESTS: Final = Path(__file__).parents[1]
 NUMBERED: Final = re.compile(r"^    (?P<law>[A-Z]{1,3}[0-9]+) +\S", re.MULTILINE)
 """A law in the header of a module: `    W1  The committable position passes no open offset.`"""

@@ -177,7 +177,7 @@ def keeps_state(tree: ast.Module) -> set[str]:
                 pass
     found |= {name for name in bound if bound.count(name) > 1}
     found |= {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
-    return found | {name for name in bound if name in changed(tree) - bound_in_functions(tree)}
+    return found | (set(bound) & changed(tree)) - bound_in_functions(tree)
 
 
 def is_mutable(value: ast.expr | None) -> bool:
