@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -22,8 +22,6 @@ from tidegate.invocations.status import (
     decide_transition,
 )
 from tidegate.invocations.strategies.status import (
-    fates,
-    histories,
     may_lack_an_owner,
     runner_ids,
     status_definitions,
@@ -32,11 +30,8 @@ from tidegate.invocations.strategies.status import (
     transitions,
 )
 from tidegate.model.errors import Misuse
-from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Superseded, Won, outcome_of
-from tidegate.model.laws import history as history_laws
 
 Decide = Callable[[StatusTable, StatusRecord | None, str, str | None], TransitionVerdict]
-BecameOf = Callable[[int, tuple[Change, ...], int, str], RequestOutcome]
 
 FREE = StatusDefinition("free", {"taken", "gone"}, available=True, releases_owner=True)
 TAKEN = StatusDefinition("taken", {"free", "kept", "seized"}, acquires_owner=True, requires_owner=True)
@@ -404,15 +399,12 @@ def test_a_table_is_a_value() -> None:
 
 @pytest.mark.parametrize("name", ["", 7, b"r1"])
 def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
-    """Runner, target, status, owner and request."""
+    """Runner, target, status and owner."""
     for wrong in (
         lambda: decide_transition(TABLE, None, "free", name),
         lambda: decide_transition(TABLE, None, name, "r1"),
         lambda: StatusRecord(name, None, 1),
         lambda: StatusRecord("taken", name, 1),
-        lambda: Change(1, name, "free"),
-        lambda: Change(1, "q", name),
-        lambda: outcome_of(0, (), 0, name),
     ):
         with pytest.raises(Misuse, match="cannot name"):
             _ = wrong()
@@ -420,209 +412,11 @@ def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
 
 @pytest.mark.parametrize("number", [-1, True, 1.0, "1", None])
 def test_a_version_is_a_natural_number(number: int) -> None:
-    """No bool, no float, not negative; 0 only where there is no record yet."""
-    for wrong in (
-        lambda: StatusRecord("free", None, number),
-        lambda: Change(number, "q", "free"),
-        lambda: outcome_of(number, (), 0, "q"),
-        lambda: outcome_of(0, (), number, "q"),
-    ):
-        with pytest.raises(Misuse, match="cannot be the version"):
-            _ = wrong()
+    """No bool, no float, and from 1 on."""
+    with pytest.raises(Misuse, match="cannot be the version"):
+        StatusRecord("free", None, number)
     with pytest.raises(Misuse, match="from 1 on"):
         StatusRecord("free", None, 0)
-
-
-# --- what became of a request -----------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class Past:
-    """All changes of a record, what it remembers of them, and a question about one request."""
-
-    changes: tuple[Change, ...]
-    history: tuple[Change, ...]
-    decided_version: int
-    request_id: str
-
-    def answer(self, became: BecameOf) -> RequestOutcome:
-        return became(len(self.changes), self.history, self.decided_version, self.request_id)
-
-
-def changes_by(request_ids: Iterable[str]) -> tuple[Change, ...]:
-    return tuple(Change(version, request_id, "free") for version, request_id in enumerate(request_ids, 1))
-
-
-THREE = changes_by(["q1", "q2", "q3"])
-TWENTY = changes_by(f"q{version}" for version in range(1, 21))
-
-
-@st.composite
-def pasts(draw: st.DrawFn, *, unbroken: bool = False) -> Past:
-    """The bounded history of a record, perhaps with one change missing, and one of the requests that recur in it."""
-    changes = draw(histories())
-    history = changes[-HISTORY_MAX:]
-    if history and not unbroken and draw(st.booleans()):
-        missing = draw(st.integers(0, len(history) - 1))
-        history = history[:missing] + history[missing + 1 :]
-    behind = st.sampled_from([0, 1, HISTORY_MAX, HISTORY_MAX + 1]) | st.integers(-2, 2 * HISTORY_MAX)
-    decided = max(0, len(changes) - draw(behind))
-    return Past(changes, history, decided, draw(st.sampled_from(["q1", "q2", "q3"])))
-
-
-def check_h1(became: BecameOf) -> None:
-    @given(pasts())
-    @example(Past(THREE, THREE[::2], 1, "q2"))
-    @example(Past(THREE, THREE, 1, "q2"))
-    def holds(past: Past) -> None:
-        fate = past.answer(became)
-
-        assert history_laws.the_answer_is_true(fate, past.changes, past.decided_version, past.request_id)
-
-    holds()
-
-
-def check_h2(became: BecameOf) -> None:
-    @given(pasts(unbroken=True))
-    @example(Past(TWENTY, TWENTY[-HISTORY_MAX:], 20 - HISTORY_MAX, "q5"))
-    def holds(past: Past) -> None:
-        fate = past.answer(became)
-
-        assert history_laws.the_last_versions_are_remembered(fate, len(past.changes), past.decided_version)
-
-    holds()
-
-
-def test_the_answer_about_a_request_is_true() -> None:
-    """Law H1, by the full history kept beside; also where the remembered one has a gap."""
-    check_h1(outcome_of)
-
-
-def test_the_last_versions_are_remembered() -> None:
-    """Law H2: exactly the last HISTORY_MAX versions, and the next one."""
-    check_h2(outcome_of)
-
-
-def calls_the_forgotten_lost(
-    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> RequestOutcome:
-    """Its own id is not found, so it has lost."""
-    fate = outcome_of(record_version, history, decided_version, request_id)
-    return Superseded(history[0]) if isinstance(fate, Forgotten) and history else fate
-
-
-def finds_its_id_anywhere(
-    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> RequestOutcome:
-    """An id is looked for without its version: an earlier attempt of the same request is taken for this one."""
-    won = next((change for change in history if change.request_id == request_id), None)
-    return outcome_of(record_version, history, decided_version, request_id) if won is None else Won(won.version)
-
-
-def asks_the_last_version_only(
-    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> RequestOutcome:
-    """As if nobody could write after it."""
-    if record_version == decided_version or not history:
-        return NotYet()
-    return Won(history[-1].version) if history[-1].request_id == request_id else Superseded(history[-1])
-
-
-def looks_at_the_version_decided_on(
-    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> RequestOutcome:
-    """One version too early."""
-    if record_version == decided_version:
-        return NotYet()
-    return outcome_of(record_version, history, max(0, decided_version - 1), request_id)
-
-
-def counts_from_the_end(
-    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> RequestOutcome:
-    """By position in the history, without looking whether it has a gap."""
-    if record_version == decided_version:
-        return NotYet()
-    behind = record_version - decided_version
-    if not 1 <= behind <= len(history):
-        return Forgotten()
-    made = history[-behind]
-    return Won(decided_version + 1) if made.request_id == request_id else Superseded(made)
-
-
-def trusts_any_silence(
-    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> RequestOutcome:
-    """No change after the version decided on is found, so there was none."""
-    fate = outcome_of(record_version, history, decided_version, request_id)
-    return NotYet() if isinstance(fate, Forgotten) else fate
-
-
-def forgets_one_too_early(
-    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
-) -> RequestOutcome:
-    """The window is one short."""
-    if decided_version + HISTORY_MAX <= record_version:
-        return Forgotten()
-    return outcome_of(record_version, history, decided_version, request_id)
-
-
-@pytest.mark.parametrize(
-    ("check", "bug"),
-    [
-        (check_h1, calls_the_forgotten_lost),
-        (check_h1, finds_its_id_anywhere),
-        (check_h1, asks_the_last_version_only),
-        (check_h1, looks_at_the_version_decided_on),
-        (check_h1, counts_from_the_end),
-        (check_h1, trusts_any_silence),
-        (check_h2, forgets_one_too_early),
-    ],
-    ids=lambda each: getattr(each, "__name__", None),
-)
-def test_a_planted_bug_breaks_the_law_of_requests(check: Callable[[BecameOf], None], bug: BecameOf) -> None:
-    """Each law of requests has a specimen that breaks it."""
-    with pytest.raises(AssertionError):
-        check(bug)
-
-
-def test_both_sides_of_what_a_record_remembers() -> None:
-    """At version 20 it remembers versions 5 to 20: what was decided on 4 is known, what was decided on 3 is not."""
-    history = TWENTY[-HISTORY_MAX:]
-
-    assert [change.version for change in history] == list(range(5, 21))
-    assert outcome_of(20, history, 4, "q5") == Won(5)
-    assert outcome_of(20, history, 4, "mine") == Superseded(Change(5, "q5", "free"))
-    assert outcome_of(20, history, 3, "q4") == Forgotten()
-    assert outcome_of(20, history, 19, "q20") == Won(20)
-    assert outcome_of(20, history, 20, "mine") == NotYet()
-    assert outcome_of(20, history, 21, "mine") == Forgotten()
-    assert str(TWENTY[4]) == "version 5: 'free' by request 'q5'"
-
-
-def test_a_record_that_is_not_there_yet_has_version_0() -> None:
-    """The request that was to make it has not arrived so far; once another made it, it never will."""
-    assert outcome_of(0, (), 0, "mine") == NotYet()
-    assert outcome_of(1, changes_by(["mine"]), 0, "mine") == Won(1)
-    assert outcome_of(1, changes_by(["q"]), 0, "mine") == Superseded(Change(1, "q", "free"))
-
-
-@pytest.mark.parametrize(
-    "history",
-    [
-        changes_by("abc")[:2],
-        changes_by("abc")[:1] + changes_by("abc")[2:],
-        changes_by("abcd"),
-        changes_by("abc")[::-1],
-        (*changes_by("abc"), changes_by("abc")[2]),
-    ],
-    ids=["behind", "gap", "ahead", "backwards", "twice"],
-)
-def test_a_history_that_does_not_fit_its_record_remembers_nothing(history: tuple[Change, ...]) -> None:
-    """Unknown, never lost: neither of the request that made version 3, nor of one that is to make the next."""
-    assert outcome_of(3, history, 2, "c") == Forgotten()
-    assert outcome_of(3, history, 2, "mine") == Forgotten()
-    assert outcome_of(3, history, 3, "mine") == Forgotten()
 
 
 # --- bad input, and the strategies --------------------------------------------------------------------------------------
@@ -634,14 +428,9 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "StatusDefinition, added": (StatusDefinition, {"status": "x", "added": ()}),
     "StatusTable": (StatusTable, {"initial": {"free"}, "definitions": TABLE.definitions}),
     "StatusRecord": (StatusRecord, {"status": "free", "owner": None, "version": 1}),
-    "Change": (Change, {"version": 1, "request_id": "q", "status": "free"}),
     "decide_transition": (
         decide_transition,
         {"table": TABLE, "record": StatusRecord("free", None, 1), "target": "taken", "runner": "r1"},
-    ),
-    "outcome_of": (
-        outcome_of,
-        {"record_version": 1, "history": changes_by("q"), "decided_version": 0, "request_id": "q"},
     ),
 }
 
@@ -660,23 +449,21 @@ def test_what_the_table_does_not_know_has_no_edges() -> None:
 
 @given(status_tables(), st.data())
 def test_a_record_of_a_table_is_in_one_of_its_statuses(table: StatusTable, data: st.DataObject) -> None:
-    """What the strategies promise: records of a table, verdicts of each kind, changes from version 1 on."""
+    """What the strategies promise: records of a table, verdicts of each kind."""
     record = data.draw(status_records(table))
-    changes = data.draw(histories())
 
     assert table[record.status].status == record.status
-    assert [change.version for change in changes] == list(range(1, len(changes) + 1))
 
 
-def test_every_verdict_and_every_fate_is_drawn() -> None:
-    """The strategies reach each case."""
+def test_every_verdict_is_drawn() -> None:
+    """The strategy reaches each case."""
     seen: set[type] = set()
 
     @settings(max_examples=150, phases=[Phase.generate])
-    @given(transitions(), fates())
-    def look(verdict: TransitionVerdict, fate: RequestOutcome) -> None:
-        seen.update((type(verdict), type(fate)))
+    @given(transitions())
+    def look(verdict: TransitionVerdict) -> None:
+        seen.add(type(verdict))
 
     look()
 
-    assert seen == {Accepted, NotAllowed, NotOwner, NoRunner, Won, Superseded, NotYet, Forgotten}
+    assert seen == {Accepted, NotAllowed, NotOwner, NoRunner}

@@ -1,4 +1,4 @@
-"""Tables of statuses, records in them, what is decided on a record, and the histories that records keep."""
+"""Tables of statuses, records in them, and what is decided on a record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.invocations.status import (
     TransitionVerdict,
     decide_transition,
 )
-from tidegate.model.history import HISTORY_MAX, Change, RequestOutcome, outcome_of
+from tidegate.model.history import HISTORY_MAX
 
 
 def runner_ids() -> SearchStrategy[str | None]:
@@ -95,23 +95,6 @@ def transitions(draw: DrawFn) -> TransitionVerdict:
     likely = sorted(table.following(None if record is None else record.status))
     target = draw(st.sampled_from([*likely, *likely, *(each.status for each in table.definitions)]))
     return decide_transition(table, record, target, draw(runner_ids()))
-
-
-@st.composite
-def histories(draw: DrawFn) -> tuple[Change, ...]:
-    """All changes of a record, from its first version on; few requests make them, so their ids recur."""
-    ids = st.sampled_from(("q1", "q2", "q3"))
-    made = draw(st.lists(ids, max_size=HISTORY_MAX // 2) | st.lists(ids, min_size=HISTORY_MAX, max_size=20))
-    return tuple(Change(version, request, "free") for version, request in enumerate(made, 1))
-
-
-@st.composite
-def fates(draw: DrawFn) -> RequestOutcome:
-    """What became of a request: won, lost, not yet or forgotten."""
-    changes = draw(histories())
-    behind = draw(st.sampled_from((0, 1, HISTORY_MAX, HISTORY_MAX + 1)))
-    decided = max(0, len(changes) - behind)
-    return outcome_of(len(changes), changes[-HISTORY_MAX:], decided, draw(st.sampled_from(("q1", "q2", "q3"))))
 
 
 def may_lack_an_owner(initial: Iterable[str], definitions: Iterable[StatusDefinition]) -> set[str]:

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+from tests.properties.hostile import refuses_wrong_types
+
+from tidegate.model.errors import Misuse
+from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Superseded, Won, outcome_of
+from tidegate.model.laws import history as laws
+from tidegate.model.strategies.history import histories, outcomes
+
+OutcomeOf = Callable[[int, tuple[Change, ...], int, str], RequestOutcome]
+
+
+@attrs.frozen
+class Past:
+    """All changes of a record, what it remembers of them, and a question about one request."""
+
+    changes: tuple[Change, ...]
+    history: tuple[Change, ...]
+    decided_version: int
+    request_id: str
+
+    def answer(self, decide: OutcomeOf) -> RequestOutcome:
+        return decide(len(self.changes), self.history, self.decided_version, self.request_id)
+
+
+def changes_by(request_ids: Iterable[str]) -> tuple[Change, ...]:
+    return tuple(Change(version, request_id, "free") for version, request_id in enumerate(request_ids, 1))
+
+
+THREE = changes_by(["q1", "q2", "q3"])
+TWENTY = changes_by(f"q{version}" for version in range(1, 21))
+
+
+@st.composite
+def pasts(draw: st.DrawFn, *, unbroken: bool = False) -> Past:
+    """The bounded history of a record, perhaps with one change missing, and one of the requests that recur in it."""
+    changes = draw(histories())
+    history = changes[-HISTORY_MAX:]
+    if history and not unbroken and draw(st.booleans()):
+        missing = draw(st.integers(0, len(history) - 1))
+        history = history[:missing] + history[missing + 1 :]
+    behind = st.sampled_from([0, 1, HISTORY_MAX, HISTORY_MAX + 1]) | st.integers(-2, 2 * HISTORY_MAX)
+    decided = max(0, len(changes) - draw(behind))
+    return Past(changes, history, decided, draw(st.sampled_from(["q1", "q2", "q3"])))
+
+
+def check_h1(decide: OutcomeOf) -> None:
+    @given(pasts())
+    @example(Past(THREE, THREE[::2], 1, "q2"))
+    @example(Past(THREE, THREE, 1, "q2"))
+    def holds(past: Past) -> None:
+        outcome = past.answer(decide)
+
+        assert laws.the_answer_is_true(outcome, past.changes, past.decided_version, past.request_id)
+
+    holds()
+
+
+def check_h2(decide: OutcomeOf) -> None:
+    @given(pasts(unbroken=True))
+    @example(Past(TWENTY, TWENTY[-HISTORY_MAX:], 20 - HISTORY_MAX, "q5"))
+    def holds(past: Past) -> None:
+        outcome = past.answer(decide)
+
+        assert laws.the_last_versions_are_remembered(outcome, len(past.changes), past.decided_version)
+
+    holds()
+
+
+def test_the_answer_about_a_request_is_true() -> None:
+    """Law H1, by the full history kept beside; also where the remembered one has a gap."""
+    check_h1(outcome_of)
+
+
+def test_the_last_versions_are_remembered() -> None:
+    """Law H2: exactly the last HISTORY_MAX versions, and the next one."""
+    check_h2(outcome_of)
+
+
+def calls_the_forgotten_lost(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> RequestOutcome:
+    """Its own id is not found, so it has lost."""
+    outcome = outcome_of(record_version, history, decided_version, request_id)
+    return Superseded(history[0]) if isinstance(outcome, Forgotten) and history else outcome
+
+
+def finds_its_id_anywhere(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> RequestOutcome:
+    """An id is looked for without its version: an earlier attempt of the same request is taken for this one."""
+    won = next((change for change in history if change.request_id == request_id), None)
+    return outcome_of(record_version, history, decided_version, request_id) if won is None else Won(won.version)
+
+
+def asks_the_last_version_only(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> RequestOutcome:
+    """As if nobody could write after it."""
+    if record_version == decided_version or not history:
+        return NotYet()
+    return Won(history[-1].version) if history[-1].request_id == request_id else Superseded(history[-1])
+
+
+def looks_at_the_version_decided_on(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> RequestOutcome:
+    """One version too early."""
+    if record_version == decided_version:
+        return NotYet()
+    return outcome_of(record_version, history, max(0, decided_version - 1), request_id)
+
+
+def counts_from_the_end(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> RequestOutcome:
+    """By position in the history, without looking whether it has a gap."""
+    if record_version == decided_version:
+        return NotYet()
+    behind = record_version - decided_version
+    if not 1 <= behind <= len(history):
+        return Forgotten()
+    made = history[-behind]
+    return Won(decided_version + 1) if made.request_id == request_id else Superseded(made)
+
+
+def trusts_any_silence(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> RequestOutcome:
+    """No change after the version decided on is found, so there was none."""
+    outcome = outcome_of(record_version, history, decided_version, request_id)
+    return NotYet() if isinstance(outcome, Forgotten) else outcome
+
+
+def forgets_one_too_early(
+    record_version: int, history: tuple[Change, ...], decided_version: int, request_id: str
+) -> RequestOutcome:
+    """The window is one short."""
+    if decided_version + HISTORY_MAX <= record_version:
+        return Forgotten()
+    return outcome_of(record_version, history, decided_version, request_id)
+
+
+@pytest.mark.parametrize(
+    ("check", "bug"),
+    [
+        (check_h1, calls_the_forgotten_lost),
+        (check_h1, finds_its_id_anywhere),
+        (check_h1, asks_the_last_version_only),
+        (check_h1, looks_at_the_version_decided_on),
+        (check_h1, counts_from_the_end),
+        (check_h1, trusts_any_silence),
+        (check_h2, forgets_one_too_early),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_a_planted_bug_breaks_the_law_of_requests(check: Callable[[OutcomeOf], None], bug: OutcomeOf) -> None:
+    """Each law of requests has a specimen that breaks it."""
+    with pytest.raises(AssertionError):
+        check(bug)
+
+
+def test_both_sides_of_what_a_record_remembers() -> None:
+    """At version 20 it remembers versions 5 to 20: what was decided on 4 is known, what was decided on 3 is not."""
+    history = TWENTY[-HISTORY_MAX:]
+
+    assert [change.version for change in history] == list(range(5, 21))
+    assert outcome_of(20, history, 4, "q5") == Won(5)
+    assert outcome_of(20, history, 4, "mine") == Superseded(Change(5, "q5", "free"))
+    assert outcome_of(20, history, 3, "q4") == Forgotten()
+    assert outcome_of(20, history, 19, "q20") == Won(20)
+    assert outcome_of(20, history, 20, "mine") == NotYet()
+    assert outcome_of(20, history, 21, "mine") == Forgotten()
+    assert str(TWENTY[4]) == "version 5: 'free' by request 'q5'"
+
+
+def test_a_record_that_is_not_there_yet_has_version_0() -> None:
+    """The request that was to make it has not arrived so far; once another made it, it never will."""
+    assert outcome_of(0, (), 0, "mine") == NotYet()
+    assert outcome_of(1, changes_by(["mine"]), 0, "mine") == Won(1)
+    assert outcome_of(1, changes_by(["q"]), 0, "mine") == Superseded(Change(1, "q", "free"))
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        changes_by("abc")[:2],
+        changes_by("abc")[:1] + changes_by("abc")[2:],
+        changes_by("abcd"),
+        changes_by("abc")[::-1],
+        (*changes_by("abc"), changes_by("abc")[2]),
+    ],
+    ids=["behind", "gap", "ahead", "backwards", "twice"],
+)
+def test_a_history_that_does_not_fit_its_record_remembers_nothing(history: tuple[Change, ...]) -> None:
+    """Unknown, never lost: neither of the request that made version 3, nor of one that is to make the next."""
+    assert outcome_of(3, history, 2, "c") == Forgotten()
+    assert outcome_of(3, history, 2, "mine") == Forgotten()
+    assert outcome_of(3, history, 3, "mine") == Forgotten()
+
+
+# --- bad input, and the strategies --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", 7, b"r1"])
+def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
+    """Request and status."""
+    for wrong in (
+        lambda: Change(1, name, "free"),
+        lambda: Change(1, "q", name),
+        lambda: outcome_of(0, (), 0, name),
+    ):
+        with pytest.raises(Misuse, match="cannot name"):
+            _ = wrong()
+
+
+@pytest.mark.parametrize("number", [-1, True, 1.0, "1", None])
+def test_a_version_is_a_natural_number(number: int) -> None:
+    """No bool, no float, not negative; 0 only where there is no record yet."""
+    for wrong in (
+        lambda: Change(number, "q", "free"),
+        lambda: outcome_of(number, (), 0, "q"),
+        lambda: outcome_of(0, (), number, "q"),
+    ):
+        with pytest.raises(Misuse, match="cannot be the version"):
+            _ = wrong()
+
+
+CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
+    "Change": (Change, {"version": 1, "request_id": "q", "status": "free"}),
+    "outcome_of": (
+        outcome_of,
+        {"record_version": 1, "history": changes_by("q"), "decided_version": 0, "request_id": "q"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
+    """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
+    refuses_wrong_types(*CALLS[name])
+
+
+@given(histories())
+def test_the_changes_of_a_history_begin_at_version_1(changes: tuple[Change, ...]) -> None:
+    """What the strategy promises: every version has its change."""
+    assert [change.version for change in changes] == list(range(1, len(changes) + 1))
+
+
+def test_every_outcome_is_drawn() -> None:
+    """The strategy reaches each case."""
+    seen: set[type] = set()
+
+    @settings(max_examples=300, phases=[Phase.generate])
+    @given(outcomes())
+    def look(outcome: RequestOutcome) -> None:
+        seen.add(type(outcome))
+
+    look()
+
+    assert seen == {Won, Superseded, NotYet, Forgotten}
