@@ -19,10 +19,11 @@ except ImportError as missing:
 
 from tidegate.consumer.strategies import backpressure, commit_metadata, drain, fanout, partition, watermark
 from tidegate.consumer.strategies.commands import events
-from tidegate.consumer.strategies.offsets import OFFSETS, batches, deliveries, offsets, records
+from tidegate.consumer.strategies.offsets import OFFSETS, batches, deliveries, offsets
 from tidegate.counters import strategies as counter
 from tidegate.invocations.strategies import admission, recovery, status
 from tidegate.leases.strategies import election, lease
+from tidegate.model.strategies import history
 from tidegate.model.strategies.documents import (
     document_pairs,
     documents,
@@ -30,11 +31,11 @@ from tidegate.model.strategies.documents import (
     instants,
     keys,
     pairs,
-    projections,
     scalars,
     values,
 )
 from tidegate.model.strategies.operations import filters, operations, updates
+from tidegate.model.strategies.records import records
 from tidegate.payloads import strategies as chunking
 from tidegate.reactive.strategies import (
     change_stream,
@@ -45,6 +46,7 @@ from tidegate.reactive.strategies import (
     reconciliation,
     snapshot,
 )
+from tidegate.reactive.strategies.snapshot import projections
 from tidegate.retries.strategies import polling, retry, schedule
 from tidegate.services.strategies import atomic_service, executions, membership, retention
 from tidegate.sinks.strategies import circuit_breaker, dead_letters, delivery
@@ -77,6 +79,7 @@ __all__ = [
     "field_names",
     "filters",
     "firing",
+    "history",
     "instants",
     "keys",
     "lease",

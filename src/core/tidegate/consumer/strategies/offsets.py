@@ -1,4 +1,4 @@
-"""Offsets as brokers deliver them, and records."""
+"""Offsets as brokers deliver them."""
 
 from __future__ import annotations
 
@@ -8,32 +8,7 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.model.records import BROKER, PRODUCER, Record
-from tidegate.model.strategies.documents import LAST
-
 OFFSETS: Final = range(2**63)
-
-
-def records(topic: str = "topic", partition: int = 0) -> SearchStrategy[Record]:
-    """Records of one partition as a broker delivers them: with and without a key, a value, headers and a time.
-
-    Args:
-        topic: Their topic.
-        partition: The number of their partition.
-    """
-    blob = st.one_of(
-        st.none(), st.sampled_from((b"", b"\0", b"{}", b"\xff\xfe", b'{"$ne": null}')), st.binary(max_size=9)
-    )
-    stamps = st.builds(
-        Instant,
-        st.integers(0, LAST.at // MILLISECOND).map(lambda at: at * MILLISECOND),
-        st.sampled_from((PRODUCER, BROKER)),
-    )
-    headers = st.lists(st.tuples(st.sampled_from(("trace", "attempt", "")), blob), max_size=3).map(tuple)
-    return st.builds(
-        Record, st.just(topic), st.just(partition), offsets(), blob, blob, headers, st.one_of(st.none(), stamps)
-    )
 
 
 def offsets() -> SearchStrategy[int]:

@@ -12,7 +12,6 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.model.documents import INT64, Document, Value
 from tidegate.model.instants import MILLISECOND, Instant, instant
-from tidegate.reactive.snapshot import Projection
 
 T = TypeVar("T")
 
@@ -267,17 +266,3 @@ def _split(draw: DrawFn, items: tuple[T, ...]) -> tuple[tuple[T, ...], T, tuple[
 
 def _one_of(draw: DrawFn, choices: tuple[T, ...]) -> T:
     return choices[draw(st.integers(0, len(choices) - 1))]
-
-
-# --- projections, offsets -----------------------------------------------------------------------------------------------
-
-
-@st.composite
-def projections(draw: DrawFn) -> Projection:
-    """What may be watched, mostly paths that find something in `documents()`; now and then the whole document."""
-    paths: list[str] = []
-    for names in draw(st.lists(st.lists(_FIELD_NAMES, min_size=1, max_size=3), max_size=4)):
-        path = ".".join(names)
-        if not any(f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.") for other in paths):
-            paths.append(path)
-    return Projection(tuple(paths))

@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.model.documents import Document, Field, Foreign, Value, equal, numeric
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.patches import difference
-from tidegate.model.strategies.documents import document_pairs, documents, keys, pairs, projections
+from tidegate.model.strategies.documents import document_pairs, documents, field_names, keys, pairs
 from tidegate.reactive.snapshot import (
     Changed,
     Computed,
@@ -205,6 +205,17 @@ COMPUTED: Final = (
 )
 """Computed values whose expression says for MongoDB what the function does."""
 FAILING: Final = Computed(raises)
+
+
+@st.composite
+def projections(draw: DrawFn) -> Projection:
+    """What may be watched, mostly paths that find something in `documents()`; now and then the whole document."""
+    paths: list[str] = []
+    for names in draw(st.lists(st.lists(field_names(), min_size=1, max_size=3), max_size=4)):
+        path = ".".join(names)
+        if not any(f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.") for other in paths):
+            paths.append(path)
+    return Projection(tuple(paths))
 
 
 @st.composite

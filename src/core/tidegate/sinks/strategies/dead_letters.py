@@ -8,8 +8,8 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tidegate.consumer.strategies.offsets import records
 from tidegate.model.instants import WALL, Instant
+from tidegate.model.strategies.records import records
 from tidegate.sinks.dead_letters import DeadLetter
 
 _SOON: Final = st.integers(0, 60).map(lambda at: Instant(at, WALL))
