@@ -7,6 +7,7 @@ not show as an AttributeError somewhere inside. The messages name types and neve
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 
@@ -48,3 +49,15 @@ def check_int(number: object, what: str, least: int, most: int = NUMBER_MAX) -> 
     if type(number) is not int or not least <= number <= most:
         to = "on" if most == NUMBER_MAX else f"to {most}"
         raise Misuse(f"{shown(number)} cannot be {what}", why=f"it is an integer from {least} {to}")
+
+
+def field_names(kind: type) -> tuple[str, ...] | None:
+    """The fields of an attrs class; None for any other."""
+    check_type(kind, type, "a class")
+    return _field_names(kind)
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    fields = getattr(kind, "__attrs_attrs__", None)
+    return None if fields is None else tuple(field.name for field in fields)

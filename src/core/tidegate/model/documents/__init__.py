@@ -1,0 +1,125 @@
+"""Documents, and the typed filters and updates over them: terms, and what each term means.
+
+A document is an immutable value that keeps the order of its keys, as MongoDB does. Two functions compare values:
+
+    exactly(a) == exactly(b)   identity: the same types all the way down; 1, 1.0 and True are three values
+    equal(a, b)                MongoDB's equality: 1 equals 1.0 and not True; NaN equals NaN; key order counts
+
+Filters and updates are terms, never raw operator dictionaries. `Field[V]` carries the type, so `Eq(VERSION, "3")` is
+rejected by the type checkers and `doc[VERSION]` is an int. Each term has its meaning here (the simulated store uses it)
+and its translation in the MongoDB adapter; a property runs random documents, filters and updates on both. Values are
+always literals: an id such as `{"$gt": ""}` or a string such as `"$price"` is data, so injection has nowhere to enter.
+
+The meaning is MongoDB's, its surprises included:
+    - `Eq`, `In` and `Lt` on a field that holds an array ask whether any element fits;
+    - `Eq(field, None)` holds for a missing field too;
+    - fields that an update adds are appended in the order of their names.
+
+Types that only BSON has (ObjectId, Decimal128, regular expressions, ...) stand in documents as `Foreign`: they are kept
+and compared, decimals by their number, but nothing is computed with them.
+
+Laws
+    D1  decoding an encoded value gives the same value (`exactly`); checked by the adapters.
+    D2  `equal` is an equivalence, and `exactly(a) == exactly(b)` implies `equal(a, b)`.
+    D3  an update that is refused changes nothing.
+
+Modules, in reading order
+    value       the document, its fields, what may stand in it, and `exactly`
+    bson        values of types that only BSON has, and the numbers of all types
+    comparison  `equal`
+    filters     the terms of a filter, and `matches`
+    updates     the terms of an update, and `updated`
+    printing    `show`: the one-line form of any value
+
+All their names that others need are importable from here.
+"""
+
+from tidegate.model.documents.bson import DECIMAL, FOREIGN, Foreign, numeric
+from tidegate.model.documents.comparison import equal
+from tidegate.model.documents.filters import (
+    FILTERS,
+    AllOf,
+    AnyOf,
+    Clock,
+    Contains,
+    Eq,
+    Exists,
+    Filter,
+    In,
+    Lt,
+    OlderThan,
+    matches,
+)
+from tidegate.model.documents.printing import one_line, show
+from tidegate.model.documents.updates import (
+    UPDATES,
+    Add,
+    AddToSet,
+    Pull,
+    Push,
+    Put,
+    PutServerTime,
+    Remove,
+    Update,
+    updated,
+)
+from tidegate.model.documents.value import (
+    DEPTH_MAX,
+    ID,
+    INT64,
+    Document,
+    Field,
+    Fields,
+    V,
+    Value,
+    checked,
+    exactly,
+    frozen,
+    has_lone_surrogate,
+)
+from tidegate.model.values import field_names
+
+__all__ = [
+    "DECIMAL",
+    "DEPTH_MAX",
+    "FILTERS",
+    "FOREIGN",
+    "ID",
+    "INT64",
+    "UPDATES",
+    "Add",
+    "AddToSet",
+    "AllOf",
+    "AnyOf",
+    "Clock",
+    "Contains",
+    "Document",
+    "Eq",
+    "Exists",
+    "Field",
+    "Fields",
+    "Filter",
+    "Foreign",
+    "In",
+    "Lt",
+    "OlderThan",
+    "Pull",
+    "Push",
+    "Put",
+    "PutServerTime",
+    "Remove",
+    "Update",
+    "V",
+    "Value",
+    "checked",
+    "equal",
+    "exactly",
+    "field_names",
+    "frozen",
+    "has_lone_surrogate",
+    "matches",
+    "numeric",
+    "one_line",
+    "show",
+    "updated",
+]

@@ -1,0 +1,201 @@
+"""Updates: what an operation changes in a document. What each term means is what MongoDB means by its operator.
+
+`updated` is that meaning. Fields that are new are appended in the order of their names, as MongoDB has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeAlias, assert_never, cast, final
+
+import attrs
+
+from tidegate.model.documents.bson import is_decimal, is_number, is_regex
+from tidegate.model.documents.comparison import equal
+from tidegate.model.documents.filters import Clock, read_clock
+from tidegate.model.documents.printing import show
+from tidegate.model.documents.value import INT64, Document, Field, V, check_held
+from tidegate.model.effects import Refused
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.instants import Instant
+from tidegate.model.values import check_callable, check_int, check_tuple, check_type
+
+__all__ = ["UPDATES", "Add", "AddToSet", "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "updated"]
+
+
+@final
+@attrs.frozen
+class Put(Generic[V]):
+    """The field becomes the value."""
+
+    field: Field[V]
+    value: V
+
+    def __attrs_post_init__(self) -> None:
+        check_held(self.field, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.field} := {show(self.value)}"
+
+
+@final
+@attrs.frozen
+class Add:
+    """The amount is added to the field; a missing field counts as 0. Refused where it is no number.
+
+    Invariant: the amount fits into 64 bits.
+    """
+
+    field: Field[int]
+    amount: int
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.field, Field, "a field")
+        check_int(self.amount, "an amount", INT64.start, INT64.stop - 1)
+
+    def __str__(self) -> str:
+        return f"{self.field} += {self.amount}"
+
+
+@final
+@attrs.frozen
+class Push(Generic[V]):
+    """The value is appended; only the `last` newest elements are kept. Refused where the field is no array."""
+
+    field: Field[tuple[V, ...]]
+    value: V
+    last: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_held(self.field, self.value)
+        if self.last is not None and (type(self.last) is not int or self.last < 1 or self.last not in INT64):
+            raise Misuse(f"a push cannot keep the last {shown(self.last)} elements")
+
+    def __str__(self) -> str:
+        return f"push {show(self.value)} to {self.field}" + (f", keep {self.last}" if self.last else "")
+
+
+@final
+@attrs.frozen
+class Pull(Generic[V]):
+    """Every element equal to the value is removed. Refused where the field is no array.
+
+    Invariant: the value is no container and no regular expression.
+    """
+
+    field: Field[tuple[V, ...]]
+    value: V
+
+    def __attrs_post_init__(self) -> None:
+        check_held(self.field, self.value)
+        if isinstance(self.value, (tuple, Document)) or is_regex(self.value):
+            raise Misuse(
+                f"cannot pull {show(self.value)} from {self.field}",
+                why="MongoDB reads a document there as a condition, and a regular expression as one on strings",
+            )
+
+    def __str__(self) -> str:
+        return f"pull {show(self.value)} from {self.field}"
+
+
+@final
+@attrs.frozen
+class AddToSet(Generic[V]):
+    """The value is appended unless an element equals it. Refused where the field is no array."""
+
+    field: Field[tuple[V, ...]]
+    value: V
+
+    def __attrs_post_init__(self) -> None:
+        check_held(self.field, self.value)
+
+    def __str__(self) -> str:
+        return f"add {show(self.value)} to {self.field}"
+
+
+@final
+@attrs.frozen
+class Remove:
+    """The field is removed."""
+
+    field: Field[Any]
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.field, Field, "a field")
+
+    def __str__(self) -> str:
+        return f"remove {self.field}"
+
+
+@final
+@attrs.frozen
+class PutServerTime:
+    """The field becomes the time of the store's clock."""
+
+    field: Field[Instant]
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.field, Field, "a field")
+
+    def __str__(self) -> str:
+        return f"{self.field} := now"
+
+
+Update: TypeAlias = Put[Any] | Add | Push[Any] | Pull[Any] | AddToSet[Any] | Remove | PutServerTime
+UPDATES: Final = (Put, Add, Push, Pull, AddToSet, Remove, PutServerTime)
+
+
+def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
+    """The document after all updates; new fields are appended by name.
+
+    Raises:
+        Misuse: two updates touch one field, something is added to a decimal, or an argument is of another type.
+        Refused: a field has the wrong type; then nothing has changed.
+    """
+    check_type(doc, Document, "a document")
+    check_tuple(updates, UPDATES, "an update")
+    check_callable(now, "a clock")
+    if len({update.field.name for update in updates}) != len(updates):
+        raise Misuse(f"a field is updated twice: {', '.join(map(str, updates))}", why="MongoDB refuses such an update")
+    for update in sorted(updates, key=lambda each: each.field.name):
+        doc = _applied(update, doc, now)
+    return doc
+
+
+def _applied(term: Update, doc: Document, now: Clock) -> Document:
+    match term:
+        case Put(field, value):
+            return doc.put(field, value)
+        case Add(field, amount):
+            held = doc.held(field) if doc.has(field) else 0
+            if is_decimal(held):
+                raise Misuse(f"{field} holds a decimal", why="sums of decimals are MongoDB's, and not modelled here")
+            if not is_number(held):
+                raise Refused(f"{field} is no number")
+            total: object = cast("int", held) + amount
+            if isinstance(total, int) and total not in INT64:
+                raise Refused(f"{field} would not fit into 64 bits")
+            if doc.has(field) and total == held:
+                return doc  # MongoDB writes nothing then, so that -0.0 + 0 stays -0.0
+            return doc.put(field, cast("int", total))
+        case Push(field, value, last):
+            pushed = (*_array(doc, field), value)
+            return doc.put(field, pushed if last is None else pushed[-last:])
+        case Pull(field, value):
+            kept = tuple(item for item in _array(doc, field) if not equal(item, value))
+            return doc.put(field, kept) if doc.has(field) else doc
+        case AddToSet(field, value):
+            there = _array(doc, field)
+            return doc if any(equal(item, value) for item in there) else doc.put(field, (*there, value))
+        case Remove(field):
+            return doc.without(field)
+        case PutServerTime(field):
+            return doc.put(field, read_clock(now))
+        case _:
+            assert_never(term)
+
+
+def _array(doc: Document, field: Field[tuple[V, ...]]) -> tuple[V, ...]:
+    held = doc.held(field) if doc.has(field) else ()
+    if not isinstance(held, tuple):
+        raise Refused(f"{field} is no array")
+    return held

@@ -1,0 +1,324 @@
+"""A document: an immutable value that keeps the order of its keys; the fields that name them; what may stand in one.
+
+A document is checked when it is made. Many are made in a search, so an inner one is not walked through again: it knows
+how deep it is. What makes two values the same (`exactly`) stands here, because documents compare and hash by it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import NoneType
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, final
+
+import attrs
+
+from tidegate.model.documents.bson import Foreign
+from tidegate.model.documents.printing import one_line, show
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.instants import MILLISECOND, STORE, Instant, instant
+from tidegate.model.values import check_int, check_type, field_names
+
+__all__ = [
+    "DEPTH_MAX",
+    "ID",
+    "INT64",
+    "Document",
+    "Field",
+    "Fields",
+    "V",
+    "Value",
+    "check_held",
+    "checked",
+    "exactly",
+    "frozen",
+    "has_lone_surrogate",
+]
+
+V = TypeVar("V")
+
+Value: TypeAlias = "bool | int | float | str | bytes | Instant | Foreign | tuple[Value, ...] | Document | None"
+
+INT64: Final = range(-(2**63), 2**63)
+DEPTH_MAX: Final = 100  # MongoDB's own limit for nested documents
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Tell whether a text has no UTF-8 form."""
+    check_type(text, str, "a text")
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
+@final
+@attrs.frozen
+class Field(Generic[V]):
+    """The name of a field that holds a V.
+
+    Invariants: the name is not empty, holds no dot, no NUL and no lone surrogate, does not begin with `$` and is no
+    number, for in a path such names mean something else.
+    """
+
+    name: str
+
+    def __attrs_post_init__(self) -> None:
+        name: object = self.name
+        if (
+            not isinstance(name, str)
+            or not name
+            or name.startswith("$")
+            or "." in name
+            or "\0" in name
+            or name.isdigit()
+        ):
+            raise Misuse(f"{shown(name)} cannot name a field", why="it is empty, a number, a path, or an operator")
+        if has_lone_surrogate(name):
+            raise Misuse(f"{name!r} cannot name a field", why="a lone surrogate has no UTF-8 form")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ID: Final = Field[str]("_id")
+Fields: TypeAlias = "tuple[Field[Any], ...]"
+
+
+@final
+@attrs.frozen(repr=False, cache_hash=True)
+class Document:
+    """An immutable document.
+
+    Invariants: keys are distinct strings without NUL; ints fit into 64 bits; instants are whole milliseconds that fit
+    into 64 bits, which is what MongoDB keeps; strings have a UTF-8 form; nothing is of a subclass, which would come back
+    as another type; nothing is nested deeper than DEPTH_MAX.
+
+    Attributes:
+        items: (key, value) in the order of the keys.
+        height: How many levels of values lie in it: 0 if it is empty.
+    """
+
+    items: tuple[tuple[str, Value], ...] = attrs.field(default=(), eq=False)
+    _exact: tuple[tuple[str, object], ...] = attrs.field(init=False)
+    """What is compared and hashed in the place of `items`: the same with the stand-ins of `exactly`."""
+    height: int = attrs.field(init=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.items, tuple, "a tuple of keys and values")
+        height = 0
+        for item in self.items:
+            if type(item) is not tuple or len(item) != 2:
+                raise Misuse(f"a {type(item).__name__} is no key and value")
+            key, value = item
+            if type(key) is not str or "\0" in key:
+                raise Misuse(f"{shown(key)} is no key of a document", why="keys are strings without NUL")
+            if not key.isascii() and has_lone_surrogate(key):
+                raise Misuse(f"{key!r} is no key of a document", why="a lone surrogate has no UTF-8 form")
+            lowest = _lowest(value, key, 1)
+            height = max(height, lowest)
+        exact = tuple([(key, exactly(value)) for key, value in self.items])
+        if len(dict(exact)) != len(exact):
+            raise Misuse(f"a document has a key twice: {shown([key for key, _ in self.items])}")
+        object.__setattr__(self, "_exact", exact)
+        object.__setattr__(self, "height", height)
+
+    @classmethod
+    def of(cls, contents: Mapping[str, object]) -> Document:
+        """A document of plain Python values: dicts, lists and datetimes with a time zone are taken over.
+
+        Raises:
+            Misuse: a value has no counterpart, a datetime is naive, or an invariant is broken.
+        """
+        check_type(contents, Mapping, "a mapping of keys to values")
+        return cls(tuple((key, _frozen(value, _named(key), 1)) for key, value in contents.items()))
+
+    def __getitem__(self, field: Field[V]) -> V:
+        name = _name_of(field)
+        for key, value in self.items:
+            if key == name:
+                return cast("V", value)
+        raise KeyError(name)
+
+    def get(self, field: Field[V]) -> V | None:
+        """The field's value, or None where there is none."""
+        name = _name_of(field)
+        for key, value in self.items:
+            if key == name:
+                return cast("V", value)
+        return None
+
+    def held(self, field: Field[Any]) -> object:
+        """Whatever the field holds, whatever its type says; None where there is none."""
+        return self.get(field)
+
+    def has(self, field: Field[Any]) -> bool:
+        """Tell whether the field is there, if only as null."""
+        name = _name_of(field)
+        return any(key == name for key, _ in self.items)
+
+    def put(self, field: Field[V], value: V) -> Document:
+        """With the field set, in its place or at the end."""
+        name, new = _name_of(field), cast("Value", value)
+        if self.has(field):
+            return Document(tuple([(key, new if key == name else held) for key, held in self.items]))
+        return Document((*self.items, (name, new)))
+
+    def without(self, field: Field[Any]) -> Document:
+        """With the field removed."""
+        name = _name_of(field)
+        return Document(tuple([item for item in self.items if item[0] != name]))
+
+    def __str__(self) -> str:
+        return "{" + ", ".join([f"{one_line(key)}: {show(value)}" for key, value in self.items]) + "}"
+
+    __repr__ = __str__
+
+
+def _name_of(field: Field[Any]) -> str:
+    check_type(field, Field, "a field")
+    return field.name
+
+
+# --- what may stand in a document ---------------------------------------------------------------------------------------
+
+
+def frozen(value: object, where: str = "value") -> Value:
+    """A plain Python value as a Value.
+
+    Args:
+        value: What is to stand in a document.
+        where: What it is, for the message.
+
+    Raises:
+        Misuse: it has no counterpart; the message says where.
+    """
+    check_type(where, str, "a place in a document")
+    return _frozen(value, where, 1)
+
+
+def _frozen(value: object, where: str, depth: int) -> Value:
+    if depth > DEPTH_MAX + 1:
+        raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(where))
+    match value:
+        case Document() | Instant() | Foreign() | None | bool() | int() | float() | str() | bytes():
+            return value
+        case datetime():
+            return instant(value)
+        case Mapping():
+            items = cast("Mapping[object, object]", value).items()
+            found = ((key, _frozen(item, f"{where}.{_named(key)}", depth + 1)) for key, item in items)
+            return Document(cast("tuple[tuple[str, Value], ...]", tuple(found)))
+        case list() | tuple():
+            each = enumerate(cast("Sequence[object]", value))
+            return tuple(_frozen(item, f"{where}[{index}]", depth + 1) for index, item in each)
+        case _:
+            raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where)
+
+
+def _named(key: object) -> str:
+    return key if isinstance(key, str) else shown(key)
+
+
+def checked(value: object, where: str, depth: int = 1) -> None:
+    """Raise Misuse unless `value` may stand in a document.
+
+    Args:
+        value: What is to stand there.
+        where: The field it is for, for the message.
+        depth: How many names lead to it.
+    """
+    check_type(where, str, "a place in a document")
+    check_int(depth, "a depth", 1)
+    _lowest(value, where, depth)
+
+
+def check_held(field: Field[Any], value: object) -> None:
+    """Raise Misuse unless it is a field, and the value may stand in it."""
+    checked(value, _name_of(field))
+
+
+def _lowest(value: object, where: str, depth: int) -> int:
+    """The depth of what lies lowest in a value that stands at this depth. Raises Misuse unless it may stand there."""
+    if depth > DEPTH_MAX:
+        raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
+    if type(value) not in _KINDS:
+        raise _stranger(value, where)
+    match value:  # the frequent ones first
+        case str():
+            if not value.isascii() and has_lone_surrogate(value):
+                raise Misuse("a string holds a lone surrogate", where=where, why="it has no UTF-8 form")
+        case int():
+            if value not in INT64:
+                raise Misuse(f"{shown(value)} does not fit into 64 bits", where=where)
+        case Document():
+            if depth + value.height > DEPTH_MAX:
+                raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
+            return depth + value.height
+        case tuple():
+            return max([_lowest(item, where, depth + 1) for item in value], default=depth)
+        case Instant():
+            _check_instant(value, where)
+        case _:
+            pass  # None, floats, bytes, and what only BSON has
+    return depth
+
+
+_KINDS: Final = frozenset({str, int, bool, float, bytes, NoneType, tuple, Document, Instant, Foreign})
+
+
+def _stranger(value: object, where: str) -> Misuse:
+    what = f"a {type(value).__name__} cannot stand in a document"
+    if not isinstance(value, (int, float, str, bytes, tuple)):
+        return Misuse(what, where=where)
+    return Misuse(
+        what,
+        where=where,
+        why="it would be read back as another type, and compare unequal to itself",
+        todo="convert it, as in int(value)",
+    )
+
+
+def _check_instant(value: Instant, where: str) -> None:
+    if value.clock != STORE:
+        raise Misuse(
+            f"{value} was read on another clock than the store's",
+            where=where,
+            why="documents do not keep whose clock it was, so it would be compared with the store's",
+            todo="let the store stamp it (PutServerTime), or keep at.at as a number",
+        )
+    if value.at // MILLISECOND not in INT64:
+        raise Misuse(f"{value} does not fit into 64 bits of milliseconds", where=where)
+    if value.at % MILLISECOND:
+        raise Misuse(
+            f"{value} is finer than a millisecond",
+            where=where,
+            why="MongoDB keeps milliseconds, so it would compare unequal to itself when read back",
+        )
+
+
+# --- identity -----------------------------------------------------------------------------------------------------------
+
+
+def exactly(value: object) -> object:
+    """A hashable stand-in that is equal only for values of the same types all the way down.
+
+    Raises:
+        Misuse: It is nested too deep to be looked through.
+    """
+    kind = type(value)
+    if kind is str or kind is int or kind is Document:
+        return value
+    if kind is tuple:
+        try:
+            return tuple([exactly(item) for item in cast("tuple[object, ...]", value)])
+        except RecursionError:
+            raise Misuse("nested too deep", why=f"no document is nested deeper than {DEPTH_MAX}") from None
+    if kind is float:
+        return (float, struct.pack("<d", value))  # keeps -0.0 from 0.0, and NaN equal to itself
+    if isinstance(value, tuple):
+        return (kind, *[exactly(item) for item in value])
+    if isinstance(value, frozenset):
+        return frozenset(exactly(item) for item in value)
+    if isinstance(value, BaseException):
+        return (kind, exactly(value.args))
+    names = field_names(kind)
+    return (kind, value) if names is None else (kind, *[exactly(getattr(value, name)) for name in names])
