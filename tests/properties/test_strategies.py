@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import walk_packages
@@ -43,3 +45,12 @@ def test_a_strategy_draws_values(name: str) -> None:
 
     if isinstance(strategy, SearchStrategy):
         draw()
+
+
+def test_strategies_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without hypothesis the module tells which extra brings it."""
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    monkeypatch.delitem(sys.modules, "tidegate.strategies")
+
+    with pytest.raises(ImportError, match=r"pip install 'tidegate\[hypothesis\]'"):
+        importlib.import_module("tidegate.strategies")

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from tidegate.model.errors import NUMBER_MAX, SHOWN_MAX, Misuse, shown
-from tidegate.model.instants import Instant
+from tidegate.model.errors import NUMBER_MAX, SHOWN_MAX, Misuse, TidegateError, shown
+from tidegate.model.instants import (
+    Instant,
+)
 from tidegate.model.operations import check_collection
 from tidegate.model.values import check_int, check_name
 
@@ -64,3 +68,13 @@ def test_no_clock_shows_what_cannot_be_printed(at: int) -> None:
     with pytest.raises(Misuse, match="no instant"):
         _ = Instant(0) + at
     assert str(Instant(NUMBER_MAX)).endswith("s@store")
+
+
+def test_an_error_says_what_where_why_and_what_to_do() -> None:
+    """Those that were given; it is a ValueError, and survives being sent to another process."""
+    error = Misuse("low > high", where="gate", why="it could never open", todo="swap them")
+
+    assert str(error) == "low > high\n  where: gate\n  why: it could never open\n  help: swap them"
+    assert str(TidegateError("bad")) == "bad"
+    assert isinstance(error, ValueError)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  our own

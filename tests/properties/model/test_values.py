@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.model.errors import Misuse
-from tidegate.model.values import check_callable, check_tuple, check_type, check_types
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type, check_types
 
 
 def test_what_is_of_the_kind_passes() -> None:
@@ -37,3 +37,15 @@ def test_a_list_is_no_tuple() -> None:
     """A value that holds it could change."""
     with pytest.raises(Misuse, match="a list is not a tuple, each of it a name"):
         check_tuple(["a"], str, "a name")
+
+
+def test_names_and_numbers_are_checked_in_one_place() -> None:
+    """A name is a string that is not empty; a number is an integer, no bool, and large enough."""
+    check_name("a", "a runner")
+    check_int(0, "an offset", 0)
+    for name in ("", None, 1, b"a"):
+        with pytest.raises(Misuse, match="cannot name a runner"):
+            check_name(name, "a runner")
+    for number in (-1, True, 1.0, "1", None):
+        with pytest.raises(Misuse, match="cannot be an offset"):
+            check_int(number, "an offset", 0)

@@ -31,7 +31,6 @@ __all__ = [
     "Lt",
     "OlderThan",
     "matches",
-    "read_clock",
 ]
 
 
@@ -207,7 +206,7 @@ def _matches(term: Filter, doc: Document, now: Clock) -> bool:
             return isinstance(held, tuple) and any(equal(item, value) for item in held)
         case OlderThan(field, age):
             since = doc.held(field)
-            return isinstance(since, Instant) and since.at + age <= read_clock(now).at
+            return isinstance(since, Instant) and since.at + age <= _read(now).at
         case AllOf(parts):
             return all(_matches(part, doc, now) for part in parts)
         case AnyOf(parts):
@@ -239,8 +238,7 @@ def _is_below(held: object, limit: int) -> bool:
     return below
 
 
-def read_clock(now: Clock) -> Instant:
-    """What the store's clock shows."""
+def _read(now: Clock) -> Instant:
     at = now()
     check_type(at, Instant, "what a clock shows")
     return at

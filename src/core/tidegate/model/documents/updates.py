@@ -11,7 +11,7 @@ import attrs
 
 from tidegate.model.documents.bson import is_decimal, is_number, is_regex
 from tidegate.model.documents.comparison import equal
-from tidegate.model.documents.filters import Clock, read_clock
+from tidegate.model.documents.filters import Clock
 from tidegate.model.documents.printing import show
 from tidegate.model.documents.value import INT64, Document, Field, V, check_held
 from tidegate.model.effects import Refused
@@ -189,7 +189,9 @@ def _applied(term: Update, doc: Document, now: Clock) -> Document:
         case Remove(field):
             return doc.without(field)
         case PutServerTime(field):
-            return doc.put(field, read_clock(now))
+            at = now()
+            check_type(at, Instant, "what a clock shows")
+            return doc.put(field, at)
         case _:
             assert_never(term)
 

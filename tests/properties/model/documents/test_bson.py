@@ -1,0 +1,170 @@
+"""What only BSON has, and numbers of all types."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from tests.properties.model.terms import INFINITY, NAN, A, Colour, doc, unread
+
+from tidegate.model.documents import (
+    Add,
+    Document,
+    Foreign,
+    In,
+    Lt,
+    Value,
+    equal,
+    exactly,
+    frozen,
+    matches,
+    numeric,
+    show,
+    updated,
+)
+from tidegate.model.effects import (
+    Refused,
+)
+from tidegate.model.errors import Misuse
+from tidegate.reactive.strategies.snapshot import (
+    ODD_DECIMALS,
+    POWERS,
+    SIGNIFICAND_MAX,
+    decimal,
+    foreign_document_pairs,
+    foreigns,
+    regex,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("objectId", b"\0" * 11),
+        ("objectId", "\0" * 12),
+        ("decimal", b"\0" * 17),
+        ("timestamp", b""),
+        ("timestamp", b"\0" * 8),
+        ("binData", b"\0\0\0\0\0"),
+        ("binData", b"\1\0\0\0\4"),
+        ("binData", b"\0\0\0\0\2"),
+        ("binData", b"\4\0\0\0\2\1\0\0\0"),
+        ("binData", b""),
+        ("regex", b"a"),
+        ("regex", b"a\0"),
+        ("regex", b"a\0mi\0"),
+        ("regex", b"a\0g\0"),
+        ("regex", b"\xff\0\0"),
+        ("javascript", b"\1\0\0\0"),
+        ("javascript", b"\1\0\0\0a"),
+        ("javascript", b"\2\0\0\0\xff\0"),
+        ("javascript", b"\3\0\0\0a\0"),
+        ("minKey", b"\0"),
+        ("maxKey", None),
+        ("symbol", b"\2\0\0\0a\0"),
+        ("ObjectId", b"\0" * 12),
+        (7, b"\0" * 12),
+        (None, b""),
+        (Colour.RED, b""),
+    ],
+)
+def test_what_only_bson_has_stands_there_as_bson_writes_it(kind: str, payload: bytes) -> None:
+    """A payload of another length, with an end missing, no text, or of a type that has a counterpart, is refused."""
+    with pytest.raises(Misuse, match="has this payload"):
+        Foreign(kind, payload)
+
+
+@given(foreigns(), foreign_document_pairs())
+def test_what_only_bson_has_stands_in_documents(value: Foreign, pair: tuple[Document, Document]) -> None:
+    """It is taken over as it is, by mappings too, and prints on one line."""
+    document = pair[0].put(A, value)
+
+    assert exactly(document[A]) == exactly(value) == exactly(frozen(value))
+    assert Document.of(dict(document.items)) == document == Document(document.items)
+    assert show(value) in show(document)
+    assert "\n" not in show(document)
+
+
+def numbers() -> SearchStrategy[Value]:
+    decimals = st.builds(
+        decimal, st.integers(-SIGNIFICAND_MAX, SIGNIFICAND_MAX), st.integers(POWERS.start, POWERS.stop - 1)
+    )
+    near = st.builds(decimal, st.integers(-(2**54), 2**54), st.integers(-3, 3))
+    whole = st.integers(-(2**63), 2**63 - 1)
+    return st.one_of(whole, st.floats(), st.integers(-9, 9), decimals, near, st.sampled_from(ODD_DECIMALS))
+
+
+def as_fraction(value: object) -> Fraction | str:
+    """The dumb twin: the fraction that it is."""
+    if isinstance(value, Foreign):
+        exact = numeric(value)
+        assert exact is not None
+        return exact if isinstance(exact, str) else Fraction(exact[0]) * Fraction(10) ** exact[1]
+    assert isinstance(value, (int, float))
+    return Fraction(value) if math.isfinite(value) else str(value)
+
+
+@given(numbers(), numbers())
+@example(decimal(1, -1), 0.1)
+@example(decimal(5, -1), 0.5)
+@example(decimal(2**53 + 1, 0), 2.0**53)
+@example(NAN, math.nan)
+@example(INFINITY, math.inf)
+def test_decimals_are_compared_by_their_number(left: Value, right: Value) -> None:
+    """Exactly, whatever the types: the decimal 0.1 is not the double 0.1, which lies a little above."""
+    assert equal(left, right) == (as_fraction(left) == as_fraction(right))
+
+
+@given(st.integers(-SIGNIFICAND_MAX, SIGNIFICAND_MAX), st.integers(POWERS.start, POWERS.stop - 1))
+def test_a_decimal_is_the_number_that_it_was_made_of(significand: int, power: int) -> None:
+    """IEEE 754-2008, 3.5.2: sign, power and significand of a decimal128."""
+    assert as_fraction(decimal(significand, power)) == Fraction(significand) * Fraction(10) ** power
+
+
+@given(numbers(), st.integers(-(2**63), 2**63 - 1))
+@example(decimal(-1, 6111), -(2**63))
+@example(decimal(1, -6176), 1)
+def test_decimals_are_below_what_their_number_is_below(held: Value, limit: int) -> None:
+    """Of `Lt`; NaN is below nothing, and minus infinity below everything."""
+    number = as_fraction(held)
+    is_below = number == "-inf" if isinstance(number, str) else number < limit
+
+    assert matches(Lt(A, limit), doc(a=held), unread) == is_below
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (1_000, (1, 3)),
+        (-0.25, (-25, -2)),
+        (0, (0, 0)),
+        (-0.0, (0, 0)),
+        (decimal(0, 300), (0, 0)),
+        (decimal(-150, -2), (-15, -1)),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        *zip(ODD_DECIMALS, ("nan", "nan", "nan", "inf", "-inf", (0, 0), (0, 0), (0, 0)), strict=False),
+        (True, None),
+        (None, None),
+        ("1", None),
+        (b"1", None),
+        (regex("1"), None),
+    ],
+)
+def test_a_number_has_one_form(value: Value, number: object) -> None:
+    """So that equal numbers of all types have one; what is no number has none."""
+    assert numeric(value) == number
+
+
+def test_nothing_is_computed_with_what_only_bson_has() -> None:
+    """A sum of decimals is MongoDB's; a regular expression among values would be a pattern to match."""
+    with pytest.raises(Misuse, match="holds a decimal"):
+        updated(doc(a=decimal(1, 0)), (Add(A, 1),), unread)
+    with pytest.raises(Misuse, match="a regular expression among the values of a"):
+        In(A, (1, regex("a")))
+    with pytest.raises(Refused):
+        updated(doc(a=regex("a")), (Add(A, 1),), unread)

@@ -1,0 +1,114 @@
+"""The one-line forms."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.properties.model.terms import NAN, A, B, C, doc
+
+from tidegate import strategies
+from tidegate.model.documents import (
+    Add,
+    AddToSet,
+    AllOf,
+    AnyOf,
+    Contains,
+    Eq,
+    Exists,
+    Foreign,
+    In,
+    Lt,
+    OlderThan,
+    Pull,
+    Push,
+    Put,
+    PutServerTime,
+    Remove,
+    Value,
+    show,
+)
+from tidegate.model.instants import (
+    MILLISECOND,
+    SECOND,
+    Instant,
+)
+from tidegate.reactive.strategies.snapshot import (
+    decimal,
+    regex,
+)
+
+
+@given(strategies.values())
+@example("\r\n\u2028\u202e\x1b[2J")
+@example(("a\nb", b"\n", doc(a="\n")))
+def test_a_value_prints_on_one_line(value: Value) -> None:
+    """Nothing in a payload ends the line or colours what follows."""
+    assert show(value).isprintable()
+    assert len(show(value).splitlines()) <= 1
+
+
+@given(st.text(max_size=5), st.text(max_size=5))
+@example("\\n", "\n")
+@example("a", "A")
+def test_strings_that_differ_print_differently(one: str, other: str) -> None:
+    """What a person pastes into an issue tells which string it was."""
+    assert (show(one) == show(other)) == (one == other)
+
+
+@given(st.lists(strategies.scalars(), max_size=6, unique=True))
+def test_a_set_prints_the_same_however_it_was_built(items: list[Value]) -> None:
+    """Sets have no order, and hashes of strings differ from run to run."""
+    assert show(frozenset(items)) == show(frozenset(reversed(items)))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (doc(a=1, b=(True, None)), "{a: 1, b: [true, null]}"),
+        (doc(), "{}"),
+        (1.0, "1.0"),
+        (False, "false"),
+        ('say "\\"', '"say \\"\\\\\\""'),
+        ("\x1b", '"\\u001b"'),
+        (b"\0", "b'\\x00'"),
+        (frozenset({"b", "a"}), '{"a", "b"}'),
+        ("\U000e0001", '"\\U000e0001"'),
+        (Instant(1_500 * MILLISECOND), "1.5 s@store"),
+        (Foreign("objectId", bytes(range(12))), "objectId(000102030405060708090a0b)"),
+        (decimal(-150, -2), "decimal(-150E-2)"),
+        (NAN, "decimal(nan)"),
+        (regex("a\n", "i"), "regex(/a\\u000a/i)"),
+        (Foreign("maxKey", b""), "maxKey()"),
+    ],
+)
+def test_values_print_like_this(value: object, shown: str) -> None:
+    """The one-line forms."""
+    assert show(value) == shown
+    assert repr(doc(a=1)) == "{a: 1}"
+
+
+@pytest.mark.parametrize(
+    ("term", "shown"),
+    [
+        (A, "a"),
+        (Eq(A, "x"), 'a = "x"'),
+        (Lt(A, 2), "a < 2"),
+        (In(A, (1, None)), "a in [1, null]"),
+        (Exists(A), "has a"),
+        (Contains(A, 1), "a has 1"),
+        (OlderThan(A, 40 * SECOND), "a is 40 s old"),
+        (AllOf((Exists(A), AnyOf((Exists(B), Exists(C))))), "has a and (has b or has c)"),
+        (Put(A, True), "a := true"),
+        (Add(A, -1), "a += -1"),
+        (Push(A, 1), "push 1 to a"),
+        (Push(A, 1, 16), "push 1 to a, keep 16"),
+        (Pull(A, 1), "pull 1 from a"),
+        (AddToSet(A, 1), "add 1 to a"),
+        (Remove(A), "remove a"),
+        (PutServerTime(A), "a := now"),
+    ],
+)
+def test_terms_print_like_this(term: object, shown: str) -> None:
+    """Transcripts, traces and failure messages use these forms only."""
+    assert str(term) == shown

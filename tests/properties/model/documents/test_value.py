@@ -1,0 +1,259 @@
+"""Documents, what may stand in them, and identity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from tests.properties.model.terms import A, B, Colour, doc, fields
+
+from tidegate import strategies
+from tidegate.model.documents import (
+    DEPTH_MAX,
+    Document,
+    Field,
+    Foreign,
+    Value,
+    exactly,
+    frozen,
+)
+from tidegate.model.effects import (
+    Call,
+    NotApplied,
+    Refused,
+)
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import (
+    MILLISECOND,
+    SECOND,
+    WALL,
+    Instant,
+)
+from tidegate.reactive.strategies.snapshot import (
+    binary,
+    decimal,
+    javascript,
+    regex,
+)
+
+
+class Point(NamedTuple):
+    """A tuple with a type of its own."""
+
+    x: int
+    y: int
+
+
+DISTINCT: tuple[Value, ...] = (
+    True,
+    1,
+    1.0,
+    "1",
+    b"1",
+    0.0,
+    -0.0,
+    0,
+    False,
+    None,
+    math.nan,
+    (),
+    (1,),
+    (1.0,),
+    (None,),
+    doc(),
+    doc(a=1),
+    doc(a=1.0),
+    doc(a=True),
+    doc(a=1, b=2),
+    doc(b=2, a=1),
+    Instant(0),
+    Instant(0, WALL),
+    2**53 + 1,
+    2.0**53,
+    decimal(1, 0),
+    decimal(10, -1),
+    regex("1"),
+    binary(b"1", 4),
+    javascript("1"),
+    Foreign("minKey", b""),
+)
+
+
+@pytest.mark.parametrize("left", range(len(DISTINCT)))
+def test_identity_keeps_types_apart(left: int) -> None:
+    """True, 1, 1.0, 0.0, -0.0 and NaN are six values, all the way down; each is itself."""
+    for right, value in enumerate(DISTINCT):
+        assert (exactly(DISTINCT[left]) == exactly(value)) == (left == right)
+
+
+def test_identity_reaches_into_sets_failures_and_effects() -> None:
+    """States of programs hold more than values: those compare exactly too."""
+    assert exactly(frozenset({1, "a"})) == exactly(frozenset({"a", 1}))
+    assert exactly(frozenset({1})) != exactly(frozenset({1.0}))
+    assert exactly(Refused("a")) == exactly(Refused("a"))
+    assert exactly(Refused("a")) != exactly(NotApplied("a"))
+    assert exactly(Call("f", (1,))) != exactly(Call("f", (1.0,)))
+    assert exactly(Point(1, 2)) == exactly(Point(1, 2)) != exactly((1, 2))
+
+
+@given(strategies.documents(), strategies.documents())
+def test_documents_are_equal_when_they_are_exactly_the_same(one: Document, other: Document) -> None:
+    """`==` and `hash` of documents go by identity, so that a set of documents is one of distinct documents."""
+    assert (one == other) == (exactly(one) == exactly(other))
+    assert one == Document(one.items)
+    assert hash(one) == hash(Document(one.items))
+
+
+@given(strategies.documents(), fields(), strategies.values())
+def test_what_is_put_is_there_and_all_else_stays(document: Document, field: Field[Any], value: Value) -> None:
+    """`put` keeps the place of a field that is there, and appends one that is not."""
+    after = document.put(field, value)
+    keys = [key for key, _ in document.items]
+
+    assert after.has(field)
+    assert exactly(after[field]) == exactly(after.get(field)) == exactly(after.held(field)) == exactly(value)
+    assert [key for key, _ in after.items] == (keys if document.has(field) else [*keys, field.name])
+    assert exactly(after.without(field)) == exactly(document.without(field))
+    assert after == Document(after.items)
+    assert exactly(after.put(field, value)) == exactly(after)
+
+
+@given(strategies.documents(), fields())
+def test_what_is_removed_is_not_there(document: Document, field: Field[Any]) -> None:
+    """`without` removes one field, and where there is none does nothing."""
+    after = document.without(field)
+
+    assert not after.has(field)
+    assert after.get(field) is None
+    assert after == (after if document.has(field) else document)
+    assert list(after.items) == [item for item in document.items if item[0] != field.name]
+    with pytest.raises(KeyError) as missing:
+        after[field]
+    assert missing.value.args == (field.name,)
+
+
+def test_a_null_is_there() -> None:
+    """Missing and null are told apart by `has`, and only by it."""
+    assert doc(a=None).has(A)
+    assert not doc().has(A)
+    assert doc(a=None).get(A) is doc().get(A) is None
+
+
+def test_plain_python_values_are_taken_over() -> None:
+    """Dicts, lists and datetimes become documents, arrays and instants."""
+    plain = {"a": [1, {"b": (None, b"x")}], "c": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "d": doc(e=1)}
+
+    assert Document.of(plain).items == (
+        ("a", (1, doc(b=(None, b"x")))),
+        ("c", Instant(SECOND)),
+        ("d", doc(e=1)),
+    )
+
+
+@given(strategies.values())
+def test_values_are_taken_over_as_they_are(value: Value) -> None:
+    """`frozen` changes nothing about what is a value already."""
+    assert exactly(frozen(value)) == exactly(value)
+    assert exactly(Document.of({"a": value})) == exactly(Document((("a", value),)))
+
+
+class Level(IntEnum):
+    """An int with a type of its own, as pymongo's Int64 is."""
+
+    LOW = 1
+
+
+def nested(depth: int, wrap: Callable[[object], object]) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+def listed(value: object) -> object:
+    return [value]
+
+
+def keyed(value: object) -> object:
+    return {"a": value}
+
+
+@pytest.mark.parametrize("name", ["", "$a", "a.b", ".", "a\0", "0", "17", 1, None, b"a", ("a",)])
+def test_a_field_has_a_name_that_means_nothing_else_in_a_path(name: str) -> None:
+    """Empty, an operator, a path, a position, NUL, no string."""
+    with pytest.raises(Misuse, match="cannot name a field"):
+        Field[int](name)
+
+
+@given(strategies.field_names())
+def test_every_other_name_is_a_field(name: str) -> None:
+    """And a document may have it."""
+    assert Document(((name, 1),))[Field[int](name)] == 1
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        (("a", 1), ("a", 1)),
+        (("a\0", 1),),
+        ((1, 1),),
+        (([], 1),),
+        (("\ud800", 1),),
+        (("a", Level.LOW),),
+        (("a", Colour.RED),),
+        (("a", Point(1, 2)),),
+        (("a", Instant(2**63 * MILLISECOND)),),
+        (("a", 2**63),),
+        (("a", -(2**63) - 1),),
+        (("a", "\ud800"),),
+        (("a", ("é\udfff",)),),
+        (("a", Instant(1)),),
+        (("a", [1]),),
+        (("a", {"b": 1}),),
+        (("a", frozenset({1})),),
+        (("a", datetime(2020, 1, 1, tzinfo=UTC)),),
+        (("a", Decimal(1)),),
+    ],
+)
+def test_a_document_holds_only_what_mongodb_keeps_as_it_is(items: tuple[tuple[str, Value], ...]) -> None:
+    """Checked at construction, once, whichever way a value comes in."""
+    with pytest.raises(Misuse):
+        Document(items)
+    for key, value in items[:1]:
+        if items[0] != ("a", 1) and key == "a":
+            with pytest.raises(Misuse):
+                doc().put(A, value)
+            with pytest.raises(Misuse):
+                doc(b=1).put(B, (1, value))
+
+
+@pytest.mark.parametrize("value", [{1, 2}, Decimal(1), object(), datetime(2020, 1, 1), range(3), complex(1)])  # noqa: DTZ001
+def test_what_has_no_counterpart_is_not_taken_over(value: object) -> None:
+    """A naive datetime, and types that MongoDB does not know or would give back as others."""
+    with pytest.raises(Misuse):
+        Document.of({"a": {"b": [value]}})
+
+
+ITSELF: dict[str, object] = {}
+ITSELF["a"] = ITSELF
+
+
+@pytest.mark.parametrize("plain", [{"a": nested(5_000, listed)}, {"a": nested(5_000, keyed)}, ITSELF])
+def test_what_is_nested_without_end_is_refused(plain: dict[str, object]) -> None:
+    """Before Python's own limit is met."""
+    with pytest.raises(Misuse, match="deeper"):
+        Document.of(plain)
+
+
+@pytest.mark.parametrize("wrap", [listed, keyed])
+def test_documents_are_nested_no_deeper_than_mongodb_allows(wrap: Callable[[object], object]) -> None:
+    """At most DEPTH_MAX levels below the document."""
+    assert Document.of({"a": nested(DEPTH_MAX - 1, wrap)}).has(A)
+    with pytest.raises(Misuse, match="deeper"):
+        Document.of({"a": nested(DEPTH_MAX, wrap)})
