@@ -58,7 +58,7 @@ CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 CACHES: Final = {
     "model._evolving._slots": "how the fields of a class are read and written, once per class",
     "model.values._field_names": "the fields of a class, once per class",
-    "model.operations.check_collection_name": "whether a name may name a collection, once per name",
+    "model.operations._check_collection_name": "whether a name may name a collection, once per name",
     "reactive.scenarios.reactive_task.read": "a record as laws want it, for a while",
     "triggers.scenarios.run_of": "a run as laws want it, for a while",
     "invocations.scenarios.transition.versions": "a history as laws want it, once per journal",

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from tidegate.model.errors import NUMBER_MAX, SHOWN_MAX, Misuse, TidegateError, shown
+from tidegate.model.errors import NUMBER_MAX, Misuse, TidegateError, shown
 from tidegate.model.instants import (
     Instant,
 )
@@ -32,7 +32,7 @@ class Rude:
 @pytest.mark.parametrize("value", [HUGE, -HUGE, (HUGE,), nested(5_000), Rude(), b"x" * 10**6], ids=range(6))
 def test_whatever_is_wrong_the_message_can_be_told(value: object) -> None:
     """What does not print is told by its type, and what prints as a book is cut."""
-    assert len(shown(value)) <= SHOWN_MAX + len("...")
+    assert len(shown(value)) <= 120 + len("...")
 
     with pytest.raises(Misuse, match="cannot name a runner"):
         check_name(value, "a runner")

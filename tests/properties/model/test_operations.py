@@ -11,7 +11,6 @@ from tidegate.model.documents import ID, Add, AllOf, AnyOf, Document, Eq, Exists
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
-    COLLECTION_LENGTH_MAX,
     FOUND_MAX,
     DeleteOne,
     FindAll,
@@ -62,7 +61,7 @@ def test_a_name_that_means_something_else_is_refused(operation: str, bad: str) -
 
 
 @pytest.mark.parametrize("operation", ON)
-@pytest.mark.parametrize("good", ["c", "c" * COLLECTION_LENGTH_MAX, "a.b", "systems", "a system.x", "\u00e9", "_", "0"])
+@pytest.mark.parametrize("good", ["c", "c" * 200, "a.b", "systems", "a system.x", "\u00e9", "_", "0"])
 def test_any_other_name_is_taken(operation: str, good: str) -> None:
     """Both sides of each rule; the name stays as it was."""
     assert ON[operation](good).collection == good

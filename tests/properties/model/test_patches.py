@@ -20,8 +20,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import STORE, WALL, Instant
 from tidegate.model.patches import (
     Added,
-    Operation,
     Patch,
+    PatchOperation,
     Removed,
     Replaced,
     applied,
@@ -104,7 +104,7 @@ def unescaped(before: Value, after: Value) -> Patch:
     def raw(path: str) -> str:
         return path.replace("~1", "/").replace("~0", "~")
 
-    def rewritten(operation: Operation) -> Operation:
+    def rewritten(operation: PatchOperation) -> PatchOperation:
         match operation:
             case Removed(path):
                 return Removed(raw(path))
@@ -267,7 +267,7 @@ def test_a_patch_may_also_be_written_by_hand(patch: Patch, value: Value, reached
         (Replaced("/x", 1), (1,)),
     ],
 )
-def test_a_patch_for_another_value_is_refused(operation: Operation, value: Value) -> None:
+def test_a_patch_for_another_value_is_refused(operation: PatchOperation, value: Value) -> None:
     """An operation that leads nowhere is a misuse that names it; nothing is guessed."""
     with pytest.raises(Misuse, match=r"cannot (add|remove|replace) "):
         applied((operation,), value)
@@ -276,15 +276,17 @@ def test_a_patch_for_another_value_is_refused(operation: Operation, value: Value
 @pytest.mark.parametrize("path", ["a", "a/b", "/~", "/~2", "/a~/b", "/~~0", 1, None])
 def test_a_path_is_a_json_pointer(path: str) -> None:
     """RFC 6901 section 3."""
-    for construct in (lambda: Added(path, 1), lambda: Removed(path), lambda: Replaced(path, 1)):
+    for operation in (Added(path, 1), Removed(path), Replaced(path, 1)):
         with pytest.raises(Misuse, match="no JSON pointer"):
-            construct()
+            applied((operation,), 1)
+        with pytest.raises(Misuse, match="no JSON pointer"):
+            patch_to_json((operation,))
 
 
 def test_the_whole_value_cannot_be_removed() -> None:
     """A value after a patch is a value."""
     with pytest.raises(Misuse, match="whole value"):
-        Removed("")
+        applied((Removed(""),), 1)
 
 
 def test_operations_are_equal_only_with_exactly_the_same_values() -> None:
@@ -321,8 +323,8 @@ WRONG: Final[Any] = patches
 def test_what_is_no_value_is_in_no_patch(junk: Any) -> None:
     """Nor is it compared, changed, or written as JSON."""
     wrong: tuple[Callable[[], object], ...] = (
-        lambda: WRONG.Added("/a", junk),
-        lambda: WRONG.Replaced("/a", junk),
+        lambda: WRONG.applied((WRONG.Added("/a", junk),), Document()),
+        lambda: WRONG.patch_to_json((WRONG.Replaced("/a", junk),)),
         lambda: WRONG.difference(junk, 1),
         lambda: WRONG.difference(1, junk),
         lambda: WRONG.applied((), junk),

@@ -11,7 +11,7 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
-from tidegate.model.patches import Operation, to_json
+from tidegate.model.patches import PatchOperation, to_json
 from tidegate.sim.recording import is_recording
 from tidegate.sim.rendering import render, sentence, state_lines
 from tidegate.sim.replay import Diverged, Reproduced, explored_on, followed
@@ -124,7 +124,7 @@ def step_through(trace: Trace, terminal: Terminal) -> None:
             number += 1
 
 
-def change_line(change: Operation) -> str:
+def change_line(change: PatchOperation) -> str:
     return f"      {sentence(change)}"
 
 

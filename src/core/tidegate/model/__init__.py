@@ -1,1 +1,17 @@
-"""."""
+"""The vocabulary that everybody shares: values, time, documents, effects, and what a reducer is.
+
+In reading order:
+    errors      what is raised when tidegate is used wrongly
+    values      checks of arguments
+    instants    points in time, on clocks that have names
+    effects     programs, what they may ask of the world, and how it fails
+    documents   documents, filters and updates (a package)
+    operations  the commands of a document store, as effects
+    history     what a record remembers of its versions, and so what became of a request
+    reducer     long-lived machines: a step from state and event to state and commands
+    records     records of a topic
+    reading     how a program reads fields that it needs
+    patches     the difference of two values, and values as plain JSON
+
+The public names of a module are in its `__all__`. For tests: `laws` and `strategies`.
+"""

@@ -1,17 +1,17 @@
-"""Effects: what a program may ask of the world, and what it hears back.
+"""Effects: what a program may ask of the world, and what the world replies.
 
 A program is an `async def` that awaits effects and nothing else:
 
     record = await find_one(RECORDS, Eq(ID, key))          # record: Document | None
 
 No event loop is involved. Awaiting runs `Effect.__await__`, which yields the effect itself once and returns the reply,
-typed by the class parameter. Whoever holds the program feeds it: the drivers, the simulator, a replay. A forgotten
+typed by the class parameter. Whoever runs the program sends the replies: the drivers, the simulator, a replay. A forgotten
 `await` is an error of the type checkers (`unused-awaitable`); with generators and `yield from` none of them would see it.
 
 Between two awaits a program holds immutable values only, so that it is itself a value (`tidegate.sim.fingerprint`).
 
 Failures are values too: equal by kind and content, raised into the program so that the straight path reads straight.
-There are four kinds, after what is known of the effect, because the kind alone says what to do next:
+There are four kinds, by what is known of the effect, because the kind alone says what to do next:
 
     Refused      the world said no, definitely             never try again
     NotApplied   definitely not done                       trying again is free
@@ -29,6 +29,24 @@ import attrs
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_type
 
+__all__ = [
+    "DUPLICATE_KEY",
+    "Ambiguous",
+    "Call",
+    "Cancel",
+    "Effect",
+    "Failure",
+    "NotApplied",
+    "NotDurable",
+    "Note",
+    "Now",
+    "Program",
+    "Refused",
+    "Sleep",
+    "duplicate_key",
+    "is_duplicate",
+]
+
 Reply_co = TypeVar("Reply_co", covariant=True)
 T = TypeVar("T")
 
@@ -39,12 +57,13 @@ class Effect(Generic[Reply_co]):
     __slots__ = ()
 
     def __await__(self) -> Generator[Effect[object], object, Reply_co]:
-        reply = yield self  # on a line of its own: nothing else may lie on the value stack here
+        # On a line of its own: what else lay on the value stack here would be part of the suspended program's state.
+        reply = yield self
         return cast("Reply_co", reply)
 
 
 Program: TypeAlias = Coroutine[Effect[object], object, T]
-"""A suspended run of an `async def` that awaits effects, and answers a T."""
+"""A suspended run of an `async def` that awaits effects and returns a T."""
 
 
 class Failure(Exception):  # noqa: N818  a reply, not an error: it is caught in the straight path of programs
@@ -84,7 +103,7 @@ DUPLICATE_KEY: Final = "duplicate key"
 def duplicate_key(*fields: str) -> Refused:
     """The refusal of a write that would give two documents the same values in the fields of a unique index.
 
-    It names the index, for an id that is taken may be one's own earlier request, and another value hardly is.
+    It names the index: an id that is taken may be one's own earlier request, the value of another index hardly is.
     """
     return Refused(DUPLICATE_KEY if fields == ("_id",) else f"{DUPLICATE_KEY} of the index on {', '.join(fields)}")
 
@@ -135,7 +154,7 @@ class Sleep(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Cancel(Effect[None]):
-    """Takes back a command of one's own that has not come true yet: a timer, a call of user code."""
+    """Withdraws an effect that this process asked for and that has not happened yet: a timer, a call of user code."""
 
     effect: Effect[object]
 
@@ -149,7 +168,7 @@ class Cancel(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Call(Effect[object]):
-    """Calls the user's code that is registered under `name`, with values as arguments; it replies a value."""
+    """Calls the user code that is registered under `name`, with values as arguments, and replies its value."""
 
     name: str
     arguments: tuple[object, ...] = ()
@@ -165,7 +184,7 @@ class Call(Effect[object]):
 @final
 @attrs.frozen(cache_hash=True)
 class Note(Effect[None]):
-    """A mark that laws can see and adapters ignore: under `name`, the process now says `value`."""
+    """A mark that laws can see and adapters ignore: from now on, the process's note `name` is `value`."""
 
     name: str
     value: object

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from typing import Final, final
 
-SHOWN_MAX: Final = 120
+__all__ = [
+    "INT64_MAX",
+    "NUMBER_MAX",
+    "MissingExtra",
+    "Misuse",
+    "Nondeterministic",
+    "TidegateError",
+    "UnknownEffect",
+    "shown",
+]
+
+_SHOWN_MAX: Final = 120
 """How many characters of a value a message shows."""
 
 INT64_MAX: Final = 2**63 - 1
 """The largest integer that a document holds."""
 
 NUMBER_MAX: Final = 10**60
-"""More than there is of anything, and still to be printed: Python prints no int of more than 4,300 digits."""
+"""The largest number taken anywhere; Python prints no int of more than 4,300 digits, and each must be printable."""
 
 
 class TidegateError(Exception):
@@ -69,10 +80,10 @@ class Nondeterministic(Misuse):
 def shown(value: object) -> str:
     """A value in a message: as it prints, cut short; its type where it does not print.
 
-    An int of five thousand digits, a tuple of a thousand tuples, and user code may fail to.
+    An int of five thousand digits does not print, nor does a tuple of a thousand tuples; a user's `repr` may raise.
     """
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001  the message is to tell what is wrong, and not to be wrong itself
+    except Exception:  # noqa: BLE001  a message about what is wrong must not fail itself
         return f"a {type(value).__name__}"
-    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

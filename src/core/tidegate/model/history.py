@@ -1,13 +1,13 @@
 """What a record remembers of its own versions, and so what became of a request whose reply was lost.
 
-A write is one compare-and-set on the version that it was decided on. Its reply may be lost, and sent again it finds no match
-although it won. So each write leaves its request id in the record, under the version that it made (RIFL: Lee et al. 2015,
-"Implementing linearizability at large scale and low latency", section 3). A request is named by its id and the version that
-it was decided on; `outcome_of` tells what became of it. The record remembers its last HISTORY_MAX versions, and beyond them
-nobody can tell: that is `Forgotten`, which means unknown, never lost.
+A write is one compare-and-set on the version that it was decided on. If its reply is lost and it is sent again, it finds no
+match although it won. So each write leaves its request id in the record, under the version that it made (RIFL: Lee et al.
+2015, "Implementing linearizability at large scale and low latency", section 3). A request is identified by its id and the
+version that it was decided on; `outcome_of` says what became of it. The record remembers its last HISTORY_MAX versions.
+Beyond them nobody can tell: that is `Forgotten`, which means unknown, never lost.
 
     own id at the version after the one decided on         Won
-    another's id there                                     Superseded: versions only grow, so it can never apply any more
+    another's id there                                     Superseded: versions only grow, so it can never be applied now
     the record is still at the version decided on          NotYet: it may still arrive; ask again with the same id
     further back than remembered, or the history has gaps  Forgotten
 
@@ -17,7 +17,7 @@ Laws
     H2  A request that was to make one of the last HISTORY_MAX versions, or the next, is never Forgotten.
 
 Known not to work
-    - A record that is deleted and made anew begins again at version 1: what is said of requests to the former one is wrong.
+    - A record that is deleted and made anew begins again at version 1: answers about requests to the former one are wrong.
     - A read that is older than the decision proves nothing: `outcome_of` needs a read that sees majority writes. Where it
       can notice (the record is older than the decision) it answers Forgotten.
 """
@@ -28,7 +28,18 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.values import check_int, check_name, check_type, check_types
+from tidegate.model.values import check_int, check_name, check_tuple
+
+__all__ = [
+    "HISTORY_MAX",
+    "Change",
+    "Forgotten",
+    "NotYet",
+    "RequestOutcome",
+    "Superseded",
+    "Won",
+    "outcome_of",
+]
 
 HISTORY_MAX: Final = 16
 """How many of its last versions a record remembers."""
@@ -74,7 +85,7 @@ class Superseded:
 @final
 @attrs.frozen
 class NotYet:
-    """The record is still as it was when the request was decided. It may arrive yet, or be sent again unchanged."""
+    """The record is still at the version decided on. The request may still arrive, or be sent again unchanged."""
 
 
 @final
@@ -102,10 +113,10 @@ def outcome_of(
         What became of it. A history that is not one unbroken run up to the record's version remembers nothing.
 
     Raises:
-        Misuse: A version is negative or no integer, the request id is empty or no string, or the history is none.
+        Misuse: A version is negative or no integer, the request id is empty or no string, or the history is not a tuple of
+            changes.
     """
-    check_type(history, tuple, "a tuple of changes")
-    check_types(history, Change, "a change")
+    check_tuple(history, Change, "a change")
     check_int(record_version, "the version of a record", 0)
     check_int(decided_version, "the version decided on", 0)
     check_name(request_id, "a request")

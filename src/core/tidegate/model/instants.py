@@ -23,6 +23,23 @@ import attrs
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.values import check_int, check_type
 
+__all__ = [
+    "MICROSECOND",
+    "MILLISECOND",
+    "MINUTE",
+    "PPM",
+    "SECOND",
+    "STORE",
+    "WALL",
+    "ClockName",
+    "Duration",
+    "Instant",
+    "duration",
+    "instant",
+    "moment",
+    "seconds",
+]
+
 Duration: TypeAlias = int
 """A length of time in microseconds."""
 
@@ -121,10 +138,10 @@ def seconds(length: Duration) -> str:
     """A duration for people: `1.5 s`, `250 ms`, `40 us`.
 
     Raises:
-        Misuse: It is no whole number, or one that cannot be printed.
+        Misuse: It is no integer, or one of too many digits to be printed.
     """
     check_int(length, "a duration in microseconds", -NUMBER_MAX)
-    for unit, name in ((SECOND, "s"), (MILLISECOND, "ms")):
+    for unit, name in ((SECOND, "s"), (MILLISECOND, "ms")):  # the largest unit that it reaches; 0 is 0 s
         if length % unit == 0 or abs(length) >= unit:
             whole, rest = divmod(abs(length), unit)
             digits = f"{rest:0{len(str(unit)) - 1}d}".rstrip("0")

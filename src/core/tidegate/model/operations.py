@@ -12,7 +12,7 @@ A write is Refused where a unique index (`Unique`) would have the same values tw
 counts as null, an array as each of its elements, and numbers are compared by value.
 
 Where several documents match, the first one in natural order is meant; programs that care name an id.
-Their meaning is in `tidegate.sim.world`, their translation in the MongoDB adapter.
+What they mean exactly is in `tidegate.sim.world`, their translation in the MongoDB adapter.
 """
 
 from __future__ import annotations
@@ -29,33 +29,59 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
 from tidegate.model.values import check_int, check_tuple, check_type
 
-COLLECTION_LENGTH_MAX: Final = 200
+__all__ = [
+    "FOUND_MAX",
+    "DeleteOne",
+    "FindAll",
+    "FindOne",
+    "FindOneAndUpdate",
+    "InsertOne",
+    "Operation",
+    "StoreTime",
+    "Unique",
+    "UpdateOne",
+    "check_collection",
+    "check_unique",
+    "delete_one",
+    "find_all",
+    "find_one",
+    "find_one_and_update",
+    "insert_one",
+    "update_one",
+]
+
+_COLLECTION_LENGTH_MAX: Final = 200
 FOUND_MAX: Final = 1_000
-"""How many documents one find answers at most; whoever wants more asks again from the last id on."""
+"""How many documents one find replies at most; for more, ask again from the last id on."""
 
 Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
-"""The unique indexes of each collection; that of the ids goes without saying."""
+"""The unique indexes of each collection, besides that of the ids, which every collection has."""
 
 
 def check_collection(name: object) -> None:
     """Raise Misuse unless `name` may name a collection."""
     if not isinstance(name, str):
         raise Misuse(f"{shown(name)} is no name of a collection", why="it is no string")
-    check_collection_name(name)
+    _check_collection_name(name)
 
 
 @cache
-def check_collection_name(name: str) -> None:
-    """The same for strings; remembered, for every effect is checked and names are few."""
-    if not name or len(name) > COLLECTION_LENGTH_MAX:
+def _check_collection_name(name: str) -> None:
+    """The same for strings; remembered, because every operation is checked and names are few."""
+    if not name or len(name) > _COLLECTION_LENGTH_MAX:
         raise Misuse(
-            f"{shown(name)} is no name of a collection", why=f"it takes 1 to {COLLECTION_LENGTH_MAX} characters"
+            f"{shown(name)} is no name of a collection", why=f"it takes 1 to {_COLLECTION_LENGTH_MAX} characters"
         )
     if "$" in name or "\0" in name or name.startswith((".", "system.")) or name.endswith(".") or ".." in name:
         raise Misuse(f"{name!r} is no name of a collection", why="MongoDB gives it a meaning of its own")
 
 
-def check_updates(updates: tuple[Update, ...]) -> None:
+def _check_query(collection: object, where: object) -> None:
+    check_collection(collection)
+    check_type(where, FILTERS, "a filter")
+
+
+def _check_updates(updates: tuple[Update, ...]) -> None:
     """Raise Misuse unless the updates touch different fields, and not the id."""
     check_tuple(updates, UPDATES, "an update")
     names = [update.field.name for update in updates]
@@ -67,7 +93,7 @@ def check_updates(updates: tuple[Update, ...]) -> None:
         raise Misuse("an update of _id", why="the id of a document never changes")
 
 
-def check_inserted(doc: Document) -> None:
+def _check_inserted(doc: Document) -> None:
     """Raise Misuse unless the document can be inserted: a scalar id, and names that updates can address."""
     check_type(doc, Document, "a document")
     if not isinstance(doc.held(ID), (str, int)) or isinstance(doc.held(ID), bool):
@@ -89,8 +115,7 @@ class FindOne(Effect["Document | None"]):
     where: Filter
 
     def __attrs_post_init__(self) -> None:
-        check_collection(self.collection)
-        check_type(self.where, FILTERS, "a filter")
+        _check_query(self.collection, self.where)
 
     def __str__(self) -> str:
         return f"find {self.collection} where {self.where}"
@@ -114,8 +139,7 @@ class FindAll(Effect["tuple[Document, ...]"]):
     limit: int
 
     def __attrs_post_init__(self) -> None:
-        check_collection(self.collection)
-        check_type(self.where, FILTERS, "a filter")
+        _check_query(self.collection, self.where)
         check_int(self.limit, "a limit", 1, FOUND_MAX)
 
     def __str__(self) -> str:
@@ -132,9 +156,8 @@ class FindOneAndUpdate(Effect["Document | None"]):
     updates: tuple[Update, ...]
 
     def __attrs_post_init__(self) -> None:
-        check_collection(self.collection)
-        check_type(self.where, FILTERS, "a filter")
-        check_updates(self.updates)
+        _check_query(self.collection, self.where)
+        _check_updates(self.updates)
 
     def __str__(self) -> str:
         return f"find and update {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
@@ -150,9 +173,8 @@ class UpdateOne(Effect[int]):
     updates: tuple[Update, ...]
 
     def __attrs_post_init__(self) -> None:
-        check_collection(self.collection)
-        check_type(self.where, FILTERS, "a filter")
-        check_updates(self.updates)
+        _check_query(self.collection, self.where)
+        _check_updates(self.updates)
 
     def __str__(self) -> str:
         return f"update {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
@@ -168,7 +190,7 @@ class InsertOne(Effect[None]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        check_inserted(self.doc)
+        _check_inserted(self.doc)
 
     def __str__(self) -> str:
         return f"insert into {self.collection}: {self.doc}"
@@ -183,8 +205,7 @@ class DeleteOne(Effect[int]):
     where: Filter
 
     def __attrs_post_init__(self) -> None:
-        check_collection(self.collection)
-        check_type(self.where, FILTERS, "a filter")
+        _check_query(self.collection, self.where)
 
     def __str__(self) -> str:
         return f"delete {self.collection} where {self.where}"
@@ -193,14 +214,14 @@ class DeleteOne(Effect[int]):
 @final
 @attrs.frozen
 class StoreTime(Effect[Instant]):
-    """Replies the store's time (`STORE`), in whole milliseconds: for decisions that write down when something is due."""
+    """Replies the store's time (`STORE`), in whole milliseconds: for decisions that store when something is due."""
 
     def __str__(self) -> str:
         return "ask for the store's time"
 
 
 def check_unique(unique: Unique) -> None:
-    """Raise Misuse unless these are unique indexes: each has a field, and none twice."""
+    """Raise Misuse unless these are unique indexes: each has at least one field, and none of them twice."""
     check_type(unique, Mapping, "unique indexes by collection")
     for collection, indexes in unique.items():
         check_collection(collection)
@@ -225,7 +246,7 @@ def find_all(collection: str, *where: Filter, limit: int) -> FindAll:
     Args:
         collection: Where they are.
         where: What they match.
-        limit: How many at most; what is beyond is not told.
+        limit: How many at most; the reply does not say whether there are more.
     """
     return FindAll(collection, _together(where or (Exists(ID),)), limit)
 

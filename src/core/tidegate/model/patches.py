@@ -10,8 +10,8 @@ Keys have an order here, as in MongoDB and unlike in JSON; `Added` puts a new ke
 does. So where the keys that stay would not stand in the order wanted, all from the first wrong one on are removed and
 added again. Of an array, what begins and what ends alike is left alone, and the rest is compared place by place.
 
-Plain JSON has no bytes, no instants, no NaN, no infinity and none of BSON's other types: these become an object with a tag as its only key, and a
-document that looks like one of those is itself tagged, so that nothing can be mistaken.
+Plain JSON has no bytes, no instants, no NaN, no infinity and none of BSON's other types: these become an object with a
+tag as its only key, and a document that looks like one of those is itself tagged, so that nothing can be mistaken.
 
     b"\x00"                   {"$bytes": "00"}
     Instant(1000, STORE)      {"$instant": [1000, "store"]}
@@ -26,8 +26,10 @@ Laws
 
 Known not to work: pointers lead through values, not through their plain JSON, so a JSON patch library can apply our
 patches to `to_json(value)` only where no document needs a tag. A change inside an array that also shifts its elements
-is told place by place, correctly but at length. `move`, `copy`, `test` and the index `-` are never written, so they
+is written place by place, correctly but at length. `move`, `copy`, `test` and the index `-` are never written, so they
 are not read either.
+
+The invariants of operations are checked where a patch comes in: `applied`, `patch_to_json`, `patch_from_json`.
 """
 
 from __future__ import annotations
@@ -47,6 +49,21 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.instants import ClockName, Instant
 from tidegate.model.values import check_tuple, check_types
 
+__all__ = [
+    "Added",
+    "Json",
+    "Patch",
+    "PatchOperation",
+    "Removed",
+    "Replaced",
+    "applied",
+    "difference",
+    "from_json",
+    "patch_from_json",
+    "patch_to_json",
+    "to_json",
+]
+
 T = TypeVar("T")
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -60,10 +77,6 @@ class Added:
     path: str
     value: Value = attrs.field(eq=exactly)
 
-    def __attrs_post_init__(self) -> None:
-        _check_pointer(self.path)
-        _check_value(self.value)
-
     def __str__(self) -> str:
         return f"add {show(self.path)}: {show(self.value)}"
 
@@ -71,14 +84,9 @@ class Added:
 @final
 @attrs.frozen
 class Removed:
-    """A key or an element that is there no more. Invariant: the path is a JSON pointer, and not ""."""
+    """A key or an element that is gone. Invariant: the path is a JSON pointer, and not ""."""
 
     path: str
-
-    def __attrs_post_init__(self) -> None:
-        _check_pointer(self.path)
-        if not self.path:
-            raise Misuse("a patch cannot remove the whole value", why="nothing would be left, and null is something")
 
     def __str__(self) -> str:
         return f"remove {show(self.path)}"
@@ -92,16 +100,26 @@ class Replaced:
     path: str
     value: Value = attrs.field(eq=exactly)
 
-    def __attrs_post_init__(self) -> None:
-        _check_pointer(self.path)
-        _check_value(self.value)
-
     def __str__(self) -> str:
         return f"replace {show(self.path)}: {show(self.value)}"
 
 
-Operation: TypeAlias = Added | Removed | Replaced
-Patch: TypeAlias = tuple[Operation, ...]
+PatchOperation: TypeAlias = Added | Removed | Replaced
+Patch: TypeAlias = tuple[PatchOperation, ...]
+
+
+# --- what comes from outside --------------------------------------------------------------------------------------------
+
+
+def _check_patch(patch: object) -> None:
+    """Raise Misuse unless each is an operation with a path and a value that it may have."""
+    check_tuple(patch, (Added, Removed, Replaced), "an operation of a patch")
+    for operation in cast("Patch", patch):
+        _check_pointer(operation.path)
+        if not isinstance(operation, Removed):
+            _check_value(operation.value)
+        elif not operation.path:
+            raise Misuse("a patch cannot remove the whole value", why="nothing would be left, and null is something")
 
 
 def _check_pointer(path: object) -> None:
@@ -114,6 +132,7 @@ def _check_pointer(path: object) -> None:
 
 def _check_value(value: object) -> None:
     """Raise Misuse unless it is a value, on whichever clock its instants were read."""
+    # Level by level and not by recursion: what is nested without end must not end the interpreter's stack first.
     todo: list[object] = [value]
     depth = 0
     while todo:
@@ -127,7 +146,6 @@ def _check_value(value: object) -> None:
 
 
 _KINDS: Final = (bool, int, float, str, bytes, Instant, Foreign, tuple, Document, NoneType)
-_OPERATIONS: Final = (Added, Removed, Replaced)
 
 
 # --- difference ---------------------------------------------------------------------------------------------------------
@@ -151,7 +169,7 @@ def difference(before: Value, after: Value) -> Patch:
     return tuple(_difference("", before, after))
 
 
-def _difference(path: str, before: Value, after: Value) -> Iterator[Operation]:
+def _difference(path: str, before: Value, after: Value) -> Iterator[PatchOperation]:
     if exactly(before) == exactly(after):
         return
     if isinstance(before, Document) and isinstance(after, Document):
@@ -162,7 +180,8 @@ def _difference(path: str, before: Value, after: Value) -> Iterator[Operation]:
         yield Replaced(path, after)
 
 
-def _between_documents(path: str, before: Document, after: Document) -> Iterator[Operation]:
+def _between_documents(path: str, before: Document, after: Document) -> Iterator[PatchOperation]:
+    # What stays keeps its order, so only a common beginning of both orders can stay where it is.
     old, new = dict(before.items), dict(after.items)
     kept = [key for key in old if key in new]
     in_place = set(kept[: _alike(kept, list(new))])
@@ -176,7 +195,7 @@ def _between_documents(path: str, before: Document, after: Document) -> Iterator
             yield Added(_step(path, key), value)
 
 
-def _between_arrays(path: str, before: tuple[Value, ...], after: tuple[Value, ...]) -> Iterator[Operation]:
+def _between_arrays(path: str, before: tuple[Value, ...], after: tuple[Value, ...]) -> Iterator[PatchOperation]:
     old, new = [exactly(item) for item in before], [exactly(item) for item in after]
     start = _alike(old, new)
     end = _alike(old[start:][::-1], new[start:][::-1])
@@ -184,7 +203,7 @@ def _between_arrays(path: str, before: tuple[Value, ...], after: tuple[Value, ..
     both_end = min(old_end, new_end)
     for index in range(start, both_end):
         yield from _difference(f"{path}/{index}", before[index], after[index])
-    for index in reversed(range(both_end, old_end)):
+    for index in reversed(range(both_end, old_end)):  # from the last on, so that the indices before it stay valid
         yield Removed(f"{path}/{index}")
     for index in range(both_end, new_end):
         yield Added(f"{path}/{index}", after[index])
@@ -217,7 +236,7 @@ def applied(patch: Patch, value: Value) -> Value:
     Raises:
         Misuse: An operation does not fit: the patch was made from another value. Or an argument is of another type.
     """
-    check_tuple(patch, _OPERATIONS, "an operation of a patch")
+    _check_patch(patch)
     _check_value(value)
     whole: dict[str, _Open] = {"": _opened(value)}  # every pointer begins with the step "", which leads here
     for operation in patch:
@@ -225,7 +244,7 @@ def applied(patch: Patch, value: Value) -> Value:
     return frozen(whole[""])
 
 
-def _carry_out(operation: Operation, whole: dict[str, _Open]) -> None:
+def _carry_out(operation: PatchOperation, whole: dict[str, _Open]) -> None:
     *way, last = (step.replace("~1", "/").replace("~0", "~") for step in operation.path.split("/"))
     place: _Open = whole
     for step in way:
@@ -261,7 +280,7 @@ def _is_index(step: str, end: int) -> bool:
     return step.isascii() and step.isdigit() and len(step) <= digits_max and str(int(step)) == step and int(step) < end
 
 
-def _misfit(operation: Operation) -> Misuse:
+def _misfit(operation: PatchOperation) -> Misuse:
     return Misuse(
         f"cannot {operation}",
         why="the path leads to no such place",
@@ -330,7 +349,7 @@ def patch_to_json(patch: Patch) -> list[Json]:
     Raises:
         Misuse: It is no patch.
     """
-    check_tuple(patch, _OPERATIONS, "an operation of a patch")
+    _check_patch(patch)
     return [_operation_to_json(operation) for operation in patch]
 
 
@@ -342,10 +361,12 @@ def patch_from_json(json: object) -> Patch:
     """
     if not isinstance(json, list):
         raise Misuse("a patch is a list of operations")
-    return tuple(map(_operation_from_json, cast("list[object]", json)))
+    patch = tuple(map(_operation_from_json, cast("list[object]", json)))
+    _check_patch(patch)
+    return patch
 
 
-def _operation_to_json(operation: Operation) -> Json:
+def _operation_to_json(operation: PatchOperation) -> Json:
     match operation:
         case Added(path, value):
             return {"op": "add", "path": path, "value": _to_json(value)}
@@ -357,7 +378,7 @@ def _operation_to_json(operation: Operation) -> Json:
             assert_never(operation)
 
 
-def _operation_from_json(json: object) -> Operation:
+def _operation_from_json(json: object) -> PatchOperation:
     match cast("dict[str, object]", json if isinstance(json, dict) else {}):
         case {"op": "add", "path": str() as path, "value": value, **more} if not more:
             return Added(path, from_json(value))

@@ -1,7 +1,8 @@
-"""How a program reads a record: what it needs is there, and a name is one that is known; else the record is another's.
+"""How a program reads a document of its own: a field that it needs is there, and a stored name is one that it knows.
 
-A collection is shared with whoever else writes there. What such a document lacks, or has of another kind, is told where it
-is read, and no KeyError shows inside a program. Of which kind a field is, the value that is made of it checks.
+A collection may hold documents that others wrote. What such a document lacks, or names differently, is an error where it is
+read, which says so, and not a KeyError somewhere inside a program. The type of a field is not looked at here: whatever is
+made of its value checks that.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from tidegate.model.values import check_type
 
 E = TypeVar("E", bound=Enum)
 
-TODO: Final = "is it another's record? let only the programs of tidegate write in its collection"
+__all__ = ["needed", "one_of"]
+
+_TODO: Final = "did something else write it? let only the programs of tidegate write in its collection"
 
 
 def needed(record: Document, field: Field[V]) -> V:
@@ -30,14 +33,14 @@ def needed(record: Document, field: Field[V]) -> V:
         return record[field]
     except KeyError:
         where = f"the record {shown(record.held(ID))}" if record.has(ID) else ""
-        raise Misuse(f"a record has no {field.name!r}", where=where, todo=TODO) from None
+        raise Misuse(f"a record has no {field.name!r}", where=where, todo=_TODO) from None
 
 
 def one_of(names: type[E], name: object) -> E:
     """The member of an enumeration that is stored under this name.
 
     Raises:
-        Misuse: None is.
+        Misuse: No member is.
     """
     check_type(names, EnumType, "an enumeration")
     check_type(name, str, "a name")
@@ -45,4 +48,4 @@ def one_of(names: type[E], name: object) -> E:
         return names(name)
     except ValueError:
         known = ", ".join(str(each.value) for each in names)
-        raise Misuse(f"{shown(name)} is none of {known}", where=f"a {names.__name__}", todo=TODO) from None
+        raise Misuse(f"{shown(name)} is none of {known}", where=f"a {names.__name__}", todo=_TODO) from None

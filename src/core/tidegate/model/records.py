@@ -1,6 +1,6 @@
-"""A record of a topic as a value, whoever delivers it: what user code gets, and what is delivered or dead-lettered.
+"""A record of a topic as a value: what a broker delivers, what user code gets, what sinks and dead letters are made of.
 
-What a record carries is the user's, and may be secret. So neither the text nor the `repr` of a record shows it.
+What a record carries belongs to the user and may be secret, so neither its text nor its `repr` shows it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import ClockName, Instant
 from tidegate.model.values import check_int, check_name, check_type
+
+__all__ = ["BROKER", "PRODUCER", "Record", "TopicPartition"]
 
 PRODUCER: Final = ClockName("producer")
 """The clock of whoever produced the record (Kafka's CreateTime)."""
@@ -52,11 +54,11 @@ class Record:
     Attributes:
         topic: Its topic.
         partition: The number of its partition.
-        offset: Its place there.
+        offset: Its offset there.
         key: What it was partitioned by, if anything.
         value: What it carries; None is a tombstone.
         headers: Names with values, in order; a name may come twice.
-        timestamp: When it was produced or appended, on the clock that says so; None if nobody said.
+        timestamp: When it was produced (by PRODUCER) or appended (by BROKER); None if it has none.
     """
 
     topic: str
@@ -80,7 +82,7 @@ class Record:
 
     @property
     def of(self) -> TopicPartition:
-        """The partition that it is of."""
+        """The partition that it stands in."""
         return TopicPartition(self.topic, self.partition)
 
     def __str__(self) -> str:

@@ -1,10 +1,14 @@
-"""A reducer: a machine with work in flight, as a pure function of its state and of what happens.
+"""A reducer: a long-lived machine with work in flight, as a pure function of its state and one event.
 
     step(state, event) -> Step(next state, commands)
 
-Commands are carried out by somebody else: the simulator, or a runtime. What becomes of one comes back as an event, any time
-later and in any order; a reducer that is told of it in the wrong state ignores it and says so. There is no other channel, so
-a reducer cannot be wedged by whoever carries its commands out, only by its own table of states and events.
+A program (`tidegate.model.effects`) suits a protocol of one task that waits for each reply. Where many things are under way
+at once, as in a partition or a consumer of a group, the machine is a reducer. It emits commands, and does not wait: a
+runtime or the simulator carries them out, and what became of one comes back as an event, at any later time and in any order.
+
+Nothing else passes between the two. So every state must have an answer to every event, one that comes late or twice
+included: it is ignored, and says why. Then no runtime can bring a reducer to a halt, whatever it reports and whenever.
+Events come from outside, so `step` checks them; states and commands are made by reducers only, and check nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from __future__ import annotations
 from typing import Generic, Protocol, TypeVar, final
 
 import attrs
+
+__all__ = ["Reducer", "Step"]
 
 S = TypeVar("S")
 C_co = TypeVar("C_co", covariant=True)
@@ -22,14 +28,14 @@ E_contra = TypeVar("E_contra", contravariant=True)
 @final
 @attrs.frozen
 class Step(Generic[S_co, C_co]):
-    """What follows from an event: the next state, and what is to be done, in this order."""
+    """What follows from an event: the next state, and the commands to carry out, in this order."""
 
     state: S_co
     commands: tuple[C_co, ...] = ()
 
 
 class Reducer(Protocol[S, E_contra, C_co]):
-    """Whatever has rules by which it steps: those of a partition, of a consumer, of an outbox, ..."""
+    """The rules of a machine: of a partition, of a consumer, of an outbox, ..."""
 
     def step(self, state: S, event: E_contra, /) -> Step[S, C_co]:
         """What follows from the event; every state has an answer to every event."""

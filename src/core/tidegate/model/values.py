@@ -1,7 +1,7 @@
-"""Whether an argument is of the kind that a function or a value takes; otherwise that is misuse, and nothing was done.
+"""Checks of arguments, for public functions and for values that users construct: a wrong one is Misuse, at the entrance.
 
-The type checkers see to it where they are used. Where they are not, a wrong type shall be told here, at the gateway, and
-not show as an AttributeError somewhere inside. The messages name types and never show a value: it may be secret.
+Where type checkers are used they find it first. Where they are not, a wrong type must be an error that says what is wrong,
+not an AttributeError somewhere inside. Messages about types name the type and do not show the value: it may be secret.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from functools import cache
 
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 
+__all__ = ["check_callable", "check_int", "check_name", "check_tuple", "check_type", "check_types", "field_names"]
+
 
 def check_type(value: object, kinds: type | tuple[type, ...], what: str) -> None:
     """Raise Misuse unless `value` is an instance of one of `kinds`."""
@@ -19,7 +21,7 @@ def check_type(value: object, kinds: type | tuple[type, ...], what: str) -> None
 
 
 def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> None:
-    """Raise Misuse unless `values` is a collection, no string, and each of it an instance of one of `kinds`."""
+    """Raise Misuse unless `values` is a collection (not a string) of instances of one of `kinds`."""
     if not isinstance(values, Collection) or isinstance(values, (str, bytes)):
         raise Misuse(f"a {type(values).__name__} is no collection", why=f"each of it is {what}")
     for value in values:
@@ -27,7 +29,7 @@ def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> No
 
 
 def check_tuple(values: object, kinds: type | tuple[type, ...], what: str) -> None:
-    """Raise Misuse unless `values` is a tuple, and each of it an instance of one of `kinds`."""
+    """Raise Misuse unless `values` is a tuple of instances of one of `kinds`."""
     check_type(values, tuple, f"a tuple, each of it {what}")
     check_types(values, kinds, what)
 
@@ -45,7 +47,7 @@ def check_name(name: object, what: str) -> None:
 
 
 def check_int(number: object, what: str, least: int, most: int = NUMBER_MAX) -> None:
-    """Raise Misuse unless `number` is an integer, no bool, and from `least` to `most`."""
+    """Raise Misuse unless `number` is an integer (not a bool) from `least` to `most`."""
     if type(number) is not int or not least <= number <= most:
         to = "on" if most == NUMBER_MAX else f"to {most}"
         raise Misuse(f"{shown(number)} cannot be {what}", why=f"it is an integer from {least} {to}")

@@ -7,11 +7,15 @@ from typing import assert_never
 
 from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Superseded, Won
 
+__all__ = ["the_answer_is_true", "the_last_versions_are_remembered"]
 
-def the_answer_is_true(fate: RequestOutcome, changes: Sequence[Change], decided_version: int, request_id: str) -> bool:
+
+def the_answer_is_true(
+    outcome: RequestOutcome, changes: Sequence[Change], decided_version: int, request_id: str
+) -> bool:
     """Law H1: the answer agrees with `changes`, the full history of the record from version 1 on."""
     made = next((change for change in changes if change.version == decided_version + 1), None)
-    match fate:
+    match outcome:
         case Won(version):
             return made is not None and made.request_id == request_id and made.version == version
         case Superseded(to):
@@ -21,12 +25,12 @@ def the_answer_is_true(fate: RequestOutcome, changes: Sequence[Change], decided_
         case Forgotten():
             return True
         case _:
-            assert_never(fate)
+            assert_never(outcome)
 
 
-def the_last_versions_are_remembered(fate: RequestOutcome, record_version: int, decided_version: int) -> bool:
+def the_last_versions_are_remembered(outcome: RequestOutcome, record_version: int, decided_version: int) -> bool:
     """Law H2: a request that was to make one of the last HISTORY_MAX versions, or the next, is never Forgotten.
 
     It holds of an unbroken history.
     """
-    return not isinstance(fate, Forgotten) or not 0 <= record_version - decided_version <= HISTORY_MAX
+    return not isinstance(outcome, Forgotten) or not 0 <= record_version - decided_version <= HISTORY_MAX
