@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tidegate import strategies
-from tidegate.conformance import Breach, X, agreement, breaches, probes
+from tidegate.conformance import PROBED, Breach, agreement, breaches, probes
 from tidegate.consumer.commands import Assigned, Committed, CommitUnknown, Event, Fetched, Revoked
 from tidegate.model.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServerTime
 from tidegate.model.effects import Ambiguous, Failure, Refused
@@ -29,6 +29,8 @@ from tidegate.model.operations import (
 )
 from tidegate.model.records import TopicPartition
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform
+
+X = PROBED[0]
 
 Store: TypeAlias = Callable[[Operation, World], tuple[World, object]]
 """What a store makes of an operation: what it holds then, and its answer."""

@@ -1,13 +1,13 @@
 """Does a store, or a log, keep the contract that programs rely on? Checks that anybody's adapter can run.
 
-The check of a store is a program like any other. It asks the store for one operation after the other, and compares what
-is answered, and what is stored then, with what the same operations mean here (`tidegate.sim.world.perform`, the meaning
-that the simulator explores). Whoever has handlers runs it through a driver:
+The check of a store is a program like any other. It asks the store for one operation after the other, and compares the
+reply, and what is stored then, with what the same operations mean here (`tidegate.sim.world.perform`, the meaning that the
+simulator explores). Whoever has handlers runs it through a driver:
 
     assert run(agreement(probes("scratch")), handle) == ()
 
-The check of a log is a function of what one partition was told (the events of `tidegate.consumer.partition`), in the order in
-which it happened, by all members of the group.
+The check of a log is a function of the events that the members of a group received (`tidegate.consumer.commands`), in the
+order in which they happened.
 
 Laws
     K1  A store that does what the operations mean has no disagreement, whatever the operations.
@@ -17,7 +17,8 @@ Laws
 The store's clock is its own: it is read by letting the store put its time, and ages are asked for with a day of margin.
 
 Known not to work
-    - A filter that several documents match: which of them is taken is not promised, so `agreement` wants none such.
+    - A filter that several documents match: which of them is taken is not promised, so `agreement` needs filters that at
+      most one matches.
     - What needs two clients at once, or a crash: durability and atomicity are for tests with the real thing.
 """
 
@@ -52,7 +53,7 @@ from tidegate.model.documents import (
     exactly,
     show,
 )
-from tidegate.model.effects import DUPLICATE_KEY, Failure
+from tidegate.model.effects import DUPLICATE_KEY, Failure, Refused
 from tidegate.model.instants import MINUTE, Instant
 from tidegate.model.operations import (
     FindOneAndUpdate,
@@ -69,18 +70,21 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_tuple, check_type
 from tidegate.sim.world import CLOCK, Plain, World, perform
 
+__all__ = ["PROBED", "Breach", "Disagreement", "agreement", "breaches", "probes"]
+
 # --- a store ------------------------------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Disagreement:
-    """The store answered, or holds, something else than the operation means.
+    """The store's reply, or what it holds, is not what the operation means.
 
     Attributes:
-        operation: What was asked last.
+        operation: The last operation.
         about: What was compared: the answer, or a document by its id.
-        expected, actual: What it means, and what the store says.
+        expected: What the operation means.
+        actual: What the store replied or holds.
     """
 
     operation: Operation
@@ -96,7 +100,7 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
     """Ask the store for the operations in turn, and compare with what they mean.
 
     Args:
-        operations: On documents whose ids nobody else uses; what stands there is deleted first and afterwards.
+        operations: On documents whose ids nothing else uses: they are deleted first and afterwards.
 
     Returns:
         The first disagreement, or nothing.
@@ -107,7 +111,7 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
     """
     check_tuple(operations, get_args(Operation), "an operation")
     inserts = {(each.collection, each.doc[ID]) for each in operations if isinstance(each, InsertOne)}
-    stored: list[Key] = sorted(inserts, key=repr)
+    stored: list[_Key] = sorted(inserts, key=repr)
     world: World = Plain()
     await _cleared(stored)
     for operation in operations:
@@ -122,7 +126,7 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
     return ()
 
 
-Key: TypeAlias = "tuple[str, str | int]"
+_Key: TypeAlias = "tuple[str, str | int]"
 
 
 async def _answer(operation: Operation) -> object:
@@ -130,12 +134,12 @@ async def _answer(operation: Operation) -> object:
     try:
         return await operation
     except Failure as failure:
-        if type(failure).__name__ != "Refused":
+        if not isinstance(failure, Refused):
             raise
         return failure.fresh()
 
 
-async def _cleared(keys: Iterable[Key]) -> None:
+async def _cleared(keys: Iterable[_Key]) -> None:
     for collection, key in keys:
         await delete_one(collection, Eq(ID, key))
 
@@ -150,17 +154,17 @@ def _put_time(operation: Operation, held: list[Document | None]) -> Instant | No
 
 
 def _compared(operation: Operation, expected: object, actual: object, about: str = "the answer") -> Disagreement | None:
-    """Nothing, if both are the same all the way down; of refusals, only a taken id is told by its words."""
-    same = _told(expected) == _told(actual)
+    """Nothing, if both are the same all the way down; of a refusal only whether the id was taken is compared."""
+    same = _comparable(expected) == _comparable(actual)
     return None if same else Disagreement(operation, about, expected, actual)
 
 
-def _told(reply: object) -> object:
+def _comparable(reply: object) -> object:
     return (type(reply), reply.reason == DUPLICATE_KEY) if isinstance(reply, Failure) else exactly(reply)
 
 
 def _documents_compared(
-    operation: Operation, keys: list[Key], held: list[Document | None], world: World
+    operation: Operation, keys: list[_Key], held: list[Document | None], world: World
 ) -> Disagreement | None:
     for (collection, key), actual in zip(keys, held, strict=True):
         ((_, expected),) = perform(find_one(collection, Eq(ID, key)), world, "conformance")
@@ -169,14 +173,16 @@ def _documents_compared(
     return None
 
 
-X: Final = "tidegate conformance x"
-Y: Final = "tidegate conformance $y"
-N: Final = Field[object]("n")
-LIST: Final = Field["tuple[object, ...]"]("list")
-AT: Final = Field[Instant]("at")
-COUNT: Final = Field[int]("count")
-DAY: Final = 24 * 60 * MINUTE
-VALUES: Final = (
+PROBED: Final = ("tidegate conformance x", "tidegate conformance $y")
+"""The ids of the two documents that `probes` are about."""
+
+_X, _Y = PROBED
+_N: Final = Field[object]("n")
+_LIST: Final = Field["tuple[object, ...]"]("list")
+_AT: Final = Field[Instant]("at")
+_COUNT: Final = Field[int]("count")
+_DAY: Final = 24 * 60 * MINUTE
+_VALUES: Final = (
     0,
     0.0,
     True,
@@ -195,81 +201,81 @@ def probes(collection: str) -> tuple[Operation, ...]:
     """Operations of every kind, on two documents: equality, types, missing fields, refusals, order, injection, time.
 
     Args:
-        collection: Where to ask; only two documents of it are touched.
+        collection: Where to ask; only the two documents `PROBED` are touched.
     """
-    x, y = Eq(ID, X), Eq(ID, Y)
+    x, y = Eq(ID, _X), Eq(ID, _Y)
     return (
         find_one(collection, x),
-        insert_one(collection, Document.of({"n": 1, "_id": X, "list": ()})),
-        insert_one(collection, Document.of({"_id": X, "n": 2})),
-        insert_one(collection, Document.of({"_id": Y, "version": 1})),
-        *(each for value in VALUES for each in _about_value(collection, value)),
+        insert_one(collection, Document.of({"n": 1, "_id": _X, "list": ()})),
+        insert_one(collection, Document.of({"_id": _X, "n": 2})),
+        insert_one(collection, Document.of({"_id": _Y, "version": 1})),
+        *(each for value in _VALUES for each in _about_value(collection, value)),
         *_compare_and_set(collection),
         *_about_arrays(collection),
         *_refused(collection),
-        find_one_and_update(collection, x, PutServerTime(AT)),
-        *(find_one(collection, AllOf((x, OlderThan(AT, age)))) for age in (DAY, -DAY)),
-        find_one(collection, AllOf((y, OlderThan(AT, -DAY)))),
+        find_one_and_update(collection, x, PutServerTime(_AT)),
+        *(find_one(collection, AllOf((x, OlderThan(_AT, age)))) for age in (_DAY, -_DAY)),
+        find_one(collection, AllOf((y, OlderThan(_AT, -_DAY)))),
         update_one(collection, x, Put(Field[int]("z"), 1), Put(Field[int]("b"), 2)),
-        delete_one(collection, AllOf((x, Eq(N, "no such value")))),
+        delete_one(collection, AllOf((x, Eq(_N, "no such value")))),
         delete_one(collection, x),
         delete_one(collection, x),
-        find_one_and_update(collection, x, Put(N, 1)),
-        update_one(collection, x, Put(N, 1)),
+        find_one_and_update(collection, x, Put(_N, 1)),
+        update_one(collection, x, Put(_N, 1)),
     )
 
 
 def _about_value(collection: str, value: object) -> Iterator[Operation]:
     """The value is put, found as itself, and not found as its neighbours."""
-    x = Eq(ID, X)
-    yield find_one_and_update(collection, x, Put(N, value))
-    for other in VALUES:
-        yield find_one(collection, AllOf((x, Eq(N, other))))
-    yield find_one(collection, AllOf((x, In(N, (1, None)))))
+    x = Eq(ID, _X)
+    yield find_one_and_update(collection, x, Put(_N, value))
+    for other in _VALUES:
+        yield find_one(collection, AllOf((x, Eq(_N, other))))
+    yield find_one(collection, AllOf((x, In(_N, (1, None)))))
     yield find_one(collection, AllOf((x, Lt(Field[int]("n"), 1))))
-    yield find_one(collection, AllOf((x, Exists(N))))
+    yield find_one(collection, AllOf((x, Exists(_N))))
     yield find_one(
-        collection, AllOf((x, AnyOf((Contains(LIST, value), Contains(Field["tuple[object, ...]"]("n"), 1)))))
+        collection, AllOf((x, AnyOf((Contains(_LIST, value), Contains(Field["tuple[object, ...]"]("n"), 1)))))
     )
 
 
 def _compare_and_set(collection: str) -> Iterator[Operation]:
     """What every program here rests on: of two writers with one version in their filters, the second changes nothing."""
     version = Field[int]("version")
-    at = AllOf((Eq(ID, Y), Eq(version, 1)))
-    yield update_one(collection, at, Put(version, 2), Put(N, "first"))
-    yield update_one(collection, at, Put(version, 2), Put(N, "second"))
-    yield find_one_and_update(collection, at, Put(N, "third"))
-    yield find_one_and_update(collection, AllOf((Eq(ID, Y), Eq(version, 2.0))), Add(version, 1))
+    at = AllOf((Eq(ID, _Y), Eq(version, 1)))
+    yield update_one(collection, at, Put(version, 2), Put(_N, "first"))
+    yield update_one(collection, at, Put(version, 2), Put(_N, "second"))
+    yield find_one_and_update(collection, at, Put(_N, "third"))
+    yield find_one_and_update(collection, AllOf((Eq(ID, _Y), Eq(version, 2.0))), Add(version, 1))
 
 
 def _about_arrays(collection: str) -> Iterator[Operation]:
-    x = Eq(ID, X)
+    x = Eq(ID, _X)
     changes: tuple[Update, ...] = (
-        *(Push(LIST, value) for value in (1, 1.0, "a", (1,))),
-        Push(LIST, "last", 3),
-        *(AddToSet(LIST, value) for value in ("last", True, 1)),
-        *(Pull(LIST, value) for value in (1, "nothing", "a")),
-        Remove(LIST),
-        Pull(LIST, 1),
-        Remove(LIST),
-        AddToSet(LIST, "again"),
+        *(Push(_LIST, value) for value in (1, 1.0, "a", (1,))),
+        Push(_LIST, "last", 3),
+        *(AddToSet(_LIST, value) for value in ("last", True, 1)),
+        *(Pull(_LIST, value) for value in (1, "nothing", "a")),
+        Remove(_LIST),
+        Pull(_LIST, 1),
+        Remove(_LIST),
+        AddToSet(_LIST, "again"),
     )
     for change in changes:
         yield find_one_and_update(collection, x, change)
-    yield find_one(collection, AllOf((x, Contains(LIST, "again"))))
+    yield find_one(collection, AllOf((x, Contains(_LIST, "again"))))
     yield find_one(collection, AllOf((x, Eq(Field[object]("list"), "again"))))
 
 
 def _refused(collection: str) -> Iterator[Operation]:
     """An update that does not fit what is there is refused, and then nothing has changed, its other half included."""
-    x = Eq(ID, X)
-    yield update_one(collection, x, Put(N, "text"), Put(COUNT, 2**63 - 1))
-    yield update_one(collection, x, Add(Field[int]("n"), 1), Put(LIST, ("changed",)))
-    yield update_one(collection, x, Add(COUNT, 1), Put(LIST, ("changed",)))
+    x = Eq(ID, _X)
+    yield update_one(collection, x, Put(_N, "text"), Put(_COUNT, 2**63 - 1))
+    yield update_one(collection, x, Add(Field[int]("n"), 1), Put(_LIST, ("changed",)))
+    yield update_one(collection, x, Add(_COUNT, 1), Put(_LIST, ("changed",)))
     yield find_one_and_update(collection, x, Push(Field["tuple[object, ...]"]("n"), 1))
-    yield find_one_and_update(collection, x, AddToSet(Field["tuple[object, ...]"]("n"), 1), Remove(LIST))
-    yield update_one(collection, x, Add(COUNT, -1))
+    yield find_one_and_update(collection, x, AddToSet(Field["tuple[object, ...]"]("n"), 1), Remove(_LIST))
+    yield update_one(collection, x, Add(_COUNT, -1))
 
 
 # --- a log --------------------------------------------------------------------------------------------------------------
@@ -278,11 +284,11 @@ def _refused(collection: str) -> Iterator[Operation]:
 @final
 @attrs.frozen
 class Breach:
-    """What a partition was told that a log must not tell.
+    """An event that a log must not cause.
 
     Attributes:
-        event: What it was told.
-        why: Which promise that breaks.
+        event: The event.
+        why: Which promise it breaks.
     """
 
     event: Event
@@ -295,7 +301,15 @@ class Breach:
 @final
 @attrs.frozen
 class _Log:
-    """What is known of one partition of a log by what was told so far."""
+    """What is known of one partition of a log from the events so far.
+
+    Attributes:
+        generation: The one in force.
+        at: From which offset on the next records are due.
+        known: The offsets that have been delivered.
+        committed: What was committed last, as far as is known.
+        unsure: Commits that may have been done.
+    """
 
     generation: int = -1
     at: int = 0
@@ -305,10 +319,10 @@ class _Log:
 
 
 def breaches(events: Iterable[Event]) -> tuple[Breach, ...]:
-    """What a log told that it must not: law K2.
+    """The events that break law K2.
 
     Args:
-        events: What the members of one group were told of partitions, in the order in which it happened.
+        events: What the members of one group received about partitions, in the order in which it happened.
 
     Returns:
         Every breach, in that order.

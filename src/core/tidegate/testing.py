@@ -18,6 +18,8 @@ from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import STATES_MAX
 
+__all__ = ["assert_no_counterexample", "unexpected"]
+
 
 def assert_no_counterexample(
     scenario: Scenario,
@@ -30,16 +32,16 @@ def assert_no_counterexample(
 
     Args:
         scenario: What to explore.
-        states_max: Give up after so many distinct states.
+        states_max: Give up after this many distinct states.
         faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
-        require_sometimes: Fail also where a goal is never reached, a fault that may strike never does, or a law is never
-            asked.
+        require_sometimes: Fail also if a goal is never reached, a possible fault never strikes, or a law is never
+            evaluated.
 
     Returns:
-        The report, where what the scenario expects was found.
+        The report, if the scenario's expectation is met.
 
     Raises:
-        AssertionError: It was not found, or not all could be seen; the message holds the story.
+        AssertionError: It is not, or not everything could be explored; the message shows the trace.
         Misuse: The scenario, or a program in it, breaks a contract.
     """
     check_type(scenario, Scenario, "a scenario")

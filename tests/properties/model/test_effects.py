@@ -81,7 +81,7 @@ def test_failures_are_equal_by_kind_and_reason(kind: type[Failure]) -> None:
         (Now(), "read the clock"),
         (Sleep(1_500_000), "sleep 1.5 s"),
         (Call("f", (1, "x")), "call f(1, x)"),
-        (Cancel(Sleep(40)), "no longer sleep 40 us"),
+        (Cancel(Sleep(40)), "cancel sleep 40 us"),
         (Note("held", 3), "note held: 3"),
     ],
 )

@@ -162,7 +162,7 @@ class Cancel(Effect[None]):
         check_type(self.effect, Effect, "an effect")
 
     def __str__(self) -> str:
-        return f"no longer {self.effect}"
+        return f"cancel {self.effect}"
 
 
 @final
