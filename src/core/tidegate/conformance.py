@@ -107,7 +107,7 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
 
     Raises:
         Failure: the store passed on trouble (not applied, ambiguous, not durable), so nothing can be said.
-        Misuse: Something among them is no operation.
+        Misuse: One of them is not an operation.
     """
     check_tuple(operations, get_args(Operation), "an operation")
     inserts = {(each.collection, each.doc[ID]) for each in operations if isinstance(each, InsertOne)}
@@ -328,7 +328,7 @@ def breaches(events: Iterable[Event]) -> tuple[Breach, ...]:
         Every breach, in that order.
 
     Raises:
-        Misuse: Something among them is no event of a partition.
+        Misuse: One of them is not an event of a partition.
     """
     check_type(events, Iterable, "a number of events")
     logs: dict[TopicPartition, _Log] = {}

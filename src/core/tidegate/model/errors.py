@@ -69,7 +69,7 @@ class MissingExtra(TidegateError, ImportError):  # noqa: N818  it says what is m
 
 @final
 class UnknownEffect(Misuse):
-    """A program awaited something that is no effect, or an effect that its handlers do not know."""
+    """A program awaited something that is not an effect, or an effect that its handlers do not know."""
 
 
 @final

@@ -107,7 +107,7 @@ def instant(moment: datetime, clock: ClockName = STORE) -> Instant:
         The instant, exact to the microsecond.
 
     Raises:
-        Misuse: `moment` has no time zone, or is no datetime.
+        Misuse: `moment` has no time zone, or is not a datetime.
     """
     check_type(moment, datetime, "a datetime")
     if moment.tzinfo is None or moment.utcoffset() is None:
@@ -119,7 +119,7 @@ def moment(at: Instant) -> datetime:
     """`at` as a datetime in UTC; the inverse of `instant`.
 
     Raises:
-        Misuse: it lies outside of the years 1 to 9999, or is no instant.
+        Misuse: it lies outside of the years 1 to 9999, or is not an instant.
     """
     check_type(at, Instant, "an instant")
     try:
@@ -138,7 +138,7 @@ def seconds(length: Duration) -> str:
     """A duration for people: `1.5 s`, `250 ms`, `40 us`.
 
     Raises:
-        Misuse: It is no integer, or one of too many digits to be printed.
+        Misuse: It is not an integer, or one of too many digits to be printed.
     """
     check_int(length, "a duration in microseconds", -NUMBER_MAX)
     for unit, name in ((SECOND, "s"), (MILLISECOND, "ms")):  # the largest unit that it reaches; 0 is 0 s

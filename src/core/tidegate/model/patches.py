@@ -162,7 +162,7 @@ def difference(before: Value, after: Value) -> Patch:
         The operations, in the order in which they are applied; none if the two are the same.
 
     Raises:
-        Misuse: One of the two is no value.
+        Misuse: One of the two is not a value.
     """
     _check_value(before)
     _check_value(after)
@@ -307,7 +307,7 @@ def to_json(value: Value) -> Json:
     """The value as plain JSON data; `from_json` is the inverse.
 
     Raises:
-        Misuse: It is no value.
+        Misuse: It is not a value.
     """
     _check_value(value)
     return _to_json(value)
@@ -347,7 +347,7 @@ def patch_to_json(patch: Patch) -> list[Json]:
     """The patch as RFC 6902 writes it; `patch_from_json` is the inverse.
 
     Raises:
-        Misuse: It is no patch.
+        Misuse: It is not a patch.
     """
     _check_patch(patch)
     return [_operation_to_json(operation) for operation in patch]

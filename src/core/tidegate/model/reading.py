@@ -25,7 +25,7 @@ def needed(record: Document, field: Field[V]) -> V:
     """What the field holds.
 
     Raises:
-        Misuse: It is no document, or has no such field.
+        Misuse: It is not a document, or has no such field.
     """
     check_type(record, Document, "a record")
     check_type(field, Field, "a field")

@@ -110,7 +110,7 @@ def is_decimal(value: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Tell whether it is an integer or a double; True and False are no numbers in MongoDB."""
+    """Tell whether it is an integer or a double; True and False are not numbers in MongoDB."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -121,7 +121,7 @@ def numeric(value: object) -> tuple[int, int] | str | None:
         value: Any value of a document.
 
     Returns:
-        A significand, no multiple of ten, and its power of ten; "nan", "inf" or "-inf"; None for what is no number.
+        A significand, no multiple of ten, and its power of ten; "nan", "inf" or "-inf"; None for what is not a number.
     """
     match value:
         case bool():

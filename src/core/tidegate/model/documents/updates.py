@@ -40,7 +40,7 @@ class Put(Generic[V]):
 @final
 @attrs.frozen
 class Add:
-    """The amount is added to the field; a missing field counts as 0. Refused where it is no number.
+    """The amount is added to the field; a missing field counts as 0. Refused where it is not a number.
 
     Invariant: the amount fits into 64 bits.
     """
@@ -59,7 +59,7 @@ class Add:
 @final
 @attrs.frozen
 class Push(Generic[V]):
-    """The value is appended; only the `last` newest elements are kept. Refused where the field is no array."""
+    """The value is appended; only the `last` newest elements are kept. Refused where the field is not an array."""
 
     field: Field[tuple[V, ...]]
     value: V
@@ -77,9 +77,9 @@ class Push(Generic[V]):
 @final
 @attrs.frozen
 class Pull(Generic[V]):
-    """Every element equal to the value is removed. Refused where the field is no array.
+    """Every element equal to the value is removed. Refused where the field is not an array.
 
-    Invariant: the value is no container and no regular expression.
+    Invariant: the value is neither a container nor a regular expression.
     """
 
     field: Field[tuple[V, ...]]
@@ -100,7 +100,7 @@ class Pull(Generic[V]):
 @final
 @attrs.frozen
 class AddToSet(Generic[V]):
-    """The value is appended unless an element equals it. Refused where the field is no array."""
+    """The value is appended unless an element equals it. Refused where the field is not an array."""
 
     field: Field[tuple[V, ...]]
     value: V

@@ -13,6 +13,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.model.documents import INT64, Document, Value
 from tidegate.model.instants import MILLISECOND, Instant, instant
 
+__all__ = ["LAST", "document_pairs", "documents", "field_names", "instants", "keys", "pairs", "scalars", "values"]
+
 T = TypeVar("T")
 
 # A small stock, so that names meet: two documents share fields, and a path finds something.
@@ -24,6 +26,8 @@ _STRINGS: Final = ("", "a", "A", "$a", "a.b", "1", "null", "\0", "\x1b[31m")
 _EMPTY: Final[tuple[Value, ...]] = (None, Document(), (), 0, "")
 _FIRST: Final = instant(datetime(1, 1, 1, tzinfo=UTC))
 LAST: Final = instant(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
+"""The last instant that `instants` draws."""
+
 
 _FIELD_NAMES: Final = st.one_of(
     st.sampled_from(_NAMES),
@@ -100,7 +104,7 @@ def values(key: SearchStrategy[str] = _KEYS) -> SearchStrategy[Value]:
     """Everything that may stand in a document.
 
     Args:
-        key: The keys of documents; `keys()` unless told.
+        key: The keys of documents; `keys()` by default.
     """
     return st.recursive(
         scalars(),
@@ -114,7 +118,7 @@ def documents(key: SearchStrategy[str] = _KEYS) -> SearchStrategy[Document]:
     """Documents of up to four keys.
 
     Args:
-        key: The keys, also those further inside; `keys()` unless told.
+        key: The keys, also those further inside; `keys()` by default.
     """
     return _documents(key, st.one_of(scalars(), values(key)))
 

@@ -7,6 +7,8 @@ from hypothesis.strategies import DrawFn
 
 from tidegate.model.history import HISTORY_MAX, Change, RequestOutcome, outcome_of
 
+__all__ = ["histories", "outcomes"]
+
 
 @st.composite
 def histories(draw: DrawFn) -> tuple[Change, ...]:

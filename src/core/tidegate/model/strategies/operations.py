@@ -34,13 +34,15 @@ from tidegate.model.instants import MINUTE
 from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
 from tidegate.model.strategies.documents import field_names, values
 
-HOUR: Final = 60 * MINUTE
-YEAR: Final = 365 * 24 * HOUR
-IDS: Final[SearchStrategy[str | int]] = st.sampled_from(("x", "y", 1, "x", "y", 1, 2, "$a", ""))
-NAMES: Final = st.one_of(st.sampled_from(("a", "b", "c")), st.sampled_from(("a", "b", "c")), field_names())
-FIELDS: Final = NAMES.filter(lambda name: name != ID.name).map(Field[Any])
-INTEGERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1))
-AGES: Final = st.one_of(st.sampled_from((0, 1, -HOUR, HOUR, 50 * YEAR)), st.integers(-8_000 * YEAR, 3_000 * YEAR))
+__all__ = ["filters", "inserted", "operations", "updates"]
+
+_HOUR: Final = 60 * MINUTE
+_YEAR: Final = 365 * 24 * _HOUR
+_IDS: Final[SearchStrategy[str | int]] = st.sampled_from(("x", "y", 1, "x", "y", 1, 2, "$a", ""))
+_NAMES: Final = st.one_of(st.sampled_from(("a", "b", "c")), st.sampled_from(("a", "b", "c")), field_names())
+_FIELDS: Final = _NAMES.filter(lambda name: name != ID.name).map(Field[Any])
+_INTEGERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1))
+_AGES: Final = st.one_of(st.sampled_from((0, 1, -_HOUR, _HOUR, 50 * _YEAR)), st.integers(-8_000 * _YEAR, 3_000 * _YEAR))
 
 
 def filters(value: SearchStrategy[Value] | None = None) -> SearchStrategy[Filter]:
@@ -50,14 +52,14 @@ def filters(value: SearchStrategy[Value] | None = None) -> SearchStrategy[Filter
         value: What fields are compared with; any value if it is not given.
     """
     against = values() if value is None else value
-    field = st.one_of(FIELDS, FIELDS, FIELDS, st.just(ID))
+    field = st.one_of(_FIELDS, _FIELDS, _FIELDS, st.just(ID))
     leaf: SearchStrategy[Filter] = st.one_of(
         st.builds(Eq[Any], field, against),
-        st.builds(Lt, field, INTEGERS),
-        st.builds(In[Any], field, st.lists(st.one_of(against, IDS), max_size=3).map(tuple)),
+        st.builds(Lt, field, _INTEGERS),
+        st.builds(In[Any], field, st.lists(st.one_of(against, _IDS), max_size=3).map(tuple)),
         st.builds(Exists, field),
         st.builds(Contains[Any], field, against),
-        st.builds(OlderThan, field, AGES),
+        st.builds(OlderThan, field, _AGES),
     )
     tree: SearchStrategy[Filter] = st.recursive(
         leaf,
@@ -68,7 +70,7 @@ def filters(value: SearchStrategy[Value] | None = None) -> SearchStrategy[Filter
         ),
         max_leaves=4,
     )
-    one = st.builds(Eq[Any], st.just(ID), IDS)
+    one = st.builds(Eq[Any], st.just(ID), _IDS)
     return st.one_of(one, one, st.builds(lambda first, then: AllOf((first, then)), one, tree), tree)
 
 
@@ -81,13 +83,13 @@ def updates(value: SearchStrategy[Value] | None = None) -> SearchStrategy[tuple[
     put = values() if value is None else value
     scalar = put.filter(lambda each: not isinstance(each, (tuple, Document)))
     update: SearchStrategy[Update] = st.one_of(
-        st.builds(Put[Any], FIELDS, put),
-        st.builds(Add, FIELDS, INTEGERS),
-        st.builds(Push[Any], FIELDS, put, st.sampled_from((None, 1, 2, 3))),
-        st.builds(Pull[Any], FIELDS, scalar),
-        st.builds(AddToSet[Any], FIELDS, put),
-        st.builds(Remove, FIELDS),
-        st.builds(PutServerTime, FIELDS),
+        st.builds(Put[Any], _FIELDS, put),
+        st.builds(Add, _FIELDS, _INTEGERS),
+        st.builds(Push[Any], _FIELDS, put, st.sampled_from((None, 1, 2, 3))),
+        st.builds(Pull[Any], _FIELDS, scalar),
+        st.builds(AddToSet[Any], _FIELDS, put),
+        st.builds(Remove, _FIELDS),
+        st.builds(PutServerTime, _FIELDS),
     )
     return st.lists(update, min_size=1, max_size=3, unique_by=lambda each: each.field.name).map(tuple)
 
@@ -114,6 +116,6 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
 @st.composite
 def inserted(draw: DrawFn, value: SearchStrategy[Value]) -> Document:
     """A document whose id stands anywhere in it."""
-    items = list(draw(st.dictionaries(FIELDS.map(str), value, max_size=3)).items())
-    items.insert(draw(st.integers(0, len(items))), (ID.name, draw(IDS)))
+    items = list(draw(st.dictionaries(_FIELDS.map(str), value, max_size=3)).items())
+    items.insert(draw(st.integers(0, len(items))), (ID.name, draw(_IDS)))
     return Document(tuple(items))
