@@ -24,6 +24,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import FILTERS, ID, UPDATES, AllOf, Document, Exists, Field, Fields, Filter, Update
+from tidegate.model.documents.value import check_field_name
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
@@ -103,7 +104,7 @@ def _check_inserted(doc: Document) -> None:
             why="an id that is a document or an array can be read as a query",
         )
     for key, _ in doc.items:
-        Field[object](key)
+        check_field_name(key)
 
 
 @final

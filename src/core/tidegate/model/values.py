@@ -30,8 +30,10 @@ def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> No
 
 def check_tuple(values: object, kinds: type | tuple[type, ...], what: str) -> None:
     """Raise Misuse unless `values` is a tuple of instances of one of `kinds`."""
-    check_type(values, tuple, f"a tuple, each of it {what}")
-    check_types(values, kinds, what)
+    if not isinstance(values, tuple):
+        raise Misuse(f"a {type(values).__name__} is not a tuple, each of it {what}", why="it is of another type")
+    for value in values:
+        check_type(value, kinds, what)
 
 
 def check_callable(value: object, what: str) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "Fields",
     "V",
     "Value",
+    "check_field_name",
     "check_held",
     "checked",
     "exactly",
@@ -62,21 +63,18 @@ class Field(Generic[V]):
     name: str
 
     def __attrs_post_init__(self) -> None:
-        name: object = self.name
-        if (
-            not isinstance(name, str)
-            or not name
-            or name.startswith("$")
-            or "." in name
-            or "\0" in name
-            or name.isdigit()
-        ):
-            raise Misuse(f"{shown(name)} cannot name a field", why="it is empty, a number, a path, or an operator")
-        if has_lone_surrogate(name):
-            raise Misuse(f"{name!r} cannot name a field", why="a lone surrogate has no UTF-8 form")
+        check_field_name(self.name)
 
     def __str__(self) -> str:
         return self.name
+
+
+def check_field_name(name: object) -> None:
+    """Raise Misuse unless `name` may name a field."""
+    if not isinstance(name, str) or not name or name.startswith("$") or "." in name or "\0" in name or name.isdigit():
+        raise Misuse(f"{shown(name)} cannot name a field", why="it is empty, a number, a path, or an operator")
+    if has_lone_surrogate(name):
+        raise Misuse(f"{name!r} cannot name a field", why="a lone surrogate has no UTF-8 form")
 
 
 ID: Final = Field[str]("_id")
@@ -233,7 +231,7 @@ def checked(value: object, where: str, depth: int = 1) -> None:
 
 def check_held(field: Field[Any], value: object) -> None:
     """Raise Misuse unless it is a field, and the value may stand in it."""
-    checked(value, _name_of(field))
+    _lowest(value, _name_of(field), 1)
 
 
 def _lowest(value: object, where: str, depth: int) -> int:
