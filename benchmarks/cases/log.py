@@ -33,7 +33,7 @@ from tidegate.consumer import (
 from tidegate.model.effects import Ambiguous
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND
 from tidegate.model.records import Record, TopicPartition
-from tidegate.retries import polling, retry
+from tidegate.retries import backoff, failures, polling
 from tidegate.sinks import circuit_breaker, dead_letters, delivery, outbox
 
 table: Final = Table("A partition of a log")
@@ -377,18 +377,18 @@ def digging_up(size: int) -> Made[dead_letters.DeadLetter | dead_letters.Undecod
     return lambda: dead_letters.decode(data), lambda told: told == letter
 
 
-@table.case(retry, "again, and when?")
-def retrying(_: int) -> Made[retry.RetryVerdict]:
-    policy = retry.Policy(jitter_ppm=PPM // 10)
-    return lambda: retry.decide(policy, 3, BACK_THEN, NOW, PPM // 2), lambda told: isinstance(told, retry.Retry)
+@table.case(backoff, "again, and when?")
+def retrying(_: int) -> Made[backoff.RetryVerdict]:
+    policy = backoff.Policy(jitter_ppm=PPM // 10)
+    return lambda: backoff.decide(policy, 3, BACK_THEN, NOW, PPM // 2), lambda told: isinstance(told, backoff.Retry)
 
 
-@table.case(retry, "a failure of an effect")
-def retrying_effect(_: int) -> Made[retry.FailureVerdict]:
-    tried = retry.failed(Ambiguous("timed out"), NOW)
+@table.case(failures, "a failure of an effect")
+def retrying_effect(_: int) -> Made[failures.FailureVerdict]:
+    tried = failures.failed(Ambiguous("timed out"), NOW)
     return (
-        lambda: retry.decide_failure(retry.ARTICLE, retry.Operation.INSERT, tried, NOW),
-        lambda told: not isinstance(told, retry.PassOn),
+        lambda: failures.decide_failure(failures.ARTICLE, failures.Operation.INSERT, tried, NOW),
+        lambda told: not isinstance(told, failures.PassOn),
     )
 
 

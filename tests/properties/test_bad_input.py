@@ -71,7 +71,7 @@ WRITTEN: Final[Mapping[str, str]] = {
     "model.values.check_tuple": "kinds what",
     "model.values.check_type": "kinds what",
     "model.values.check_types": "kinds what",
-    "retries.retry.check_delay": "what least",
+    "retries.backoff.check_delay": "what least",
 }
 """Parameters that are no input: what a check says and allows stands in the code of its caller."""
 

@@ -20,7 +20,7 @@ from tidegate.reactive.laws import (
     reconciliation,
     snapshot,
 )
-from tidegate.retries.laws import polling, retry, schedule
+from tidegate.retries.laws import backoff, failures, polling, schedule
 from tidegate.services.laws import atomic_service, executions, membership, retention
 from tidegate.sinks.laws import circuit_breaker, dead_letters, delivery, outbox
 from tidegate.triggers.laws import conditions, evaluator, firing, trigger
@@ -29,6 +29,7 @@ __all__ = [
     "admission",
     "array_push_lock",
     "atomic_service",
+    "backoff",
     "backpressure",
     "change_stream",
     "chunking",
@@ -44,6 +45,7 @@ __all__ = [
     "evaluator",
     "evolution",
     "executions",
+    "failures",
     "fanout",
     "firing",
     "group",
@@ -59,7 +61,6 @@ __all__ = [
     "reconciliation",
     "recovery",
     "retention",
-    "retry",
     "schedule",
     "shutdown",
     "snapshot",

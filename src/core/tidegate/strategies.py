@@ -45,7 +45,7 @@ from tidegate.reactive.strategies import (
     reconciliation,
     snapshot,
 )
-from tidegate.retries.strategies import polling, retry, schedule
+from tidegate.retries.strategies import backoff, failures, polling, schedule
 from tidegate.services.strategies import atomic_service, executions, membership, retention
 from tidegate.sinks.strategies import circuit_breaker, dead_letters, delivery
 from tidegate.triggers.strategies import conditions, firing, trigger
@@ -54,6 +54,7 @@ __all__ = [
     "OFFSETS",
     "admission",
     "atomic_service",
+    "backoff",
     "backpressure",
     "batches",
     "change_stream",
@@ -73,6 +74,7 @@ __all__ = [
     "events",
     "evolution",
     "executions",
+    "failures",
     "fanout",
     "field_names",
     "filters",
@@ -93,7 +95,6 @@ __all__ = [
     "records",
     "recovery",
     "retention",
-    "retry",
     "scalars",
     "schedule",
     "snapshot",

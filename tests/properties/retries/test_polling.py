@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, STORE, WALL, Duration, Instant
 from tidegate.retries import polling
+from tidegate.retries.backoff import LONGEST
 from tidegate.retries.laws import polling as laws
 from tidegate.retries.polling import Ask, Bounds, NoSource, Pace, Turn, Wait, Why
-from tidegate.retries.retry import LONGEST
 from tidegate.retries.strategies import polling as drawn
-from tidegate.retries.strategies.retry import draws
+from tidegate.retries.strategies.backoff import draws
 
 START = Instant(0, WALL)
 SMALL = Bounds(least=2, most=9, jitter=3)

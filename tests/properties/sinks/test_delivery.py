@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, STORE, WALL, Instant
-from tidegate.retries.retry import Fixed, Policy
-from tidegate.retries.strategies.retry import failures as drawn_failures
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.strategies.failures import failures as drawn_failures
 from tidegate.sinks import delivery
 from tidegate.sinks.delivery import (
     Acknowledged,
@@ -40,7 +40,7 @@ from tidegate.sinks.laws import delivery as laws
 from tidegate.sinks.strategies import delivery as drawn
 
 START = Instant(0, WALL)
-PATIENT = Policy(schedule=Fixed(5), attempts_max=2)
+PATIENT = Policy(backoff=Fixed(5), attempts_max=2)
 RULES = Rules(sending=PATIENT, burying=PATIENT)
 
 
@@ -524,7 +524,7 @@ def test_a_dead_letter_is_tried_five_times_and_then_held_back() -> None:
     while isinstance(payload, Burying):
         payload = delivery.step(Rules(), payload, unwritten(payload.attempt))
         waits += [payload.not_before - START] if isinstance(payload, Burying) and payload.not_before else []
-    jittery = Policy(schedule=Fixed(9 * SECOND), jitter_ppm=PPM)
+    jittery = Policy(backoff=Fixed(9 * SECOND), jitter_ppm=PPM)
     late = START + 9 * SECOND
 
     assert payload == Held(Why.UNWRITTEN, Burying(failures(), failures(5)))

@@ -49,7 +49,7 @@ import attrs
 
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_type
-from tidegate.retries.retry import check_delay
+from tidegate.retries.backoff import check_delay
 
 S = TypeVar("S")
 

@@ -36,7 +36,7 @@ import attrs
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.values import check_int, check_type
-from tidegate.retries.retry import check_delay
+from tidegate.retries.backoff import check_delay
 
 
 @final

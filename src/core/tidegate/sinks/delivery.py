@@ -10,7 +10,7 @@ What user code makes of a record are payloads, each for a sink. Each payload has
     Burying -- unwritten: again, or held back
        '------- written ------> Buried                            an acknowledgement that comes late: Delivered
 
-Each failure is asked about: what user code answers, else the rules; when to try again is a policy of `tidegate.retries.retry`.
+Each failure is asked about: what user code answers, else the rules; when to try again is a policy of `tidegate.retries.backoff`.
 What was refused (`Refused`) is not sent again. Delivery is at least once: what may have arrived is sent again, and a
 sink that must not have it twice recognises it, by topic, partition, offset, sink and index. A sink fails for one payload,
 because of what is in it, or for all, because it is away: whether it is asked at all is up to `tidegate.sinks.circuit_breaker`. What is
@@ -58,8 +58,8 @@ from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, Instant
 from tidegate.model.values import check_int, check_type
-from tidegate.retries.retry import Exponential, Policy, Retry
-from tidegate.retries.retry import decide as decide_retry
+from tidegate.retries.backoff import Exponential, Policy, Retry
+from tidegate.retries.backoff import decide as decide_retry
 
 ERROR_MAX: Final = 4_096
 """How much of an error's text is kept, in characters."""
@@ -103,8 +103,8 @@ class Action(Enum):
 
 
 BACK_OFF: Final = Exponential(100 * MILLISECOND, 10 * SECOND)
-SENDING: Final = Policy(schedule=BACK_OFF, attempts_max=3)
-BURYING: Final = Policy(schedule=BACK_OFF, attempts_max=5)
+SENDING: Final = Policy(backoff=BACK_OFF, attempts_max=3)
+BURYING: Final = Policy(backoff=BACK_OFF, attempts_max=5)
 
 
 @final

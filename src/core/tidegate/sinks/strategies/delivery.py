@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.instants import WALL, Instant
-from tidegate.retries.retry import Exponential, Policy
-from tidegate.retries.strategies.retry import draws, failures
+from tidegate.retries.backoff import Exponential, Policy
+from tidegate.retries.strategies.backoff import draws
+from tidegate.retries.strategies.failures import failures
 from tidegate.sinks.delivery import (
     Acknowledged,
     Action,
@@ -39,7 +40,7 @@ _COUNTS: Final = st.integers(1, 4)
 _SOON: Final = st.integers(0, 60).map(lambda at: Instant(at, WALL))
 _POLICIES: Final = st.builds(
     Policy,
-    schedule=st.builds(Exponential, st.integers(1, 9), st.integers(9, 99)),
+    backoff=st.builds(Exponential, st.integers(1, 9), st.integers(9, 99)),
     attempts_max=st.one_of(_COUNTS, st.none()),
     elapsed_max=st.one_of(st.none(), st.integers(9, 99)),
     jitter_ppm=draws(),
