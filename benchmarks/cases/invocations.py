@@ -30,7 +30,7 @@ from tidegate.leases import election, lease
 from tidegate.model import history as remembered
 from tidegate.model.documents import Document
 from tidegate.model.instants import MINUTE, PPM, SECOND
-from tidegate.payloads import chunking
+from tidegate.payloads import chunking, payload_records
 from tidegate.retries import schedule
 from tidegate.services import atomic_service, executions, membership, retention
 from tidegate.triggers import conditions, firing, trigger
@@ -418,8 +418,11 @@ def joining(size: int) -> Made[chunking.Joined | chunking.Missing | chunking.Cor
     return lambda: chunking.join(plan.manifest, chunks), lambda told: told == chunking.Joined(whole)
 
 
-@table.case(chunking, "what may be collected", CHUNKS)
-def collecting(size: int) -> Made[tuple[chunking.Seen, ...]]:
-    seen = [chunking.Seen(f"{number:064x}", "attempt") for number in range(size)]
-    records = [chunking.PayloadRecord(1, pending=(chunking.Mark("attempt", (each.digest,)),)) for each in seen[::2]]
-    return lambda: chunking.collectable(seen, records), lambda free: len(free) == size // 2
+@table.case(payload_records, "what may be collected", CHUNKS)
+def collecting(size: int) -> Made[tuple[payload_records.StoredChunk, ...]]:
+    seen = [payload_records.StoredChunk(f"{number:064x}", "attempt") for number in range(size)]
+    records = [
+        payload_records.PayloadRecord(1, pending=(payload_records.Mark("attempt", (each.digest,)),))
+        for each in seen[::2]
+    ]
+    return lambda: payload_records.collectable(seen, records), lambda free: len(free) == size // 2

@@ -9,7 +9,7 @@ from tidegate.counters import laws as counter
 from tidegate.invocations.laws import admission, array_push_lock, recovery, status, transition
 from tidegate.leases.laws import election, lease
 from tidegate.model.laws import history
-from tidegate.payloads import laws as chunking
+from tidegate.payloads.laws import chunking, payload_records
 from tidegate.reactive.laws import (
     change_stream,
     debounce,
@@ -55,6 +55,7 @@ __all__ = [
     "orphans",
     "outbox",
     "partition",
+    "payload_records",
     "polling",
     "reactive",
     "reactive_task",

@@ -35,7 +35,7 @@ from tidegate.model.strategies.documents import (
     values,
 )
 from tidegate.model.strategies.operations import filters, operations, updates
-from tidegate.payloads import strategies as chunking
+from tidegate.payloads.strategies import chunking, payload_records
 from tidegate.reactive.strategies import (
     change_stream,
     debounce,
@@ -88,6 +88,7 @@ __all__ = [
     "orphans",
     "pairs",
     "partition",
+    "payload_records",
     "polling",
     "projections",
     "reactive",

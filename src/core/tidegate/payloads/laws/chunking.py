@@ -1,22 +1,12 @@
-"""The laws of `tidegate.payloads.chunking` as predicates: over a plan, a join, or what a store holds."""
+"""The laws of `tidegate.payloads.chunking` as predicates over a plan, or a join."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 
 from tidegate.model.documents import Document
-from tidegate.payloads.chunking import (
-    Corrupt,
-    Joined,
-    Manifest,
-    Missing,
-    PayloadRecord,
-    Plan,
-    Size,
-    TooLarge,
-    TooLong,
-)
+from tidegate.payloads.chunking import Corrupt, Joined, Manifest, Missing, Plan, Size, TooLarge, TooLong
 
 
 def gives_it_back(payload: Document, joined: Joined | Missing | Corrupt | TooLong) -> bool:
@@ -61,33 +51,3 @@ def each_is_named_by_its_content(planned: Plan) -> bool:
     """Law CH5: a chunk is named by its content, and a plan has each that its manifest refers to, once."""
     digests = tuple(chunk.digest for chunk in planned.chunks)
     return digests == tuple(sha256(chunk.data).hexdigest() for chunk in planned.chunks) == planned.manifest.chunks
-
-
-def changes_by_swaps_and_undos(
-    before: PayloadRecord, after: PayloadRecord, manifest: Manifest | None, decided: int | None
-) -> bool:
-    """Law CH6: a record's manifest is one that was swapped in, at the version after the one that its writer had read.
-
-    Args:
-        before: The record.
-        after: What a write made of it.
-        manifest: What that write was to let in; None for any other write.
-        decided: The version that it was decided on; None for a write that makes none.
-    """
-    if after.version == before.version:
-        return after.manifest == before.manifest
-    return (
-        after.version == before.version + 1
-        and before.version == decided
-        and (after.manifest == (before.manifest if manifest is None else manifest))
-    )
-
-
-def refers_to_what_is_there(records: Collection[PayloadRecord], there: Collection[str]) -> bool:
-    """Law CH7: no manifest refers to a chunk that is not there."""
-    return all({*record.manifest.chunks} <= {*there} for record in records)
-
-
-def only_the_reachable_is_left(records: Collection[PayloadRecord], there: Collection[str]) -> bool:
-    """Law CH8: at rest, after undo and collection, only what a manifest refers to is left."""
-    return {*there} == {digest for record in records for digest in record.manifest.chunks}

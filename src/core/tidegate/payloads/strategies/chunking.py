@@ -1,4 +1,4 @@
-"""Payloads, what is planned for them, and records."""
+"""Payloads, what is planned for them, and what may become of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.model.documents import Document
-from tidegate.model.history import Change
 from tidegate.model.strategies.documents import keys
-from tidegate.payloads.chunking import Chunk, Codec, Kind, Manifest, Mark, PayloadRecord, Reference, Seen
+from tidegate.payloads.chunking import Chunk, Codec, Kind, Manifest, Reference
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _BYTES = st.binary(max_size=8)
@@ -50,29 +49,6 @@ def manifests(draw: DrawFn) -> Manifest:
         return Manifest(whole=draw(references(st.just(Kind.PAYLOAD))))
     part = references(st.sampled_from((Kind.TEXT, Kind.BYTES)))
     return Manifest(tuple(draw(st.dictionaries(keys(), _TEXTS | _BYTES | part, max_size=4)).items()))
-
-
-def marks() -> SearchStrategy[Mark]:
-    """Announcements of attempts."""
-    digests = chunks().map(lambda chunk: chunk.digest)
-    return st.builds(Mark, st.sampled_from(("ann@0", "bob@1")), st.lists(digests, max_size=3).map(tuple))
-
-
-def seen() -> SearchStrategy[Seen]:
-    """Chunks as a collector sees them."""
-    return st.builds(Seen, chunks().map(lambda chunk: chunk.digest), st.sampled_from(("ann@0", "bob@1")))
-
-
-@st.composite
-def records(draw: DrawFn) -> PayloadRecord:
-    """Records with a manifest, marks and a history."""
-    version = draw(st.integers(0, 5))
-    remembered = range(max(version - draw(st.integers(0, 5)), 0), version)
-    history = tuple(
-        Change(made + 1, draw(st.sampled_from(("ann@0", "bob@1"))), draw(st.sampled_from(("swapped", "undone"))))
-        for made in remembered
-    )
-    return PayloadRecord(version, draw(manifests()), tuple(draw(st.lists(marks(), max_size=2))), history)
 
 
 def torn(data: bytes) -> SearchStrategy[bytes]:
