@@ -7,7 +7,7 @@ same predicates.
 from tidegate.consumer.laws import backpressure, commit_metadata, drain, fanout, group, partition, shutdown, watermark
 from tidegate.counters import laws as counter
 from tidegate.invocations.laws import admission, array_push_lock, recovery, status, transition
-from tidegate.leases.laws import election, lease
+from tidegate.leases.laws import claim_lock, election, lease
 from tidegate.model.laws import history
 from tidegate.payloads.laws import chunking, payload_records
 from tidegate.reactive.laws import (
@@ -34,6 +34,7 @@ __all__ = [
     "change_stream",
     "chunking",
     "circuit_breaker",
+    "claim_lock",
     "commit_metadata",
     "conditions",
     "counter",

@@ -22,7 +22,7 @@ from tidegate.consumer.strategies.commands import events
 from tidegate.consumer.strategies.offsets import OFFSETS, batches, deliveries, offsets, records
 from tidegate.counters import strategies as counter
 from tidegate.invocations.strategies import admission, recovery, status
-from tidegate.leases.strategies import election, lease
+from tidegate.leases.strategies import claim_lock, election, lease
 from tidegate.model.strategies.documents import (
     document_pairs,
     documents,
@@ -60,6 +60,7 @@ __all__ = [
     "change_stream",
     "chunking",
     "circuit_breaker",
+    "claim_lock",
     "commit_metadata",
     "conditions",
     "counter",

@@ -7,16 +7,13 @@ from itertools import pairwise
 
 from tidegate.leases.lease import (
     Busy,
-    Holding,
     Lapsed,
     Lease,
-    LockView,
     Mark,
     Mine,
     Observation,
     Renew,
     Rest,
-    Stale,
     Take,
     Tenure,
     Terms,
@@ -76,12 +73,12 @@ def there_is_no_way_back(terms: Terms, tenure: Tenure, now: Instant, verdict: Re
 
 
 def one_believes(believers: Collection[str]) -> bool:
-    """Law LE6: at no instant do two believe to hold it."""
+    """Law LE6: at no instant do two believe that they hold it."""
     return len(believers) <= 1
 
 
-def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], sighting: Observation | None) -> bool:
-    """Law LE7: of these looks, in order, the sighting began with the first that saw what the last saw, and all between.
+def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], observation: Observation | None) -> bool:
+    """Law LE7: of these looks, in order, the observation began with the first that saw what the last saw, and all between.
 
     It holds of a clock that does not go back.
     """
@@ -90,7 +87,7 @@ def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], sighting
         if seen != mark:
             break
         since = at
-    return sighting == (None if mark is None else Observation(mark, since))
+    return observation == (None if mark is None else Observation(mark, since))
 
 
 def admits_no_older(admitted: Sequence[int]) -> bool:
@@ -99,23 +96,6 @@ def admits_no_older(admitted: Sequence[int]) -> bool:
 
 
 def success_is_recognised(lease: Lease | None, request: str, verdict: Take | Mine | Busy) -> bool:
-    """Law LE9: a request is told Mine exactly if it holds the lease."""
+    """Law LE9: a request gets Mine exactly if it holds the lease."""
     mine = lease is not None and lease.holder is not None and lease.request == request
     return isinstance(verdict, Mine) == mine
-
-
-def stale_is_the_first(claims: Sequence[str], stood: Duration, threshold: Duration, view: LockView) -> bool:
-    """Law LE10: only the first claim is called stale, and only if it was first for the whole threshold.
-
-    Args:
-        claims: The array, oldest first.
-        stood: How long the first claim had been first, as a perfect observer knows.
-        threshold: For how long a claim may be.
-        view: What was said.
-    """
-    return not isinstance(view, Stale) or (view.claim == claims[0] and stood >= threshold)
-
-
-def the_first_holds(claims: Sequence[str], mine: str, view: LockView) -> bool:
-    """Law LE11: the lock is held by whoever has the first claim, and by nobody else."""
-    return isinstance(view, Holding) == (mine in claims[:1])

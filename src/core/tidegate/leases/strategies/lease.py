@@ -1,4 +1,4 @@
-"""Leases, what is known of them, and the claims of a lock."""
+"""Leases, and what is known of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def instants(clock: ClockName) -> SearchStrategy[Instant]:
     return st.builds(Instant, st.integers(-20, 20), st.just(clock))
 
 
-def sightings(clock: ClockName) -> SearchStrategy[Observation]:
+def observations(clock: ClockName) -> SearchStrategy[Observation]:
     """What an observer has seen, of leases and of claims.
 
     Args:
@@ -66,8 +66,3 @@ def tenures(clock: ClockName) -> SearchStrategy[Tenure]:
         clock: The name of its clock.
     """
     return st.builds(Tenure, leases(held=True), instants(clock))
-
-
-def claims() -> SearchStrategy[tuple[str, ...]]:
-    """The claims of a lock: none, several, some of them twice."""
-    return st.lists(st.sampled_from("abc"), max_size=5).map(tuple)
