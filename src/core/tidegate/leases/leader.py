@@ -147,7 +147,12 @@ class Served:
 
 
 def unchanged(key: str, swap: Swap) -> Filter:
-    """The record is still at the version that was read, and has been for long enough."""
+    """The filter of a write: the record is still at the version that was read, and has been for long enough.
+
+    Raises:
+        Misuse: The write is not one of a lease.
+    """
+    check_type(swap, Swap, "a write of a lease")
     parts: tuple[Filter, ...] = (Eq(ID, key), Eq(_VERSION, swap.version))
     return AllOf((*parts, OlderThan(_STAMP, swap.stood)) if swap.stood else parts)
 
@@ -221,6 +226,7 @@ class Leader:
         check_name(self.key, "a lease")
         check_type(self.candidate, Candidate, "a candidate")
         check_int(self.pieces, "a number of pieces", 1)
+        check_type(self.parts, LeaderParts, "the parts of a leader")
 
     async def run(self) -> Served:
         """The program."""

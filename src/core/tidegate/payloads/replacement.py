@@ -144,6 +144,7 @@ class Replacer:
         check_type(self.plan, Plan, "a plan")
         check_name(self.request, "a request")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.parts, Parts, "the parts of a program")
 
     async def run(self) -> ReplacementOutcome:
         """The program."""
@@ -231,6 +232,7 @@ class Reader:
         check_collection(self.chunks)
         check_name(self.key, "a payload")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.parts, Parts, "the parts of a program")
 
     async def run(self) -> Joined | Corrupt | TooLong | Missing | None:
         """The program. None if there is no such record; `Missing` or None after the last attempt."""
@@ -283,6 +285,7 @@ class Collector:
         check_collection(self.records)
         check_collection(self.chunks)
         check_int(self.limit, "a limit", 1)
+        check_type(self.parts, Parts, "the parts of a program")
 
     async def run(self) -> bool:
         """The program: one collection. False if something had no answer, or cannot be read: then nothing may be removed."""
