@@ -380,9 +380,9 @@ def noted(size: int) -> counter.Counter:
 
 
 @table.case(counter, "an increment", TOKENS)
-def counting(size: int) -> Made[counter.Answer]:
+def counting(size: int) -> Made[counter.IncrementVerdict]:
     full, increment = noted(size), counter.Increment(f"token {size - 1}", asked=1 + (size - 1) % 3, is_noted=True)
-    return lambda: counter.decide_increment(full, increment), lambda told: isinstance(told, counter.Count)
+    return lambda: counter.decide_increment(full, increment), lambda told: isinstance(told, counter.CountToken)
 
 
 @table.case(counter, "a sweep", TOKENS)

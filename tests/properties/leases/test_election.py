@@ -353,8 +353,8 @@ class CountsFromTheAnswer(Candidate):
         state: Following,
         request: Request,
         lease: Lease | None,
-        sent: Instant,
-        at: Instant,  # noqa: ARG002  that is the bug
+        sent: Instant,  # noqa: ARG002  that is the bug
+        at: Instant,
     ) -> ElectionStep:
         return super()._follower_answered(state, request, lease, at, at)
 

@@ -80,7 +80,7 @@ _TTL: Final = Field[int]("ttl")
 _STAMP: Final = Field[Instant]("stamp")
 FENCE: Final = Field[int]("fence")
 
-BELIEVES: Final = "believes to lead until"
+BELIEVES: Final = "believes that it leads until"
 """The note of a leader: the end of its tenure by its own clock, unless it renews; None once it does not lead."""
 
 
@@ -268,7 +268,7 @@ class Leader:
                 events = (TimerFired(await Now()),)
 
     def _until(self, state: ElectionState) -> Instant | None:
-        """Until when it believes to lead, by its own clock."""
+        """Until when it believes that it leads, by its own clock."""
         if not isinstance(state, Leading) or state.is_over:
             return None
         return state.tenure.since + (state.tenure.lease.ttl - self.candidate.terms.margin)
