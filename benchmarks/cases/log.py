@@ -309,7 +309,7 @@ def hearing(_: int) -> Made[commands.Event | None]:
     return lambda: commands.event_for(commit, reply), lambda event: isinstance(event, commands.CommitUnknown)
 
 
-RULES: Final = delivery.Rules()
+RULES: Final = delivery.DeliveryRules()
 UNDELIVERED: Final = delivery.Failed(1, Ambiguous("timed out"), delivery.Action.RETRY, NOW, PPM // 2)
 
 
@@ -325,7 +325,7 @@ def delivering_again(_: int) -> Made[delivery.Payload]:
 def acknowledging_one(size: int) -> Made[delivery.OffsetDelivery]:
     outbox, heard = delivery.added(delivery.OffsetDelivery(), size), delivery.Acknowledged()
     return (
-        lambda: delivery.told(RULES, outbox, size // 2, heard),
+        lambda: delivery.updated(RULES, outbox, size // 2, heard),
         lambda after: isinstance(after.payloads[size // 2], delivery.Delivered),
     )
 
@@ -333,7 +333,7 @@ def acknowledging_one(size: int) -> Made[delivery.OffsetDelivery]:
 @table.case(delivery, "is the offset done?", PAYLOADS)
 def judging(size: int) -> Made[delivery.Complete | delivery.Incomplete]:
     outbox = delivery.OffsetDelivery((delivery.Delivered(),) * size, sealed=True)
-    return lambda: delivery.judge(outbox), lambda told: told == delivery.Complete(size, 0, 0)
+    return lambda: delivery.completion(outbox), lambda told: told == delivery.Complete(size, 0, 0)
 
 
 @table.case(circuit_breaker, "may it be tried?")
@@ -361,7 +361,7 @@ def answered_one(size: int) -> Made[outbox.OutboxStep]:
 def dead(size: int) -> dead_letters.DeadLetter:
     failures = delivery.Failures(3, BACK_THEN, NOW, "timed out")
     record = Record("topic", 0, 7, key=b"key", value=drawn(size).randbytes(size))
-    return dead_letters.dead_letter(delivery.Burying(failures), record, "sink", 0, record.value)
+    return dead_letters.dead_letter(delivery.DeadLettering(failures), record, "sink", 0, record.value)
 
 
 @table.case(dead_letters, "encode", BYTES)

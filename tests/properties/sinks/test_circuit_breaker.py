@@ -23,7 +23,16 @@ from tidegate.sinks.circuit_breaker import (
     HoldBack,
     Open,
 )
-from tidegate.sinks.delivery import Acknowledged, Action, Burying, Delivered, Failed, Payload, Rules, Sending
+from tidegate.sinks.delivery import (
+    Acknowledged,
+    Action,
+    DeadLettering,
+    Delivered,
+    DeliveryRules,
+    Failed,
+    Payload,
+    Sending,
+)
 from tidegate.sinks.laws import circuit_breaker as laws
 from tidegate.sinks.strategies import circuit_breaker as drawn
 
@@ -287,8 +296,8 @@ def outage(breaker: CircuitBreaker, payloads: int, away: int) -> tuple[int, int]
                     breaker, verdict.circuit, verdict.era, circuits.attempt_outcome(failure), now
                 )
                 event = Failed(state.attempt, failure, Action.RETRY, now) if failure else Acknowledged()
-                states[index] = delivery.step(Rules(), state, event)
-    return states.count(Delivered()), sum(isinstance(state, Burying) for state in states)
+                states[index] = delivery.step(DeliveryRules(), state, event)
+    return states.count(Delivered()), sum(isinstance(state, DeadLettering) for state in states)
 
 
 def test_an_outage_does_not_empty_the_topic_into_the_dead_letters() -> None:
