@@ -354,7 +354,7 @@ def opening_it(_: int) -> Made[circuit_breaker.CircuitState]:
 @table.case(outbox, "an attempt is answered", PAYLOADS)
 def answered_one(size: int) -> Made[outbox.OutboxStep]:
     sender, state = outbox.OutboxRules(), outbox.OutboxState(waiting=tuple(range(1, size)), under_way=((0, 0),))
-    event = outbox.Heard(0, 0, circuit_breaker.AttemptOutcome.ANSWERED, NOW)
+    event = outbox.AttemptEnded(0, 0, circuit_breaker.AttemptOutcome.ANSWERED, NOW)
     return lambda: sender.step(state, event), lambda step: len(step.commands) == min(sender.most, size - 1)
 
 

@@ -318,12 +318,6 @@ def test_an_outage_does_not_empty_the_topic_into_the_dead_letters() -> None:
         lambda: CircuitBreaker(threshold=0),
         lambda: CircuitBreaker(cooldown=0),
         lambda: CircuitBreaker(cooldown=1.5),  # type: ignore[arg-type]
-        lambda: Closed(-1),
-        lambda: Closed(0, -1),
-        lambda: Open(-1, START),
-        lambda: Open(0, 5),  # type: ignore[arg-type]
-        lambda: HalfOpen(-1, START),
-        lambda: HalfOpen(0, None),  # type: ignore[arg-type]
         lambda: circuits.admit(None, Closed(), START),  # type: ignore[arg-type]
         lambda: circuits.admit(FIVE, "closed", START),  # type: ignore[arg-type]
         lambda: circuits.admit(FIVE, Closed(), 0),  # type: ignore[arg-type]
