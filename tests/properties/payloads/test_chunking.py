@@ -227,7 +227,7 @@ def check_bomb(desk: Desk) -> None:
         made = [most] if most > 0 else []
 
         assert not isinstance(verdict, Joined), "CH4"
-        assert laws.makes_no_more_than_told(manifest, limit, made), "CH4"
+        assert laws.makes_no_more_than_the_manifest_says(manifest, limit, made), "CH4"
 
 
 LAWS: dict[str, Callable[[Desk], None]] = {

@@ -167,7 +167,7 @@ def check_cb4(gate: Gate) -> None:
         breaker: CircuitBreaker, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant
     ) -> None:
         verdict = gate.admit(breaker, circuit, now)
-        assert laws.is_deaf_to_other_eras(circuit, era, gate.recorded(breaker, circuit, era, outcome, now))
+        assert laws.ignores_other_eras(circuit, era, gate.recorded(breaker, circuit, era, outcome, now))
         assert isinstance(verdict, HoldBack) or laws.has_its_own_era(circuit, verdict)
 
     other_eras_say_nothing()

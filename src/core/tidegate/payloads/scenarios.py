@@ -25,6 +25,8 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import contents, document, perform, world_with
 
+__all__ = ["CHUNKS", "REACHABLE", "RIGHT", "SCENARIOS", "SWAPS", "THERE", "TRUTH", "WHOLE", "payloads"]
+
 RECORDS: Final = "records"
 CHUNKS: Final = "chunks"
 KEY: Final = "report"

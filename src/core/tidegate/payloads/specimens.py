@@ -30,6 +30,8 @@ from tidegate.payloads.scenarios import CHUNKS, REACHABLE, RIGHT, SWAPS, THERE, 
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
+
 
 async def swap_where(where: Filter, collection: str, version: int, announced: Mark, manifest: Manifest) -> int:
     """The write of a swap, under another filter than the right one."""

@@ -30,6 +30,8 @@ from tidegate.sinks.outbox import (
     WakeAt,
 )
 
+__all__ = ["ALL", "IN_A_ROW", "ONE", "OTHER_ERAS", "RIGHT", "SCENARIOS", "SETTLED", "SHUT", "WAKES", "outbox"]
+
 WORKER: Final = "worker"
 TAKEN: Final = Cell[tuple[int, ...]](("sink", "has taken"), ())
 

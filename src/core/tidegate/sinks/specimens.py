@@ -34,6 +34,8 @@ from tidegate.sinks.outbox import (
 )
 from tidegate.sinks.scenarios import ALL, IN_A_ROW, ONE, OTHER_ERAS, RIGHT, SETTLED, SHUT, WAKES, outbox
 
+__all__ = ["SPECIMENS"]
+
 # --- what is asked of the circuit ---------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,21 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, World, document, perform, world_with
 
+__all__ = [
+    "COUNTERS",
+    "FAILOVERS",
+    "KEY",
+    "NOTHING_LEFT",
+    "ONCE",
+    "QUIET",
+    "RIGHT",
+    "SCENARIOS",
+    "STAYS",
+    "TRUTH",
+    "counting",
+    "when_quiet",
+]
+
 COUNTERS: Final = "counters"
 KEY: Final = "visits"
 QUIET: Final = "all is quiet"

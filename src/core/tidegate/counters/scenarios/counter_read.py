@@ -23,6 +23,8 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import world_with
 
+__all__ = ["LINEAR", "READ", "SCENARIOS", "counter_read", "increments", "read"]
+
 INCREMENT: Final = "increment"
 READ: Final = "read"
 OWNERS: Final = ("t", "u")

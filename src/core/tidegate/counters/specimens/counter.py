@@ -29,6 +29,8 @@ from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.operations import UpdateOne, update_one
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
+
 
 def token_leaves_when_counted(collection: str, key: str, token: str, noted: int) -> UpdateOne:
     """The second step removes the token: a first step that arrives late brings it back, and it is counted again."""

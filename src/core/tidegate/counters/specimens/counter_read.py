@@ -10,6 +10,8 @@ from tidegate.model.effects import Note
 from tidegate.sim.linearizability import BEGAN, ENDED
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
+
 
 async def reads_before(token: str) -> None:
     """What was read before the increment is answered as what is there now."""

@@ -21,8 +21,22 @@ from tidegate.leases.election import (
     WorkEnded,
 )
 
+__all__ = [
+    "awaits_something",
+    "changes_nothing",
+    "epochs_grow",
+    "is_stopping",
+    "one_leads",
+    "one_request_is_under_way",
+    "releases_without_work",
+    "somebody_leads",
+    "stops_with_nothing_left",
+    "takes_nothing_once_it_is_to_stop",
+    "work_begins_and_ends_once",
+]
 
-def is_release(command: object) -> bool:
+
+def _is_release(command: object) -> bool:
     return isinstance(command, Swap) and command.lease.holder is None
 
 
@@ -68,7 +82,7 @@ def takes_nothing_once_it_is_to_stop(step: ElectionStep) -> bool:
         return True
     renews = isinstance(step.state, Leading)
     return not any(
-        isinstance(command, Begin) or (isinstance(command, Swap) and not is_release(command) and not renews)
+        isinstance(command, Begin) or (isinstance(command, Swap) and not _is_release(command) and not renews)
         for command in step.commands
     )
 
@@ -80,7 +94,7 @@ def releases_without_work(running: int | None, step: ElectionStep) -> bool:
         running: The epoch whose work runs, if there is one.
         step: What the candidate does.
     """
-    return running is None or not (isinstance(step.state, Stopped) or any(map(is_release, step.commands)))
+    return running is None or not (isinstance(step.state, Stopped) or any(map(_is_release, step.commands)))
 
 
 def stops_with_nothing_left(before: ElectionState, event: object, step: ElectionStep) -> bool:
@@ -88,11 +102,11 @@ def stops_with_nothing_left(before: ElectionState, event: object, step: Election
     if not isinstance(step.state, Stopped) or isinstance(before, Stopped) or isinstance(event, Unanswered):
         return True
     if isinstance(event, Answered):  # another's, or nobody's, or just released
-        return event.lease is None or event.lease.holder is None or not holds_it(before, event)
+        return event.lease is None or event.lease.holder is None or not _holds_it(before, event)
     return isinstance(before, Following) and before.claim is None
 
 
-def holds_it(before: ElectionState, answer: Answered) -> bool:
+def _holds_it(before: ElectionState, answer: Answered) -> bool:
     claim = before.claim if isinstance(before, Following) else None
     return claim is not None and answer.lease is not None and answer.lease.request == claim.request
 

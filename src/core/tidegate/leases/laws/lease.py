@@ -20,12 +20,24 @@ from tidegate.leases.lease import (
 )
 from tidegate.model.instants import Duration, Instant
 
+__all__ = [
+    "admits_no_older",
+    "began_when_first_seen",
+    "one_believes",
+    "only_the_holder_changes_it",
+    "success_is_recognised",
+    "there_is_no_way_back",
+    "tokens_grow",
+    "was_free",
+    "what_is_free_can_be_taken",
+]
 
-def is_held(lease: Lease | None) -> bool:
+
+def _is_held(lease: Lease | None) -> bool:
     return lease is not None and lease.holder is not None
 
 
-def is_take(before: Lease | None, after: Lease) -> bool:
+def _is_take(before: Lease | None, after: Lease) -> bool:
     return before is None or (after.token, after.request) != (before.token, before.request)
 
 
@@ -34,8 +46,8 @@ def tokens_grow(before: Lease | None, after: Lease) -> bool:
     token, version = (0, 0) if before is None else (before.token, before.version)
     return after == before or (
         after.version == version + 1
-        and (after.token == token + 1 if is_take(before, after) else after.token == token)
-        and (is_held(after) or not is_take(before, after))
+        and (after.token == token + 1 if _is_take(before, after) else after.token == token)
+        and (_is_held(after) or not _is_take(before, after))
     )
 
 
@@ -48,7 +60,7 @@ def was_free(before: Lease | None, after: Lease, stood: Duration, lock_delay: Du
         stood: How long it had stood, by the clock of a perfect observer that runs as the judge's does.
         lock_delay: That of whoever took it.
     """
-    return not is_take(before, after) or before is None or not is_held(before) or stood >= before.ttl + lock_delay
+    return not _is_take(before, after) or before is None or not _is_held(before) or stood >= before.ttl + lock_delay
 
 
 def what_is_free_can_be_taken(
@@ -62,9 +74,9 @@ def what_is_free_can_be_taken(
 
 def only_the_holder_changes_it(before: Lease | None, after: Lease, request: str) -> bool:
     """Law LE4: what renews or releases a lease was sent under the request that holds it."""
-    if after == before or is_take(before, after):
+    if after == before or _is_take(before, after):
         return True
-    return is_held(before) and before is not None and before.request == request == after.request
+    return _is_held(before) and before is not None and before.request == request == after.request
 
 
 def there_is_no_way_back(terms: Terms, tenure: Tenure, now: Instant, verdict: Rest | Renew | Lapsed) -> bool:

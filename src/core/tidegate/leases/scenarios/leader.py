@@ -22,6 +22,21 @@ from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, document, notes, world_with
 
+__all__ = [
+    "FAULTS",
+    "FENCED",
+    "ONE",
+    "RELEASED",
+    "RIGHT",
+    "SCENARIOS",
+    "SLOW",
+    "TERMS",
+    "TOKENS",
+    "WRONG",
+    "election",
+    "one_leads",
+]
+
 LEASES: Final = "leases"
 RESOURCES: Final = "resources"
 KEY: Final = "planner"

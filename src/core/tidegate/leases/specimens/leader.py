@@ -43,6 +43,8 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
+
 
 async def expiry_not_judged(collection: str, key: str, request: Request) -> Lease | Failure | None:
     """The take asks for the version that was read, and not whether it has stood for its TTL."""

@@ -8,6 +8,14 @@ from hashlib import sha256
 from tidegate.model.documents import Document
 from tidegate.payloads.chunking import Corrupt, Joined, Manifest, Missing, Plan, Size, TooLarge, TooLong
 
+__all__ = [
+    "each_is_named_by_its_content",
+    "fits",
+    "gives_it_back",
+    "makes_no_more_than_the_manifest_says",
+    "never_another_payload",
+]
+
 
 def gives_it_back(payload: Document, joined: Joined | Missing | Corrupt | TooLong) -> bool:
     """Law CH1: joining what was planned gives the payload, keys in their order."""
@@ -33,7 +41,7 @@ def never_another_payload(payload: Document, joined: Joined | Missing | Corrupt 
     return not isinstance(joined, Joined) or joined == Joined(payload)
 
 
-def makes_no_more_than_told(manifest: Manifest, limit: int, made: Sequence[int]) -> bool:
+def makes_no_more_than_the_manifest_says(manifest: Manifest, limit: int, made: Sequence[int]) -> bool:
     """Law CH4: a join makes no more bytes than the manifest tells, and none if that is more than the limit.
 
     Args:

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from tidegate.payloads.chunking import Manifest
 from tidegate.payloads.payload_records import PayloadRecord
 
+__all__ = ["changes_by_swaps_and_undos", "only_the_reachable_is_left", "refers_to_what_is_there"]
+
 
 def changes_by_swaps_and_undos(
     before: PayloadRecord, after: PayloadRecord, manifest: Manifest | None, decided: int | None

@@ -9,6 +9,8 @@ from tidegate.model.documents import Document
 from tidegate.model.strategies.documents import keys
 from tidegate.payloads.chunking import Chunk, Codec, Kind, Manifest, Reference
 
+__all__ = ["chunks", "manifests", "payloads", "references", "torn"]
+
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _BYTES = st.binary(max_size=8)
 

@@ -9,6 +9,8 @@ from tidegate.model.history import Change
 from tidegate.payloads.payload_records import Mark, PayloadRecord, StoredChunk
 from tidegate.payloads.strategies.chunking import chunks, manifests
 
+__all__ = ["marks", "records", "stored_chunks"]
+
 
 def marks() -> SearchStrategy[Mark]:
     """Announcements of attempts."""

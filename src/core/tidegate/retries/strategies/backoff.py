@@ -26,6 +26,20 @@ from tidegate.retries.backoff import (
     delay_after,
 )
 
+__all__ = [
+    "EachPeriod",
+    "attempts",
+    "backoffs",
+    "clock_times",
+    "crons",
+    "delaying",
+    "delays",
+    "draws",
+    "exponential",
+    "growing",
+    "policies",
+]
+
 
 @final
 @attrs.frozen

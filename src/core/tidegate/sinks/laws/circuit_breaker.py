@@ -8,6 +8,15 @@ from itertools import pairwise
 from tidegate.model.instants import Instant
 from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitBreaker, CircuitState, Closed, Open
 
+__all__ = [
+    "does_not_stay_shut",
+    "has_its_own_era",
+    "ignores_other_eras",
+    "opens_at_the_threshold",
+    "probes_one_by_one",
+    "waits_out_the_cooldown",
+]
+
 
 def opens_at_the_threshold(
     breaker: CircuitBreaker, before: CircuitState, era: int, outcome: AttemptOutcome, after: CircuitState
@@ -49,7 +58,7 @@ def does_not_stay_shut(breaker: CircuitBreaker, now: Instant, held_until: Instan
     return held_until is None or 0 < held_until - now <= breaker.cooldown
 
 
-def is_deaf_to_other_eras(before: CircuitState, era: int, after: CircuitState) -> bool:
+def ignores_other_eras(before: CircuitState, era: int, after: CircuitState) -> bool:
     """Law CB4: what is heard under another era changes nothing."""
     return era == before.era or after == before
 

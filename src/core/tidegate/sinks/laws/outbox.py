@@ -8,6 +8,16 @@ from tidegate.model.instants import Instant
 from tidegate.sinks.circuit_breaker import CircuitBreaker, Closed, HalfOpen, Open
 from tidegate.sinks.outbox import Deliver, OutboxCommand, OutboxState, OutboxStep
 
+__all__ = [
+    "counts_in_a_row",
+    "ignores_other_eras",
+    "ignores_what_nobody_asked",
+    "is_probed_by_one",
+    "is_woken",
+    "settled_was_answered",
+    "waits_while_open",
+]
+
 
 def settled_was_answered(given: Iterable[int], outbox: OutboxState, answered: Collection[int]) -> bool:
     """Law CU1: what is neither waiting nor under way was answered for.
