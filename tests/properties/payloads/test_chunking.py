@@ -442,7 +442,7 @@ def refers(stored: bytes, kind: Kind = Kind.BYTES, codec: Codec = Codec.ZLIB, ra
     return Manifest(whole=reference) if kind is Kind.PAYLOAD else Manifest((("a", reference),))
 
 
-BROKEN = "corrupt: 'a' is longer or shorter than its manifest tells"
+BROKEN = "corrupt: 'a' is longer or shorter than its manifest says"
 
 
 @pytest.mark.parametrize(
@@ -450,8 +450,8 @@ BROKEN = "corrupt: 'a' is longer or shorter than its manifest tells"
     [
         ("joined", zlib.compress(b"raw"), b"raw"),
         (BROKEN, zlib.compress(b"raw"), b"ra"),
-        ("corrupt: 'a' is not of the length or the digest that its manifest tells", zlib.compress(b"raw"), b"raws"),
-        ("corrupt: 'a' is not of the length or the digest that its manifest tells", zlib.compress(b"raw"), b"war"),
+        ("corrupt: 'a' is not of the length or the digest that its manifest says", zlib.compress(b"raw"), b"raws"),
+        ("corrupt: 'a' is not of the length or the digest that its manifest says", zlib.compress(b"raw"), b"war"),
         (BROKEN, zlib.compress(b"raw")[:-1], b"raw"),
         (BROKEN, zlib.compress(b"raw") + b"more", b"raw"),
         ("corrupt: 'a' cannot be inflated", b"no zlib", b"raw"),

@@ -464,8 +464,6 @@ def test_the_order_of_sources_matters_only_among_equals(each: Case) -> None:
         lambda: Bounds(least=True),
         lambda: Bounds(least=0.2),  # type: ignore[arg-type]
         lambda: Bounds(jitter=None),  # type: ignore[arg-type]
-        lambda: Pace(0, 1),  # type: ignore[arg-type]
-        lambda: Pace(START, 0),
         lambda: polling.fresh(None, START),  # type: ignore[arg-type]
         lambda: polling.fresh(SMALL, None),  # type: ignore[arg-type]
         lambda: polling.turn("fast", {}, START),  # type: ignore[arg-type]

@@ -210,7 +210,7 @@ class Increment:
     Invariants: the token is used for this increment only; 1 <= asked; is_noted implies asked.
 
     Attributes:
-        token: What tells it from all others.
+        token: An id that no other increment has.
         asked: The round in which its first step was sent last; None if none was.
         is_noted: That first step is known to have been applied.
     """
@@ -273,7 +273,7 @@ class Full:
 @final
 @attrs.frozen
 class Forgotten:
-    """Nobody knows whether it was counted: it was last asked for in that round, and this one is too late to tell."""
+    """Nobody knows whether it was counted: it was last asked for in that round, and it is too late to find out."""
 
     asked: int
     now: int

@@ -120,7 +120,7 @@ async def increment(
         tokens_max: From how many tokens on the record is full.
 
     Returns:
-        `Counted`; `Full` if it was not noted; `Forgotten` or `Unsettled` where nobody can tell yet.
+        `Counted`; `Full` if it was not noted; `Forgotten` or `Unsettled` where nobody knows yet.
 
     Raises:
         Misuse: An argument is of the wrong type or empty, or there is no such counter.

@@ -17,7 +17,7 @@ or by itself.
 
     End        the work is to end; asked to stop, the candidate renews until it has, and only then releases the lease
     WorkEnded  the work has ended: the lease is looked at, and released if it is still one's own
-    WakeIn     send `TimerFired` in so many microseconds; each one takes the place of the one before
+    WakeIn     send `TimerFired` after that time; each one takes the place of the one before
 
 What became of a request without an answer is found out: a take that won unnoticed begins a tenure from when it was first sent, or if
 that is over or the candidate is to stop, is released.

@@ -17,11 +17,11 @@ The record is one document. It is changed by compare-and-set on its version alon
 Whoever wants a lease that is held waits until one version of it has stood for the TTL that its holder took it for, and for
 the lock delay. Two clocks can judge that, and each only by itself: two machines' clocks are never compared.
 
-    the store's       it stamps what it writes, and judges in the filter of the write (`takeover_delay`) or tells the time
+    the store's       it stamps what it writes, and judges in the filter of the write (`takeover_delay`) or says what time it is
     an observer's     it saw the same version for so long, on its own monotonic clock (`observe`); for stores without one
 
 The lock delay is for resources that cannot check a token (Chubby's lock-delay): what a vanished holder has sent may still
-arrive. One that released has nothing under way, so then there is none.
+arrive. One that released has nothing under way, so then there is no such delay.
 
 The holder measures its own time (`Tenure`): from BEFORE it sent the write that was granted, for the TTL less a margin, by its
 own monotonic clock. The record is written after that and judged later still, so the holder stops first, whatever the clocks

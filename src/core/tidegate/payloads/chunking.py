@@ -315,7 +315,7 @@ Values: TypeAlias = tuple[tuple[str, str | bytes], ...]
 
 
 def _cut(value: str | bytes | Values, codec: Codec, room: int, chunks: dict[str, Chunk]) -> Reference:
-    """A reference to the value; its chunks are added to the others."""
+    """A reference to the value. Its chunks are added to `chunks`, where the same content stands once (CH5)."""
     match value:
         case str():
             kind, raw = Kind.TEXT, value.encode()
@@ -416,7 +416,7 @@ class TooLong:
 
 
 def join(manifest: Manifest, chunks: Mapping[str, object], limit: int = LIMIT) -> Joined | Missing | Corrupt | TooLong:
-    """The payload that a manifest tells of.
+    """The payload of a manifest.
 
     Args:
         manifest: What was read of it.
@@ -463,24 +463,25 @@ def _valued(part: Part, data: Mapping[str, bytes], key: str) -> str | bytes | Co
 
 
 def _restored(reference: Reference, data: Mapping[str, bytes], where: str) -> bytes | Corrupt:
-    """The bytes before they were stored; no more are made than the reference tells, and one."""
+    """The bytes before they were stored; no more are made than the reference says, and one."""
     stored = b"".join(data[digest] for digest in reference.chunks)
     raw = stored if reference.codec is Codec.NONE else _inflated(stored, reference.length, where)
     if isinstance(raw, Corrupt):
         return raw
     if len(raw) != reference.length or _digest_of(raw) != reference.digest:
-        return Corrupt(where, "is not of the length or the digest that its manifest tells")
+        return Corrupt(where, "is not of the length or the digest that its manifest says")
     return raw
 
 
 def _inflated(stored: bytes, length: int, where: str) -> bytes | Corrupt:
+    # One byte more than there should be shows that it is longer, and a bomb makes no more than that (CH4).
     machine = zlib.decompressobj()
     try:
         raw = machine.decompress(stored, min(length + 1, INT64_MAX))
     except zlib.error:
         return Corrupt(where, "cannot be inflated")
     if len(raw) > length or not machine.eof or machine.unused_data:
-        return Corrupt(where, "is longer or shorter than its manifest tells")
+        return Corrupt(where, "is longer or shorter than its manifest says")
     return raw
 
 
@@ -493,12 +494,12 @@ def _unpacked(raw: bytes) -> Joined | Corrupt:
             return Corrupt("the whole", "ends within a part")
         tag, name_length, value_length = _HEADER.unpack_from(raw, start)
         start += _HEADER.size
-        end = start + name_length + value_length
+        end = start + name_length + value_length  # perhaps beyond the bytes that are there: slices are cut short then
         name, value = raw[start : start + name_length], raw[start + name_length : end]
         key = _text(name, "the whole")
         made = _text(value, "the whole") if tag == _TEXT else value if tag == _BYTES else None
         if end > len(raw) or made is None or isinstance(key, Corrupt) or isinstance(made, Corrupt):
-            return Corrupt("the whole", "has a part that is none")
+            return Corrupt("the whole", "has a part of another kind")
         values.append((key, made))
         start = end
     try:

@@ -97,7 +97,7 @@ ReplacementOutcome: TypeAlias = Swapped | Corrupt | Unsettled
 async def chunks_then_records(
     chunks: str, records: str, limit: int
 ) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
-    """What a collection looks at: all chunks, THEN all records (at most so many of either)."""
+    """What a collection looks at: all chunks, THEN all records (at most `limit` of either)."""
     there = await find_all(chunks, limit=limit)
     return there, await find_all(records, limit=limit)
 

@@ -297,7 +297,7 @@ def _jittered(delay: Duration, jitter_ppm: int, draw_ppm: int) -> Duration:
 
 
 def _next_due(cron: Cron, now: Instant) -> Instant | GiveUpReason:
-    """The first instant after now at which the cron is due, or why there is none.
+    """The first instant after now at which the cron is due, or the reason to give up.
 
     What the port raises is an answer too: whoever asks is about to note a failure, and must not be kept from it.
     """

@@ -1,7 +1,7 @@
 """Is this failure definite, ambiguous or lasting, and may the effect be tried again?
 
-A call that failed was refused, met a blip, or met an outage. The three cannot be told apart by looking: whoever gets no
-reply learns only by trying once more which it was. That is the strategy of "How To Write Resilient MongoDB Applications"
+A call that failed was refused, met a blip, or met an outage. They look the same at first: whoever gets no reply
+learns only by trying once more which of them it was. That is the strategy of "How To Write Resilient MongoDB Applications"
 (Davis 2016): a network error is tried again once, a command error never, and what is tried again must not count twice.
 
     failure       class         what may be done about it
@@ -190,7 +190,7 @@ class NotRetryable(Enum):
 
 
 class ErrorClass(Enum):
-    """What kind of error it is, as far as can be told."""
+    """What kind of error it is, as far as can be known."""
 
     DEFINITE = "definite"
     AMBIGUOUS = "ambiguous"
@@ -206,7 +206,7 @@ _CLASS: Final[Mapping[NotRetryable, ErrorClass]] = {
 @final
 @attrs.frozen
 class PassOn:
-    """Nothing is to be done here: tell the caller why, and what is known of the effect."""
+    """Nothing can be done here: pass the failure on to the caller, with the reason and what is known of the effect."""
 
     reason: NotRetryable | GiveUpReason
     attempts: int
@@ -262,7 +262,7 @@ class Duplicate(Enum):
 
     OWN = "it was made by this very request: done"
     ANOTHERS = "it was made by another request: refused"
-    GONE = "there is none any more: nobody knows whose it was"
+    GONE = "it is gone: nobody knows whose it was"
 
 
 def decide_duplicate(request: str, made_by: str | None) -> Duplicate:

@@ -111,7 +111,7 @@ class Schedule:
 
 
 NextAfter: TypeAlias = Callable[[str, Instant], Instant | None]
-"""The port: the first instant of an expression after a given one, on its clock; None if there is none, ever again."""
+"""The port: the first instant of an expression after a given one, on its clock; None if there never is another."""
 
 
 @final

@@ -169,13 +169,14 @@ def decode(data: bytes) -> DeadLetter | Undecodable:
         actual_digest = _digest(fields)
     except (ValueError, RecursionError):
         return Undecodable(Flaw.NOT_JSON)
+    # The version before the digest and the fields: another version may have other ones.
     try:
         if _number_of(fields["version"]) != _VERSION:
             return Undecodable(Flaw.VERSION)
         if given_digest != actual_digest:
             return Undecodable(Flaw.CORRUPT)
         letter = _letter_of(fields)
-    except (ValueError, KeyError):  # a Misuse, another kind of field, base64 that is none, no UTF-8 form; no such field
+    except (ValueError, KeyError):  # a Misuse, another kind of field, wrong base64, no UTF-8 form; no such field
         return Undecodable(Flaw.FIELDS)
     return letter if fields.keys() == _fields_of(letter).keys() else Undecodable(Flaw.FIELDS)
 

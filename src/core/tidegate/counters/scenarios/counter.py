@@ -44,7 +44,7 @@ QUIET: Final = "all is quiet"
 
 ONCE: Final = "each increment is counted once"
 STAYS: Final = "what is noted stays until it is counted"
-TRUTH: Final = "who is told so is counted"
+TRUTH: Final = "an increment that is answered Counted is counted"
 NOTHING_LEFT: Final = "at rest nothing is left but the count"
 
 RIGHT: Final = IncrementParts()
@@ -90,7 +90,7 @@ def stays_until_counted(before: State, after: State) -> bool:
     return laws.counter.only_counting_takes_away(counter(before), counter(after))
 
 
-def is_told_the_truth(owner: str) -> Law:
+def answer_is_true(owner: str) -> Law:
     def holds(state: State) -> bool:
         match state.status(owner):
             case Returned(Counted()):
@@ -175,7 +175,7 @@ def counting(
             Failover(),
         ),
         budget=budget,
-        always={ONCE: is_counted_once, TRUTH: tuple(map(is_told_the_truth, tokens))},
+        always={ONCE: is_counted_once, TRUTH: tuple(map(answer_is_true, tokens))},
         step={} if faults.allows(Fault.ROLLED_BACK) else {STAYS: stays_until_counted},
         eventually={NOTHING_LEFT: is_only_the_count_left},
         sometimes={

@@ -89,7 +89,7 @@ async def looks_after_not_durable(update: UpdateOne, _attempts: int) -> bool:
 
 
 def forgotten_is_noted_again(counter: Counter, known: Increment, tokens_max: int) -> IncrementVerdict:
-    """Where nobody can tell any more, it is noted again, to be sure that it counts."""
+    """Where nobody knows any more, it is noted again, to be sure that it counts."""
     verdict = decide_increment(counter, known, tokens_max)
     return NoteToken(counter.round) if isinstance(verdict, Forgotten) else verdict
 

@@ -29,7 +29,7 @@ def leases(draw: DrawFn, *, held: bool | None = None) -> Lease:
 
     Args:
         draw: Hypothesis's.
-        held: Whether somebody holds it; both unless told.
+        held: Whether somebody holds it; both by default.
     """
     somebody, nobody = st.sampled_from(("ann", "bob")), st.none()
     token = draw(st.integers(1, 9))

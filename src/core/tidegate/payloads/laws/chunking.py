@@ -42,17 +42,17 @@ def never_another_payload(payload: Document, joined: Joined | Missing | Corrupt 
 
 
 def makes_no_more_than_the_manifest_says(manifest: Manifest, limit: int, made: Sequence[int]) -> bool:
-    """Law CH4: a join makes no more bytes than the manifest tells, and none if that is more than the limit.
+    """Law CH4: a join makes no more bytes than the manifest says, and none if that is more than the limit.
 
     Args:
         manifest: What it joined.
         limit: What it was allowed.
         made: How many bytes it made of each reference whose chunks it stored otherwise.
     """
-    told = [reference.length for reference in manifest.references]
-    if sum(told) > limit:
+    stated = [reference.length for reference in manifest.references]
+    if sum(stated) > limit:
         return not made
-    return all(length <= most + 1 for length, most in zip(made, told, strict=False))
+    return all(length <= most + 1 for length, most in zip(made, stated, strict=False))
 
 
 def each_is_named_by_its_content(planned: Plan) -> bool:

@@ -28,7 +28,7 @@ def chunks() -> SearchStrategy[Chunk]:
 
 
 def references(kind: SearchStrategy[Kind]) -> SearchStrategy[Reference]:
-    """References as a manifest may have them; what they tell need not be true.
+    """References as a manifest may have them; what they say need not be true.
 
     Args:
         kind: What they refer to.
@@ -64,7 +64,7 @@ def torn(data: bytes) -> SearchStrategy[bytes]:
         places.map(lambda at: data[:at]),
         _BYTES.map(lambda more: data + more),
         st.tuples(places, st.integers(1, 255)).map(
-            lambda told: bytes(byte ^ told[1] if at == told[0] else byte for at, byte in enumerate(data))
+            lambda change: bytes(byte ^ change[1] if at == change[0] else byte for at, byte in enumerate(data))
         ),
         _BYTES,
     )

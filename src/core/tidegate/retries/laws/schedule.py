@@ -53,7 +53,7 @@ def first_sight_is_not_due(look: Look, now: Instant) -> bool:
 def only_late_ones_are_skipped(
     instants: Sequence[Instant], schedule: Schedule, before: Cell, look: Look, now: Instant
 ) -> bool:
-    """Law SC4: an instant is skipped only when it is older than the schedule allows, and then it is told."""
+    """Law SC4: an instant is skipped only when it is older than the schedule allows, and then the look says so."""
     late_max = schedule.late_max
     match look:
         case TooLate(since, cell):
