@@ -26,11 +26,11 @@ from benchmarks.cases.table import (
 
 from tidegate.counters import counter
 from tidegate.invocations import admission, invocation, recovery, status
-from tidegate.leases import election, lease
+from tidegate.leases import claim_lock, election, lease
 from tidegate.model import history as remembered
 from tidegate.model.documents import Document
 from tidegate.model.instants import MINUTE, PPM, SECOND
-from tidegate.payloads import chunking
+from tidegate.payloads import chunking, payload_records
 from tidegate.retries import schedule
 from tidegate.services import atomic_service, executions, membership, retention
 from tidegate.triggers import conditions, firing, trigger
@@ -333,7 +333,9 @@ LEASE: Final = lease.Lease(7, 9, "holder", "take 7", TERMS.ttl, stamp=BACK_THEN)
 @table.case(lease, "may it be taken?")
 def taking(_: int) -> Made[lease.Take | lease.Mine | lease.Busy]:
     return (
-        lambda: lease.decide_take(LEASE, holder="me", request="take 8", terms=TERMS, sighting=LEASE.stamped, now=NOW),
+        lambda: lease.decide_take(
+            LEASE, holder="me", request="take 8", terms=TERMS, observation=LEASE.stamped, now=NOW
+        ),
         lambda told: isinstance(told, lease.Take),
     )
 
@@ -344,20 +346,20 @@ def keeping(_: int) -> Made[lease.Rest | lease.Renew | lease.Lapsed]:
     return lambda: lease.next_action(TERMS, tenure, NOW), lambda told: isinstance(told, lease.Renew)
 
 
-@table.case(lease, "a lock of so many claims", CLAIMS)
-def queueing(size: int) -> Made[lease.LockView]:
+@table.case(claim_lock, "a lock of so many claims", CLAIMS)
+def queueing(size: int) -> Made[claim_lock.LockView]:
     claims = tuple(f"claim {number}" for number in range(size))
     seen = lease.observe(None, claims[0], BACK_THEN)
     return (
-        lambda: lease.lock_view(claims, claims[-1], sighting=seen, now=NOW, threshold=2 * MINUTE),
-        lambda view: isinstance(view, lease.Waiting),
+        lambda: claim_lock.lock_view(claims, claims[-1], observation=seen, now=NOW, threshold=2 * MINUTE),
+        lambda view: isinstance(view, claim_lock.Waiting),
     )
 
 
 @table.case(election, "each candidate looks", RUNNERS)
-def electing(size: int) -> Made[list[election.Step]]:
+def electing(size: int) -> Made[list[election.ElectionStep]]:
     candidates = [election.Candidate(f"runner {number}", f"life {number}", TERMS) for number in range(size)]
-    woke = election.Woke(NOW)
+    woke = election.TimerFired(NOW)
     return (
         lambda: [each.step(election.Following(), woke) for each in candidates],
         lambda steps: all(step.commands == (election.Look(),) for step in steps),
@@ -365,10 +367,10 @@ def electing(size: int) -> Made[list[election.Step]]:
 
 
 @table.case(election, "a free lease is seen")
-def seeing_it_free(_: int) -> Made[election.Step]:
+def seeing_it_free(_: int) -> Made[election.ElectionStep]:
     me = election.Candidate("runner", "life", TERMS)
-    asked = me.step(election.Following(), election.Woke(NOW))
-    told = election.Told(NOW + SECOND, election.Look(), None)
+    asked = me.step(election.Following(), election.TimerFired(NOW))
+    told = election.Answered(NOW + SECOND, election.Look(), None)
     return lambda: me.step(asked.state, told), lambda step: isinstance(step.commands[0], election.Swap)
 
 
@@ -378,9 +380,9 @@ def noted(size: int) -> counter.Counter:
 
 
 @table.case(counter, "an increment", TOKENS)
-def counting(size: int) -> Made[counter.Answer]:
+def counting(size: int) -> Made[counter.IncrementVerdict]:
     full, increment = noted(size), counter.Increment(f"token {size - 1}", asked=1 + (size - 1) % 3, is_noted=True)
-    return lambda: counter.decide_increment(full, increment), lambda told: isinstance(told, counter.Count)
+    return lambda: counter.decide_increment(full, increment), lambda told: isinstance(told, counter.CountToken)
 
 
 @table.case(counter, "a sweep", TOKENS)
@@ -418,8 +420,11 @@ def joining(size: int) -> Made[chunking.Joined | chunking.Missing | chunking.Cor
     return lambda: chunking.join(plan.manifest, chunks), lambda told: told == chunking.Joined(whole)
 
 
-@table.case(chunking, "what may be collected", CHUNKS)
-def collecting(size: int) -> Made[tuple[chunking.Seen, ...]]:
-    seen = [chunking.Seen(f"{number:064x}", "attempt") for number in range(size)]
-    records = [chunking.PayloadRecord(1, pending=(chunking.Mark("attempt", (each.digest,)),)) for each in seen[::2]]
-    return lambda: chunking.collectable(seen, records), lambda free: len(free) == size // 2
+@table.case(payload_records, "what may be collected", CHUNKS)
+def collecting(size: int) -> Made[tuple[payload_records.StoredChunk, ...]]:
+    seen = [payload_records.StoredChunk(f"{number:064x}", "attempt") for number in range(size)]
+    records = [
+        payload_records.PayloadRecord(1, pending=(payload_records.Mark("attempt", (each.digest,)),))
+        for each in seen[::2]
+    ]
+    return lambda: payload_records.collectable(seen, records), lambda free: len(free) == size // 2

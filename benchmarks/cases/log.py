@@ -33,7 +33,7 @@ from tidegate.consumer import (
 from tidegate.model.effects import Ambiguous
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND
 from tidegate.model.records import Record, TopicPartition
-from tidegate.retries import polling, retry
+from tidegate.retries import backoff, failures, polling
 from tidegate.sinks import circuit_breaker, dead_letters, delivery, outbox
 
 table: Final = Table("A partition of a log")
@@ -309,7 +309,7 @@ def hearing(_: int) -> Made[commands.Event | None]:
     return lambda: commands.event_for(commit, reply), lambda event: isinstance(event, commands.CommitUnknown)
 
 
-RULES: Final = delivery.Rules()
+RULES: Final = delivery.DeliveryRules()
 UNDELIVERED: Final = delivery.Failed(1, Ambiguous("timed out"), delivery.Action.RETRY, NOW, PPM // 2)
 
 
@@ -325,7 +325,7 @@ def delivering_again(_: int) -> Made[delivery.Payload]:
 def acknowledging_one(size: int) -> Made[delivery.OffsetDelivery]:
     outbox, heard = delivery.added(delivery.OffsetDelivery(), size), delivery.Acknowledged()
     return (
-        lambda: delivery.told(RULES, outbox, size // 2, heard),
+        lambda: delivery.updated(RULES, outbox, size // 2, heard),
         lambda after: isinstance(after.payloads[size // 2], delivery.Delivered),
     )
 
@@ -333,7 +333,7 @@ def acknowledging_one(size: int) -> Made[delivery.OffsetDelivery]:
 @table.case(delivery, "is the offset done?", PAYLOADS)
 def judging(size: int) -> Made[delivery.Complete | delivery.Incomplete]:
     outbox = delivery.OffsetDelivery((delivery.Delivered(),) * size, sealed=True)
-    return lambda: delivery.judge(outbox), lambda told: told == delivery.Complete(size, 0, 0)
+    return lambda: delivery.completion(outbox), lambda told: told == delivery.Complete(size, 0, 0)
 
 
 @table.case(circuit_breaker, "may it be tried?")
@@ -354,14 +354,14 @@ def opening_it(_: int) -> Made[circuit_breaker.CircuitState]:
 @table.case(outbox, "an attempt is answered", PAYLOADS)
 def answered_one(size: int) -> Made[outbox.OutboxStep]:
     sender, state = outbox.OutboxRules(), outbox.OutboxState(waiting=tuple(range(1, size)), under_way=((0, 0),))
-    event = outbox.Heard(0, 0, circuit_breaker.AttemptOutcome.ANSWERED, NOW)
+    event = outbox.AttemptEnded(0, 0, circuit_breaker.AttemptOutcome.ANSWERED, NOW)
     return lambda: sender.step(state, event), lambda step: len(step.commands) == min(sender.most, size - 1)
 
 
 def dead(size: int) -> dead_letters.DeadLetter:
     failures = delivery.Failures(3, BACK_THEN, NOW, "timed out")
     record = Record("topic", 0, 7, key=b"key", value=drawn(size).randbytes(size))
-    return dead_letters.dead_letter(delivery.Burying(failures), record, "sink", 0, record.value)
+    return dead_letters.dead_letter(delivery.DeadLettering(failures), record, "sink", 0, record.value)
 
 
 @table.case(dead_letters, "encode", BYTES)
@@ -377,18 +377,18 @@ def digging_up(size: int) -> Made[dead_letters.DeadLetter | dead_letters.Undecod
     return lambda: dead_letters.decode(data), lambda told: told == letter
 
 
-@table.case(retry, "again, and when?")
-def retrying(_: int) -> Made[retry.RetryVerdict]:
-    policy = retry.Policy(jitter_ppm=PPM // 10)
-    return lambda: retry.decide(policy, 3, BACK_THEN, NOW, PPM // 2), lambda told: isinstance(told, retry.Retry)
+@table.case(backoff, "again, and when?")
+def retrying(_: int) -> Made[backoff.RetryVerdict]:
+    policy = backoff.Policy(jitter_ppm=PPM // 10)
+    return lambda: backoff.decide(policy, 3, BACK_THEN, NOW, PPM // 2), lambda told: isinstance(told, backoff.Retry)
 
 
-@table.case(retry, "a failure of an effect")
-def retrying_effect(_: int) -> Made[retry.FailureVerdict]:
-    tried = retry.failed(Ambiguous("timed out"), NOW)
+@table.case(failures, "a failure of an effect")
+def retrying_effect(_: int) -> Made[failures.FailureVerdict]:
+    tried = failures.failed(Ambiguous("timed out"), NOW)
     return (
-        lambda: retry.decide_failure(retry.ARTICLE, retry.Operation.INSERT, tried, NOW),
-        lambda told: not isinstance(told, retry.PassOn),
+        lambda: failures.decide_failure(failures.ARTICLE, failures.Operation.INSERT, tried, NOW),
+        lambda told: not isinstance(told, failures.PassOn),
     )
 
 

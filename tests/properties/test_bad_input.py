@@ -71,7 +71,7 @@ WRITTEN: Final[Mapping[str, str]] = {
     "model.values.check_tuple": "kinds what",
     "model.values.check_type": "kinds what",
     "model.values.check_types": "kinds what",
-    "retries.retry.check_delay": "what least",
+    "retries.backoff.check_delay": "what least",
 }
 """Parameters that are no input: what a check says and allows stands in the code of its caller."""
 
@@ -256,6 +256,9 @@ class Pool:
         self._keep(Composite(Logic.ANY, (OnEvent("a"), OnEvent("b"))))
         for _ in range(6):
             for each in (each for each in PUBLIC.values() if is_checked(each) or each in EVENTS):
+                self._try(each, chance)
+        for each in self.found:
+            if not self.found[each]:  # of values that only tidegate makes, those that no call above has brought about
                 self._try(each, chance)
 
     def _lacks(self, each: Any) -> bool:

@@ -23,7 +23,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import InsertOne
 from tidegate.model.reading import needed, one_of
-from tidegate.payloads.replacement import Swapped, Unsettled, seen_of
+from tidegate.payloads.payload_records import stored_chunk_of
+from tidegate.payloads.replacement import Swapped, Unsettled
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_documents import loaded, stored
 from tidegate.reactive.task_records import Ended, Run, TaskRecord, TaskStatus
@@ -152,7 +153,7 @@ READ: Mapping[str, tuple[Callable[[Document], object], Document]] = {
         member_of,
         Document.of(dict.fromkeys(("created", "joined", "seen"), TIME) | {"_id": "x", "departed": False}),
     ),
-    "chunk": (lambda doc: seen_of((doc,)), Document.of({"_id": "0" * 64, "put": "a"})),
+    "chunk": (stored_chunk_of, Document.of({"_id": "0" * 64, "put": "a"})),
     "invocation": (lambda doc: item_of(doc, set()), Document.of(MOVED)),
     "status": (viewed, Document.of(MOVED)),
     "history": (history, Document.of(MOVED)),

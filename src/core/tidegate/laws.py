@@ -7,9 +7,9 @@ same predicates.
 from tidegate.consumer.laws import backpressure, commit_metadata, drain, fanout, group, partition, shutdown, watermark
 from tidegate.counters import laws as counter
 from tidegate.invocations.laws import admission, array_push_lock, recovery, status, transition
-from tidegate.leases.laws import election, lease
+from tidegate.leases.laws import claim_lock, election, lease
 from tidegate.model.laws import history
-from tidegate.payloads import laws as chunking
+from tidegate.payloads.laws import chunking, payload_records
 from tidegate.reactive.laws import (
     change_stream,
     debounce,
@@ -20,7 +20,7 @@ from tidegate.reactive.laws import (
     reconciliation,
     snapshot,
 )
-from tidegate.retries.laws import polling, retry, schedule
+from tidegate.retries.laws import backoff, failures, polling, schedule
 from tidegate.services.laws import atomic_service, executions, membership, retention
 from tidegate.sinks.laws import circuit_breaker, dead_letters, delivery, outbox
 from tidegate.triggers.laws import conditions, evaluator, firing, trigger
@@ -29,10 +29,12 @@ __all__ = [
     "admission",
     "array_push_lock",
     "atomic_service",
+    "backoff",
     "backpressure",
     "change_stream",
     "chunking",
     "circuit_breaker",
+    "claim_lock",
     "commit_metadata",
     "conditions",
     "counter",
@@ -44,6 +46,7 @@ __all__ = [
     "evaluator",
     "evolution",
     "executions",
+    "failures",
     "fanout",
     "firing",
     "group",
@@ -53,13 +56,13 @@ __all__ = [
     "orphans",
     "outbox",
     "partition",
+    "payload_records",
     "polling",
     "reactive",
     "reactive_task",
     "reconciliation",
     "recovery",
     "retention",
-    "retry",
     "schedule",
     "shutdown",
     "snapshot",

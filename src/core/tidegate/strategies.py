@@ -22,7 +22,7 @@ from tidegate.consumer.strategies.commands import events
 from tidegate.consumer.strategies.offsets import OFFSETS, batches, deliveries, offsets
 from tidegate.counters import strategies as counter
 from tidegate.invocations.strategies import admission, recovery, status
-from tidegate.leases.strategies import election, lease
+from tidegate.leases.strategies import claim_lock, election, lease
 from tidegate.model.strategies import history
 from tidegate.model.strategies.documents import (
     document_pairs,
@@ -36,7 +36,7 @@ from tidegate.model.strategies.documents import (
 )
 from tidegate.model.strategies.operations import filters, operations, updates
 from tidegate.model.strategies.records import records
-from tidegate.payloads import strategies as chunking
+from tidegate.payloads.strategies import chunking, payload_records
 from tidegate.reactive.strategies import (
     change_stream,
     debounce,
@@ -47,7 +47,7 @@ from tidegate.reactive.strategies import (
     snapshot,
 )
 from tidegate.reactive.strategies.snapshot import projections
-from tidegate.retries.strategies import polling, retry, schedule
+from tidegate.retries.strategies import backoff, failures, polling, schedule
 from tidegate.services.strategies import atomic_service, executions, membership, retention
 from tidegate.sinks.strategies import circuit_breaker, dead_letters, delivery
 from tidegate.triggers.strategies import conditions, firing, trigger
@@ -56,11 +56,13 @@ __all__ = [
     "OFFSETS",
     "admission",
     "atomic_service",
+    "backoff",
     "backpressure",
     "batches",
     "change_stream",
     "chunking",
     "circuit_breaker",
+    "claim_lock",
     "commit_metadata",
     "conditions",
     "counter",
@@ -75,6 +77,7 @@ __all__ = [
     "events",
     "evolution",
     "executions",
+    "failures",
     "fanout",
     "field_names",
     "filters",
@@ -89,6 +92,7 @@ __all__ = [
     "orphans",
     "pairs",
     "partition",
+    "payload_records",
     "polling",
     "projections",
     "reactive",
@@ -96,7 +100,6 @@ __all__ = [
     "records",
     "recovery",
     "retention",
-    "retry",
     "scalars",
     "schedule",
     "snapshot",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tidegate.leases import election
 from tidegate.leases.election import (
+    Answered,
     Begin,
     Candidate,
     Claim,
@@ -17,21 +18,21 @@ from tidegate.leases.election import (
     ElectionCommand,
     ElectionEvent,
     ElectionState,
+    ElectionStep,
     End,
-    Ended,
     Flight,
     Following,
     Leading,
     Leads,
     Look,
     Request,
-    Step,
-    StopAsked,
     Stopped,
+    StopRequested,
     Swap,
-    Told,
+    TimerFired,
     Unanswered,
-    Woke,
+    WakeIn,
+    WorkEnded,
     event_for,
 )
 from tidegate.leases.laws import election as laws
@@ -39,7 +40,8 @@ from tidegate.leases.lease import Lease, Observation, Tenure, Terms, taken, take
 from tidegate.leases.strategies.election import candidates, events, requests, states
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Refused
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import STORE, WALL, ClockName, Instant, seconds
+from tidegate.model.instants import STORE, WALL, ClockName, Instant
+from tidegate.model.reducer import Step
 
 TERMS = Terms(ttl=12, heartbeat=4, margin=1, lock_delay=2)
 HERE = ClockName("monotonic")
@@ -76,7 +78,7 @@ class Actor:
     wake_at: int | None = 0
     running: int | None = None
     is_asked: bool = False
-    deeds: list[Begin | End | Ended] = attrs.Factory(list)
+    deeds: list[Begin | End | WorkEnded] = attrs.Factory(list)
 
     @property
     def candidate(self) -> Candidate:
@@ -106,7 +108,7 @@ class World:
         step = actor.candidate.step(before, event)
 
         assert laws.takes_nothing_once_it_is_to_stop(step), "EL4"
-        if isinstance(event, Ended) and event.epoch == running:
+        if isinstance(event, WorkEnded) and event.epoch == running:
             actor.deeds.append(event)
             running = actor.running = None
         assert laws.releases_without_work(running, step), "EL4"
@@ -115,7 +117,6 @@ class World:
         assert laws.one_request_is_under_way(before, event, step), "EL6"
 
         actor.state = step.state
-        actor.wake_at = None if step.wake_in is None else self.now + step.wake_in
         for command in step.commands:
             self.commanded(actor, command)
         assert laws.work_begins_and_ends_once(actor.deeds), "EL3"
@@ -132,6 +133,8 @@ class World:
             case End():
                 actor.deeds.append(command)
                 actor.is_asked = True
+            case WakeIn(duration):
+                actor.wake_at = self.now + duration
 
     def apply(self, sent: Sent) -> None:
         outcome: Lease | None = None
@@ -155,7 +158,7 @@ class World:
             self.tell(sent.by, Unanswered(self.clock(sent.by), sent.request))
         elif sent.outcome is not None and self.is_confirmed(*sent.outcome):
             sent.is_answered = True
-            self.tell(sent.by, Told(self.clock(sent.by), sent.request, *sent.outcome))
+            self.tell(sent.by, Answered(self.clock(sent.by), sent.request, *sent.outcome))
 
     def is_confirmed(self, lease: Lease | None) -> bool:
         """A write is answered once a majority has it, and looks do not see it before."""
@@ -163,7 +166,7 @@ class World:
 
     def end(self, actor: Actor) -> None:
         if actor.running is not None:
-            self.tell(actor, Ended(self.clock(actor), actor.running))
+            self.tell(actor, WorkEnded(self.clock(actor), actor.running))
 
     def crash(self, actor: Actor) -> None:
         actor.life += 1
@@ -176,7 +179,7 @@ class World:
             case "wait":
                 self.now += much
             case "wake":
-                self.tell(actor, Woke(self.clock(actor)))
+                self.tell(actor, TimerFired(self.clock(actor)))
             case "wake all":
                 self.wake_all()
             case "serve":
@@ -194,7 +197,7 @@ class World:
             case "fail":
                 self.end(actor)
             case "stop":
-                self.tell(actor, StopAsked(self.clock(actor)))
+                self.tell(actor, StopRequested(self.clock(actor)))
             case "crash":
                 self.crash(actor)
             case _:
@@ -203,7 +206,7 @@ class World:
     def wake_all(self) -> None:
         for actor in self.actors:
             if actor.wake_at is not None and actor.wake_at <= self.now:
-                self.tell(actor, Woke(self.clock(actor)))
+                self.tell(actor, TimerFired(self.clock(actor)))
 
     def serve(self) -> None:
         """All that is under way arrives and is answered, and what is asked then, up to a bound."""
@@ -322,9 +325,9 @@ def check_answers(kind: type[Candidate]) -> None:
         candidate, now = kind(drawn.name, drawn.life, drawn.terms), Instant(at, HERE)
         if not isinstance(state, Stopped) and state.flight is not None and state.flight.request == request:
             state = attrs.evolve(state, flight=None)
-        woken = candidate.step(state, Woke(now))
+        woken = candidate.step(state, TimerFired(now))
 
-        assert laws.changes_nothing(candidate.step(state, Told(now, request, lease)), woken), "EL8"
+        assert laws.changes_nothing(candidate.step(state, Answered(now, request, lease)), woken), "EL8"
         assert laws.changes_nothing(candidate.step(state, Unanswered(now, request)), woken), "EL8"
 
     what_is_not_under_way_does_not_matter()
@@ -345,14 +348,21 @@ def test_candidates_keep_the_law(law: str) -> None:
 class CountsFromTheAnswer(Candidate):
     """A tenure counts from when the grant is heard of, not from when it was asked for."""
 
-    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:  # noqa: ARG002  that is the bug
-        return super()._told(state, request, lease, at, at)
+    def _follower_answered(
+        self,
+        state: Following,
+        request: Request,
+        lease: Lease | None,
+        sent: Instant,  # noqa: ARG002  that is the bug
+        at: Instant,
+    ) -> ElectionStep:
+        return super()._follower_answered(state, request, lease, at, at)
 
 
 class TakesAtOnce(Candidate):
     """Whatever is there, it is taken."""
 
-    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
         version = 0 if lease is None else lease.version
         claim = Claim(f"{self.life}@{version}", at)
         wanted = taken(lease, holder=self.name, request=claim.request, ttl=self.terms.ttl)
@@ -362,30 +372,32 @@ class TakesAtOnce(Candidate):
 class LooksOnce(Candidate):
     """What was seen once is thought to stand since then, renewed or not."""
 
-    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
-        if lease is not None and state.sighting is not None:
-            state = attrs.evolve(state, sighting=Observation(lease.version, state.sighting.since))
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
+        if lease is not None and state.observation is not None:
+            state = attrs.evolve(state, observation=Observation(lease.version, state.observation.since))
         return super()._saw(state, lease, at)
 
 
 class HoldsByName(Candidate):
     """mongodash: a lock under the own configured id is one's own; the life does not count."""
 
-    def step(self, state: ElectionState, event: ElectionEvent) -> Step:
+    def step(self, state: ElectionState, event: ElectionEvent) -> ElectionStep:
         return Candidate("same", "same", self.terms).step(state, event)
 
 
 class TrustsOldReads(Candidate):
     """A renewal without an answer counts from when it was found to be done."""
 
-    def _answered(self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Leading:
-        return super()._answered(attrs.evolve(state, unsure=state.unsure and at), request, lease, sent, at)
+    def _leader_answered(
+        self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant
+    ) -> Leading:
+        return super()._leader_answered(attrs.evolve(state, unsure=state.unsure and at), request, lease, sent, at)
 
 
 class LeadsOn(Candidate):
     """mongodash: after an error it finds its own lease and leads again, in the same epoch."""
 
-    def _ended(self, state: Leading, at: Instant) -> Step:
+    def _ended(self, state: Leading, at: Instant) -> ElectionStep:
         step = super()._ended(state, at)
         assert isinstance(step.state, Following | Stopped)
         if not isinstance(step.state, Following) or step.state.claim is None:
@@ -396,7 +408,7 @@ class LeadsOn(Candidate):
 class DoesNotWait(Candidate):
     """A leader whose tenure lapses follows at once, and does not wait for its work to end."""
 
-    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> ElectionStep:
         if not state.is_over:
             return super()._led(state, at, *commands)
         back = self._ended(state, at)
@@ -406,7 +418,7 @@ class DoesNotWait(Candidate):
 class EndsAgain(Candidate):
     """Work is asked to end at each event."""
 
-    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> ElectionStep:
         again = End(state.epoch)
         return super()._led(state, at, *(commands if again in commands or not state.is_ending else (*commands, again)))
 
@@ -414,7 +426,7 @@ class EndsAgain(Candidate):
 class TakesAfterStop(Candidate):
     """mongodash: the attempt under way is not awaited, and takes the lease for one that has stopped."""
 
-    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
         step = super()._saw(attrs.evolve(state, is_stopping=False), lease, at)
         assert not isinstance(step.state, Stopped)
         return attrs.evolve(step, state=attrs.evolve(step.state, is_stopping=state.is_stopping))
@@ -423,50 +435,53 @@ class TakesAfterStop(Candidate):
 class ReleasesFirst(Candidate):
     """The lease is released as soon as the leader is asked to stop."""
 
-    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> ElectionStep:
         if not state.is_stopping or state.is_over or state.flight is not None:
             return super()._led(state, at, *commands)
         lease = state.tenure.lease
         release = Swap(lease.version, changed(lease, holder=None), 0)
-        return Step(attrs.evolve(state, flight=Flight(release, at)), (*commands, release), 1)
+        return Step(attrs.evolve(state, flight=Flight(release, at)), (*commands, release, WakeIn(1)))
 
 
 class StopsWithoutRelease(Candidate):
     """Who is to stop stops, whatever it may hold."""
 
-    def _following(self, state: Following, event: ElectionEvent) -> Step:
+    def _following(self, state: Following, event: ElectionEvent) -> ElectionStep:
         return Step(Stopped()) if state.is_stopping else super()._following(state, event)
 
 
 class ForgetsToWake(Candidate):
     """Nobody tells a leader that it is time to renew."""
 
-    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
-        return attrs.evolve(super()._led(state, at, *commands), wake_in=None)
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> ElectionStep:
+        step = super()._led(state, at, *commands)
+        return Step(step.state, tuple(command for command in step.commands if not isinstance(command, WakeIn)))
 
 
 class AsksTwice(Candidate):
     """A follower looks whenever it is woken."""
 
-    def _settled(self, state: Following, at: Instant) -> Step:
+    def _settled(self, state: Following, at: Instant) -> ElectionStep:
         return super()._settled(attrs.evolve(state, flight=None), at)
 
 
 class NeverSees(Candidate):
     """Each look begins to count anew."""
 
-    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
-        return super()._saw(attrs.evolve(state, sighting=None), lease, at)
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
+        return super()._saw(attrs.evolve(state, observation=None), lease, at)
 
 
 class CountsFromTheLook(Candidate):
     """A take that a look did not find is thought to be done after that, if at all."""
 
-    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
         return super()._tried(attrs.evolve(state, claim=None), lease, at)
 
-    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
-        step = super()._told(state, request, lease, sent, at)
+    def _follower_answered(
+        self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant
+    ) -> ElectionStep:
+        step = super()._follower_answered(state, request, lease, sent, at)
         if isinstance(request, Look) or lease is not None or not isinstance(step.state, Following):
             return step
         return attrs.evolve(step, state=attrs.evolve(step.state, claim=state.claim))
@@ -475,11 +490,13 @@ class CountsFromTheLook(Candidate):
 class RemembersTheFirst(Candidate):
     """A take counts from the first time that it was tried, so once it is granted it is over."""
 
-    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
+    def _follower_answered(
+        self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant
+    ) -> ElectionStep:
         first = state.claim
         if isinstance(request, Look) or first is None or request.lease.request != first.request:
-            return super()._told(state, request, lease, sent, at)
-        step = super()._told(state, request, lease, first.since, at)
+            return super()._follower_answered(state, request, lease, sent, at)
+        step = super()._follower_answered(state, request, lease, first.since, at)
         if lease is not None or not isinstance(step.state, Following):
             return step
         return attrs.evolve(step, state=attrs.evolve(step.state, claim=first))
@@ -488,7 +505,7 @@ class RemembersTheFirst(Candidate):
 class KeepsEverything(Candidate):
     """A leader whose work has ended keeps the lease, and leads nothing."""
 
-    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
         claim = state.claim
         if lease is not None and claim is not None and claim.is_over and not state.is_stopping:
             renewed = Swap(lease.version, changed(lease, holder=self.name), 0)
@@ -499,9 +516,11 @@ class KeepsEverything(Candidate):
 class TakesAnyAnswer(Candidate):
     """An answer is taken for one to what is under way."""
 
-    def _following(self, state: Following, event: ElectionEvent) -> Step:
-        if isinstance(event, Told):
-            return self._told(attrs.evolve(state, flight=None), event.request, event.lease, event.at, event.at)
+    def _following(self, state: Following, event: ElectionEvent) -> ElectionStep:
+        if isinstance(event, Answered):
+            return self._follower_answered(
+                attrs.evolve(state, flight=None), event.request, event.lease, event.at, event.at
+            )
         return super()._following(state, event)
 
 
@@ -541,64 +560,60 @@ def at(time: int) -> Instant:
     return Instant(time, HERE)
 
 
-def told(steps: list[Step]) -> list[str]:
-    return [f"{step.state}: {'; '.join(map(str, step.commands)) or '-'}; {wake(step)}" for step in steps]
-
-
-def wake(step: Step) -> str:
-    return "-" if step.wake_in is None else f"wake in {seconds(step.wake_in)}"
+def told(steps: list[ElectionStep]) -> list[str]:
+    return [f"{step.state}: {'; '.join(map(str, step.commands)) or '-'}" for step in steps]
 
 
 def test_a_candidate_is_elected_renews_and_hands_over() -> None:
     """A whole life: it looks, takes, leads, renews, is asked to stop, renews until its work has ended, releases, stops."""
-    ann, steps = Candidate("ann", "a1", TERMS), list[Step]()
+    ann, steps = Candidate("ann", "a1", TERMS), list[ElectionStep]()
     taken_, renewed, again = (Lease(1, version, "ann", "a1@0", 12) for version in (1, 2, 3))
     released = changed(again, holder=None)
 
     def tell(event: ElectionEvent) -> None:
         steps.append(ann.step(steps[-1].state if steps else Following(), event))
 
-    tell(Woke(at(0)))
-    tell(Told(at(1), Look(), None))
-    tell(Told(at(2), Swap(0, taken_, 0), taken_))
-    tell(Woke(at(5)))
-    tell(Told(at(6), Swap(1, renewed, 0), renewed))
-    tell(StopAsked(at(7)))
-    tell(Woke(at(9)))
-    tell(Told(at(10), Swap(2, again, 0), again))
-    tell(Ended(at(11), 1))
-    tell(Told(at(12), Look(), again))
-    tell(Told(at(13), Swap(3, released, 0), released))
-    tell(Woke(at(14)))
+    tell(TimerFired(at(0)))
+    tell(Answered(at(1), Look(), None))
+    tell(Answered(at(2), Swap(0, taken_, 0), taken_))
+    tell(TimerFired(at(5)))
+    tell(Answered(at(6), Swap(1, renewed, 0), renewed))
+    tell(StopRequested(at(7)))
+    tell(TimerFired(at(9)))
+    tell(Answered(at(10), Swap(2, again, 0), again))
+    tell(WorkEnded(at(11), 1))
+    tell(Answered(at(12), Look(), again))
+    tell(Answered(at(13), Swap(3, released, 0), released))
+    tell(TimerFired(at(14)))
 
     assert told(steps) == [
-        "following: look at the lease; -",
-        "following: write the lease at version 0: token 1 held by 'ann', version 1; -",
+        "following: look at the lease",
+        "following: write the lease at version 0: token 1 held by 'ann', version 1",
         "leading in epoch 1: begin epoch 1; wake in 3 us",
         "leading in epoch 1: write the lease at version 1: token 1 held by 'ann', version 2; wake in 7 us",
-        "leading in epoch 1: -; wake in 3 us",
+        "leading in epoch 1: wake in 3 us",
         "leading in epoch 1, to stop: end epoch 1; wake in 2 us",
         "leading in epoch 1, to stop: write the lease at version 2: token 1 held by 'ann', version 3; wake in 7 us",
-        "leading in epoch 1, to stop: -; wake in 3 us",
-        "following, to stop: look at the lease; -",
-        "following, to stop: write the lease at version 3: token 1 released, version 4; -",
-        "stopped: -; -",
-        "stopped: -; -",
+        "leading in epoch 1, to stop: wake in 3 us",
+        "following, to stop: look at the lease",
+        "following, to stop: write the lease at version 3: token 1 released, version 4",
+        "stopped: -",
+        "stopped: -",
     ]
 
 
 def test_a_stamped_lease_is_taken_under_the_condition_of_its_store() -> None:
     """A follower cannot tell the store's time, so each look is followed by a write that the store judges."""
     held = Lease(1, 3, "bob", "b@0", 12, Instant(0, STORE))
-    step = Candidate("ann", "a", TERMS).step(Following(Flight(Look(), at(0))), Told(at(1), Look(), held))
+    step = Candidate("ann", "a", TERMS).step(Following(Flight(Look(), at(0))), Answered(at(1), Look(), held))
 
     assert told([step]) == [
-        "following: write the lease at version 3 for 14 us: token 2 held by 'ann', version 4; -",
+        "following: write the lease at version 3 for 14 us: token 2 held by 'ann', version 4",
     ]
 
 
 def test_a_lapsed_leader_ends_its_work_and_releases() -> None:
-    """After a stall the first event that is heard shows that the tenure is over, be it the answer to the renewal."""
+    """After a stall the first event shows that the tenure is over, also if it is the answer to the renewal."""
     lease = Lease(1, 1, "ann", "a@0", 12)
     renewed = changed(lease, holder="ann")
     swap = Swap(1, renewed, 0)
@@ -607,62 +622,63 @@ def test_a_lapsed_leader_ends_its_work_and_releases() -> None:
     assert ann.leads(leading, at(10)) == Leads(1, 1)
     assert ann.leads(leading, at(11)) == DoesNotLead()
     assert str(ann.leads(leading, at(10))) == "leads in epoch 1 for another 1 us"
-    over = ann.step(leading, Told(at(11), swap, renewed))
-    assert told([over]) == ["leading in epoch 1, over: end epoch 1; -"]
+    over = ann.step(leading, Answered(at(11), swap, renewed))
+    assert told([over]) == ["leading in epoch 1, over: end epoch 1"]
     assert str(ann.leads(over.state, at(11))) == "does not lead"
-    back = ann.step(over.state, Ended(at(12), 1))
-    gone = ann.step(back.state, Told(at(13), Look(), renewed))
+    back = ann.step(over.state, WorkEnded(at(12), 1))
+    gone = ann.step(back.state, Answered(at(13), Look(), renewed))
     assert told([back, gone]) == [
-        "following: look at the lease; -",
-        "following: write the lease at version 2: token 1 released, version 3; -",
+        "following: look at the lease",
+        "following: write the lease at version 2: token 1 released, version 3",
     ]
     released = changed(renewed, holder=None)
-    assert told([ann.step(gone.state, Told(at(14), Swap(2, released, 0), released))]) == ["following: -; wake in 4 us"]
+    assert told([ann.step(gone.state, Answered(at(14), Swap(2, released, 0), released))]) == ["following: wake in 4 us"]
 
 
 @pytest.mark.parametrize(("life", "other"), [("a", "a@1"), ("a@1", "a"), ("a", "a@"), ("a@0", "a@0@0")])
 def test_a_life_that_begins_like_another_is_another(life: str, other: str) -> None:
     """A lease of one is left alone by the other, and not released as if it were one's own."""
     ann, bob = Candidate("ann", life, TERMS), Candidate("bob", other, TERMS)
-    looks = bob.step(Following(), Woke(at(0)))
-    takes = bob.step(looks.state, Told(at(1), Look(), None))
+    looks = bob.step(Following(), TimerFired(at(0)))
+    takes = bob.step(looks.state, Answered(at(1), Look(), None))
     (swap,) = takes.commands
     assert isinstance(swap, Swap)
 
-    looks = ann.step(Following(), Woke(at(0)))
-    seen = ann.step(looks.state, Told(at(2), Look(), swap.lease))
-    assert told([seen]) == ["following: -; wake in 4 us"]
+    looks = ann.step(Following(), TimerFired(at(0)))
+    seen = ann.step(looks.state, Answered(at(2), Look(), swap.lease))
+    assert told([seen]) == ["following: wake in 4 us"]
 
 
 @pytest.mark.parametrize(
     ("expected", "deeds"),
     [
-        (True, [Begin(1), End(1), Ended(at(0), 1), Begin(2), Ended(at(0), 2), Begin(3)]),
-        (True, [Begin(2), Ended(at(0), 1), End(2)]),
+        (True, [Begin(1), End(1), WorkEnded(at(0), 1), Begin(2), WorkEnded(at(0), 2), Begin(3)]),
+        (True, [Begin(2), WorkEnded(at(0), 1), End(2)]),
         (False, [Begin(1), Begin(2)]),
         (False, [Begin(1), End(1), End(1)]),
         (False, [Begin(1), End(2)]),
-        (False, [Begin(1), Ended(at(0), 1), End(1)]),
+        (False, [Begin(1), WorkEnded(at(0), 1), End(1)]),
     ],
 )
-def test_the_law_of_work_tells_good_from_bad(expected: bool, deeds: list[Begin | End | Ended]) -> None:
+def test_the_law_of_work_tells_good_from_bad(expected: bool, deeds: list[Begin | End | WorkEnded]) -> None:
     """Law EL3, by hand."""
     assert laws.work_begins_and_ends_once(deeds) == expected
 
 
-def test_what_is_heard_of_a_command() -> None:
-    """A failure of any kind is no answer; a beginning is not told; what is no command or no answer is refused."""
+def test_what_becomes_of_a_command_is_an_event() -> None:
+    """A failure of any kind is no answer; nothing comes of a beginning; anything else is refused."""
     lease = Lease(1, 1, "ann", "a@0", 12)
 
     for failure in (Ambiguous("x"), NotApplied("x"), NotDurable("x"), Refused("x")):
         assert event_for(Look(), failure, at(1)) == Unanswered(at(1), Look())
-    assert event_for(Swap(0, lease, 0), lease, at(1)) == Told(at(1), Swap(0, lease, 0), lease)
-    assert event_for(Look(), None, at(1)) == Told(at(1), Look(), None)
-    assert event_for(End(3), None, at(1)) == Ended(at(1), 3)
+    assert event_for(Swap(0, lease, 0), lease, at(1)) == Answered(at(1), Swap(0, lease, 0), lease)
+    assert event_for(Look(), None, at(1)) == Answered(at(1), Look(), None)
+    assert event_for(End(3), None, at(1)) == WorkEnded(at(1), 3)
+    assert event_for(WakeIn(3), None, at(1)) == TimerFired(at(1))
     assert event_for(Begin(3), None, at(1)) is None
     with pytest.raises(Misuse, match="was answered a int"):
         event_for(Look(), 1, at(1))
-    with pytest.raises(Misuse, match="a Now is no command"):
+    with pytest.raises(Misuse, match="a Now is not a command"):
         event_for(Now(), None, at(1))
 
 
@@ -712,27 +728,22 @@ def test_the_world_gets_somewhere() -> None:
         lambda: Candidate("", "life"),
         lambda: Candidate("ann", ""),
         lambda: Candidate("ann", "life", 30),  # type: ignore[arg-type]
-        lambda: Candidate("ann", "life").step(None, Woke(at(0))),  # type: ignore[arg-type]
+        lambda: Candidate("ann", "life").step(None, TimerFired(at(0))),  # type: ignore[arg-type]
         lambda: Candidate("ann", "life").step(Following(), None),  # type: ignore[arg-type]
         lambda: Candidate("ann", "life").leads(None, at(0)),  # type: ignore[arg-type]
-        lambda: Candidate("ann", "life").step(Following(look_at=at(0)), Woke(Instant(0, WALL))),
-        lambda: Woke(0),  # type: ignore[arg-type]
-        lambda: StopAsked(None),  # type: ignore[arg-type]
-        lambda: Told(at(0), Begin(1), None),  # type: ignore[arg-type]
-        lambda: Told(at(0), Look(), 5),  # type: ignore[arg-type]
-        lambda: Unanswered(at(0), None),  # type: ignore[arg-type]
-        lambda: Ended(at(0), 0),
-        lambda: Begin(0),
-        lambda: End(True),
-        lambda: Swap(-1, Lease(1, 1, "ann", "r", 1), 0),
-        lambda: Swap(0, None, 0),  # type: ignore[arg-type]
-        lambda: Swap(0, Lease(1, 1, "ann", "r", 1), -1),
-        lambda: Flight(None, at(0)),  # type: ignore[arg-type]
-        lambda: Claim("", at(0)),
-        lambda: Claim("r", at(0), 1),  # type: ignore[arg-type]
-        lambda: Following(is_stopping=None),  # type: ignore[arg-type]
-        lambda: Leading(None, at(0)),  # type: ignore[arg-type]
-        lambda: Leading(Tenure(Lease(1, 1, "ann", "r", 1), at(0)), at(0), is_over=0),  # type: ignore[arg-type]
+        lambda: Candidate("ann", "life").step(Following(look_at=at(0)), TimerFired(Instant(0, WALL))),
+        *(
+            lambda event=event: Candidate("ann", "life").step(Following(), event)
+            for event in (
+                TimerFired(0),  # type: ignore[arg-type]
+                StopRequested(None),  # type: ignore[arg-type]
+                Answered(at(0), Begin(1), None),  # type: ignore[arg-type]
+                Answered(at(0), Look(), 5),  # type: ignore[arg-type]
+                Unanswered(at(0), None),  # type: ignore[arg-type]
+                WorkEnded(at(0), 0),
+            )
+        ),
+        lambda: event_for(Look(), None, 0),  # type: ignore[arg-type]
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:

@@ -21,7 +21,7 @@ from tidegate.reactive.reactive_task import Idle, Later, Ran, ReactiveTask
 from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.task_documents import loaded, record_id
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate.retries.retry import Fixed, Policy
+from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform, world_with
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ TASK: Final = ReactiveTask(
     records="orders_tasks",
     watched=Projection(("total",)),
     rules=Task(debounce=Debounce(0, 0), lease=LEASE),
-    policy=Policy(schedule=Fixed(SECOND), attempts_max=2),
+    policy=Policy(backoff=Fixed(SECOND), attempts_max=2),
     cleaning=CleanUp(keep_for=0),
     attempts=2,
 )
@@ -266,7 +266,7 @@ def test_a_handler_may_ask_to_be_called_later() -> None:
 
 def test_a_worker_that_never_comes_back_is_given_up() -> None:
     """Law RT5: its attempts were counted when it claimed, and the next one to look asks the policy."""
-    task = attrs.evolve(TASK, policy=Policy(schedule=Fixed(0), attempts_max=1))
+    task = attrs.evolve(TASK, policy=Policy(backoff=Fixed(0), attempts_max=1))
     store = planned(task)
     store.run(_claims(task, store))
     store.later(LEASE)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, STORE, WALL, Duration, Instant
 from tidegate.retries import polling
+from tidegate.retries.backoff import LONGEST
 from tidegate.retries.laws import polling as laws
 from tidegate.retries.polling import Ask, Bounds, NoSource, Pace, Turn, Wait, Why
-from tidegate.retries.retry import LONGEST
 from tidegate.retries.strategies import polling as drawn
-from tidegate.retries.strategies.retry import draws
+from tidegate.retries.strategies.backoff import draws
 
 START = Instant(0, WALL)
 SMALL = Bounds(least=2, most=9, jitter=3)
@@ -464,8 +464,6 @@ def test_the_order_of_sources_matters_only_among_equals(each: Case) -> None:
         lambda: Bounds(least=True),
         lambda: Bounds(least=0.2),  # type: ignore[arg-type]
         lambda: Bounds(jitter=None),  # type: ignore[arg-type]
-        lambda: Pace(0, 1),  # type: ignore[arg-type]
-        lambda: Pace(START, 0),
         lambda: polling.fresh(None, START),  # type: ignore[arg-type]
         lambda: polling.fresh(SMALL, None),  # type: ignore[arg-type]
         lambda: polling.turn("fast", {}, START),  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from tidegate.model.instants import WALL, ClockName, Instant
 from tidegate.model.records import Record
 from tidegate.sinks import dead_letters
 from tidegate.sinks.dead_letters import DeadLetter, Flaw, Undecodable
-from tidegate.sinks.delivery import Burying, Failures, Sending
+from tidegate.sinks.delivery import DeadLettering, Failures, Sending
 from tidegate.sinks.laws import dead_letters as laws
 from tidegate.sinks.strategies import dead_letters as drawn
 
@@ -171,9 +171,9 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Clerk) -> None:
 
 def test_a_dead_letter_can_be_read_and_found() -> None:
     """One line of ASCII: text as text, other bytes in base64, and where it came from."""
-    burying = Burying(Failures(3, START, START + 5, "smtp://me:hunter2@mail is away"))
+    dead_lettering = DeadLettering(Failures(3, START, START + 5, "smtp://me:hunter2@mail is away"))
     record = Record("orders", 3, 7, b"\xff", '{"name": "J\u00fcrgen"}'.encode(), (("h", None),), Instant(5))
-    each = dead_letters.dead_letter(burying, record, "results", 0, b"line\x1b[31m\n")
+    each = dead_letters.dead_letter(dead_lettering, record, "results", 0, b"line\x1b[31m\n")
     fields = json.loads(dead_letters.encode(each))
 
     assert b"\n" not in dead_letters.encode(each)

@@ -10,17 +10,20 @@ from hypothesis import strategies as st
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, STORE, WALL, Instant
-from tidegate.retries.retry import Fixed, Policy
-from tidegate.retries.strategies.retry import failures as drawn_failures
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.strategies.failures import failures as drawn_failures
 from tidegate.sinks import delivery
 from tidegate.sinks.delivery import (
     Acknowledged,
     Action,
-    Buried,
-    Burying,
     Complete,
+    DeadLettered,
+    DeadLetterFailed,
+    DeadLettering,
+    DeadLetterWritten,
     Delivered,
     DeliveryEvent,
+    DeliveryRules,
     Dismissed,
     Failed,
     Failures,
@@ -28,28 +31,25 @@ from tidegate.sinks.delivery import (
     Incomplete,
     OffsetDelivery,
     Payload,
+    Reason,
     Released,
-    Rules,
     Sending,
     Skipped,
-    Unwritten,
-    Why,
-    Written,
 )
 from tidegate.sinks.laws import delivery as laws
 from tidegate.sinks.strategies import delivery as drawn
 
 START = Instant(0, WALL)
-PATIENT = Policy(schedule=Fixed(5), attempts_max=2)
-RULES = Rules(sending=PATIENT, burying=PATIENT)
+PATIENT = Policy(backoff=Fixed(5), attempts_max=2)
+RULES = DeliveryRules(sending=PATIENT, dead_lettering=PATIENT)
 
 
 @attrs.frozen
 class Functions:
     """What whoever delivers asks: the real functions, but for one that is planted."""
 
-    step: Callable[[Rules, Payload, DeliveryEvent], Payload] = delivery.step
-    judge: Callable[[OffsetDelivery], Complete | Incomplete] = delivery.judge
+    step: Callable[[DeliveryRules, Payload, DeliveryEvent], Payload] = delivery.step
+    completion: Callable[[OffsetDelivery], Complete | Incomplete] = delivery.completion
 
 
 REAL = Functions()
@@ -64,8 +64,8 @@ def failed(attempt: int = 1, failure: Failure | None = None, answer: Action = Ac
     return Failed(attempt, failure or Ambiguous("no reply"), answer, START + at)
 
 
-def unwritten(attempt: int = 1, failure: Failure | None = None, at: int = 0) -> Unwritten:
-    return Unwritten(attempt, failure or Ambiguous("no reply"), START + at)
+def write_failures(attempt: int = 1, failure: Failure | None = None, at: int = 0) -> DeadLetterFailed:
+    return DeadLetterFailed(attempt, failure or Ambiguous("no reply"), START + at)
 
 
 def failures(count: int = 1, error: str = "Ambiguous(no reply)") -> Failures:
@@ -81,7 +81,7 @@ def check_dl1(functions: Functions) -> None:
     @example(RULES, [failed(1), failed(2)])
     @example(RULES, [failed(answer=Action.DEAD_LETTER)])
     @example(RULES, [failed(1, NotApplied("closed"))])
-    def payloads_are_settled_by_what_was_heard(rules: Rules, events: list[DeliveryEvent]) -> None:
+    def payloads_are_settled_by_what_was_heard(rules: DeliveryRules, events: list[DeliveryEvent]) -> None:
         payload: Payload = Sending()
         for number, event in enumerate(events, 1):
             payload = functions.step(rules, payload, event)
@@ -137,7 +137,7 @@ class World:
     """An offset with three payloads, a sink, a topic of dead letters, and replies that arrive late, twice, or never."""
 
     functions: Functions
-    rules: Rules
+    rules: DeliveryRules
     outbox: OffsetDelivery = attrs.field(factory=lambda: delivery.added(OffsetDelivery(), 3))
     sink: set[int] = attrs.field(factory=set)
     dead_letters: set[int] = attrs.field(factory=set)
@@ -162,9 +162,9 @@ class World:
             case Sending() as payload:
                 arrived, fine = self.sink, Acknowledged()
                 event: DeliveryEvent = fine if failure is None else failed(payload.attempt, failure, answer)
-            case Burying() as payload:
-                arrived, written = self.dead_letters, Written()
-                event = written if failure is None else unwritten(payload.attempt, failure)
+            case DeadLettering() as payload:
+                arrived, written = self.dead_letters, DeadLetterWritten()
+                event = written if failure is None else write_failures(payload.attempt, failure)
             case _:
                 return
         if weather in {0, 2}:
@@ -178,7 +178,7 @@ class World:
         self.outbox = OffsetDelivery((*payloads[:index], after, *payloads[index + 1 :]), self.outbox.sealed)
 
     def done(self) -> set[int]:
-        skipped = (i for i in range(3) if any(laws.decided_to_skip(self.rules, self.heard[i], why) for why in Why))
+        skipped = (i for i in range(3) if any(laws.decided_to_skip(self.rules, self.heard[i], why) for why in Reason))
         return {*self.sink, *self.dead_letters, *skipped}
 
 
@@ -191,11 +191,11 @@ def check_dl1_in_the_world(functions: Functions) -> None:
     @example(RULES, [Done(), Attempt(0, 0, Action.RETRY), Heard(0, again=False), *lasting(1), *lasting(2)])
     @example(RULES, [*(act for i in range(3) for act in (Attempt(i, 0, Action.RETRY), Heard(0, again=False)))])
     @example(RULES, [Done(), *(act for i in range(3) for act in (Attempt(i, 1, Action.HOLD), Heard(0, again=False)))])
-    def nothing_is_lost(rules: Rules, acts: Sequence[Act]) -> None:
+    def nothing_is_lost(rules: DeliveryRules, acts: Sequence[Act]) -> None:
         world = World(functions, rules)
         for act in acts:
             world.act(act)
-            verdict = functions.judge(world.outbox)
+            verdict = functions.completion(world.outbox)
             sealed = world.outbox.sealed
             assert laws.completes_only_what_is_done(3, world.done(), verdict, sealed=sealed)
 
@@ -214,7 +214,7 @@ def check_dl2(functions: Functions) -> None:
     @effort(functions)
     @given(*STEPS)
     @example(RULES, Delivered(), failed())
-    def what_is_settled_stays(rules: Rules, payload: Payload, event: DeliveryEvent) -> None:
+    def what_is_settled_stays(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
         assert laws.stays_settled(payload, functions.step(rules, payload, event))
 
     what_is_settled_stays()
@@ -222,17 +222,23 @@ def check_dl2(functions: Functions) -> None:
 
 def check_dl2_of_offsets(functions: Functions) -> None:
     @effort(functions)
-    @given(drawn.rules(), drawn.outboxes(), st.lists(st.tuples(st.integers(0, 3), drawn.delivery_events()), max_size=9))
+    @given(
+        drawn.rules(),
+        drawn.offset_deliveries(),
+        st.lists(st.tuples(st.integers(0, 3), drawn.delivery_events()), max_size=9),
+    )
     @example(RULES, OffsetDelivery((Delivered(),), sealed=True), [(0, failed())])
-    def what_is_complete_stays(rules: Rules, outbox: OffsetDelivery, events: list[tuple[int, DeliveryEvent]]) -> None:
+    def what_is_complete_stays(
+        rules: DeliveryRules, outbox: OffsetDelivery, events: list[tuple[int, DeliveryEvent]]
+    ) -> None:
         for index, event in events:
-            before = functions.judge(outbox)
+            before = functions.completion(outbox)
             payloads = [
                 functions.step(rules, payload, event) if place == index else payload
                 for place, payload in enumerate(outbox.payloads)
             ]
             outbox = OffsetDelivery(tuple(payloads), outbox.sealed)
-            assert laws.stays_complete(before, functions.judge(outbox))
+            assert laws.stays_complete(before, functions.completion(outbox))
 
     what_is_complete_stays()
 
@@ -243,9 +249,9 @@ def check_dl3(functions: Functions) -> None:
     @example(RULES, Sending(), failed())
     @example(RULES, Sending(), failed(failure=Refused("no")))
     @example(RULES, Sending(failures()), failed(2))
-    @example(RULES, Held(Why.LASTING, Sending(failures(2))), Released())
-    @example(RULES, Held(Why.ANSWERED, Sending()), Released())
-    def it_is_sent_again_as_allowed(rules: Rules, payload: Payload, event: DeliveryEvent) -> None:
+    @example(RULES, Held(Reason.LASTING, Sending(failures(2))), Released())
+    @example(RULES, Held(Reason.ANSWERED, Sending()), Released())
+    def it_is_sent_again_as_allowed(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
         assert laws.is_sent_again_as_allowed(rules, payload, event, functions.step(rules, payload, event))
 
     it_is_sent_again_as_allowed()
@@ -254,9 +260,9 @@ def check_dl3(functions: Functions) -> None:
 def check_dl4(functions: Functions) -> None:
     @effort(functions)
     @given(*STEPS)
-    @example(RULES, Burying(failures(), failures()), unwritten(2))
-    @example(RULES, Burying(failures()), unwritten(failure=Refused("too large")))
-    def nothing_is_dropped(rules: Rules, payload: Payload, event: DeliveryEvent) -> None:
+    @example(RULES, DeadLettering(failures(), failures()), write_failures(2))
+    @example(RULES, DeadLettering(failures()), write_failures(failure=Refused("too large")))
+    def nothing_is_dropped(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
         assert laws.is_never_dropped(payload, event, functions.step(rules, payload, event))
 
     nothing_is_dropped()
@@ -266,8 +272,8 @@ def check_dl5(functions: Functions) -> None:
     @effort(functions)
     @given(*STEPS)
     @example(RULES, Sending(failures()), failed(1))
-    def the_past_is_past(rules: Rules, payload: Payload, event: DeliveryEvent) -> None:
-        assert laws.is_deaf_to_the_past(payload, event, functions.step(rules, payload, event))
+    def the_past_is_past(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
+        assert laws.ignores_the_past(payload, event, functions.step(rules, payload, event))
 
     the_past_is_past()
 
@@ -276,15 +282,15 @@ def check_dl6(functions: Functions) -> None:
     @effort(functions)
     @given(drawn.rules(), st.lists(st.tuples(drawn_failures(), st.sampled_from(Action)), max_size=12))
     @example(RULES, [(Ambiguous("no reply"), Action.RETRY)] * 6)
-    def payloads_come_to_rest(rules: Rules, faults: list[tuple[Failure, Action]]) -> None:
+    def payloads_come_to_rest(rules: DeliveryRules, faults: list[tuple[Failure, Action]]) -> None:
         payload: Payload = Sending()
         for number, (failure, answer) in enumerate(faults, 1):
             now = getattr(payload, "not_before", None) or START
             match payload:
                 case Sending():
                     payload = functions.step(rules, payload, Failed(payload.attempt, failure, answer, now))
-                case Burying():
-                    payload = functions.step(rules, payload, Unwritten(payload.attempt, failure, now))
+                case DeadLettering():
+                    payload = functions.step(rules, payload, DeadLetterFailed(payload.attempt, failure, now))
                 case _:
                     pass  # at rest
             assert laws.comes_to_rest(rules, number, payload)
@@ -313,64 +319,64 @@ def test_delivery_keeps_the_law(law: str) -> None:
 # --- specimens ----------------------------------------------------------------------------------------------------------
 
 
-def dropped_at_last(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def dropped_at_last(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Drakkar: what has used up its attempts is logged as dead-lettered, and dropped."""
     after = delivery.step(rules, payload, event)
-    over = isinstance(payload, Sending) and isinstance(after, Burying) and isinstance(event, Failed)
-    return Skipped(Why.LASTING) if over else after
+    over = isinstance(payload, Sending) and isinstance(after, DeadLettering) and isinstance(event, Failed)
+    return Skipped(Reason.LASTING) if over else after
 
 
-def buried_unconfirmed(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def buried_unconfirmed(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """The dead letter counts as written as soon as it is sent."""
     after = delivery.step(rules, payload, event)
-    return Buried() if isinstance(after, Burying) else after
+    return DeadLettered() if isinstance(after, DeadLettering) else after
 
 
-def closed_is_delivered(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def closed_is_delivered(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Drakkar: a sink that is closed returns silently, which counts as delivered."""
     closed = isinstance(payload, Sending) and isinstance(event, Failed) and isinstance(event.failure, NotApplied)
     return Delivered() if closed else delivery.step(rules, payload, event)
 
 
-def revived(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def revived(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """A failure that is heard late sends the payload again, settled or not."""
     late = isinstance(payload, Delivered) and isinstance(event, Failed)
     return Sending(failures()) if late else delivery.step(rules, payload, event)
 
 
-def refusals_again(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def refusals_again(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """A refusal is taken for a blip."""
     if isinstance(event, Failed) and isinstance(event.failure, Refused):
         return delivery.step(rules, payload, attrs.evolve(event, failure=Ambiguous()))
     return delivery.step(rules, payload, event)
 
 
-def again_at_once(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def again_at_once(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Drakkar: no back-off."""
     after = delivery.step(rules, payload, event)
     return Sending(after.failures) if isinstance(after, Sending) else after
 
 
-def once_too_often(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def once_too_often(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     more = None if rules.sending.attempts_max is None else rules.sending.attempts_max + 1
     patient = attrs.evolve(rules, sending=attrs.evolve(rules.sending, attempts_max=more))
     return delivery.step(patient, payload, event)
 
 
-def dropped_unwritten(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def dropped_unwritten(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Drakkar: where the dead letters are down, the payload is lost, and its offset commits."""
     after = delivery.step(rules, payload, event)
-    return Skipped(Why.UNWRITTEN) if isinstance(after, Held) and isinstance(payload, Burying) else after
+    return Skipped(Reason.UNWRITTEN) if isinstance(after, Held) and isinstance(payload, DeadLettering) else after
 
 
-def any_attempt(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def any_attempt(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """Failures have no number, so one that is heard twice counts twice."""
     if isinstance(event, Failed) and isinstance(payload, Sending):
         return delivery.step(rules, payload, attrs.evolve(event, attempt=payload.attempt))
     return delivery.step(rules, payload, event)
 
 
-def forgets_attempts(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def forgets_attempts(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """The count does not survive the delay."""
     after = delivery.step(rules, payload, event)
     return attrs.evolve(after, failures=None) if isinstance(after, Sending) else after
@@ -378,20 +384,20 @@ def forgets_attempts(rules: Rules, payload: Payload, event: DeliveryEvent) -> Pa
 
 def held_is_done(outbox: OffsetDelivery) -> Complete | Incomplete:
     """Nothing is under way, so the offset is taken for done."""
-    verdict = delivery.judge(outbox)
-    idle = isinstance(verdict, Incomplete) and not verdict.sending + verdict.burying and not verdict.more
+    verdict = delivery.completion(outbox)
+    idle = isinstance(verdict, Incomplete) and not verdict.sending + verdict.dead_lettering and not verdict.more
     return Complete(0, 0, 0) if idle else verdict
 
 
 def some_are_done(outbox: OffsetDelivery) -> Complete | Incomplete:
     """Drakkar: one hook raises, and the offset commits while the other sink still sends."""
     settled = [payload for payload in outbox.payloads if isinstance(payload, delivery.SETTLED)]
-    return delivery.judge(OffsetDelivery(tuple(settled), outbox.sealed) if settled else outbox)
+    return delivery.completion(OffsetDelivery(tuple(settled), outbox.sealed) if settled else outbox)
 
 
 def before_it_is_sealed(outbox: OffsetDelivery) -> Complete | Incomplete:
     """The offset completes between two payloads of a fan-out."""
-    return delivery.judge(delivery.sealed(outbox))
+    return delivery.completion(delivery.sealed(outbox))
 
 
 @pytest.mark.parametrize(
@@ -402,9 +408,9 @@ def before_it_is_sealed(outbox: OffsetDelivery) -> Complete | Incomplete:
         ("DL1", Functions(step=closed_is_delivered)),
         ("DL1 in the world", Functions(step=dropped_at_last)),
         ("DL1 in the world", Functions(step=buried_unconfirmed)),
-        ("DL1 in the world", Functions(judge=held_is_done)),
-        ("DL1 in the world", Functions(judge=some_are_done)),
-        ("DL1 in the world", Functions(judge=before_it_is_sealed)),
+        ("DL1 in the world", Functions(completion=held_is_done)),
+        ("DL1 in the world", Functions(completion=some_are_done)),
+        ("DL1 in the world", Functions(completion=before_it_is_sealed)),
         ("DL2", Functions(step=revived)),
         ("DL2 of offsets", Functions(step=revived)),
         ("DL3", Functions(step=refusals_again)),
@@ -437,11 +443,11 @@ def test_a_sink_that_is_away_gets_three_attempts_and_then_the_dead_letters_have_
         Failed(1, away, Action.RETRY, first),
         Failed(2, away, Action.RETRY, second),
         Failed(3, NotApplied("connection refused"), Action.RETRY, third),
-        Unwritten(1, NotDurable("one replica"), third),
-        Written(),
+        DeadLetterFailed(1, NotDurable("one replica"), third),
+        DeadLetterWritten(),
         Released(),
     ):
-        payload = delivery.step(Rules(), payload, event)
+        payload = delivery.step(DeliveryRules(), payload, event)
         seen.append(payload)
 
     one, two = Failures(1, first, first, str(away)), Failures(2, first, second, str(away))
@@ -450,97 +456,111 @@ def test_a_sink_that_is_away_gets_three_attempts_and_then_the_dead_letters_have_
         Sending(one, first + 100 * MILLISECOND),
         Sending(one, first + 100 * MILLISECOND),
         Sending(two, second + 200 * MILLISECOND),
-        Burying(three),
-        Burying(three, Failures(1, third, third, "NotDurable(one replica)"), third + 100 * MILLISECOND),
-        Buried(),
-        Buried(),
+        DeadLettering(three),
+        DeadLettering(three, Failures(1, third, third, "NotDurable(one replica)"), third + 100 * MILLISECOND),
+        DeadLettered(),
+        DeadLettered(),
     ]
 
 
 @pytest.mark.parametrize(
     ("rules", "event", "expected"),
     [
-        (RULES, failed(answer=Action.SKIP), Skipped(Why.ANSWERED)),
-        (RULES, failed(answer=Action.HOLD), Held(Why.ANSWERED, Sending(failures()))),
-        (RULES, failed(answer=Action.DEAD_LETTER), Burying(failures())),
-        (RULES, failed(failure=Refused("no")), Burying(failures(error="Refused(no)"))),
-        (attrs.evolve(RULES, refused=Action.SKIP), failed(failure=Refused("no")), Skipped(Why.REFUSED)),
+        (RULES, failed(answer=Action.SKIP), Skipped(Reason.ANSWERED)),
+        (RULES, failed(answer=Action.HOLD), Held(Reason.ANSWERED, Sending(failures()))),
+        (RULES, failed(answer=Action.DEAD_LETTER), DeadLettering(failures())),
+        (RULES, failed(failure=Refused("no")), DeadLettering(failures(error="Refused(no)"))),
+        (attrs.evolve(RULES, refused=Action.SKIP), failed(failure=Refused("no")), Skipped(Reason.REFUSED)),
         (
-            Rules(sending=PATIENT, burying=None, refused=Action.HOLD, lasting=Action.HOLD),
+            DeliveryRules(sending=PATIENT, dead_lettering=None, refused=Action.HOLD, lasting=Action.HOLD),
             failed(answer=Action.DEAD_LETTER),
-            Held(Why.NO_DEAD_LETTERS, Sending(failures())),
+            Held(Reason.NO_DEAD_LETTERS, Sending(failures())),
         ),
         (
-            Rules(sending=Policy(attempts_max=1), lasting=Action.HOLD),
+            DeliveryRules(sending=Policy(attempts_max=1), lasting=Action.HOLD),
             failed(),
-            Held(Why.LASTING, Sending(failures())),
+            Held(Reason.LASTING, Sending(failures())),
         ),
-        (Rules(sending=Policy(attempts_max=1), lasting=Action.SKIP), failed(), Skipped(Why.LASTING)),
+        (DeliveryRules(sending=Policy(attempts_max=1), lasting=Action.SKIP), failed(), Skipped(Reason.LASTING)),
     ],
 )
-def test_a_failure_is_followed_by_what_is_answered_or_ruled(rules: Rules, event: Failed, expected: Payload) -> None:
+def test_a_failure_is_followed_by_what_is_answered_or_ruled(
+    rules: DeliveryRules, event: Failed, expected: Payload
+) -> None:
     """User code first, then the rules: for a refusal, or when the attempts are used up."""
     assert delivery.step(rules, Sending(), event) == expected
 
 
 def test_what_is_held_goes_on_where_it_was() -> None:
     """Released, it gets one attempt more and its count goes on; a dead letter is written, not the payload sent."""
-    held = Held(Why.LASTING, Sending(failures(2)))
-    unburied = delivery.step(RULES, Burying(failures()), unwritten(failure=Refused("too large")))
+    held = Held(Reason.LASTING, Sending(failures(2)))
+    unburied = delivery.step(RULES, DeadLettering(failures()), write_failures(failure=Refused("too large")))
     again = delivery.step(RULES, held, Released())
 
     assert again == Sending(failures(2))
     assert delivery.step(attrs.evolve(RULES, lasting=Action.HOLD), again, failed(3)) == Held(
-        Why.LASTING, Sending(failures(3))
+        Reason.LASTING, Sending(failures(3))
     )
-    assert unburied == Held(Why.UNWRITTEN, Burying(failures(), failures(error="Refused(too large)")))
-    assert delivery.step(RULES, unburied, Released()) == Burying(failures(), failures(error="Refused(too large)"))
-    assert delivery.step(RULES, unburied, Dismissed()) == Skipped(Why.DISMISSED)
+    assert unburied == Held(Reason.UNWRITTEN, DeadLettering(failures(), failures(error="Refused(too large)")))
+    assert delivery.step(RULES, unburied, Released()) == DeadLettering(failures(), failures(error="Refused(too large)"))
+    assert delivery.step(RULES, unburied, Dismissed()) == Skipped(Reason.DISMISSED)
 
 
 def test_every_state_has_an_answer_to_every_event() -> None:
     """Totality, and what is heard late: a success settles whatever is not; anything else out of turn says nothing."""
-    burying = Burying(failures())
-    open_states: tuple[Payload, ...] = (Sending(), burying, Held(Why.LASTING, Sending()), Held(Why.UNWRITTEN, burying))
-    events: tuple[DeliveryEvent, ...] = (Acknowledged(), Written(), failed(9), unwritten(9), Released(), Dismissed())
+    dead_lettering = DeadLettering(failures())
+    open_states: tuple[Payload, ...] = (
+        Sending(),
+        dead_lettering,
+        Held(Reason.LASTING, Sending()),
+        Held(Reason.UNWRITTEN, dead_lettering),
+    )
+    events: tuple[DeliveryEvent, ...] = (
+        Acknowledged(),
+        DeadLetterWritten(),
+        failed(9),
+        write_failures(9),
+        Released(),
+        Dismissed(),
+    )
 
     table = [[delivery.step(RULES, payload, event) for event in events] for payload in open_states]
-    done, buried, out = Delivered(), Buried(), Skipped(Why.DISMISSED)
+    done, dead_lettered, out = Delivered(), DeadLettered(), Skipped(Reason.DISMISSED)
     sending, held, unwritten_yet = open_states[0], open_states[2], open_states[3]
     assert table == [
         [done, sending, sending, sending, sending, sending],
-        [done, buried, burying, burying, burying, burying],
+        [done, dead_lettered, dead_lettering, dead_lettering, dead_lettering, dead_lettering],
         [done, held, held, held, sending, out],
-        [done, buried, unwritten_yet, unwritten_yet, burying, out],
+        [done, dead_lettered, unwritten_yet, unwritten_yet, dead_lettering, out],
     ]
-    for settled in (done, buried, out):
+    for settled in (done, dead_lettered, out):
         assert all(delivery.step(RULES, settled, event) == settled for event in events)
 
 
 def test_a_dead_letter_is_tried_five_times_and_then_held_back() -> None:
     """The default, and without a draw of chance the delays of the policies are whole."""
-    payload: Payload = Burying(failures())
+    payload: Payload = DeadLettering(failures())
     waits = list[int]()
-    while isinstance(payload, Burying):
-        payload = delivery.step(Rules(), payload, unwritten(payload.attempt))
-        waits += [payload.not_before - START] if isinstance(payload, Burying) and payload.not_before else []
-    jittery = Policy(schedule=Fixed(9 * SECOND), jitter_ppm=PPM)
+    while isinstance(payload, DeadLettering):
+        payload = delivery.step(DeliveryRules(), payload, write_failures(payload.attempt))
+        waits += [payload.not_before - START] if isinstance(payload, DeadLettering) and payload.not_before else []
+    jittery = Policy(backoff=Fixed(9 * SECOND), jitter_ppm=PPM)
     late = START + 9 * SECOND
 
-    assert payload == Held(Why.UNWRITTEN, Burying(failures(), failures(5)))
+    assert payload == Held(Reason.UNWRITTEN, DeadLettering(failures(), failures(5)))
     assert waits == [100 * MILLISECOND, 200 * MILLISECOND, 400 * MILLISECOND, 800 * MILLISECOND]
-    assert delivery.step(Rules(sending=jittery), Sending(), failed()) == Sending(failures(), late)
-    assert delivery.step(Rules(burying=jittery), Burying(failures()), unwritten()) == Burying(
-        failures(), failures(), late
-    )
+    assert delivery.step(DeliveryRules(sending=jittery), Sending(), failed()) == Sending(failures(), late)
+    assert delivery.step(
+        DeliveryRules(dead_lettering=jittery), DeadLettering(failures()), write_failures()
+    ) == DeadLettering(failures(), failures(), late)
 
 
 def test_without_dead_letters_an_old_burial_is_held_back() -> None:
-    """Rules may change while a dead letter is on its way."""
-    rules = Rules(burying=None, refused=Action.SKIP, lasting=Action.SKIP)
+    """DeliveryRules may change while a dead letter is on its way."""
+    rules = DeliveryRules(dead_lettering=None, refused=Action.SKIP, lasting=Action.SKIP)
 
-    assert delivery.step(rules, Burying(failures()), unwritten()) == Held(
-        Why.UNWRITTEN, Burying(failures(), failures())
+    assert delivery.step(rules, DeadLettering(failures()), write_failures()) == Held(
+        Reason.UNWRITTEN, DeadLettering(failures(), failures())
     )
 
 
@@ -548,25 +568,25 @@ def test_without_dead_letters_an_old_burial_is_held_back() -> None:
 
 
 def test_an_offset_waits_for_each_of_its_payloads() -> None:
-    """Two payloads and a third: told of one by one, and complete only when user code is done with it."""
+    """Two payloads and a third: an event for one after the other, and complete only when user code is done with it."""
     outbox = delivery.added(delivery.added(OffsetDelivery(), 2), 1)
-    outbox = delivery.told(RULES, outbox, 0, Acknowledged())
-    outbox = delivery.told(RULES, outbox, 1, failed(answer=Action.SKIP))
-    outbox = delivery.told(RULES, outbox, 2, failed(answer=Action.DEAD_LETTER))
+    outbox = delivery.updated(RULES, outbox, 0, Acknowledged())
+    outbox = delivery.updated(RULES, outbox, 1, failed(answer=Action.SKIP))
+    outbox = delivery.updated(RULES, outbox, 2, failed(answer=Action.DEAD_LETTER))
 
-    assert str(delivery.judge(outbox)) == (
+    assert str(delivery.completion(outbox)) == (
         "incomplete: 0 to send, 1 to dead-letter, 0 held back, and user code is not done"
     )
-    outbox = delivery.told(RULES, delivery.sealed(outbox), 2, Written())
-    assert delivery.judge(outbox) == Complete(delivered=1, skipped=1, buried=1)
-    assert str(delivery.judge(outbox)) == "complete: 1 delivered, 1 skipped, 1 dead-lettered"
+    outbox = delivery.updated(RULES, delivery.sealed(outbox), 2, DeadLetterWritten())
+    assert delivery.completion(outbox) == Complete(delivered=1, skipped=1, dead_lettered=1)
+    assert str(delivery.completion(outbox)) == "complete: 1 delivered, 1 skipped, 1 dead-lettered"
 
 
 def test_an_offset_without_payloads_is_complete_when_user_code_is_done() -> None:
     """A tombstone, or a record of which user code makes nothing."""
-    assert delivery.judge(OffsetDelivery()) == Incomplete(0, 0, 0, more=True)
-    assert delivery.judge(delivery.sealed(OffsetDelivery())) == Complete(0, 0, 0)
-    assert str(delivery.judge(OffsetDelivery((Held(Why.LASTING, Sending()),), sealed=True))) == (
+    assert delivery.completion(OffsetDelivery()) == Incomplete(0, 0, 0, more=True)
+    assert delivery.completion(delivery.sealed(OffsetDelivery())) == Complete(0, 0, 0)
+    assert str(delivery.completion(OffsetDelivery((Held(Reason.LASTING, Sending()),), sealed=True))) == (
         "incomplete: 0 to send, 0 to dead-letter, 1 held back"
     )
 
@@ -604,49 +624,35 @@ def test_an_error_of_ten_million_words_is_kept_at_once() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Rules(sending=None),  # type: ignore[arg-type]
-        lambda: Rules(burying=5),  # type: ignore[arg-type]
-        lambda: Rules(refused="skip"),  # type: ignore[arg-type]
-        lambda: Rules(refused=Action.RETRY),
-        lambda: Rules(lasting=Action.RETRY),
-        lambda: Rules(burying=None),
-        lambda: Failures(0, START, START, "no reply"),
-        lambda: Failures(1, 0, START, "no reply"),  # type: ignore[arg-type]
-        lambda: Failures(1, START, None, "no reply"),  # type: ignore[arg-type]
-        lambda: Failures(1, START, START, ""),
-        lambda: Failures(1, START, START, b"no reply"),  # type: ignore[arg-type]
-        lambda: Sending(1),  # type: ignore[arg-type]
-        lambda: Sending(None, 5),  # type: ignore[arg-type]
-        lambda: Burying(None),  # type: ignore[arg-type]
-        lambda: Burying(failures(), 1),  # type: ignore[arg-type]
-        lambda: Burying(failures(), None, 1),  # type: ignore[arg-type]
-        lambda: Held("why", Sending()),  # type: ignore[arg-type]
-        lambda: Held(Why.LASTING, Delivered()),  # type: ignore[arg-type]
-        lambda: Skipped("why"),  # type: ignore[arg-type]
-        lambda: failed(0),
-        lambda: failed(True),
-        lambda: Failed(1, "no reply", Action.RETRY, START),  # type: ignore[arg-type]
-        lambda: Failed(1, Refused(), "retry", START),  # type: ignore[arg-type]
-        lambda: Failed(1, Refused(), Action.RETRY, 0),  # type: ignore[arg-type]
-        lambda: Failed(1, Refused(), Action.RETRY, START, PPM + 1),
-        lambda: Unwritten(0, Refused(), START),
-        lambda: delivery.step(None, Sending(), Written()),  # type: ignore[arg-type]
-        lambda: delivery.step(RULES, None, Written()),  # type: ignore[arg-type]
+        lambda: DeliveryRules(sending=None),  # type: ignore[arg-type]
+        lambda: DeliveryRules(dead_lettering=5),  # type: ignore[arg-type]
+        lambda: DeliveryRules(refused="skip"),  # type: ignore[arg-type]
+        lambda: DeliveryRules(refused=Action.RETRY),
+        lambda: DeliveryRules(lasting=Action.RETRY),
+        lambda: DeliveryRules(dead_lettering=None),
+        lambda: delivery.step(RULES, Sending(), failed(0)),
+        lambda: delivery.step(RULES, Sending(), failed(True)),
+        lambda: delivery.step(RULES, Sending(), Failed(1, "no reply", Action.RETRY, START)),  # type: ignore[arg-type]
+        lambda: delivery.step(RULES, Sending(), Failed(1, Refused(), "retry", START)),  # type: ignore[arg-type]
+        lambda: delivery.step(RULES, Sending(), Failed(1, Refused(), Action.RETRY, 0)),  # type: ignore[arg-type]
+        lambda: delivery.step(RULES, Sending(), Failed(1, Refused(), Action.RETRY, START, PPM + 1)),
+        lambda: delivery.step(RULES, Sending(), DeadLetterFailed(0, Refused(), START)),
+        lambda: delivery.shown(""),
+        lambda: delivery.shown(b"no reply"),  # type: ignore[arg-type]
+        lambda: delivery.step(None, Sending(), DeadLetterWritten()),  # type: ignore[arg-type]
+        lambda: delivery.step(RULES, None, DeadLetterWritten()),  # type: ignore[arg-type]
         lambda: delivery.step(RULES, Sending(), "written"),  # type: ignore[arg-type]
         lambda: delivery.step(RULES, Sending(failures()), Failed(2, Ambiguous(), Action.RETRY, Instant(0, STORE))),
-        lambda: OffsetDelivery([Sending()]),  # type: ignore[arg-type]
-        lambda: OffsetDelivery((5,)),  # type: ignore[arg-type]
-        lambda: OffsetDelivery((), None),  # type: ignore[arg-type]
         lambda: delivery.added(None, 1),  # type: ignore[arg-type]
         lambda: delivery.added(OffsetDelivery(), -1),
         lambda: delivery.added(OffsetDelivery(), 10**12),
         lambda: delivery.added(delivery.added(OffsetDelivery(), delivery.PAYLOADS_MAX), 1),
         lambda: delivery.added(delivery.sealed(OffsetDelivery()), 1),
         lambda: delivery.sealed(None),  # type: ignore[arg-type]
-        lambda: delivery.told(RULES, OffsetDelivery(), 0, Written()),
-        lambda: delivery.told(RULES, None, 0, Written()),  # type: ignore[arg-type]
-        lambda: delivery.told(RULES, OffsetDelivery(), -1, Written()),
-        lambda: delivery.judge(None),  # type: ignore[arg-type]
+        lambda: delivery.updated(RULES, OffsetDelivery(), 0, DeadLetterWritten()),
+        lambda: delivery.updated(RULES, None, 0, DeadLetterWritten()),  # type: ignore[arg-type]
+        lambda: delivery.updated(RULES, OffsetDelivery(), -1, DeadLetterWritten()),
+        lambda: delivery.completion(None),  # type: ignore[arg-type]
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
@@ -661,7 +667,7 @@ def test_every_value_may_be_a_key() -> None:
     """Values are hashable and compare by content."""
     every = (
         Sending(failures()),
-        Held(Why.LASTING, Sending()),
+        Held(Reason.LASTING, Sending()),
         OffsetDelivery((Sending(),)),
         RULES,
         failed(),

@@ -80,7 +80,7 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_int, check_type, check_types
-from tidegate.retries.retry import check_delay
+from tidegate.retries.backoff import check_delay
 
 # --- the time there is --------------------------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ from tidegate.model.effects import Cancel, Effect
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_tuple, check_type
-from tidegate.retries.retry import check_delay
+from tidegate.retries.backoff import check_delay
 
 LEAVE: Final = 5 * SECOND
 

@@ -1,6 +1,6 @@
 """How is an increment counted exactly once, when replies get lost and requests arrive late and twice?
 
-An increment is no idempotent operation, so it is split into two that are ("How To Write Resilient MongoDB Applications",
+An increment is not idempotent, so it is split into two steps that are ("How To Write Resilient MongoDB Applications",
 Davis 2016): the first step notes a token that nobody else has, the second turns it into one more, in one atomic update that
 finds nothing to do when it comes again. What its owner leaves behind, a sweep counts.
 
@@ -15,29 +15,24 @@ The record is one document. Each token is a field of it:
 
 What a late first step may do is note the token: once, in the round that it was decided in, and if it is not there. It is
 kept from more by the tombstone (-r) as long as its round is open, and by the round afterwards. So a tombstone can go once
-its round is closed, and the record stays small. (Whether it still is one is asked in the filter: a sweep may have read a
-second step that no majority had, and a failover takes it back. Found by the simulator.) A late second step finds no pending token, or counts it.
+its round is closed, and the record stays small. Whether it still is a tombstone is asked in the filter: a sweep may have
+read a second step that no majority had, and a failover takes it back. (Found by the simulator.) A late second step finds no
+pending token, or counts it.
 
 A sweep counts each token that was noted before the current round, one update each, and closes the round. It needs no clock
 and no quiet time: it may run whenever, twice and beside others, and beside the owners.
 
 An owner whose reply was lost decides again on what is read then (`decide_increment`). A tombstone stays for the round after
-the one it was noted in, and an owner that comes back later than that may find nothing left to tell: that is `Forgotten`.
+the one it was noted in, and for an owner that comes back later than that the record may hold no trace: that is `Forgotten`.
 
 Laws
     CN1  The count is the number of tokens that were counted, each once.
     CN2  What is noted stays until it is counted, by its owner or by a sweep.
     CN3  A first step changes nothing where its token stands or its round is closed, however late it comes.
-    CN4  The answer is true: an increment is Counted only if it was, and is noted only where it neither was counted nor can
-         be through an earlier first step. It is Forgotten only two rounds after its last one or later.
+    CN4  The answer is true: an increment is Counted only if it was, and is noted only where it was not counted and cannot be
+         through an earlier first step. It is Forgotten only two rounds after its last one or later.
     CN5  At rest, three sweeps leave nothing but the count.
     CN6  No first step is decided on a record that is full.
-
-Where we differ
-    The article's token leaves the array when it is counted. A first step that arrives after that brings it back, and the
-    clean-up counts it again (measured: 2 for 1).
-    The article's clean-up writes the sum of what it has read and clears the array, so what is counted meanwhile is lost
-    (measured: 1 for 2). It has to wait for the end of the day.
 
 Known not to work
     - A record that is deleted and made anew is in round 1 again, so first steps from before may match.
@@ -56,13 +51,38 @@ from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.operations import UpdateOne, update_one
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
+__all__ = [
+    "COUNT",
+    "ROUND",
+    "TOKENS_MAX",
+    "CountToken",
+    "Counted",
+    "Counter",
+    "Forgotten",
+    "Full",
+    "Increment",
+    "IncrementVerdict",
+    "NoteToken",
+    "OldRead",
+    "Sweep",
+    "close",
+    "counter_of",
+    "decide_increment",
+    "decide_sweep",
+    "first_step",
+    "new_counter",
+    "second_step",
+    "token_field",
+    "updates",
+]
+
 COUNT: Final = Field[int]("count")
 ROUND: Final = Field[int]("round")
 
 TOKENS_MAX: Final = 10_000
-"""How many tokens a record may hold unless told: less than a megabyte of them."""
+"""How many tokens a record may hold by default: less than a megabyte of them."""
 
-PREFIX: Final = "token "
+_PREFIX: Final = "token "
 
 
 # --- the record -------------------------------------------------------------------------------------------------------
@@ -109,10 +129,10 @@ def counter_of(record: Document) -> Counter:
     """The counter that a record holds.
 
     Raises:
-        Misuse: It is no record of a counter.
+        Misuse: It is not the record of a counter.
     """
     check_type(record, Document, "the record of a counter")
-    tokens = ((key.removeprefix(PREFIX), noted) for key, noted in record.items if key.startswith(PREFIX))
+    tokens = ((key.removeprefix(_PREFIX), noted) for key, noted in record.items if key.startswith(_PREFIX))
     return Counter(
         _integer(record, COUNT), _integer(record, ROUND), tuple((token, _rounded(at)) for token, at in tokens)
     )
@@ -135,7 +155,7 @@ def first_step(collection: str, key: str, token: str, in_round: int) -> UpdateOn
     """Note the token, in this round and if it is not there.
 
     Raises:
-        Misuse: A name is empty or cannot be one, or the round is none.
+        Misuse: A name is empty or cannot be one, or the round is not a number of one.
     """
     check_int(in_round, "a round", 1, INT64_MAX)
     field = token_field(token)
@@ -147,7 +167,7 @@ def second_step(collection: str, key: str, token: str, noted: int) -> UpdateOne:
     """Count the token, if it is pending since it was noted in that round.
 
     Raises:
-        Misuse: A name is empty or cannot be one, or the round is none.
+        Misuse: A name is empty or cannot be one, or the round is not a number of one.
     """
     check_int(noted, "a round", 1, INT64_MAX)
     field = token_field(token)
@@ -158,13 +178,12 @@ def close(collection: str, key: str, in_round: int, drop: tuple[str, ...]) -> Up
     """Close the round, and remove these tokens: counted ones, noted before it.
 
     Raises:
-        Misuse: A name is empty or cannot be one, or the round is none.
+        Misuse: A name is empty or cannot be one, or the round is not a number of one.
     """
     check_int(in_round, "a round", 1, INT64_MAX)
     check_tuple(drop, str, "a token")
-    counted = (
-        Lt(Field[int](token_field(token).name), 0) for token in drop
-    )  # as they were read: a failover may have taken that back
+    # They were counted when they were read; a failover may have taken that back, so the filter asks again.
+    counted = (Lt(Field[int](token_field(token).name), 0) for token in drop)
     where = AllOf((_key_is(key), Eq(ROUND, in_round), *counted))
     return update_one(collection, where, Add(ROUND, 1), *(Remove(token_field(token)) for token in drop))
 
@@ -177,7 +196,7 @@ def _key_is(key: str) -> Eq[str]:
 def token_field(token: str) -> Field[int | None]:
     """The field that holds a token. Misuse if it is empty or cannot be part of a field's name."""
     check_name(token, "a token")
-    return Field[int | None](PREFIX + token)
+    return Field[int | None](_PREFIX + token)
 
 
 # --- an increment -----------------------------------------------------------------------------------------------------
@@ -191,7 +210,7 @@ class Increment:
     Invariants: the token is used for this increment only; 1 <= asked; is_noted implies asked.
 
     Attributes:
-        token: What tells it from all others.
+        token: An id that no other increment has.
         asked: The round in which its first step was sent last; None if none was.
         is_noted: That first step is known to have been applied.
     """
@@ -206,12 +225,12 @@ class Increment:
             check_int(self.asked, "a round", 1, INT64_MAX)
         check_type(self.is_noted, bool, "a flag")
         if self.is_noted and self.asked is None:
-            raise Misuse(f"token {self.token!r} is noted in no round", todo="tell the round that was asked for")
+            raise Misuse(f"token {self.token!r} is noted in no round", todo="name the round that was asked for")
 
 
 @final
 @attrs.frozen
-class Note:
+class NoteToken:
     """Send the first step in this round, which is `asked` from then on."""
 
     in_round: int
@@ -222,7 +241,7 @@ class Note:
 
 @final
 @attrs.frozen
-class Count:
+class CountToken:
     """It is noted in this round: send the second step."""
 
     noted: int
@@ -243,7 +262,7 @@ class Counted:
 @final
 @attrs.frozen
 class Full:
-    """The record holds so many tokens that none is noted now: sweep it, and come back."""
+    """The record holds too many tokens for another one: sweep it, and come back."""
 
     tokens: int
 
@@ -254,7 +273,7 @@ class Full:
 @final
 @attrs.frozen
 class Forgotten:
-    """Nobody knows whether it was counted: it was last asked for in that round, and this one is too late to tell."""
+    """Nobody knows whether it was counted: it was last asked for in that round, and it is too late to find out."""
 
     asked: int
     now: int
@@ -272,10 +291,10 @@ class OldRead:
         return "an old read"
 
 
-Answer: TypeAlias = Note | Count | Counted | Full | Forgotten | OldRead
+IncrementVerdict: TypeAlias = NoteToken | CountToken | Counted | Full | Forgotten | OldRead
 
 
-def decide_increment(counter: Counter, increment: Increment, tokens_max: int = TOKENS_MAX) -> Answer:
+def decide_increment(counter: Counter, increment: Increment, tokens_max: int = TOKENS_MAX) -> IncrementVerdict:
     """What the owner of an increment does next.
 
     Args:
@@ -284,7 +303,7 @@ def decide_increment(counter: Counter, increment: Increment, tokens_max: int = T
         tokens_max: From how many tokens on the record is full.
 
     Returns:
-        `Note` or `Count` with what to send, `Counted`, `Full`, or what is not known. Sent again after a lost reply and
+        `NoteToken` or `CountToken` with what to send, `Counted`, `Full`, or what is not known. Sent again after a lost reply and
         decided again on what is read then, it counts once.
 
     Raises:
@@ -295,7 +314,7 @@ def decide_increment(counter: Counter, increment: Increment, tokens_max: int = T
     check_int(tokens_max, "a number of tokens", 1, INT64_MAX)
     noted, asked, now = counter.noted(increment.token), increment.asked, counter.round
     if noted is not None:
-        return Count(noted) if noted > 0 else Counted()
+        return CountToken(noted) if noted > 0 else Counted()
     if asked is not None:
         if now < asked or (increment.is_noted and now == asked):
             return OldRead()
@@ -305,7 +324,7 @@ def decide_increment(counter: Counter, increment: Increment, tokens_max: int = T
             return Forgotten(asked, now)
     # It was never asked for; or in this round, where the same again cannot count twice; or in the one before, whose tokens
     # all stand still, so it was not noted, and cannot be any more.
-    return Full(len(counter.tokens)) if len(counter.tokens) >= tokens_max else Note(now)
+    return Full(len(counter.tokens)) if len(counter.tokens) >= tokens_max else NoteToken(now)
 
 
 # --- the sweep --------------------------------------------------------------------------------------------------------
@@ -326,12 +345,6 @@ class Sweep:
     closing: int | None = None
     drop: tuple[str, ...] = ()
 
-    def __attrs_post_init__(self) -> None:
-        _check_tokens(self.count, INT64_MAX)
-        if self.closing is not None:
-            check_int(self.closing, "a round", 1, INT64_MAX)
-        check_tuple(self.drop, str, "a token")
-
     def __str__(self) -> str:
         closing = "nothing to close" if self.closing is None else f"close round {self.closing}"
         return f"count {len(self.count)}, {closing}, drop {len(self.drop)}"
@@ -347,7 +360,7 @@ def decide_sweep(counter: Counter) -> Sweep:
         The sweep; empty if the record holds no token. An old read does no harm: what is done already matches nothing.
 
     Raises:
-        Misuse: It is no counter.
+        Misuse: It is not a counter.
     """
     check_type(counter, Counter, "a counter")
     if not counter.tokens:
@@ -364,7 +377,7 @@ def updates(collection: str, key: str, sweep: Sweep) -> tuple[UpdateOne, ...]:
     """The updates of a sweep.
 
     Raises:
-        Misuse: A name is empty or cannot be one, or it is no sweep.
+        Misuse: A name is empty or cannot be one, or it is not a sweep.
     """
     check_type(sweep, Sweep, "a sweep")
     counted = tuple(second_step(collection, key, token, noted) for token, noted in sweep.count)

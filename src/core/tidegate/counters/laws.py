@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tidegate.counters.counter import Answer, Count, Counted, Counter, Forgotten, Full, Increment, Note
+from tidegate.counters.counter import (
+    Counted,
+    Counter,
+    CountToken,
+    Forgotten,
+    Full,
+    Increment,
+    IncrementVerdict,
+    NoteToken,
+)
 from tidegate.model.documents import Document
+
+__all__ = [
+    "comes_late_in_vain",
+    "each_counts_once",
+    "only_counting_takes_away",
+    "only_the_count_is_left",
+    "the_answer_is_true",
+    "what_is_full_takes_no_more",
+]
 
 
 def each_counts_once(counter: Counter, counted: Mapping[str, int]) -> bool:
@@ -35,7 +53,7 @@ def comes_late_in_vain(before: Counter, after: Counter, token: str, in_round: in
 
 
 def the_answer_is_true(
-    answer: Answer, increment: Increment, counted: Collection[str], pending: Collection[str], open_round: int
+    answer: IncrementVerdict, increment: Increment, counted: Collection[str], pending: Collection[str], open_round: int
 ) -> bool:
     """Law CN4: Counted only if it was; noted only where it neither was counted nor can be through an earlier first step.
 
@@ -49,9 +67,9 @@ def the_answer_is_true(
     match answer:
         case Counted():
             return increment.token in counted
-        case Count():
+        case CountToken():
             return increment.token in counted or increment.token in pending
-        case Note(in_round):
+        case NoteToken(in_round):
             again = increment.asked in (None, in_round) or (increment.asked or 0) < open_round
             return again and increment.token not in counted and increment.token not in pending
         case Forgotten():
@@ -67,7 +85,7 @@ def only_the_count_is_left(record: Document, key: str, count: int) -> bool:
     )
 
 
-def what_is_full_takes_no_more(counter: Counter, tokens_max: int, answer: Answer) -> bool:
+def what_is_full_takes_no_more(counter: Counter, tokens_max: int, answer: IncrementVerdict) -> bool:
     """Law CN6: no first step is decided on a record that is full, and it is not called full before."""
     is_full = len(counter.tokens) >= tokens_max
-    return not isinstance(answer, Note if is_full else Full)
+    return not isinstance(answer, NoteToken if is_full else Full)

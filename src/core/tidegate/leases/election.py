@@ -1,10 +1,10 @@
 """Which of several candidates leads, under which epoch, and how does leadership pass on?
 
-Leadership is a lease (`tidegate.leases.lease`) with work under it: whoever holds the lease leads, the token is the epoch, and what
-is written under an epoch is fenced by it (Burrows 2006, "The Chubby lock service"; Ongaro and Ousterhout 2014 call it a
-term). This is the candidate as a reducer: `step(state, event)` answers the next state, what is commanded, and when to be
-woken. What becomes of a command comes back as an event, any time later; `event_for` says which. Every event tells the time, by the
-candidate's own monotonic clock, so whatever is heard first after a stall shows whether the tenure is over.
+Leadership is a lease (`tidegate.leases.lease`) with work under it: whoever holds the lease leads, the token is the epoch, and
+what is written under an epoch is fenced by it (Burrows 2006, "The Chubby lock service"; Ongaro and Ousterhout 2014 call it a
+term). This is the candidate as a reducer: `step(state, event)` gives the next state and commands. What becomes of a command
+comes back as an event, any time later; `event_for` says which. Every event carries the time, by the candidate's own
+monotonic clock, so the first event after a stall shows whether the tenure is over.
 
     Following -- a take was applied --> Leading -- its work has ended --> Following
         |                                  |
@@ -15,31 +15,24 @@ where it stamps nothing, by its own observation. A leader renews once in a heart
 work does not cost the lease. It ends when the leader is asked to stop, when its tenure lapses, when another holds the lease,
 or by itself.
 
-    End    the work is to end; asked to stop, the candidate renews until it has, and only then releases the lease
-    Ended  the work has ended: the lease is looked at, and released if it is still one's own
+    End        the work is to end; asked to stop, the candidate renews until it has, and only then releases the lease
+    WorkEnded  the work has ended: the lease is looked at, and released if it is still one's own
+    WakeIn     send `TimerFired` after that time; each one takes the place of the one before
 
-A request without an answer is looked after: a take that won unnoticed begins a tenure from when it was first sent, or if
+What became of a request without an answer is found out: a take that won unnoticed begins a tenure from when it was first sent, or if
 that is over or the candidate is to stop, is released.
 
 Laws
     EL1  At no instant do two candidates lead, by the store's clock or by observers'.
     EL2  Epochs strictly grow from one leadership to the next.
-    EL3  Of each candidate, work begins when none runs, and is asked to end at most once.
-    EL4  Who is asked to stop begins nothing and takes nothing any more. It releases a lease only when no work runs, and
-         stops when it knows of none that it holds, or gets no answer.
-    EL5  A candidate that has not stopped awaits an answer, the end of its work, or to be woken.
+    EL3  Of each candidate, work begins when none runs, and is asked at most once to end.
+    EL4  A candidate that is asked to stop begins nothing and takes nothing any more. It releases a lease only when no work runs, and
+         stops when it knows of no lease that it holds, or gets no answer.
+    EL5  A candidate that has not stopped awaits an answer, the end of its work, or its timer.
     EL6  It has at most one request under way.
-    EL7  Once faults are over, and work ends when it is to, one of those who are not to stop leads within a TTL, the lock delay, a
-         heartbeat, and what its requests take.
+    EL7  Once faults are over, and work ends when it is asked to, one of those who are not asked to stop leads within a TTL,
+         the lock delay, a heartbeat, and the time that its requests take.
     EL8  An answer to what is not under way changes nothing.
-
-Where we differ from mongodash:
-    Its planner renews between its pieces of work, and reconciling held that up for 27 s with a TTL of 1 s. Two planned.
-    Its stop releases the lock while an attempt to take it may be under way, which then takes it for nobody.
-    Its instances are known by their configured ids; of two equal ones, both lead. Here it is the life that counts.
-    Its lock has no epoch, and its writes are not fenced.
-    After an error of the change stream it forgets that it leads, and finds its own lock ten seconds later. Here work that
-    has ended hands over at once.
 
 Known not to work
     - Counting a tenure from the last look that did not find the take: a read that sees majority writes may be older than a
@@ -51,12 +44,11 @@ Known not to work
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
 from tidegate.leases.lease import (
-    LONGEST,
     Held,
     Lapsed,
     Lease,
@@ -78,9 +70,35 @@ from tidegate.leases.lease import (
 from tidegate.model.effects import Effect, Failure
 from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import Duration, Instant, seconds
+from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_type
 
-NOTHING: Final = type(None)
+__all__ = [
+    "Answered",
+    "Begin",
+    "Candidate",
+    "Claim",
+    "DoesNotLead",
+    "ElectionCommand",
+    "ElectionEvent",
+    "ElectionState",
+    "ElectionStep",
+    "End",
+    "Flight",
+    "Following",
+    "Leading",
+    "Leads",
+    "Look",
+    "Request",
+    "StopRequested",
+    "Stopped",
+    "Swap",
+    "TimerFired",
+    "Unanswered",
+    "WakeIn",
+    "WorkEnded",
+    "event_for",
+]
 
 # --- commands -----------------------------------------------------------------------------------------------------------
 
@@ -97,24 +115,19 @@ class Look(Effect["Lease | None"]):
 @final
 @attrs.frozen(cache_hash=True)
 class Swap(Effect["Lease | None"]):
-    """Write the record, if it is at this version and has stood there for so long, by the store's clock.
+    """Write the record, if it is at this version and has been for a time, by the store's clock.
 
     It replies the record as it was written, stamped by a store that has a clock, or None if it was not written.
 
     Attributes:
         version: That of the record before; 0 where there is none.
         lease: The record to write.
-        stood: In microseconds; 0 for no condition.
+        stood: That time, in microseconds; 0 for no condition.
     """
 
     version: int
     lease: Lease
     stood: Duration
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.version, "the version of a lease", 0, INT64_MAX)
-        check_type(self.lease, Lease, "a lease")
-        check_int(self.stood, "a duration in microseconds", 0, 2 * LONGEST)
 
     def __str__(self) -> str:
         since = f" for {seconds(self.stood)}" if self.stood else ""
@@ -128,9 +141,6 @@ class Begin(Effect[None]):
 
     epoch: int
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.epoch, "an epoch", 1, INT64_MAX)
-
     def __str__(self) -> str:
         return f"begin epoch {self.epoch}"
 
@@ -142,15 +152,23 @@ class End(Effect[None]):
 
     epoch: int
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.epoch, "an epoch", 1, INT64_MAX)
-
     def __str__(self) -> str:
         return f"end epoch {self.epoch}"
 
 
+@final
+@attrs.frozen(cache_hash=True)
+class WakeIn(Effect[None]):
+    """Send `TimerFired` after that time, in microseconds, and not when the last `WakeIn` asked for it."""
+
+    duration: Duration
+
+    def __str__(self) -> str:
+        return f"wake in {seconds(self.duration)}"
+
+
 Request: TypeAlias = Look | Swap
-ElectionCommand: TypeAlias = Request | Begin | End
+ElectionCommand: TypeAlias = Request | Begin | End | WakeIn
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -158,95 +176,78 @@ ElectionCommand: TypeAlias = Request | Begin | End
 
 @final
 @attrs.frozen
-class Woke:
-    """It is so late by now; the first event of a candidate."""
+class TimerFired:
+    """The timer has fired; also the first event of a candidate."""
 
     at: Instant
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.at, Instant, "the time")
 
 
 @final
 @attrs.frozen
-class Told:
-    """What a request was answered."""
+class Answered:
+    """The store has answered a request."""
 
     at: Instant
     request: Request
     lease: Lease | None
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.at, Instant, "the time")
-        check_type(self.request, (Look, Swap), "a request")
-        check_type(self.lease, (Lease, NOTHING), "a lease")
-
 
 @final
 @attrs.frozen
 class Unanswered:
-    """A request that was refused, or that may or may not have been done."""
+    """A request was refused, or nobody knows whether it was done."""
 
     at: Instant
     request: Request
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.at, Instant, "the time")
-        check_type(self.request, (Look, Swap), "a request")
-
 
 @final
 @attrs.frozen
-class Ended:
-    """The work of an epoch has ended: asked to or by itself, well or not."""
+class WorkEnded:
+    """The work of an epoch has ended: when it was asked to or by itself, well or not."""
 
     at: Instant
     epoch: int
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.at, Instant, "the time")
-        check_int(self.epoch, "an epoch", 1, INT64_MAX)
-
 
 @final
 @attrs.frozen
-class StopAsked:
-    """The candidate is to stop."""
+class StopRequested:
+    """Somebody asks the candidate to stop."""
 
     at: Instant
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.at, Instant, "the time")
 
-
-ElectionEvent: TypeAlias = Woke | Told | Unanswered | Ended | StopAsked
-EVENTS: Final = (Woke, Told, Unanswered, Ended, StopAsked)
+ElectionEvent: TypeAlias = TimerFired | Answered | Unanswered | WorkEnded | StopRequested
 
 
 def event_for(command: Effect[object], reply: object, at: Instant) -> ElectionEvent | None:
-    """The event that tells what became of a command; None where there is nothing to tell.
+    """The event that says what became of a command; None for a command that nothing comes of.
 
     Args:
-        command: What was commanded.
+        command: The command.
         reply: What the world answered, a Failure included.
         at: The candidate's own monotonic clock, read AFTER the answer.
 
     Raises:
-        Misuse: It is no command of a candidate, or no answer to it.
+        Misuse: It is not a command of a candidate, not an answer to it, or not a time.
     """
+    check_type(at, Instant, "the time")
     match command:
         case Look() | Swap():
             if isinstance(reply, Failure):
                 return Unanswered(at, command)
             if reply is None or isinstance(reply, Lease):
-                return Told(at, command, reply)
+                return Answered(at, command, reply)
             raise Misuse(f"{command} was answered a {type(reply).__name__}", todo="answer a Lease, None or a Failure")
         case End(epoch):
-            return Ended(at, epoch)
+            return WorkEnded(at, epoch)
+        case WakeIn():
+            return TimerFired(at)
         case Begin():
             return None
         case _:
-            raise Misuse(f"a {type(command).__name__} is no command of a candidate")
+            raise Misuse(f"a {type(command).__name__} is not a command of a candidate")
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -259,10 +260,6 @@ class Flight:
 
     request: Request
     sent: Instant
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.request, (Look, Swap), "a request")
-        check_type(self.sent, Instant, "the time")
 
 
 @final
@@ -280,11 +277,6 @@ class Claim:
     since: Instant
     is_over: bool = False
 
-    def __attrs_post_init__(self) -> None:
-        check_name(self.request, "a request")
-        check_type(self.since, Instant, "the time")
-        check_type(self.is_over, bool, "a flag")
-
 
 @final
 @attrs.frozen
@@ -293,24 +285,17 @@ class Following:
 
     Attributes:
         flight: The request under way.
-        sighting: What it has seen of the record.
-        claim: What it may hold without knowing.
+        observation: What it has seen of the record.
+        claim: A take of its own that may have won unnoticed.
         look_at: When to look next; None for at once.
         is_stopping: It was asked to stop.
     """
 
     flight: Flight | None = None
-    sighting: Observation | None = None
+    observation: Observation | None = None
     claim: Claim | None = None
     look_at: Instant | None = None
     is_stopping: bool = False
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.flight, (Flight, NOTHING), "a request under way")
-        check_type(self.sighting, (Observation, NOTHING), "a sighting")
-        check_type(self.claim, (Claim, NOTHING), "a claim")
-        check_type(self.look_at, (Instant, NOTHING), "the time")
-        check_type(self.is_stopping, bool, "a flag")
 
     def __str__(self) -> str:
         return f"following{', to stop' if self.is_stopping else ''}"
@@ -325,7 +310,7 @@ class Leading:
         tenure: What it knows of its own time.
         next_at: When to send the next request.
         flight: The request under way.
-        unsure: When the first renewal was sent of which it is not known whether it was done.
+        unsure: When the first of the renewals was sent of which nobody knows whether they were done.
         is_blind: It has not looked since.
         is_stopping: It was asked to stop, and renews until its work has ended.
         is_over: The tenure lapsed, or another holds the lease: nothing is renewed.
@@ -339,21 +324,13 @@ class Leading:
     is_stopping: bool = False
     is_over: bool = False
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.tenure, Tenure, "a tenure")
-        check_type(self.next_at, Instant, "the time")
-        check_type(self.flight, (Flight, NOTHING), "a request under way")
-        check_type(self.unsure, (Instant, NOTHING), "the time")
-        for flag in (self.is_blind, self.is_stopping, self.is_over):
-            check_type(flag, bool, "a flag")
-
     @property
     def epoch(self) -> int:
         return self.tenure.lease.token
 
     @property
     def is_ending(self) -> bool:
-        """Tell whether its work was asked to end."""
+        """Whether its work was asked to end."""
         return self.is_stopping or self.is_over
 
     def __str__(self) -> str:
@@ -373,20 +350,7 @@ class Stopped:
 ElectionState: TypeAlias = Following | Leading | Stopped
 
 
-@final
-@attrs.frozen
-class Step:
-    """What follows.
-
-    Attributes:
-        state: The next state.
-        commands: What is commanded, in this order.
-        wake_in: In how many microseconds to wake it at the latest, whatever was said before; None for not at all.
-    """
-
-    state: ElectionState
-    commands: tuple[ElectionCommand, ...] = ()
-    wake_in: Duration | None = None
+ElectionStep: TypeAlias = Step[ElectionState, ElectionCommand]
 
 
 @final
@@ -439,20 +403,20 @@ class Candidate:
         """How long to wait after a request without an answer: a quarter of a heartbeat."""
         return (self.terms.heartbeat + 3) // 4
 
-    def step(self, state: ElectionState, event: ElectionEvent) -> Step:
-        """What happens to the candidate, and what is commanded then.
+    def step(self, state: ElectionState, event: ElectionEvent) -> ElectionStep:
+        """What follows from an event.
 
         Args:
             state: The state before.
             event: What happened, in the order of its own clock.
 
         Returns:
-            The state after, commands in order, and when to send `Woke` at the latest; a sooner one does no harm.
+            The state after, and commands in order. A timer that fires early does no harm.
 
         Raises:
-            Misuse: It is no state or no event, or was told by another clock than those before.
+            Misuse: An argument is of another type, or the event is of another clock than those before.
         """
-        check_type(event, EVENTS, "an event of a candidate")
+        _check_event(event)
         match state:
             case Following():
                 return self._following(state, event)
@@ -461,7 +425,7 @@ class Candidate:
             case Stopped():
                 return Step(state)
             case _:
-                raise Misuse(f"a {type(state).__name__} is no state of a candidate")
+                raise Misuse(f"a {type(state).__name__} is not a state of a candidate")
 
     def leads(self, state: ElectionState, now: Instant) -> Leads | DoesNotLead:
         """Whether the candidate leads. Its work asks BEFORE each thing that it does.
@@ -471,7 +435,7 @@ class Candidate:
             now: Its own monotonic clock.
 
         Raises:
-            Misuse: It is no state, or now was read on another clock.
+            Misuse: It is not a state, or now was read on another clock.
         """
         check_type(state, (Following, Leading, Stopped), "a state of a candidate")
         if not isinstance(state, Leading) or state.is_over:
@@ -481,18 +445,20 @@ class Candidate:
 
     # following: look, take, release
 
-    def _following(self, state: Following, event: ElectionEvent) -> Step:
+    def _following(self, state: Following, event: ElectionEvent) -> ElectionStep:
         match event:
-            case Told(at, request, lease) if state.flight is not None and state.flight.request == request:
-                return self._told(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
+            case Answered(at, request, lease) if state.flight is not None and state.flight.request == request:
+                return self._follower_answered(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
             case Unanswered(at, request) if state.flight is not None and state.flight.request == request:
                 return self._missed(attrs.evolve(state, flight=None), request, at)
-            case StopAsked(at):
+            case StopRequested(at):
                 return self._settled(attrs.evolve(state, look_at=None, is_stopping=True), at)
             case _:  # the answer to what is not under way, the end of what does not run
                 return self._settled(state, event.at)
 
-    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
+    def _follower_answered(
+        self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant
+    ) -> ElectionStep:
         later = at + self.terms.heartbeat
         if isinstance(request, Look):
             return self._saw(state, lease, at)
@@ -506,20 +472,19 @@ class Candidate:
         claim = state.claim if state.claim is not None and state.claim.is_over else Claim(lease.request, sent)
         return self._saw(attrs.evolve(state, claim=claim), lease, at)
 
-    def _missed(self, state: Following, request: Request, at: Instant) -> Step:
+    def _missed(self, state: Following, request: Request, at: Instant) -> ElectionStep:
         """Look again soon. Who is to stop looks once more after a take, and else leaves the lease to its TTL."""
         if not state.is_stopping:
             return self._settled(attrs.evolve(state, look_at=at + self.pause), at)
         is_take = isinstance(request, Swap) and request.lease.holder is not None
         return self._sent(state, Look(), at) if is_take else Step(Stopped())
 
-    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _saw(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
         """Lead or release it if it is one's own, else take it if it may be taken."""
         mark = None if lease is None else lease.version
-        state = attrs.evolve(state, sighting=observe(state.sighting, mark, at), look_at=at + self.terms.heartbeat)
-        life = (
-            "" if lease is None else lease.request.rpartition("@")[0]
-        )  # the last @: a life may have others of its own
+        state = attrs.evolve(state, observation=observe(state.observation, mark, at), look_at=at + self.terms.heartbeat)
+        # A request is `life@version`. The last @ counts: a life may have others of its own.
+        life = "" if lease is None else lease.request.rpartition("@")[0]
         mine = decide_release(lease, lease.request) if lease is not None and life == self.life else NotHolder(lease)
         if lease is None or isinstance(mine, NotHolder):
             return Step(Stopped()) if state.is_stopping else self._tried(state, lease, at)
@@ -530,52 +495,54 @@ class Candidate:
                 return self._led(Leading(tenure, tenure.since + self.terms.heartbeat), at, Begin(lease.token))
         return self._sent(state, Swap(lease.version, mine.lease, 0), at)
 
-    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> Step:
+    def _tried(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
         """Take it, if it may be taken: a store with a clock judges in the write."""
         lock_delay, is_stamped = self.terms.lock_delay, lease is not None and lease.stamp is not None
         version = 0 if lease is None else lease.version
         request = f"{self.life}@{version}"  # the same one at the same version, so it cannot be granted twice
         earlier = state.claim if state.claim is not None and state.claim.request == request else None
-        standing = Vacant() if is_stamped else status_of(lease, state.sighting, at, lock_delay)
-        if isinstance(standing, (Held, LockDelay)):
-            look_at = at + min(standing.left, self.terms.heartbeat)
+        status = Vacant() if is_stamped else status_of(lease, state.observation, at, lock_delay)
+        if isinstance(status, (Held, LockDelay)):
+            look_at = at + min(status.left, self.terms.heartbeat)
             return self._settled(attrs.evolve(state, claim=earlier, look_at=look_at), at)
         wanted = taken(lease, holder=self.name, request=request, ttl=self.terms.ttl)
         swap = Swap(version, wanted, takeover_delay(lease, lock_delay) if is_stamped else 0)
         return self._sent(attrs.evolve(state, claim=earlier or Claim(request, at)), swap, at)
 
-    def _settled(self, state: Following, at: Instant) -> Step:
+    def _settled(self, state: Following, at: Instant) -> ElectionStep:
         """Look if it is time to; stop if it is to, and holds nothing."""
         if state.flight is not None:
             return Step(state)
         if state.is_stopping and state.claim is None:
             return Step(Stopped())
         left = 0 if state.look_at is None else state.look_at - at
-        return Step(state, (), left) if left > 0 else self._sent(state, Look(), at)
+        return Step(state, (WakeIn(left),)) if left > 0 else self._sent(state, Look(), at)
 
-    def _sent(self, state: Following, request: Request, at: Instant) -> Step:
+    def _sent(self, state: Following, request: Request, at: Instant) -> ElectionStep:
         return Step(attrs.evolve(state, flight=Flight(request, at)), (request,))
 
     # leading: renew, look, end
 
-    def _leading(self, before: Leading, event: ElectionEvent) -> Step:
+    def _leading(self, before: Leading, event: ElectionEvent) -> ElectionStep:
         lapsed = isinstance(next_action(self.terms, before.tenure, event.at), Lapsed)
         state = after = attrs.evolve(before, is_over=before.is_over or lapsed)
         match event:
-            case Told(at, request, lease) if state.flight is not None and state.flight.request == request:
-                after = self._answered(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
+            case Answered(at, request, lease) if state.flight is not None and state.flight.request == request:
+                after = self._leader_answered(attrs.evolve(state, flight=None), request, lease, state.flight.sent, at)
             case Unanswered(at, request) if state.flight is not None and state.flight.request == request:
                 after = self._doubted(state, request, state.flight.sent, at + self.pause)
-            case StopAsked():
+            case StopRequested():
                 after = attrs.evolve(state, is_stopping=True)
-            case Ended(at, epoch) if epoch == state.epoch:
+            case WorkEnded(at, epoch) if epoch == state.epoch:
                 return self._ended(state, at)
             case _:
                 pass  # the answer to what is not under way, the end of other work
         ending = (End(after.epoch),) if after.is_ending and not before.is_ending else ()
         return self._led(after, event.at, *ending)
 
-    def _answered(self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Leading:
+    def _leader_answered(
+        self, state: Leading, request: Request, lease: Lease | None, sent: Instant, at: Instant
+    ) -> Leading:
         if isinstance(request, Swap):
             if lease is None:
                 return self._doubted(state, request, sent, at)
@@ -585,9 +552,8 @@ class Candidate:
         known = read_back(state.tenure, lease, state.unsure or sent)
         if isinstance(known, NotHolder):
             return attrs.evolve(state, is_over=True)
-        unsure = (
-            state.unsure if known.tenure == state.tenure else None
-        )  # not found: it may be done late, and is sent again
+        # A renewal that was not found may still be done late, and is sent again; so its time still counts.
+        unsure = state.unsure if known.tenure == state.tenure else None
         return attrs.evolve(state, tenure=known.tenure, next_at=at, unsure=unsure, is_blind=False)
 
     def _doubted(self, state: Leading, request: Request, sent: Instant, next_at: Instant) -> Leading:
@@ -595,18 +561,39 @@ class Candidate:
         unsure = (state.unsure or sent) if isinstance(request, Swap) else state.unsure
         return attrs.evolve(state, flight=None, unsure=unsure, is_blind=True, next_at=next_at)
 
-    def _ended(self, state: Leading, at: Instant) -> Step:
+    def _ended(self, state: Leading, at: Instant) -> ElectionStep:
         """Look whether there is something to release."""
         claim = Claim(state.tenure.lease.request, state.tenure.since, is_over=True)
         return self._settled(Following(flight=state.flight, claim=claim, is_stopping=state.is_stopping), at)
 
-    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> Step:
+    def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> ElectionStep:
         """Renew or look if it is time to."""
         if state.is_over:
             return Step(state, commands)
         left = state.tenure.since + (state.tenure.lease.ttl - self.terms.margin) - at
         due = state.next_at - at
         if state.flight is not None or due > 0:
-            return Step(state, commands, left if state.flight is not None else min(due, left))
+            return Step(state, (*commands, WakeIn(left if state.flight is not None else min(due, left))))
         request = Look() if state.is_blind else Swap(state.tenure.lease.version, renewed(state.tenure), 0)
-        return Step(attrs.evolve(state, flight=Flight(request, at)), (*commands, request), left)
+        return Step(attrs.evolve(state, flight=Flight(request, at)), (*commands, request, WakeIn(left)))
+
+
+_EVENTS: Final = get_args(ElectionEvent)
+
+
+def _check_event(event: ElectionEvent) -> None:
+    """Raise Misuse unless this is an event with fields of the right types."""
+    check_type(event, _EVENTS, "an event of a candidate")
+    check_type(event.at, Instant, "the time")
+    match event:
+        case Answered(_, request, lease):
+            check_type(request, (Look, Swap), "a request")
+            check_type(lease, (Lease, type(None)), "a lease or None")
+        case Unanswered(_, request):
+            check_type(request, (Look, Swap), "a request")
+        case WorkEnded(_, epoch):
+            check_int(epoch, "an epoch", 1, INT64_MAX)
+        case TimerFired() | StopRequested():
+            pass
+        case _:
+            assert_never(event)

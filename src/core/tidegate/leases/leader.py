@@ -1,74 +1,87 @@
 """Who leads, does its work under an epoch, and hands over: a candidate on a document store.
 
-What is decided is in `tidegate.leases.election` and `tidegate.leases.lease`: the candidate is a reducer, and this is what carries its
-commands out, one after the other, with one machine's clock and one document. The store judges in the filter of the write
-whether a version has stood for long enough, by its own clock. The work is done in pieces, and before each of them the
-candidate is asked whether it still leads; between them it renews. Each piece is one write under the epoch, and what it
+What is decided is in `tidegate.leases.election` and `tidegate.leases.lease`: the candidate is a reducer, and this program
+carries its commands out, one after the other, with one machine's clock and one document. The store judges in the filter of
+the write whether a version has stood for long enough, by its own clock. The work is done in pieces, and before each of them
+the candidate is asked whether it still leads; between them it renews. Each piece is one write under the epoch, and what it
 writes to refuses older ones, for whoever has asked may stall before it writes.
 
     seeds     {_id: key, version: 0} is a lease that nobody ever took; `new_lease` inserts it
     a piece   filter `fence < epoch + 1`, update `fence := epoch` beside what is to be done (`fenced`)
 
 Laws
-    LP1  At no instant do two believe to lead, by their own clocks, as long as none of these is set back.
+    LP1  At no instant do two believe that they lead, by their own clocks, as long as none of these is set back.
     LP2  Each take makes the next token, nothing else makes one, and each change makes one version.
     LP3  What is written under an epoch is never written after a newer one, whoever stalls and whatever clocks show.
-    LP4  Whoever says that it has released the lease does not hold it.
-
-Where we differ from mongodash, see `tidegate.leases.election`.
+    LP4  A candidate that says that it has released the lease does not hold it.
 
 Known not to work
-    - A machine's clock that is set back lengthens what its leader believes in (LP1); a monotonic clock is not set. The
+    - A machine's clock that is set back lengthens the time for which its leader believes that it leads (LP1); a monotonic clock is not set. The
       fence does not look at clocks (LP3).
     - A piece that takes longer than the lease: it is done, or refused, and then the candidate has lapsed. Make it smaller.
-    - A take that arrives after its candidate has stopped holds the lease for one TTL (LP4).
+    - A take that arrives after its candidate has stopped holds the lease for one _TTL (LP4).
     - Work that must not be done twice at all: a crash after a piece is done leaves no trace but what the piece has written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import NoneType
 from typing import Final, final
 
 import attrs
 
 from tidegate.leases.election import (
-    Begin,
     Candidate,
     ElectionEvent,
     ElectionState,
+    ElectionStep,
     End,
-    Ended,
     Following,
     Leading,
     Leads,
     Look,
     Request,
-    StopAsked,
     Stopped,
+    StopRequested,
     Swap,
+    TimerFired,
     Unanswered,
-    Woke,
+    WakeIn,
+    WorkEnded,
     event_for,
 )
 from tidegate.leases.lease import Lease
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Lt, OlderThan, Put, PutServerTime, Update
-from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Note, Now, Sleep
-from tidegate.model.instants import Instant
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Note, Now, Program, Sleep
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import UpdateOne, check_collection, find_one, find_one_and_update, update_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 
-TOKEN: Final = Field[int]("token")
-VERSION: Final = Field[int]("version")
-HOLDER: Final = Field[str | None]("holder")
-REQUEST: Final = Field[str]("request")
-TTL: Final = Field[int]("ttl")
-STAMP: Final = Field[Instant]("stamp")
+__all__ = [
+    "BELIEVES",
+    "FENCE",
+    "Leader",
+    "LeaderParts",
+    "Served",
+    "ask",
+    "fenced",
+    "lease_of",
+    "new_lease",
+    "unchanged",
+]
+
+_TOKEN: Final = Field[int]("token")
+_VERSION: Final = Field[int]("version")
+_HOLDER: Final = Field[str | None]("holder")
+_REQUEST: Final = Field[str]("request")
+_TTL: Final = Field[int]("ttl")
+_STAMP: Final = Field[Instant]("stamp")
 FENCE: Final = Field[int]("fence")
 
-BELIEVES: Final = "believes to lead until"
-"""The note of a leader: by its own clock, unless it renews; None once it does not."""
+BELIEVES: Final = "believes that it leads until"
+"""The note of a leader: the end of its tenure by its own clock, unless it renews; None once it does not lead."""
 
 
 def new_lease(key: str) -> Document:
@@ -85,18 +98,18 @@ def lease_of(record: Document | None) -> Lease | None:
     """The lease that a record holds; None if it was never taken.
 
     Raises:
-        Misuse: It is no record of a lease.
+        Misuse: It is not the record of a lease.
     """
     check_type(record, (Document, NoneType), "a document or None")
-    if record is None or record.held(VERSION) == 0:
+    if record is None or record.held(_VERSION) == 0:
         return None
     return Lease(
-        needed(record, TOKEN),
-        needed(record, VERSION),
-        needed(record, HOLDER),
-        needed(record, REQUEST),
-        needed(record, TTL),
-        record.get(STAMP),
+        needed(record, _TOKEN),
+        needed(record, _VERSION),
+        needed(record, _HOLDER),
+        needed(record, _REQUEST),
+        needed(record, _TTL),
+        record.get(_STAMP),
     )
 
 
@@ -110,7 +123,7 @@ def fenced(collection: str, key: str, epoch: int, *updates: Update) -> UpdateOne
         updates: What else is written; not the fence.
 
     Raises:
-        Misuse: The epoch is no token, or an update touches the fence.
+        Misuse: The epoch is not a token, or an update touches the fence.
     """
     check_int(epoch, "an epoch", 1)
     return update_one(collection, AllOf((Eq(ID, key), Lt(FENCE, epoch + 1))), Put(FENCE, epoch), *updates)
@@ -123,7 +136,7 @@ class Served:
 
     Attributes:
         pieces: How many pieces of work it has done.
-        is_released: It holds nothing. Else its last request had no answer, and what it holds is left to its TTL.
+        is_released: It holds nothing. Else its last request had no answer, and what it holds is left to its _TTL.
     """
 
     pieces: int
@@ -133,9 +146,61 @@ class Served:
         return f"served: {self.pieces} pieces{'' if self.is_released else ', perhaps not released'}"
 
 
+def unchanged(key: str, swap: Swap) -> Filter:
+    """The filter of a write: the record is still at the version that was read, and has been for long enough.
+
+    Raises:
+        Misuse: The write is not one of a lease.
+    """
+    check_type(swap, Swap, "a write of a lease")
+    parts: tuple[Filter, ...] = (Eq(ID, key), Eq(_VERSION, swap.version))
+    return AllOf((*parts, OlderThan(_STAMP, swap.stood)) if swap.stood else parts)
+
+
+async def ask(
+    collection: str, key: str, request: Request, where: Callable[[str, Swap], Filter] = unchanged
+) -> Lease | Failure | None:
+    """What the store answers to a request of a candidate: the lease, or None; or why nobody knows.
+
+    Args:
+        collection: Where the leases are.
+        key: The lease's id.
+        request: What the candidate asks for.
+        where: Which record it writes over.
+    """
+    try:
+        if isinstance(request, Look):
+            return lease_of(await find_one(collection, Eq(ID, key)))
+        return lease_of(await find_one_and_update(collection, where(key, request), *_changes(request.lease)))
+    except (Ambiguous, NotApplied, NotDurable) as failure:
+        return failure.fresh()
+
+
+def _changes(lease: Lease) -> tuple[Update, ...]:
+    return (
+        Put(_TOKEN, lease.token),
+        Put(_VERSION, lease.version),
+        Put(_HOLDER, lease.holder),
+        Put(_REQUEST, lease.request),
+        Put(_TTL, lease.ttl),
+        PutServerTime(_STAMP),
+    )
+
+
+@final
+@attrs.frozen(kw_only=True)
+class LeaderParts:
+    """The steps that a leader is made of. A specimen has a wrong one in the place of one of them."""
+
+    step: Callable[[Candidate, ElectionState, ElectionEvent], ElectionStep] = Candidate.step
+    ask: Callable[[str, str, Request], Program[Lease | Failure | None]] = ask
+    piece: Callable[[str, str, int], UpdateOne] = fenced
+
+
+@final
 @attrs.frozen
 class Leader:
-    """A candidate that leads until so many pieces of work are done, and then hands over.
+    """A candidate that leads until a number of pieces of work are done, and then hands over.
 
     Invariants: the key is not empty; 1 <= pieces.
 
@@ -145,6 +210,7 @@ class Leader:
         candidate: Who wants to lead, and on which terms.
         resource: The collection of the document that the work writes to.
         pieces: How many there are to do.
+        parts: The steps that it is made of.
     """
 
     collection: str
@@ -152,6 +218,7 @@ class Leader:
     candidate: Candidate
     resource: str
     pieces: int
+    parts: LeaderParts = LeaderParts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
@@ -159,16 +226,17 @@ class Leader:
         check_name(self.key, "a lease")
         check_type(self.candidate, Candidate, "a candidate")
         check_int(self.pieces, "a number of pieces", 1)
+        check_type(self.parts, LeaderParts, "the parts of a leader")
 
     async def run(self) -> Served:
         """The program."""
         state: ElectionState = Following()
         done = 0
         believed: Instant | None = None
-        events: tuple[ElectionEvent, ...] = (Woke(await Now()),)
+        events: tuple[ElectionEvent, ...] = (TimerFired(await Now()),)
         while True:
             event = events[0]
-            step = self.candidate.step(state, event)
+            step = self.parts.step(self.candidate, state, event)
             state, events = step.state, events[1:]
             until = self._until(state)
             if until != believed:
@@ -176,12 +244,12 @@ class Leader:
                 await Note(BELIEVES, believed)
             for command in step.commands:
                 if isinstance(command, End):
-                    events = (*events, Ended(event.at, command.epoch))  # no piece of it is under way here
-                elif not isinstance(command, Begin):
-                    reply = await self._answered(command)
-                    told = event_for(command, reply, await Now())
-                    assert told is not None
-                    events = (*events, told)
+                    events = (*events, WorkEnded(event.at, command.epoch))  # no piece of it is under way here
+                elif isinstance(command, (Look, Swap)):
+                    reply = await self.parts.ask(self.collection, self.key, command)
+                    answer = event_for(command, reply, await Now())
+                    assert answer is not None
+                    events = (*events, answer)
             if isinstance(state, Stopped):
                 return Served(done, not isinstance(event, Unanswered))
             if events:
@@ -189,57 +257,31 @@ class Leader:
             leads = self.candidate.leads(state, event.at)
             if isinstance(leads, Leads) and isinstance(state, Leading) and not state.is_ending:
                 if done == self.pieces:
-                    events = (StopAsked(event.at),)
+                    events = (StopRequested(event.at),)
                 elif await self._done(leads.epoch):
                     done += 1
-                    events = (Woke(await Now()),)
+                    events = (TimerFired(await Now()),)
                 else:
-                    events = (Ended(await Now(), leads.epoch),)
+                    events = (WorkEnded(await Now(), leads.epoch),)
             else:
-                await Sleep(step.wake_in or 0)
-                events = (Woke(await Now()),)
+                await Sleep(_wake_in(step))
+                events = (TimerFired(await Now()),)
 
     def _until(self, state: ElectionState) -> Instant | None:
-        """Until when it believes to lead, by its own clock."""
+        """Until when it believes that it leads, by its own clock."""
         if not isinstance(state, Leading) or state.is_over:
             return None
         return state.tenure.since + (state.tenure.lease.ttl - self.candidate.terms.margin)
 
-    async def _answered(self, request: Request) -> Lease | Failure | None:
-        """What the store says to a request: the lease, or None, or that nobody knows."""
-        try:
-            return await self._sent(request)
-        except (Ambiguous, NotApplied, NotDurable) as failure:
-            return failure.fresh()
-
-    async def _sent(self, request: Request) -> Lease | None:
-        if isinstance(request, Look):
-            return lease_of(await find_one(self.collection, Eq(ID, self.key)))
-        changes = self._changes(request.lease)
-        return lease_of(await find_one_and_update(self.collection, self._unchanged(request), *changes))
-
-    def _unchanged(self, swap: Swap) -> Filter:
-        """The record is still at the version that was read, and has stood there for long enough."""
-        parts: tuple[Filter, ...] = (Eq(ID, self.key), Eq(VERSION, swap.version))
-        return AllOf((*parts, OlderThan(STAMP, swap.stood)) if swap.stood else parts)
-
-    def _changes(self, lease: Lease) -> tuple[Update, ...]:
-        return (
-            Put(TOKEN, lease.token),
-            Put(VERSION, lease.version),
-            Put(HOLDER, lease.holder),
-            Put(REQUEST, lease.request),
-            Put(TTL, lease.ttl),
-            PutServerTime(STAMP),
-        )
-
     async def _done(self, epoch: int) -> bool:
         """One piece of work; False if a newer epoch has begun. One without an answer counts as done: it is not repeated."""
         try:
-            matched = await self._piece(epoch)
+            matched = await self.parts.piece(self.resource, self.key, epoch)
         except (Ambiguous, NotApplied, NotDurable):
             return True
         return matched > 0
 
-    def _piece(self, epoch: int) -> UpdateOne:
-        return fenced(self.resource, self.key, epoch)
+
+def _wake_in(step: ElectionStep) -> Duration:
+    """For how long to sleep; at the end of a step there is a timer, or something else to do (EL5)."""
+    return next(command.duration for command in step.commands if isinstance(command, WakeIn))

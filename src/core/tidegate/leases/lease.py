@@ -17,13 +17,13 @@ The record is one document. It is changed by compare-and-set on its version alon
 Whoever wants a lease that is held waits until one version of it has stood for the TTL that its holder took it for, and for
 the lock delay. Two clocks can judge that, and each only by itself: two machines' clocks are never compared.
 
-    the store's       it stamps what it writes, and judges in the filter of the write (`takeover_delay`) or tells the time
+    the store's       it stamps what it writes, and judges in the filter of the write (`takeover_delay`) or says what time it is
     an observer's     it saw the same version for so long, on its own monotonic clock (`observe`); for stores without one
 
-The lock_delay is for resources that cannot check a token (Chubby's lock-delay): what a vanished holder has sent may still
-arrive. One that released has nothing under way, so then there is none.
+The lock delay is for resources that cannot check a token (Chubby's lock-delay): what a vanished holder has sent may still
+arrive. One that released has nothing under way, so then there is no such delay.
 
-The holder keeps its own time (`Tenure`): from BEFORE it sent the write that was granted, for the TTL less a margin, by its
+The holder measures its own time (`Tenure`): from BEFORE it sent the write that was granted, for the TTL less a margin, by its
 own monotonic clock. The record is written after that and judged later still, so the holder stops first, whatever the clocks
 show; the margin is for clocks that run at different rates.
 
@@ -35,56 +35,70 @@ show; the margin is for clocks that run at different rates.
 A lost reply needs nothing special. A take is decided again on what is read then, under the same request: it finds itself
 in the record, or finds the version unchanged and asks for the very same again, or another holds it. A renewal is read back.
 
-The lock of an array of claims (`tidegate.invocations.array_push_lock`) has no tokens. What can be said of it is `lock_view`:
-whose claim is first, and whether the first one stood there for so long, before the eyes of one observer, that it may be
-pulled. Only that claim, by its value: nothing else was judged, so nothing else is cleared.
-
 Laws
     LE1  Tokens strictly grow: each take makes the next one, nothing else makes one, and each change makes one version.
     LE2  What is held is taken only after one version of it has stood for its TTL and the lock delay, by one clock.
     LE3  What is free can be taken: at once if it was never taken or was released, else as soon as LE2 lets it.
     LE4  Only the request that holds it renews and releases it.
     LE5  There is no way back: who lapsed by its own clock does not renew. It takes the lease anew, under a new token.
-    LE6  At no instant do two believe to hold it, whatever the clocks show, while their rates differ by no more than the
+    LE6  At no instant do two believe that they hold it, whatever the clocks show, while their rates differ by no more than the
          margin makes up for.
-    LE7  A sighting began when its version was first seen without another between, never before; so it is with claims.
+    LE7  An observation begins when its version was first seen without another between, never before.
     LE8  What has admitted a token admits no older one.
-    LE9  A request that holds the lease is told so and asks for no second token, however often it is decided again.
-    LE10 Of a lock's claims none is called stale but the first, and only after it was first for the whole threshold.
-    LE11 A lock is held by whoever has the first claim, and by nobody else.
-
-Where we differ
-    mongodash compares its leader's expiry with the clock of whoever asks, so one who is 20 s ahead takes a healthy lease;
-    it knows a holder by its configured name, so two of one name both lead; it has no token; it removes the lock.
-    mongodash's `withLock` renews by id, so one holder may extend another's lease. ShedLock knows holders by host name.
-    pynenc compares the time in a claim with the clock of whoever asks, counts a claim's age from its push (who waited long
-    is stale the moment it is first), and clears the whole array, holders and waiters included.
-    A lapsed holder may not renew, even if nobody took the lease: else one token would stand for two spells of work.
+    LE9  A request that holds the lease gets `Mine` and asks for no second token, however often it is decided again.
 
 Known not to work
     - A lease without its token: a holder that stalls after it looked at the clock acts late. That is what LE8 is for.
     - A record that is deleted begins again with token 1 (LE1): release it instead.
     - After an election the store's clock is another machine's. If that is ahead, a lease ends early (LE6); tokens still
       fence.
-    - Reads that do not see majority writes: decisions on them fail at the version, but a sighting may be of the past.
-    - A lock's claim that was pushed by a late request, after its owner left, is first until somebody judges it. Who holds
-      a lock writes with `Contains(claims, mine)` in the filter, so that whoever lost the claim changes nothing; a second
-      copy of the push that arrives late defeats even that. `tidegate.invocations.transition` needs no lock.
+    - Reads that do not see majority writes: decisions on them fail at the version, but a observation may be of the past.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, assert_never, final
+from typing import TypeAlias, assert_never, final
 
 import attrs
 
 from tidegate.model.errors import INT64_MAX, Misuse
-from tidegate.model.instants import MINUTE, SECOND, Duration, Instant, seconds
-from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.model.instants import SECOND, Duration, Instant, seconds
+from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.backoff import check_delay
 
-LONGEST: Final[Duration] = 36_525 * 24 * 60 * MINUTE
-"""A century: no lease is longer."""
-
+__all__ = [
+    "Admitted",
+    "Busy",
+    "Expired",
+    "Fenced",
+    "Held",
+    "Kept",
+    "Lapsed",
+    "Lease",
+    "LeaseStatus",
+    "LockDelay",
+    "Mark",
+    "Mine",
+    "NotHolder",
+    "Observation",
+    "Release",
+    "Renew",
+    "Rest",
+    "Take",
+    "Tenure",
+    "Terms",
+    "Vacant",
+    "decide_fence",
+    "decide_release",
+    "decide_take",
+    "next_action",
+    "observe",
+    "read_back",
+    "renewed",
+    "status_of",
+    "taken",
+    "takeover_delay",
+]
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
@@ -110,10 +124,10 @@ class Terms:
     lock_delay: Duration = 0
 
     def __attrs_post_init__(self) -> None:
-        check_int(self.ttl, "a TTL in microseconds", 1, LONGEST)
-        check_int(self.heartbeat, "a heartbeat in microseconds", 1, LONGEST)
-        check_int(self.margin, "a margin in microseconds", 0, LONGEST)
-        check_int(self.lock_delay, "a lock_delay in microseconds", 0, LONGEST)
+        check_delay(self.ttl, "a TTL in microseconds", 1)
+        check_delay(self.heartbeat, "a heartbeat in microseconds", 1)
+        check_delay(self.margin, "a margin in microseconds", 0)
+        check_delay(self.lock_delay, "a lock delay in microseconds", 0)
         if self.heartbeat + self.margin >= self.ttl:
             raise Misuse(
                 f"a heartbeat of {seconds(self.heartbeat)} and a margin of {seconds(self.margin)} fill "
@@ -152,7 +166,7 @@ class Lease:
         if self.holder is not None:
             check_name(self.holder, "a holder")
         check_name(self.request, "a request")
-        check_int(self.ttl, "a TTL in microseconds", 1, LONGEST)
+        check_delay(self.ttl, "a TTL in microseconds", 1)
         if self.stamp is not None:
             check_type(self.stamp, Instant, "the stamp of a lease")
 
@@ -167,21 +181,16 @@ class Lease:
 
 
 Mark: TypeAlias = int | str
-"""What may be seen to stand: the version of a lease, or the first claim of a lock."""
+"""What is observed: the version of a lease, or the first claim of a lock (`tidegate.leases.claim_lock`)."""
 
 
 @final
 @attrs.frozen
 class Observation:
-    """One clock's witness that something has stood since then. Invariant: a version from 0 on, or a claim."""
+    """By one clock, this has been there unchanged since then."""
 
     mark: Mark
     since: Instant
-
-    def __attrs_post_init__(self) -> None:
-        if not isinstance(self.mark, str):
-            check_int(self.mark, "the version of a lease", 0, INT64_MAX)
-        check_type(self.since, Instant, "the time of a sighting")
 
 
 @final
@@ -206,7 +215,7 @@ class Tenure:
             raise Misuse(f"no tenure of a lease that nobody holds: {self.lease}")
 
 
-# --- how it stands ----------------------------------------------------------------------------------------------------
+# --- its status -------------------------------------------------------------------------------------------------------
 
 
 @final
@@ -237,13 +246,13 @@ class LockDelay:
     left: Duration
 
     def __str__(self) -> str:
-        return f"lingering for another {seconds(self.left)}"
+        return f"closed by its lock delay for another {seconds(self.left)}"
 
 
 @final
 @attrs.frozen
 class Expired:
-    """Its holder vanished, and TTL and lock_delay are over."""
+    """Its holder vanished, and TTL and lock delay are over."""
 
     def __str__(self) -> str:
         return "expired"
@@ -257,46 +266,48 @@ def observe(before: Observation | None, mark: Mark | None, now: Instant) -> Obse
 
     Args:
         before: What it had seen when it looked last.
-        mark: What stands there now: the version of a lease, the first claim of a lock; None if there is nothing.
+        mark: What is there now: the version of a lease, the first claim of a lock; None if there is nothing.
         now: Its own monotonic clock, read AFTER the look.
 
     Returns:
-        The sighting before if the same stands there still, else a new one; None if there is nothing. A clock that went
-        back has told nothing, so it begins anew.
+        The observation before if the same is still there, else a new one; None if there is nothing. After its clock
+        went back it begins anew.
 
     Raises:
         Misuse: An argument is of the wrong type, or the clock is another one than before.
     """
-    check_type(before, (Observation, type(None)), "a sighting")
+    check_type(before, (Observation, type(None)), "an observation")
     check_type(now, Instant, "the time")
     if mark is None:
         return None
-    seen = Observation(mark, now)
-    return before if before is not None and before.mark == mark and now - before.since >= 0 else seen
+    if not isinstance(mark, str):
+        check_int(mark, "the version of a lease", 0, INT64_MAX)
+    is_same = before is not None and before.mark == mark and now - before.since >= 0
+    return before if is_same else Observation(mark, now)
 
 
-def status_of(lease: Lease | None, sighting: Observation | None, now: Instant, lock_delay: Duration) -> LeaseStatus:
-    """How the lease stands, by the clock of the sighting.
+def status_of(lease: Lease | None, observation: Observation | None, now: Instant, lock_delay: Duration) -> LeaseStatus:
+    """The status of the lease, by the clock of the observation.
 
     Args:
         lease: The record as it was read; None where there is none.
-        sighting: What the judge has seen of it: `lease.stamped` for the store, `observe` for an observer. One of another
-            version, or none, says nothing, so the lease is judged as if it had been made just now.
+        observation: What the judge has seen of it: `lease.stamped` for the store, `observe` for an observer. One of
+            another version, or none, says nothing, so the lease is judged as if it had been made just now.
         now: The judge's clock.
         lock_delay: How long it stays closed after a holder that vanished, in microseconds.
 
     Returns:
-        How it stands.
+        Its status.
 
     Raises:
-        Misuse: An argument is of the wrong type, or now was read on another clock than the sighting's.
+        Misuse: An argument is of the wrong type, or now was read on another clock than the observation's.
     """
-    check_type(sighting, (Observation, type(None)), "a sighting")
+    check_type(observation, (Observation, type(None)), "an observation")
     check_type(now, Instant, "the time")
     closed = takeover_delay(lease, lock_delay)
     if lease is None or closed == 0:
         return Vacant()
-    stood = now - sighting.since if sighting is not None and sighting.mark == lease.version else 0
+    stood = now - observation.since if observation is not None and observation.mark == lease.version else 0
     left = closed - max(stood, 0)
     if left > lock_delay:
         return Held(left - lock_delay)
@@ -307,13 +318,13 @@ def takeover_delay(lease: Lease | None, lock_delay: Duration) -> Duration:
     """How long the lease must have stood as it is before another may take it, in microseconds; 0 if nobody holds it.
 
     A store with a clock judges this itself, in the filter of the take: the version is still the one that was read, and
-    `OlderThan(stamp, must_stand)`.
+    `OlderThan(stamp, takeover_delay)`.
 
     Raises:
-        Misuse: The lease is none, or the lock delay is no duration.
+        Misuse: An argument is of the wrong type, or the lock delay is out of range.
     """
     check_type(lease, (Lease, type(None)), "a lease")
-    check_int(lock_delay, "a lock_delay in microseconds", 0, LONGEST)
+    check_delay(lock_delay, "a lock delay in microseconds", 0)
     return 0 if lease is None or lease.holder is None else lease.ttl + lock_delay
 
 
@@ -371,16 +382,16 @@ class Release:
 @final
 @attrs.frozen
 class NotHolder:
-    """The request does not hold it, and under its token it never will again; `lease` is what is there instead."""
+    """The request does not hold it, and never will under its token; `lease` is what is there instead."""
 
     lease: Lease | None
 
     def __str__(self) -> str:
-        return f"lost: {'no record' if self.lease is None else self.lease}"
+        return f"not the holder: {'no record' if self.lease is None else self.lease}"
 
 
 def decide_take(
-    lease: Lease | None, *, holder: str, request: str, terms: Terms, sighting: Observation | None, now: Instant
+    lease: Lease | None, *, holder: str, request: str, terms: Terms, observation: Observation | None, now: Instant
 ) -> Take | Mine | Busy:
     """Whether `request` may take the lease.
 
@@ -388,8 +399,8 @@ def decide_take(
         lease: The record as it was read; None where there is none.
         holder: Who asks, for people.
         request: The id of this take; unique, and the same when it is decided again after a lost reply.
-        terms: For how long it is taken, and with which lock_delay.
-        sighting: What the judge has seen of the record; see `status_of`.
+        terms: For how long it is taken, and with which lock delay.
+        observation: What the judge has seen of the record; see `status_of`.
         now: The judge's clock.
 
     Returns:
@@ -401,13 +412,13 @@ def decide_take(
     """
     check_type(terms, Terms, "the terms of a lease")
     check_name(request, "a request")
-    standing = status_of(lease, sighting, now, terms.lock_delay)
+    status = status_of(lease, observation, now, terms.lock_delay)
     wanted = taken(lease, holder=holder, request=request, ttl=terms.ttl)
     if lease is None:
         return Take(wanted)
     if _holds(lease, request):
         return Mine(lease)
-    match standing:
+    match status:
         case Vacant() | Expired():
             return Take(wanted)
         case Held(left):
@@ -415,7 +426,7 @@ def decide_take(
         case LockDelay(left):
             return Busy(lease, left)
         case _:
-            assert_never(standing)
+            assert_never(status)
 
 
 def decide_release(lease: Lease | None, request: str) -> Release | NotHolder:
@@ -452,7 +463,7 @@ def renewed(tenure: Tenure) -> Lease:
     """The record after a renewal. Its stamp is the store's to make.
 
     Raises:
-        Misuse: It is no tenure.
+        Misuse: It is not a tenure.
     """
     check_type(tenure, Tenure, "a tenure")
     return _changed(tenure.lease, holder=tenure.lease.holder)
@@ -505,7 +516,7 @@ def next_action(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | La
         now: Its own monotonic clock.
 
     Returns:
-        `Rest`, `Renew` or `Lapsed`. A clock that went back counts as standing still.
+        `Rest`, `Renew` or `Lapsed`. A clock that went back counts as status still.
 
     Raises:
         Misuse: An argument is of the wrong type, or now was read on another clock than the tenure.
@@ -593,91 +604,11 @@ def decide_fence(highest: int, token: int) -> Admitted | Fenced:
         The verdict.
 
     Raises:
-        Misuse: A token is no number of one.
+        Misuse: A token is not an integer from 1 on.
     """
     check_int(highest, "a token", 0, INT64_MAX)
     check_int(token, "a token", 1, INT64_MAX)
     return Admitted(token) if token >= highest else Fenced(token, highest)
-
-
-# --- the lock of an array of claims -----------------------------------------------------------------------------------
-
-
-@final
-@attrs.frozen
-class Holding:
-    """One's own claim is the first. Write with `Contains(claims, mine)` in the filter, then pull it."""
-
-    def __str__(self) -> str:
-        return "holding"
-
-
-@final
-@attrs.frozen
-class Waiting:
-    """One's own claim stands behind this one, which is not stale for another `left` microseconds of one's own clock."""
-
-    behind: str
-    left: Duration
-
-    def __str__(self) -> str:
-        return f"waiting behind {self.behind!r}, not stale for another {seconds(self.left)}"
-
-
-@final
-@attrs.frozen
-class Stale:
-    """The first claim was so for the whole threshold: pull it, by its value, and nothing else."""
-
-    claim: str
-
-    def __str__(self) -> str:
-        return f"stale: pull {self.claim!r}"
-
-
-@final
-@attrs.frozen
-class Absent:
-    """One's own claim is not there: it has not arrived, or somebody pulled it. The lock is not held."""
-
-    def __str__(self) -> str:
-        return "absent"
-
-
-LockView: TypeAlias = Holding | Waiting | Stale | Absent
-
-
-def lock_view(
-    claims: tuple[str, ...], mine: str, *, sighting: Observation | None, now: Instant, threshold: Duration
-) -> LockView:
-    """How a lock of claims stands for whoever pushed `mine`.
-
-    Args:
-        claims: The array as it was read, oldest first.
-        mine: One's own claim.
-        sighting: What one has seen of its first claim, this look included: `sighted(before, claims[0], now)`.
-        now: One's own monotonic clock, read AFTER the look.
-        threshold: For how long a claim may be first, in microseconds.
-
-    Returns:
-        `Holding`, `Waiting`, `Stale` or `Absent`.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or now was read on another clock than the sighting.
-    """
-    check_tuple(claims, str, "a claim")
-    check_name(mine, "a claim")
-    check_type(sighting, (Observation, type(None)), "a sighting")
-    check_type(now, Instant, "the time")
-    check_int(threshold, "a threshold in microseconds", 1, LONGEST)
-    if mine not in claims:
-        return Absent()
-    first = claims[0]
-    if first == mine:
-        return Holding()
-    stood = now - sighting.since if sighting is not None and sighting.mark == first else 0
-    left = threshold - max(stood, 0)
-    return Waiting(first, left) if left > 0 else Stale(first)
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------

@@ -1,56 +1,22 @@
-"""How does a large payload become documents, and back, and what may be removed?
+"""How does a large payload become documents, and documents the payload again?
 
 A document holds 16 MiB at most. What is larger is compressed, split and stored in chunks, each under the digest of its
 content (Merkle 1987; Quinlan and Dorward 2002, "Venti"), and what refers to them is a manifest: the payload itself, but for
 the values that became chunks. For each of those it has the digests in their order, how many bytes there are, and a digest
 of the whole. So a chunk that is missing, torn, of another payload or out of order is noticed, never taken for data.
 
-A record keeps the manifest under a key. It is replaced in one atomic write, after the chunks are there:
-
-    1  read the record (there is always one: insert an empty one)           at version v
-    2  mark     announce an attempt and its chunks in the record            if it is at v still
-    3  put      insert each chunk; where its id is taken, touch it          if it is as it was read
-    4  swap     the new manifest comes in, all marks go, version v + 1      if it is at v still, and marked by this attempt
-
-Readers see the old manifest or the new one, and both are whole. Whoever reads the old one and then misses a chunk reads the
-record again: it was replaced meanwhile. A lost reply is read back, as in `tidegate.invocations.status`: the record remembers who made
-its last versions. An undo is a version without a new manifest: the marks go, and the attempts that made them swap in vain.
-So whether a mark is that of a dead writer may be guessed (`tidegate.leases.lease.sighted`): a wrong guess costs the writer a
-second attempt.
-
-Chunks that nothing refers to are collected by reachability, in this order:
-
-    1  read which chunks there are, and who put each last
-    2  read all records AFTER that, each at a time of its own
-    3  remove a chunk that no manifest and no mark refers to                if it was not put since
-
-An attempt marks BEFORE it puts, so a collector that saw the chunk before it was put fails at step 3, and one that saw it
-after that finds the mark, the manifest, or that the attempt has failed. Each attempt has an id of its own, and a chunk is
-touched only as it was read, so who put it last is never told twice, and late copies of all of these requests do nothing.
+In which order chunks and manifest are written, and which chunks may be removed, says `tidegate.payloads.payload_records`.
 
 Laws
     CH1  Joining what was planned gives the payload, whatever the threshold and the codec.
     CH2  No manifest and no chunk is larger than the threshold, and nothing is chunked that fits without.
-    CH3  Of any chunks whatever, a join gives the payload or says what is wrong; never another payload.
-    CH4  A join makes no more bytes than the manifest tells, and none if that is more than the limit.
+    CH3  Whatever chunks are given, a join gives the payload or says what is wrong; never another payload.
+    CH4  A join makes no more bytes than the manifest says, and none if that is more than the limit.
     CH5  A chunk is named by its content, and a plan has each once.
-    CH6  A record's manifest is one that was swapped in, at the version after the one that its writer had read.
-    CH7  No manifest refers to a chunk that is not there.
-    CH8  At rest, after undo and collection, only what a manifest refers to is left.
-
-Where we differ
-    pynenc deletes the old chunks of a key and then inserts the new ones: in between there is no data, and a crash there
-    loses it. Its chunks have no digest, so two writers of a key mix theirs.
-    pynenc decides to chunk the whole after it has written chunks of single values, which stay for ever. Ours decides first.
-    pynenc writes a small value over a chunked one and leaves the list of what is chunked, so the old value is read.
-    GridFS has no answer to what a failed upload leaves.
 
 Known not to work
     - Payloads of other values than text and bytes: serialise them first.
     - The record around the manifest counts as well. The default threshold leaves a mebibyte for it.
-    - A record that is deleted and made anew is at version 0 again, so late writes may match: swap in an empty payload.
-    - Chunks that were put, and whose attempt has failed, are there until the next collection.
-    - A record that cannot be read may refer to anything: then nothing may be collected.
 """
 
 from __future__ import annotations
@@ -58,44 +24,60 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum, unique
-from typing import Final, TypeAlias, TypeVar, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.documents import ID, AddToSet, AllOf, Contains, Document, Eq, Field, Push, Put, Value
+from tidegate.model.documents import ID, Document, Field, Value
 from tidegate.model.errors import INT64_MAX, Misuse
-from tidegate.model.history import HISTORY_MAX, Change
-from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
+from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 
-T = TypeVar("T")
+__all__ = [
+    "CHUNKS",
+    "DATA",
+    "LIMIT",
+    "PUT",
+    "THRESHOLD",
+    "Chunk",
+    "Codec",
+    "Corrupt",
+    "Joined",
+    "Kind",
+    "Manifest",
+    "Missing",
+    "Part",
+    "Plan",
+    "Reference",
+    "Size",
+    "TooLarge",
+    "TooLong",
+    "check_digests",
+    "join",
+    "manifest_of",
+    "plan",
+]
 
 THRESHOLD: Final = 15 * 1024 * 1024
 """How large a manifest or a chunk may be, in bytes as the store counts them."""
 
 LIMIT: Final = 1024 * 1024 * 1024
-"""How many bytes a join makes at most, unless told."""
+"""How many bytes a join makes at most by default."""
 
-LEVEL: Final = 6
+_LEVEL: Final = 6
 """How hard zlib tries; its own default."""
 
-VERSION: Final = Field[int]("version")
-MANIFEST: Final = Field[Document]("manifest")
-PENDING: Final = Field[tuple[Document, ...]]("pending")
-HISTORY: Final = Field[tuple[Document, ...]]("history")
 DATA: Final = Field[bytes]("data")
 PUT: Final = Field[str]("put")
-ATTEMPT: Final = Field[str]("attempt")
 CHUNKS: Final = Field[tuple[str, ...]]("chunks")
-WHOLE: Final = Field[Document]("whole")
-PARTS: Final = Field[Document]("parts")
-KIND: Final = Field[str]("kind")
-CODEC: Final = Field[str]("codec")
-LENGTH: Final = Field[int]("length")
-DIGEST: Final = Field[str]("digest")
-STATUS: Final = Field[str]("status")
+_WHOLE: Final = Field[Document]("whole")
+_PARTS: Final = Field[Document]("parts")
+_KIND: Final = Field[str]("kind")
+_CODEC: Final = Field[str]("codec")
+_LENGTH: Final = Field[int]("length")
+_DIGEST: Final = Field[str]("digest")
 
 Size: TypeAlias = Callable[[Document], int]
 """How many bytes the store counts for a document: for BSON, `len(bson.encode(...))`.
@@ -135,9 +117,9 @@ class Chunk:
     data: bytes = attrs.field(repr=False)
     digest: str = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.data, bytes, "the data of a chunk")
-        object.__setattr__(self, "digest", _digest_of(self.data))
+    @digest.default
+    def _digest(self) -> str:
+        return _digest_of(self.data)
 
     def document(self, attempt: str) -> Document:
         """What is stored of it, put by this attempt. Misuse if that is empty or no string."""
@@ -170,8 +152,8 @@ class Reference:
         check_type(self.kind, Kind, "the kind of a reference")
         check_type(self.codec, Codec, "a codec")
         check_int(self.length, "the length of a reference", 0, INT64_MAX)
-        _check_digests((self.digest,))
-        _check_digests(self.chunks)
+        check_digests((self.digest,))
+        check_digests(self.chunks)
         if not self.chunks:
             raise Misuse("a reference to no chunk")
 
@@ -227,6 +209,37 @@ class Manifest:
         return Document((("parts", Document(tuple(parts))),))
 
 
+def manifest_of(document: Document) -> Manifest:
+    """The manifest that a document holds; the inverse of `Manifest.document`.
+
+    Raises:
+        Misuse: It holds none.
+    """
+    check_type(document, Document, "a manifest")
+    if document.has(_WHOLE):
+        return Manifest(whole=_reference_of(needed(document, _WHOLE)))
+    parts = needed(document, _PARTS)
+    check_type(parts, Document, "the parts of a manifest")
+    return Manifest(
+        tuple((key, _reference_of(part) if isinstance(part, Document) else part) for key, part in parts.items)  # type: ignore[misc]
+    )
+
+
+def _reference_of(document: Document) -> Reference:
+    return Reference(
+        one_of(Kind, needed(document, _KIND)),
+        one_of(Codec, needed(document, _CODEC)),
+        needed(document, _LENGTH),
+        needed(document, _DIGEST),
+        needed(document, CHUNKS),
+    )
+
+
+def _referred(reference: Reference) -> Document:
+    stored = Document().put(_KIND, str(reference.kind)).put(_CODEC, str(reference.codec))
+    return stored.put(_LENGTH, reference.length).put(_DIGEST, reference.digest).put(CHUNKS, reference.chunks)
+
+
 # --- a payload becomes documents --------------------------------------------------------------------------------------
 
 
@@ -237,10 +250,6 @@ class Plan:
 
     manifest: Manifest
     chunks: tuple[Chunk, ...] = ()
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.manifest, Manifest, "a manifest")
-        check_tuple(self.chunks, Chunk, "a chunk")
 
 
 @final
@@ -306,7 +315,7 @@ Values: TypeAlias = tuple[tuple[str, str | bytes], ...]
 
 
 def _cut(value: str | bytes | Values, codec: Codec, room: int, chunks: dict[str, Chunk]) -> Reference:
-    """A reference to the value; its chunks are added to the others."""
+    """A reference to the value. Its chunks are added to `chunks`, where the same content stands once (CH5)."""
     match value:
         case str():
             kind, raw = Kind.TEXT, value.encode()
@@ -314,7 +323,7 @@ def _cut(value: str | bytes | Values, codec: Codec, room: int, chunks: dict[str,
             kind, raw = Kind.BYTES, value
         case _:
             kind, raw = Kind.PAYLOAD, _packed(value)
-    stored = zlib.compress(raw, LEVEL) if codec is Codec.ZLIB else raw
+    stored = zlib.compress(raw, _LEVEL) if codec is Codec.ZLIB else raw
     made = [Chunk(stored[start : start + room]) for start in range(0, len(stored) or 1, room)]
     chunks.update((chunk.digest, chunk) for chunk in made)
     return Reference(kind, codec, len(raw), _digest_of(raw), tuple(chunk.digest for chunk in made))
@@ -406,10 +415,8 @@ class TooLong:
         return f"too long: {self.length} bytes, and {self.limit} are allowed"
 
 
-def join(
-    manifest: Manifest, chunks: Mapping[str, object], *, limit: int = LIMIT
-) -> Joined | Missing | Corrupt | TooLong:
-    """The payload that a manifest tells of.
+def join(manifest: Manifest, chunks: Mapping[str, object], limit: int = LIMIT) -> Joined | Missing | Corrupt | TooLong:
+    """The payload of a manifest.
 
     Args:
         manifest: What was read of it.
@@ -456,24 +463,25 @@ def _valued(part: Part, data: Mapping[str, bytes], key: str) -> str | bytes | Co
 
 
 def _restored(reference: Reference, data: Mapping[str, bytes], where: str) -> bytes | Corrupt:
-    """The bytes before they were stored; no more are made than the reference tells, and one."""
+    """The bytes before they were stored; no more are made than the reference says, and one."""
     stored = b"".join(data[digest] for digest in reference.chunks)
     raw = stored if reference.codec is Codec.NONE else _inflated(stored, reference.length, where)
     if isinstance(raw, Corrupt):
         return raw
     if len(raw) != reference.length or _digest_of(raw) != reference.digest:
-        return Corrupt(where, "is not of the length or the digest that its manifest tells")
+        return Corrupt(where, "is not of the length or the digest that its manifest says")
     return raw
 
 
 def _inflated(stored: bytes, length: int, where: str) -> bytes | Corrupt:
+    # One byte more than there should be shows that it is longer, and a bomb makes no more than that (CH4).
     machine = zlib.decompressobj()
     try:
         raw = machine.decompress(stored, min(length + 1, INT64_MAX))
     except zlib.error:
         return Corrupt(where, "cannot be inflated")
     if len(raw) > length or not machine.eof or machine.unused_data:
-        return Corrupt(where, "is longer or shorter than its manifest tells")
+        return Corrupt(where, "is longer or shorter than its manifest says")
     return raw
 
 
@@ -486,12 +494,12 @@ def _unpacked(raw: bytes) -> Joined | Corrupt:
             return Corrupt("the whole", "ends within a part")
         tag, name_length, value_length = _HEADER.unpack_from(raw, start)
         start += _HEADER.size
-        end = start + name_length + value_length
+        end = start + name_length + value_length  # perhaps beyond the bytes that are there: slices are cut short then
         name, value = raw[start : start + name_length], raw[start + name_length : end]
         key = _text(name, "the whole")
         made = _text(value, "the whole") if tag == _TEXT else value if tag == _BYTES else None
         if end > len(raw) or made is None or isinstance(key, Corrupt) or isinstance(made, Corrupt):
-            return Corrupt("the whole", "has a part that is none")
+            return Corrupt("the whole", "has a part of another kind")
         values.append((key, made))
         start = end
     try:
@@ -507,295 +515,6 @@ def _text(raw: bytes, where: str) -> str | Corrupt:
         return Corrupt(where, "is no text")
 
 
-# --- the record -------------------------------------------------------------------------------------------------------
-
-SWAPPED: Final = "swapped"
-UNDONE: Final = "undone"
-
-
-@final
-@attrs.frozen
-class Mark:
-    """An announcement: this attempt is putting these chunks, for the version of the record that it stands in."""
-
-    attempt: str
-    chunks: tuple[str, ...]
-
-    def __attrs_post_init__(self) -> None:
-        check_name(self.attempt, "an attempt")
-        _check_digests(self.chunks)
-
-    def document(self) -> Document:
-        """What is stored of it."""
-        return Document().put(ATTEMPT, self.attempt).put(CHUNKS, self.chunks)
-
-
-@final
-@attrs.frozen
-class PayloadRecord:
-    """What is kept under a key; a new one has nothing.
-
-    Attributes:
-        version: How many swaps and undos there were.
-        manifest: What was swapped in last.
-        pending: The marks of attempts at this version.
-        history: Who made its last versions, newest last; `tidegate.invocations.status.became_of` tells what became of an attempt.
-    """
-
-    version: int = 0
-    manifest: Manifest = attrs.field(factory=Manifest)
-    pending: tuple[Mark, ...] = ()
-    history: tuple[Change, ...] = ()
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.version, "the version of a record", 0, INT64_MAX)
-        check_type(self.manifest, Manifest, "a manifest")
-        check_tuple(self.pending, Mark, "a mark")
-        check_tuple(self.history, Change, "a change")
-
-    @property
-    def chunks(self) -> frozenset[str]:
-        """The digests of all chunks that it refers to, in its manifest and in marks."""
-        return frozenset(self.manifest.chunks).union(*(mark.chunks for mark in self.pending))
-
-
-def attempt_of(request: str, version: int) -> str:
-    """The id of the attempt that `request` makes at a version of the record; at each version it is another one.
-
-    Raises:
-        Misuse: The request is empty or no string, or the version is none.
-    """
-    check_name(request, "a request")
-    check_int(version, "the version of a record", 0, INT64_MAX)
-    return f"{request}@{version}"
-
-
-def new_record(key: str) -> Document:
-    """The record of a new key, to insert: where the id is taken, another did.
-
-    Raises:
-        Misuse: The key is empty or no string.
-    """
-    _key_is(key)
-    nothing = Document().put(ID, key).put(VERSION, 0).put(MANIFEST, Manifest().document())
-    return nothing.put(PENDING, ()).put(HISTORY, ())
-
-
-def record_of(document: Document) -> PayloadRecord | Corrupt:
-    """What a document tells, or what is wrong with it.
-
-    Raises:
-        Misuse: It is no document.
-    """
-    check_type(document, Document, "a record")
-    try:
-        return PayloadRecord(
-            _typed(document.held(VERSION), int),
-            _manifest_of(_typed(document.held(MANIFEST), Document)),
-            tuple(map(_mark_of, _array_of(document.get(PENDING), Document))),
-            tuple(map(_change_of, _array_of(document.get(HISTORY), Document))),
-        )
-    except ValueError as wrong:  # Misuse, or the name of no kind and no codec
-        return Corrupt("the record", f"is none: {wrong.what if isinstance(wrong, Misuse) else 'an unknown name'}")
-
-
-def _manifest_of(document: Document) -> Manifest:
-    whole = document.held(WHOLE)
-    if whole is not None:
-        return Manifest(whole=_reference_of(_typed(whole, Document)))
-    parts = _typed(document.held(PARTS), Document).items
-    return Manifest(
-        tuple((key, _reference_of(part) if isinstance(part, Document) else _content(part, key)) for key, part in parts)
-    )
-
-
-def _reference_of(document: Document) -> Reference:
-    return Reference(
-        Kind(_typed(document.held(KIND), str)),
-        Codec(_typed(document.held(CODEC), str)),
-        _typed(document.held(LENGTH), int),
-        _typed(document.held(DIGEST), str),
-        _array_of(document.get(CHUNKS), str),
-    )
-
-
-def _mark_of(document: Document) -> Mark:
-    return Mark(_typed(document.held(ATTEMPT), str), _array_of(document.get(CHUNKS), str))
-
-
-def _change_of(document: Document) -> Change:
-    return Change(
-        _typed(document.held(VERSION), int), _typed(document.held(ATTEMPT), str), _typed(document.held(STATUS), str)
-    )
-
-
-# --- what is written --------------------------------------------------------------------------------------------------
-
-
-def mark(collection: str, key: str, version: int, announced: Mark) -> UpdateOne:
-    """Announce an attempt, BEFORE any of its chunks is put.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or a name is empty.
-    """
-    check_type(announced, Mark, "a mark")
-    return update_one(collection, _unchanged(key, version), AddToSet(PENDING, announced.document()))
-
-
-def put(collection: str, chunk: Chunk, attempt: str) -> InsertOne:
-    """Insert a chunk. Where its id is taken, read who put it last, and `decide_put`.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or a name is empty.
-    """
-    check_type(chunk, Chunk, "a chunk")
-    return insert_one(collection, chunk.document(attempt))
-
-
-def touch(collection: str, seen: Seen, attempt: str) -> UpdateOne:
-    """Put a chunk that is there, if nobody else has put it since it was read.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or a name is empty.
-    """
-    check_name(attempt, "an attempt")
-    return update_one(collection, _as_seen(seen), Put(PUT, attempt))
-
-
-def swap(collection: str, key: str, version: int, announced: Mark, manifest: Manifest) -> UpdateOne:
-    """Let the manifest in, AFTER all of its chunks are put, if the attempt is still announced.
-
-    Raises:
-        Misuse: An argument is of the wrong type, a name is empty, or the manifest refers to what was not announced.
-    """
-    check_type(announced, Mark, "a mark")
-    check_type(manifest, Manifest, "a manifest")
-    if not {*manifest.chunks} <= {*announced.chunks}:
-        raise Misuse("the manifest refers to chunks that were not announced", todo="mark all of them, then put them")
-    still = _unchanged(key, version)
-    where = AllOf((still, Contains(PENDING, announced.document()))) if manifest.chunks else still
-    return update_one(
-        collection, where, Put(MANIFEST, manifest.document()), *_next_version(version, announced.attempt, SWAPPED)
-    )
-
-
-def undo(collection: str, key: str, version: int, attempt: str) -> UpdateOne:
-    """Make a version without marks, so that what was announced can no longer be swapped in.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or a name is empty.
-    """
-    check_name(attempt, "an attempt")
-    return update_one(collection, _unchanged(key, version), *_next_version(version, attempt, UNDONE))
-
-
-def remove(collection: str, seen: Seen) -> DeleteOne:
-    """Remove a chunk, if nobody has put it since it was read.
-
-    Raises:
-        Misuse: It is nothing that was seen.
-    """
-    return delete_one(collection, _as_seen(seen))
-
-
-def _next_version(
-    version: int, attempt: str, status: str
-) -> tuple[Put[int], Put[tuple[Document, ...]], Push[Document]]:
-    change = Document().put(VERSION, version + 1).put(ATTEMPT, attempt).put(STATUS, status)
-    return Put(VERSION, version + 1), Put(PENDING, ()), Push(HISTORY, change, last=HISTORY_MAX)
-
-
-def _unchanged(key: str, version: int) -> AllOf:
-    check_int(version, "the version of a record", 0, INT64_MAX)
-    return AllOf((_key_is(key), Eq(VERSION, version)))
-
-
-def _key_is(key: str) -> Eq[str]:
-    check_name(key, "a payload")
-    return Eq(ID, key)
-
-
-def _as_seen(seen: Seen) -> AllOf:
-    check_type(seen, Seen, "what was seen of a chunk")
-    return AllOf((Eq(ID, seen.digest), Eq(PUT, seen.put)))
-
-
-# --- what is there, and what may go -----------------------------------------------------------------------------------
-
-
-@final
-@attrs.frozen
-class Seen:
-    """A chunk that is there, and the attempt that put it last."""
-
-    digest: str
-    put: str
-
-    def __attrs_post_init__(self) -> None:
-        _check_digests((self.digest,))
-        check_name(self.put, "an attempt")
-
-
-@final
-@attrs.frozen
-class Insert:
-    """The chunk is not there: `put` it."""
-
-
-@final
-@attrs.frozen
-class Touch:
-    """Another attempt has put it: `touch` it as it was seen."""
-
-    seen: Seen
-
-
-@final
-@attrs.frozen
-class Done:
-    """The attempt has put it."""
-
-
-def decide_put(seen: Seen | None, attempt: str) -> Insert | Touch | Done:
-    """How an attempt puts a chunk; decided again whenever a write did nothing, or had no answer.
-
-    Args:
-        seen: The chunk as it was read AFTER the attempt was marked; None where there is none.
-        attempt: Its id.
-
-    Returns:
-        `Insert`, `Touch` or `Done`.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or the id is empty.
-    """
-    check_type(seen, (Seen, type(None)), "what was seen of a chunk")
-    check_name(attempt, "an attempt")
-    if seen is None:
-        return Insert()
-    return Done() if seen.put == attempt else Touch(seen)
-
-
-def collectable(seen: Iterable[Seen], records: Iterable[PayloadRecord]) -> tuple[Seen, ...]:
-    """Which chunks nothing refers to.
-
-    Args:
-        seen: Chunks as they were read.
-        records: All records, each read AFTER all of these chunks, as they come; they are gone through once the chunks
-            are there. If one of them is `Corrupt`, nothing may be collected.
-
-    Returns:
-        Those to `remove`, in the order in which they were seen.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-    """
-    chunks, needed = tuple(_each(seen, Seen)), set[str]()
-    for record in _each(records, PayloadRecord):
-        needed |= record.chunks
-    return tuple(chunk for chunk in chunks if chunk.digest not in needed)
-
-
 # --- helpers ----------------------------------------------------------------------------------------------------------
 
 
@@ -806,36 +525,9 @@ def _digest_of(data: bytes) -> str:
 _HEX: Final = frozenset("0123456789abcdef")
 
 
-def _referred(reference: Reference) -> Document:
-    named_kind = Document().put(KIND, str(reference.kind)).put(CODEC, str(reference.codec))
-    return named_kind.put(LENGTH, reference.length).put(DIGEST, reference.digest).put(CHUNKS, reference.chunks)
-
-
-def _typed(held: object, kind: type[T]) -> T:
-    """What a document holds, if it is of the kind."""
-    if type(held) is not kind:
-        raise Misuse(f"a {type(held).__name__} stands where a {kind.__name__} should")
-    return held
-
-
-def _array_of(held: tuple[T, ...] | None, kind: type[T]) -> tuple[T, ...]:
-    """What a document holds, if it is an array of the kind, for it may be anything."""
-    if not isinstance(held, tuple):
-        raise Misuse(f"a {type(held).__name__} stands where an array should")
-    return tuple(_typed(each, kind) for each in held)
-
-
-def _each(items: Iterable[T], kind: type[T]) -> Iterator[T]:
-    """The items one by one, so that they need not be there all at once."""
-    check_type(items, Iterable, f"a batch of {kind.__name__}")
-    for item in items:
-        check_type(item, kind, f"a {kind.__name__}")
-        yield item
-
-
-def _check_digests(digests: tuple[str, ...]) -> None:
+def check_digests(digests: tuple[str, ...]) -> None:
     """Raise Misuse unless these are digests as `Chunk` has them."""
     check_tuple(digests, str, "a digest")
     for digest in digests:
         if len(digest) != hashlib.sha256().digest_size * 2 or not _HEX.issuperset(digest):
-            raise Misuse("a digest is no SHA-256 in hexadecimal")
+            raise Misuse("a digest is not SHA-256 in hexadecimal")

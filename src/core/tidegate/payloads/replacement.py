@@ -1,6 +1,7 @@
 """A large payload is replaced while others read it, and what is left over is collected.
 
-What is decided is in `tidegate.payloads.chunking`; this is what is asked of the store, and in which order.
+What is decided is in `tidegate.payloads.chunking` and `tidegate.payloads.payload_records`; this is what is asked of the
+store, and in which order.
 
     replace   read the record; mark; put each chunk; swap. What had no answer is read back, and the whole is tried again
     read      read the record, then its chunks, one by one; a chunk that is missing sends back to the record
@@ -8,13 +9,11 @@ What is decided is in `tidegate.payloads.chunking`; this is what is asked of the
     undo      make a version without marks, where a writer is guessed to be dead
 
 Laws
-    KP1  A reader answers a payload that was swapped in, whole.
+    KP1  What a reader answers is a payload that was swapped in, whole.
     KP2  No manifest refers to a chunk that is not there.
     KP3  A record changes by a swap or an undo that was decided on the version before, and else keeps its manifest.
-    KP4  Whoever says that it has swapped has, at that version.
+    KP4  A writer that answers `Swapped` has swapped, at that version.
     KP5  At rest, after an undo and a collection, only what a manifest refers to is left.
-
-Where we differ from pynenc and GridFS, see `tidegate.payloads.chunking`.
 
 Known not to work
     - A writer that gives up does not know whether its swap will be done, if that had no answer.
@@ -24,44 +23,47 @@ Known not to work
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.model.documents import ID, Document, Eq
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.history import Won, outcome_of
 from tidegate.model.operations import check_collection, find_all, find_one
-from tidegate.model.reading import needed
-from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.payloads.chunking import (
-    DATA,
-    PUT,
-    Chunk,
-    Corrupt,
+from tidegate.model.values import check_int, check_name, check_type
+from tidegate.payloads import chunking, payload_records
+from tidegate.payloads.chunking import DATA, Chunk, Corrupt, Joined, Manifest, Missing, Plan, TooLong
+from tidegate.payloads.payload_records import (
     Done,
     Insert,
-    Joined,
-    Manifest,
     Mark,
-    Missing,
     PayloadRecord,
-    Plan,
-    Seen,
-    TooLong,
+    StoredChunk,
     attempt_of,
     collectable,
     decide_put,
-    join,
-    mark,
     put,
     record_of,
-    remove,
-    swap,
+    stored_chunk_of,
     touch,
     undo,
 )
+
+__all__ = [
+    "ATTEMPTS",
+    "LIMIT",
+    "Collector",
+    "Parts",
+    "Reader",
+    "ReplacementOutcome",
+    "Replacer",
+    "Swapped",
+    "Unsettled",
+    "chunks_then_records",
+]
 
 ATTEMPTS: Final = 8
 LIMIT: Final = 1_000
@@ -92,6 +94,27 @@ class Unsettled:
 ReplacementOutcome: TypeAlias = Swapped | Corrupt | Unsettled
 
 
+async def chunks_then_records(
+    chunks: str, records: str, limit: int
+) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
+    """What a collection looks at: all chunks, THEN all records (at most `limit` of either)."""
+    there = await find_all(chunks, limit=limit)
+    return there, await find_all(records, limit=limit)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Parts:
+    """The steps that the programs are made of. A specimen has a wrong one in the place of one of them."""
+
+    mark: Callable[[str, str, int, Mark], Awaitable[int]] = payload_records.mark
+    swap: Callable[[str, str, int, Mark, Manifest], Awaitable[int]] = payload_records.swap
+    join: Callable[[Manifest, Mapping[str, object]], Joined | Missing | Corrupt | TooLong] = chunking.join
+    read: Callable[[str, str, int], Program[tuple[tuple[Document, ...], tuple[Document, ...]]]] = chunks_then_records
+    remove: Callable[[str, StoredChunk], Awaitable[int]] = payload_records.remove
+
+
+@final
 @attrs.frozen
 class Replacer:
     """One command: this payload under this key.
@@ -103,6 +126,7 @@ class Replacer:
         plan: What to store.
         request: An id used for this command only.
         attempts: How often to try before giving up.
+        parts: The steps that it is made of.
     """
 
     records: str
@@ -111,6 +135,7 @@ class Replacer:
     plan: Plan
     request: str
     attempts: int = ATTEMPTS
+    parts: Parts = Parts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
@@ -119,6 +144,7 @@ class Replacer:
         check_type(self.plan, Plan, "a plan")
         check_name(self.request, "a request")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.parts, Parts, "the parts of a program")
 
     async def run(self) -> ReplacementOutcome:
         """The program."""
@@ -134,16 +160,16 @@ class Replacer:
                 if isinstance(record, Corrupt):
                     return record
                 if sent is not None:
-                    fate = outcome_of(record.version, record.history, sent, attempt_of(self.request, sent))
-                    if isinstance(fate, Won):
-                        return Swapped(fate.version)
+                    outcome = outcome_of(record.version, record.history, sent, attempt_of(self.request, sent))
+                    if isinstance(outcome, Won):
+                        return Swapped(outcome.version)
                     sent = sent if record.version == sent else None
                 version = record.version
                 announced = Mark(attempt_of(self.request, version), self.plan.manifest.chunks)
                 if not await self._prepared(version, announced):
                     continue
                 sent = version
-                if await self._swapped(version, announced):
+                if await self.parts.swap(self.records, self.key, version, announced, self.plan.manifest):
                     return Swapped(version + 1)
                 sent = None
             except (Ambiguous, NotApplied, NotDurable):
@@ -154,7 +180,7 @@ class Replacer:
         """The attempt is marked, THEN all chunks are put; False if the record has moved on, or others put them too."""
         if not self.plan.chunks:
             return True
-        if not await mark(self.records, self.key, version, announced):
+        if not await self.parts.mark(self.records, self.key, version, announced):
             return False
         for chunk in self.plan.chunks:
             if not await self._put(chunk, announced.attempt):
@@ -166,7 +192,7 @@ class Replacer:
         while tries < self.attempts:
             tries += 1
             found = await find_one(self.chunks, Eq(ID, chunk.digest))
-            verdict = decide_put(None if found is None else Seen(needed(found, ID), needed(found, PUT)), attempt)
+            verdict = decide_put(None if found is None else stored_chunk_of(found), attempt)
             if isinstance(verdict, Done):
                 return True
             if isinstance(verdict, Insert):
@@ -181,10 +207,8 @@ class Replacer:
                 return True
         return False
 
-    async def _swapped(self, version: int, announced: Mark) -> bool:
-        return await swap(self.records, self.key, version, announced, self.plan.manifest) > 0
 
-
+@final
 @attrs.frozen
 class Reader:
     """Reads a payload, whole.
@@ -194,18 +218,21 @@ class Reader:
         chunks: That of the chunks.
         key: The record's id.
         attempts: How often to try before giving up.
+        parts: The steps that it is made of.
     """
 
     records: str
     chunks: str
     key: str
     attempts: int = ATTEMPTS
+    parts: Parts = Parts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
         check_collection(self.chunks)
         check_name(self.key, "a payload")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.parts, Parts, "the parts of a program")
 
     async def run(self) -> Joined | Corrupt | TooLong | Missing | None:
         """The program. None if there is no such record; `Missing` or None after the last attempt."""
@@ -234,9 +261,10 @@ class Reader:
             chunk = await find_one(self.chunks, Eq(ID, digest))
             if chunk is not None:
                 held = (*held, (digest, chunk.held(DATA)))
-        return join(manifest, dict(held))
+        return self.parts.join(manifest, dict(held))
 
 
+@final
 @attrs.frozen
 class Collector:
     """Removes chunks that nothing refers to.
@@ -245,25 +273,29 @@ class Collector:
         records: The collection of the records, all that may refer to these chunks.
         chunks: That of the chunks.
         limit: How many of either are read at most.
+        parts: The steps that it is made of.
     """
 
     records: str
     chunks: str
     limit: int = LIMIT
+    parts: Parts = Parts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
         check_collection(self.chunks)
         check_int(self.limit, "a limit", 1)
+        check_type(self.parts, Parts, "the parts of a program")
 
     async def run(self) -> bool:
         """The program: one collection. False if something had no answer, or cannot be read: then nothing may be removed."""
         try:
-            seen, records = await self._read()
+            there, found = await self.parts.read(self.chunks, self.records, self.limit)
+            seen, records = tuple(map(stored_chunk_of, there)), self._known(found)
             if records is None:
                 return False
-            for each in collectable(seen, records):
-                await self._removed(each)
+            for chunk in collectable(seen, records):
+                await self.parts.remove(self.chunks, chunk)
         except (Ambiguous, NotApplied, NotDurable):
             return False
         return True
@@ -279,26 +311,8 @@ class Collector:
             return False
         return True
 
-    async def _read(self) -> tuple[tuple[Seen, ...], tuple[PayloadRecord, ...] | None]:
-        """The chunks, THEN the records; None for records that are too many, or that cannot be read."""
-        chunks = await find_all(self.chunks, limit=self.limit)
-        found = await find_all(self.records, limit=self.limit)
-        return seen_of(chunks), self._known(found)
-
     def _known(self, found: tuple[Document, ...]) -> tuple[PayloadRecord, ...] | None:
+        """All records; None where they are too many, or one of them cannot be read."""
         known = tuple(map(record_of, found))
         records = tuple(record for record in known if isinstance(record, PayloadRecord))
         return records if len(records) == len(known) < self.limit else None
-
-    async def _removed(self, seen: Seen) -> None:
-        await remove(self.chunks, seen)
-
-
-def seen_of(chunks: tuple[Document, ...]) -> tuple[Seen, ...]:
-    """Who put each chunk last.
-
-    Raises:
-        Misuse: A document is no chunk.
-    """
-    check_tuple(chunks, Document, "a chunk")
-    return tuple(Seen(needed(chunk, ID), needed(chunk, PUT)) for chunk in chunks)

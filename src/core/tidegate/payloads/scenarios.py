@@ -6,6 +6,7 @@ the network. When all is quiet, marks of dead writers are undone, and the rest i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from typing import Final
@@ -13,27 +14,18 @@ from typing import Final
 from tidegate import laws
 from tidegate.counters.scenarios.counter import QUIET, when_quiet
 from tidegate.model.documents import ID
-from tidegate.model.effects import Call
-from tidegate.payloads.chunking import (
-    MANIFEST,
-    Chunk,
-    Codec,
-    Joined,
-    Kind,
-    Manifest,
-    PayloadRecord,
-    Plan,
-    Reference,
-    new_record,
-    record_of,
-)
-from tidegate.payloads.replacement import Collector, Reader, Replacer, Swapped
+from tidegate.model.effects import Call, Program
+from tidegate.payloads.chunking import Chunk, Codec, Joined, Kind, Manifest, Plan, Reference
+from tidegate.payloads.payload_records import MANIFEST, PayloadRecord, new_record, record_of
+from tidegate.payloads.replacement import ATTEMPTS, Collector, Parts, Reader, Replacer, Swapped
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import contents, document, perform, world_with
+
+__all__ = ["CHUNKS", "REACHABLE", "RIGHT", "SCENARIOS", "SWAPS", "THERE", "TRUTH", "WHOLE", "payloads"]
 
 RECORDS: Final = "records"
 CHUNKS: Final = "chunks"
@@ -45,6 +37,7 @@ SWAPS: Final = "a record changes by swaps and undos"
 TRUTH: Final = "who says so has swapped"
 REACHABLE: Final = "at rest only what is referred to is left"
 
+RIGHT: Final = Parts()
 FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
 
 
@@ -102,7 +95,7 @@ def changes_right(before: State, after: State) -> bool:
     """Law CH6, without knowing which write it was."""
     was, now = record(before), record(after)
     made = now.manifest if now.manifest in [plan.manifest for plan in NEW] else None
-    return laws.chunking.changes_by_swaps_and_undos(was, now, made, was.version)
+    return laws.payload_records.changes_by_swaps_and_undos(was, now, made, was.version)
 
 
 async def collect(collector: Collector, early: int) -> None:
@@ -115,13 +108,13 @@ async def collect(collector: Collector, early: int) -> None:
 
 
 def payloads(
-    replacer: type[Replacer] = Replacer,
-    reader: type[Reader] = Reader,
-    collector: type[Collector] = Collector,
+    parts: Parts = RIGHT,
+    collecting: Callable[[Collector, int], Program[None]] = collect,
     *,
     summary: str = "a payload is replaced while others read and collect: the old one or the new one, whole",
     writers: int = 1,
     readers: int = 1,
+    attempts: int = ATTEMPTS,
     early: int = 1,
     budget: int = 2,
     faults: Faults = FAULTS,
@@ -129,23 +122,24 @@ def payloads(
     """The scenario.
 
     Args:
-        replacer: The program of a writer, or a faulty variant of it.
-        reader: That of a reader.
-        collector: That of a collector.
+        parts: The steps of the programs, or a faulty variant of one.
+        collecting: What the collector does, or a faulty variant of it.
         summary: One line for people.
         writers: How many replace the payload.
         readers: How many read it.
+        attempts: How often each of them tries.
         early: How many collections there are while they do.
         budget: How many faults may strike.
         faults: Which may strike writers.
     """
     first = new_record(KEY).put(MANIFEST, OLD.manifest.document())
     writing = tuple(
-        Process(name, factory(replacer(RECORDS, CHUNKS, KEY, plan, name).run), faults)
+        Process(name, factory(Replacer(RECORDS, CHUNKS, KEY, plan, name, parts=parts).run), faults)
         for name, plan in zip(("w", "v", "u")[:writers], NEW, strict=False)
     )
     reading = tuple(
-        Process(f"r{number}", factory(reader(RECORDS, CHUNKS, KEY).run)) for number in range(1, readers + 1)
+        Process(f"r{number}", factory(Reader(RECORDS, CHUNKS, KEY, attempts, parts).run))
+        for number in range(1, readers + 1)
     )
     names = [process.name for process in writing]
     return Scenario(
@@ -157,7 +151,7 @@ def payloads(
             *reading,
             Process(
                 "collector",
-                factory(collect, collector(RECORDS, CHUNKS), early),
+                factory(collecting, Collector(RECORDS, CHUNKS, parts=parts), early),
                 meaning=when_quiet((*writing, *reading), perform),
             ),
             Network(),
@@ -165,11 +159,13 @@ def payloads(
         budget=budget,
         always={
             WHOLE: tuple(answers_whole(process.name) for process in reading),
-            THERE: lambda state: laws.chunking.refers_to_what_is_there((record(state),), there(state)),
+            THERE: lambda state: laws.payload_records.refers_to_what_is_there((record(state),), there(state)),
             TRUTH: tuple(map(swapped, names)),
         },
         step={SWAPS: changes_right},
-        eventually={REACHABLE: lambda state: laws.chunking.only_the_reachable_is_left((record(state),), there(state))},
+        eventually={
+            REACHABLE: lambda state: laws.payload_records.only_the_reachable_is_left((record(state),), there(state))
+        },
         sometimes={
             "the old payload is read after the new one is in": lambda state: any(
                 record(state).version > 0 and read_text(state, process.name) == TEXTS[0] for process in reading

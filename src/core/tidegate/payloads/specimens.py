@@ -2,44 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 import attrs
 
+from tidegate.counters.scenarios.counter import QUIET
 from tidegate.model.documents import ID, AllOf, Document, Eq, Filter, Push, Put
-from tidegate.model.effects import Ambiguous
-from tidegate.model.operations import delete_one, find_all, find_one, update_one
-from tidegate.payloads.chunking import (
-    DATA,
+from tidegate.model.effects import Ambiguous, Call
+from tidegate.model.operations import DeleteOne, delete_one, find_all, find_one, update_one
+from tidegate.payloads.chunking import Joined, Manifest, Reference
+from tidegate.payloads.payload_records import (
     HISTORY,
     MANIFEST,
     PENDING,
     SWAPPED,
     VERSION,
-    Corrupt,
-    Joined,
-    Manifest,
     Mark,
-    Missing,
     PayloadRecord,
-    Reference,
-    Seen,
-    TooLong,
+    StoredChunk,
     record_of,
+    swap,
 )
-from tidegate.payloads.replacement import Collector, Reader, Replacer, seen_of
-from tidegate.payloads.scenarios import REACHABLE, SWAPS, THERE, TRUTH, WHOLE, payloads
+from tidegate.payloads.replacement import Collector, Parts
+from tidegate.payloads.scenarios import CHUNKS, REACHABLE, RIGHT, SWAPS, THERE, TRUTH, WHOLE, payloads
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
 
-async def let_in(replacer: Replacer, where: Filter, version: int, announced: Mark) -> bool:
+
+async def swap_where(where: Filter, collection: str, version: int, announced: Mark, manifest: Manifest) -> int:
     """The write of a swap, under another filter than the right one."""
     change = Document.of({"version": version + 1, "attempt": announced.attempt, "status": SWAPPED})
-    manifest = Put(MANIFEST, replacer.plan.manifest.document())
-    changes = (manifest, Put(VERSION, version + 1), Put(PENDING, ()), Push(HISTORY, change))
-    return await update_one(replacer.records, where, *changes) > 0
+    changes = (Put(MANIFEST, manifest.document()), Put(VERSION, version + 1), Put(PENDING, ()), Push(HISTORY, change))
+    return await update_one(collection, where, *changes)
+
+
+async def not_marked(_collection: str, _key: str, _version: int, _announced: Mark) -> int:
+    """Chunks are put without a mark: a collection that sees them before they are referred to removes them."""
+    return 1
+
+
+async def swap_without_a_mark(collection: str, key: str, version: int, announced: Mark, manifest: Manifest) -> int:
+    return await swap_where(AllOf((Eq(ID, key), Eq(VERSION, version))), collection, version, announced, manifest)
+
+
+async def version_not_compared(collection: str, key: str, version: int, announced: Mark, manifest: Manifest) -> int:
+    """The manifest is swapped in over whatever is there: one of two writers vanishes without a trace."""
+    return await swap_where(Eq(ID, key), collection, version, announced, manifest)
+
+
+async def deletes_the_old_first(collection: str, key: str, version: int, announced: Mark, manifest: Manifest) -> int:
+    """The old chunks are deleted, then the new manifest comes in: between the two there is no payload."""
+    found = await find_one(collection, Eq(ID, key))
+    await delete_all(CHUNKS, unneeded(found, manifest))
+    return await swap(collection, key, version, announced, manifest)
 
 
 def unneeded(found: Document | None, manifest: Manifest) -> tuple[str, ...]:
@@ -54,163 +73,114 @@ async def delete_all(collection: str, digests: tuple[str, ...]) -> None:
         await delete_one(collection, Eq(ID, digest))
 
 
-@attrs.frozen
-class NotMarked(Replacer):
-    """Chunks are put without a mark: a collection that sees them before they are referred to removes them."""
-
-    async def _prepared(self, version: int, announced: Mark) -> bool:  # noqa: ARG002  that is the bug
-        for chunk in self.plan.chunks:
-            if not await self._put(chunk, announced.attempt):
-                return False
-        return True
-
-    async def _swapped(self, version: int, announced: Mark) -> bool:
-        return await let_in(self, AllOf((Eq(ID, self.key), Eq(VERSION, version))), version, announced)
-
-
-@attrs.frozen
-class VersionNotCompared(Replacer):
-    """The manifest is swapped in over whatever is there: one of two writers vanishes without a trace."""
-
-    async def _swapped(self, version: int, announced: Mark) -> bool:
-        return await let_in(self, Eq(ID, self.key), version, announced)
-
-
-@attrs.frozen
-class DeletesTheOldFirst(Replacer):
-    """The old chunks are deleted, then the new manifest comes in: between the two there is no payload."""
-
-    async def _swapped(self, version: int, announced: Mark) -> bool:
-        found = await find_one(self.records, Eq(ID, self.key))
-        await delete_all(self.chunks, unneeded(found, self.plan.manifest))
-        return await super()._swapped(version, announced)
-
-
-@attrs.frozen
-class NoReplyIsYes(Replacer):
+async def no_reply_is_yes(collection: str, key: str, version: int, announced: Mark, manifest: Manifest) -> int:
     """No reply to the swap is taken for a yes."""
-
-    async def _swapped(self, version: int, announced: Mark) -> bool:
-        try:
-            return await super()._swapped(version, announced)
-        except Ambiguous:
-            return True
+    try:
+        return await swap(collection, key, version, announced, manifest)
+    except Ambiguous:
+        return 1
 
 
-@attrs.frozen
-class JoinsWhatIsThere(Reader):
+def joins_what_is_there(manifest: Manifest, chunks: Mapping[str, object]) -> Joined:
     """A chunk that is missing is left out, and what is there passes for the payload."""
-
-    async def _joined(self, manifest: Manifest) -> Joined | Missing | Corrupt | TooLong:
-        text = b""
-        references = [part for _, part in manifest.parts if isinstance(part, Reference)]
-        for digest in references[0].chunks:
-            chunk = await find_one(self.chunks, Eq(ID, digest))
-            text += b"" if chunk is None else chunk[DATA]
-        return Joined(Document.of({"text": text.decode()}))
+    references = [part for _, part in manifest.parts if isinstance(part, Reference)]
+    found = (chunks.get(digest, b"") for digest in references[0].chunks)
+    return Joined(Document.of({"text": b"".join(data for data in found if isinstance(data, bytes)).decode()}))
 
 
-@attrs.frozen
-class DoesNotLookAgain(Reader):
-    """A chunk that is missing is the end: nobody looks whether the payload was replaced meanwhile."""
-
-    async def run(self) -> Joined | Corrupt | TooLong | Missing | None:
-        return await Reader(self.records, self.chunks, self.key, attempts=1).run()
-
-
-@attrs.frozen
-class RecordsFirst(Collector):
+async def records_first(chunks: str, records: str, limit: int) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
     """The records are read before the chunks: what was marked and put in between seems unreachable."""
-
-    async def _read(self) -> tuple[tuple[Seen, ...], tuple[PayloadRecord, ...] | None]:
-        found = await find_all(self.records, limit=self.limit)
-        chunks = await find_all(self.chunks, limit=self.limit)
-        return seen_of(chunks), self._known(found)
+    found = await find_all(records, limit=limit)
+    return await find_all(chunks, limit=limit), found
 
 
-@attrs.frozen
-class RemovesWhoeverPutIt(Collector):
+def removes_whoever_put_it(collection: str, chunk: StoredChunk) -> DeleteOne:
     """A chunk is removed by its digest alone, also if somebody has put it since."""
-
-    async def _removed(self, seen: Seen) -> None:
-        await delete_one(self.chunks, Eq(ID, seen.digest))
+    return delete_one(collection, Eq(ID, chunk.digest))
 
 
-@attrs.frozen
-class MarksCountForEver(Collector):
+async def marks_count_for_ever(collector: Collector, early: int) -> None:
     """The marks of dead writers are never undone, so their chunks stay."""
+    for _ in range(early):
+        await collector.run()
+    await Call(QUIET)
+    await collector.run()
 
-    async def undo(self, request: str) -> bool:  # noqa: ARG002  that is the bug
-        return True
+
+NO_SECOND_LOOK: Final = "A chunk that is missing is the end: nobody looks whether the payload was replaced meanwhile."
 
 
-def planted(name: str, make: partial[Scenario], bug: type, law: str, source: str) -> Specimen:
+def planted(name: str, summary: str | None, make: partial[Scenario], law: str, source: str) -> Specimen:
     """The scenario of the programs, with the bug in its place."""
-    summary = (bug.__doc__ or "").partition("\n")[0]
-    return Specimen(f"payloads.{name}", partial(make, summary=summary), law, source, of="payloads")
+    first_line = (summary or "").partition("\n")[0]
+    return Specimen(f"payloads.{name}", partial(make, summary=first_line, budget=1), law, source, of="payloads")
+
+
+def with_parts(parts: Parts, *, writers: int = 1) -> partial[Scenario]:
+    return partial(payloads, parts, writers=writers)
 
 
 SPECIMENS: Final = (
     planted(
         "not_marked",
-        partial(payloads, NotMarked, budget=1),
-        NotMarked,
+        not_marked.__doc__,
+        with_parts(attrs.evolve(RIGHT, mark=not_marked, swap=swap_without_a_mark)),
         THERE,
         "Any collection by reachability: what is not referred to yet looks like what is not referred to any more.",
     ),
     planted(
         "version_not_compared",
-        partial(payloads, VersionNotCompared, writers=2, budget=1),
-        VersionNotCompared,
+        version_not_compared.__doc__,
+        with_parts(attrs.evolve(RIGHT, swap=version_not_compared), writers=2),
         SWAPS,
         "pynenc: two writers of a key mix their chunks, for neither asks what the other has done.",
     ),
     planted(
         "deletes_the_old_first",
-        partial(payloads, DeletesTheOldFirst, budget=1),
-        DeletesTheOldFirst,
+        deletes_the_old_first.__doc__,
+        with_parts(attrs.evolve(RIGHT, swap=deletes_the_old_first)),
         THERE,
         "pynenc deletes the old chunks of a key and then inserts the new ones.",
     ),
     planted(
         "no_reply_is_yes",
-        partial(payloads, NoReplyIsYes, budget=1),
-        NoReplyIsYes,
+        no_reply_is_yes.__doc__,
+        with_parts(attrs.evolve(RIGHT, swap=no_reply_is_yes)),
         TRUTH,
         "The resilience article: a time-out says nothing about whether the write was done.",
     ),
     planted(
         "joins_what_is_there",
-        partial(payloads, Replacer, JoinsWhatIsThere, budget=1),
-        JoinsWhatIsThere,
+        joins_what_is_there.__doc__,
+        with_parts(attrs.evolve(RIGHT, join=joins_what_is_there)),
         WHOLE,
         "pynenc's chunks have no digest, so what is torn is not noticed.",
     ),
     planted(
         "does_not_look_again",
-        partial(payloads, Replacer, DoesNotLookAgain, budget=1),
-        DoesNotLookAgain,
+        NO_SECOND_LOOK,
+        partial(payloads, attempts=1),
         WHOLE,
         "pynenc raises a KeyError where chunks are missing, which they are whenever the payload is being replaced.",
     ),
     planted(
         "records_first",
-        partial(payloads, Replacer, Reader, RecordsFirst, budget=1),
-        RecordsFirst,
+        records_first.__doc__,
+        with_parts(attrs.evolve(RIGHT, read=records_first)),
         THERE,
         "Planted: a collector has to see what may go before it sees what is needed.",
     ),
     planted(
         "removes_whoever_put_it",
-        partial(payloads, Replacer, Reader, RemovesWhoeverPutIt, writers=2, budget=1),
-        RemovesWhoeverPutIt,
+        removes_whoever_put_it.__doc__,
+        with_parts(attrs.evolve(RIGHT, remove=removes_whoever_put_it), writers=2),
         THERE,
         "Planted: between the look and the delete, the content may be wanted again.",
     ),
     planted(
         "marks_count_for_ever",
-        partial(payloads, Replacer, Reader, MarksCountForEver, budget=1),
-        MarksCountForEver,
+        marks_count_for_ever.__doc__,
+        partial(payloads, collecting=marks_count_for_ever),
         REACHABLE,
         "GridFS has no answer to what an upload leaves that has failed.",
     ),

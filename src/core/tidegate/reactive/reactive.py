@@ -184,7 +184,7 @@ class GiveUp:
 
 
 Retry: TypeAlias = TryAgain | GiveUp
-"""What the policy (`tidegate.retries.retry`, or another) says of a run that failed: after `claim.attempts` attempts, since
+"""What the policy (`tidegate.retries.backoff`, or another) says of a run that failed: after `claim.attempts` attempts, since
 `claim.failing_since`."""
 
 

@@ -72,7 +72,7 @@ from tidegate.reactive.reactive import (
 from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
 from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, TASK, changes, guarded, loaded, record_id, stored
 from tidegate.reactive.task_records import TaskRecord
-from tidegate.retries import retry
+from tidegate.retries import backoff
 
 ATTEMPTS: Final = 8
 """How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
@@ -147,7 +147,7 @@ class ReactiveTask:
     watched: Projection = attrs.field(factory=Projection)
     where: Filter | None = None
     rules: reactive.Task = attrs.field(factory=reactive.Task)
-    policy: retry.Policy = attrs.field(factory=retry.Policy)
+    policy: backoff.Policy = attrs.field(factory=backoff.Policy)
     cleaning: orphans.CleanUp = attrs.field(factory=orphans.CleanUp)
     attempts: int = ATTEMPTS
 
@@ -158,7 +158,7 @@ class ReactiveTask:
         check_type(self.watched, Projection, "what is watched")
         check_type(self.where, (*FILTERS, NoneType), "a filter or None")
         check_type(self.rules, reactive.Task, "how a task is run")
-        check_type(self.policy, retry.Policy, "a policy")
+        check_type(self.policy, backoff.Policy, "a policy")
         check_type(self.cleaning, orphans.CleanUp, "when records go")
         check_int(self.attempts, "a number of attempts", 1)
 
@@ -400,8 +400,8 @@ class ReactiveTask:
                 return reactive.Failed(heard, self._retried(max(claim.attempts, 1), since, now))
 
     def _retried(self, attempts: int, since: Instant, now: Instant) -> reactive.Retry:
-        verdict = retry.decide(self.policy, attempts, since, now)
-        return reactive.TryAgain(verdict.at) if isinstance(verdict, retry.Retry) else reactive.GiveUp()
+        verdict = backoff.decide(self.policy, attempts, since, now)
+        return reactive.TryAgain(verdict.at) if isinstance(verdict, backoff.Retry) else reactive.GiveUp()
 
     # --- what is read and written ---
 

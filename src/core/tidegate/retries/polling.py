@@ -14,7 +14,7 @@ takes a turn in one step, and only then asks:
 
 A look that finds nothing changes nothing afterwards. So what is announced while the question is on its way is not
 overwritten by its answer, which may be older: it is asked for again. Whoever finds something wakes one sleeper, which
-asks and, if it finds something, wakes the next: as many work as there is work for.
+asks and, if it finds something, wakes the next: there are as many workers awake as there is work for.
 
 Laws
     PO1  least <= interval <= most, and a look is due within most + jitter, whatever was done.
@@ -24,12 +24,7 @@ Laws
     PO4  The source asked is one of those that are due longest, and none is asked before it is due.
     PO5  A wait ends when the first source is due, and lasts no longer than most + jitter.
     PO6  A turn is one worker's: what was taken is not due at the same instant any more.
-    PO7  However far a clock is set back, it keeps nobody waiting longer: a source that is due later than can be is asked.
-
-Where we differ from mongodash, whose figures are the defaults (200 ms, 10 s, 100 ms)
-    - It sets a source that is woken to due now, so that one which is long overdue goes behind others. Here it stays.
-    - It waits for the wall clock: set back by an hour, it asks an hour later. Here that is noticed.
-    - Without a source it looks each second whether there is one. Here it sleeps until woken.
+    PO7  However far a clock is set back, nobody waits longer for it: a source that is due later than possible is asked.
 
 Known not to work
     - A wake-up that names a later time is not remembered: something that is due at a known time is found by a look, at
@@ -49,7 +44,9 @@ import attrs
 
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_type
-from tidegate.retries.retry import check_delay
+from tidegate.retries.backoff import check_delay
+
+__all__ = ["Ask", "Bounds", "NoSource", "Pace", "Turn", "Wait", "Why", "fresh", "turn", "woken"]
 
 S = TypeVar("S")
 
@@ -88,10 +85,6 @@ class Pace:
     due: Instant
     interval: Duration
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.due, Instant, "the time of a look")
-        check_delay(self.interval, "an interval in microseconds", 1)
-
 
 def fresh(bounds: Bounds, now: Instant) -> Pace:
     """The pace of a source that was never looked at: due now.
@@ -100,6 +93,7 @@ def fresh(bounds: Bounds, now: Instant) -> Pace:
         Misuse: An argument is of another type.
     """
     check_type(bounds, Bounds, "the bounds of an interval")
+    check_type(now, Instant, "the time")
     return Pace(now, bounds.least)
 
 
@@ -110,7 +104,7 @@ class Why(Enum):
     """Why a source is asked."""
 
     DUE = "it is due"
-    CLOCK_SET_BACK = "it is due later than it can be, so the clock was set back"
+    CLOCK_SET_BACK = "it is due later than possible, so the clock was set back"
 
 
 @final
@@ -129,7 +123,7 @@ class Ask(Generic[S]):
 @final
 @attrs.frozen
 class Wait:
-    """Sleep for so many microseconds, until then, or until woken."""
+    """Sleep for that time, in microseconds, until then, or until woken."""
 
     until: Instant
     duration: Duration
@@ -203,7 +197,7 @@ def woken(bounds: Bounds, pace: Pace, now: Instant) -> Pace:
 
 
 def _time_until(bounds: Bounds, pace: Pace, now: Instant) -> Duration:
-    """How long until a source is due; not above 0 if it is, and 0 if it is due later than it can be."""
+    """How long until a source is due; not above 0 if it is, and 0 if it is due later than possible: then the clock was set back (PO7)."""
     check_type(pace, Pace, "the pace of a source")
     wait = pace.due - now
     return 0 if wait > bounds.longest else wait

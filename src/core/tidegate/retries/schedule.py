@@ -10,29 +10,16 @@ at twice, and a crash afterwards loses none, for what is due stands in the cell 
 
 Nothing asks whether now is "about" a scheduled minute. Every instant after the first sight is looked at, however seldom
 that happens: looked at late, it is made up for as the schedule says (every one, or one for all that were missed), or is
-skipped where it is older than the schedule allows, and then that is told.
+skipped where it is older than the schedule allows, and then the look says so.
 
 Laws
     SC1  Every instant after the first sight is looked at once: the spans that looks cover follow each other.
     SC2  What is due is an instant of the schedule after `last`, is not in the future, and none before it was missed out.
     SC3  Nothing is due at first sight.
-    SC4  An instant is skipped only when it is older than the schedule allows, and then it is told.
+    SC4  An instant is skipped only when it is older than the schedule allows, and then the look says so.
     SC5  A look moves a cell by one version or not at all; `last` never falls, and pending instants leave only when closed.
     SC6  Where every instant is made up for, each is due exactly once.
     SC7  Whatever the port does, a look has an answer; a port that fails or answers nonsense changes nothing.
-
-Where we differ
-    pynenc asks whether now is within 60 s of a scheduled instant, and only when an atomic service runs. So there are
-    minutes at which a cron never fires (`3-59/5` fired 0 times of 24), and an hourly one that is looked at 5 minutes late
-    is skipped. Here what was missed is made up for; `late_max` of 60 s gives its window back.
-    pynenc fires a cron at first sight (a yearly one ran in June), and registering it again makes that a first sight: each
-    start of a process fires every cron. Here the first sight is where the counting begins.
-    pynenc moves the cell first and records the firing then; a crash between loses it. Its memory and SQLite stores take
-    the compare-and-set of a cell that was never looked at as unconditional; a first cell is inserted, or is there.
-    pynenc's instants are the times at which somebody looked, so two who look fire twice; ours are the schedule's.
-    mongodash runs a fixed delay after the last end, and a changed interval counts from the next run on. Here a changed
-    expression is another schedule, with a cell and a first sight of its own. An interval that cannot be computed leaves
-    its record locked there; here nothing is written.
 
 Known not to work
     A clock that runs ahead looks at instants before they are there for others; let the store's clock be the one.
@@ -54,10 +41,28 @@ from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import MICROSECOND, Duration, Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
+__all__ = [
+    "PENDING_MAX",
+    "Broken",
+    "Cell",
+    "Due",
+    "FirstSeen",
+    "Full",
+    "Look",
+    "Missed",
+    "Never",
+    "NextAfter",
+    "Schedule",
+    "TooLate",
+    "Waiting",
+    "closed",
+    "look",
+]
+
 PENDING_MAX: Final = 100
 """How many instants may be pending before a cell waits; a document has to hold them."""
 
-FIELDS: Final = 5
+_FIELDS: Final = 5
 """Minute, hour, day of month, month, day of week."""
 
 
@@ -75,7 +80,7 @@ class Missed(Enum):
 class Schedule:
     """When a cron is due.
 
-    Invariants: the expression has FIELDS fields; 0 <= late_max.
+    Invariants: the expression has five fields; 0 <= late_max.
 
     Attributes:
         expression: The cron expression; spaces between the fields do not matter.
@@ -91,11 +96,11 @@ class Schedule:
         check_type(self.expression, str, "a cron expression")
         check_type(self.missed, Missed, "what is done about missed instants")
         fields = self.expression.split()
-        if len(fields) != FIELDS:
+        if len(fields) != _FIELDS:
             raise Misuse(
                 f"{self.expression!r} has {len(fields)} fields",
                 where="Schedule",
-                why=f"a cron expression has {FIELDS}: minute, hour, day of month, month, day of week",
+                why=f"a cron expression has {_FIELDS}: minute, hour, day of month, month, day of week",
             )
         if self.late_max is not None:
             check_int(self.late_max, "a lateness in microseconds", 0, INT64_MAX)
@@ -106,7 +111,7 @@ class Schedule:
 
 
 NextAfter: TypeAlias = Callable[[str, Instant], Instant | None]
-"""The port: the first instant of an expression after a given one, on its clock; None if there is none, ever again."""
+"""The port: the first instant of an expression after a given one, on its clock; None if there never is another."""
 
 
 @final
@@ -218,7 +223,7 @@ def look(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Inst
         Misuse: An argument is of the wrong type, or `now` was read on another clock than the cell's.
     """
     check_type(schedule, Schedule, "a schedule")
-    check_callable(next_after, "a port that tells the next instant")
+    check_callable(next_after, "a port that names the next instant")
     check_type(cell, (Cell, NoneType), "a cell or None")
     check_type(now, Instant, "an instant")
     due = _next(next_after, schedule.expression, now if cell is None else cell.last)

@@ -1,1 +1,9 @@
-"""."""
+"""How does what user code makes of a record get into a sink, and what if it does not?
+
+    delivery         what follows a failed delivery of one payload, and when an offset is done
+    circuit_breaker  whether a sink is tried at all while it does not answer
+    outbox           which of the payloads that wait for one sink is tried now
+    dead_letters     what is kept of a payload that could not be delivered
+
+Read them in this order. The `__all__` of each module are its public names.
+"""

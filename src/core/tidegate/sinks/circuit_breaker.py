@@ -8,35 +8,41 @@ are not dead-lettered. One circuit a sink (Nygard 2007, "Release It!", ch. 5), a
        '------------------------------ the one probe is answered ------------------------------------------'
 
 A refusal is an answer: the sink is there. Each admission bears the era of the circuit, and each trip, probe and closing
-begins a new one, so what is heard of deliveries that were begun before is not taken for news.
+begins a new one, so the outcome of a delivery that began before counts for nothing.
 
 Laws
     CB1  A circuit opens when `threshold` attempts of one era in a row are unanswered, and not before.
     CB2  While it is not closed, one probe at most is under way in a cooldown, and nothing else is admitted.
-    CB3  No circuit stays shut: whatever it was told, something is admitted within a cooldown, whatever the clock does.
-    CB4  What is heard of deliveries from before, or of a probe that was replaced, changes nothing.
-
-Where we differ from Drakkar, whose figures are the defaults (5 in a row, 30 s)
-    - An open breaker diverts all payloads to the dead letters, so an outage of half a minute empties the topic into them.
-      Here they are held back.
-    - Its breaker is asked once for all attempts, and counts payloads that failed. Ours is asked for each, and counts
-      attempts that got no answer.
-    - Its half-open probe may be decided by a delivery from before the trip, and waits for ever for one that does not come
-      back. Here eras tell them apart, and a probe of which nothing is heard is replaced after a cooldown.
+    CB3  No circuit stays shut: after any outcomes, something is admitted within a cooldown, whatever the clock does.
+    CB4  The outcome of a delivery from before, or of a probe that was replaced, changes nothing.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 from types import NoneType
-from typing import Final, TypeAlias, assert_never, final
+from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.values import check_int, check_type
-from tidegate.retries.retry import check_delay
+from tidegate.retries.backoff import check_delay
+
+__all__ = [
+    "Admit",
+    "AttemptOutcome",
+    "CircuitBreaker",
+    "CircuitState",
+    "Closed",
+    "HalfOpen",
+    "HoldBack",
+    "Open",
+    "admit",
+    "attempt_outcome",
+    "recorded",
+]
 
 
 @final
@@ -60,50 +66,38 @@ class CircuitBreaker:
 @final
 @attrs.frozen
 class Closed:
-    """Everything is admitted. Invariants: 0 <= era, unanswered."""
+    """Everything is admitted. So many attempts in a row were not answered."""
 
     era: int = 0
     unanswered: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.era, "the era of a circuit", 0)
-        check_int(self.unanswered, "a number of attempts", 0)
 
 
 @final
 @attrs.frozen
 class Open:
-    """Nothing is admitted until then; the next one after that is a probe. Invariant: 0 <= era."""
+    """Nothing is admitted until then; the next one after that is a probe."""
 
     era: int
     until: Instant
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.era, "the era of a circuit", 0)
-        check_type(self.until, Instant, "a time")
 
 
 @final
 @attrs.frozen
 class HalfOpen:
-    """A probe is under way. If nothing is heard of it until then, it is replaced by another. Invariant: 0 <= era."""
+    """A probe is under way. If it has no outcome until then, it is replaced by another."""
 
     era: int
     until: Instant
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.era, "the era of a circuit", 0)
-        check_type(self.until, Instant, "a time")
-
 
 CircuitState: TypeAlias = Closed | Open | HalfOpen
-CIRCUITS: Final = (Closed, Open, HalfOpen)
+_STATES: Final = get_args(CircuitState)
 
 
 @final
 @attrs.frozen
 class Admit:
-    """Try it, and tell what came of it, with this era. The circuit is to be kept BEFORE it is tried."""
+    """Try it, and record the outcome under this era. The circuit is to be kept BEFORE it is tried."""
 
     circuit: Closed | HalfOpen
 
@@ -142,17 +136,17 @@ def admit(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit
 
     Args:
         breaker: When its circuit opens, and for how long.
-        circuit: Where it stands.
-        now: The time, on the clock that it was told before.
+        circuit: Its state.
+        now: The time, on the same clock as before.
 
     Returns:
-        `Admit` with the circuit as it is then, or `HoldBack` with the time until which to wait.
+        `Admit` with the state after that, or `HoldBack` with the time until which to wait.
 
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
     check_type(breaker, CircuitBreaker, "a breaker")
-    check_type(circuit, CIRCUITS, "a circuit")
+    check_type(circuit, _STATES, "a circuit")
     check_type(now, Instant, "the time")
     if isinstance(circuit, Closed):
         return Admit(circuit)
@@ -165,23 +159,23 @@ def admit(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit
 def recorded(
     breaker: CircuitBreaker, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant
 ) -> CircuitState:
-    """What becomes of a circuit when the outcome of an attempt is heard.
+    """The state of a circuit after the outcome of an attempt.
 
     Args:
         breaker: When its circuit opens, and for how long.
-        circuit: Where it stands.
+        circuit: Its state.
         era: The era under which the attempt was admitted.
         outcome: What came of it.
         now: The time.
 
     Returns:
-        Where it stands then; the same for an attempt of another era (CB4).
+        The state after it; the same for an attempt of another era (CB4).
 
     Raises:
         Misuse: An argument is of another type.
     """
     check_type(breaker, CircuitBreaker, "a breaker")
-    check_type(circuit, CIRCUITS, "a circuit")
+    check_type(circuit, _STATES, "a circuit")
     check_int(era, "the era of a circuit", 0)
     check_type(outcome, AttemptOutcome, "an outcome")
     check_type(now, Instant, "the time")

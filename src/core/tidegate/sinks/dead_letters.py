@@ -9,16 +9,10 @@ Laws
     DE2  Whatever bytes are decoded, the answer is a dead letter or the flaw that they have; what was changed is noticed.
     DE3  No text or representation of a dead letter shows what the record or the payload carries.
 
-Where we differ from Drakkar, and in the last point from a rule for dead letters' ids
-    - It dead-letters the shell of a payload without its body, and without the topic, offset and key of its record.
-    - The rule names a dead letter by topic, partition, offset and attempt; the same payload would have another id each
-      time that its record is delivered again. Ours has the sink, the index and a digest, for user code may make another
-      payload then.
-
 Known not to work
     - A dead letter that is delivered again and fails again is dead-lettered again, as a record of its own topic, and is
-      twice as long each time, for it is text in a text. Whoever consumes dead letters holds back instead: `Rules` without
-      `burying`.
+      twice as long each time, for it is text in a text. Whoever consumes dead letters holds back instead: `DeliveryRules`
+      without `dead_lettering`.
     - The error is shown: whoever reports it leaves out what is secret. Passwords in addresses are masked here as well.
 """
 
@@ -39,10 +33,12 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import ClockName, Instant
 from tidegate.model.records import Record
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.sinks.delivery import Burying, shown
+from tidegate.sinks.delivery import DeadLettering, shown
 
-FORMAT: Final = "tidegate dead letter"
-VERSION: Final = 1
+__all__ = ["DeadLetter", "Flaw", "Undecodable", "dead_letter", "decode", "encode"]
+
+_FORMAT: Final = "tidegate dead letter"
+_VERSION: Final = 1
 
 
 @final
@@ -93,11 +89,11 @@ class DeadLetter:
         return f"{self.record} to {self.sink!r}: {self.error!r}, attempts: {self.attempts}"
 
 
-def dead_letter(burying: Burying, record: Record, sink: str, index: int, payload: bytes | None) -> DeadLetter:
+def dead_letter(state: DeadLettering, record: Record, sink: str, index: int, payload: bytes | None) -> DeadLetter:
     """The dead letter that is to be written for a payload.
 
     Args:
-        burying: Where the payload stands.
+        state: That of the payload.
         record: What it was made of.
         sink: Where it was to go.
         index: Which of the payloads of the record it is.
@@ -106,8 +102,8 @@ def dead_letter(burying: Burying, record: Record, sink: str, index: int, payload
     Raises:
         Misuse: An argument is of another type, a number does not fit, or a name has no UTF-8 form.
     """
-    check_type(burying, Burying, "a payload to be dead-lettered")
-    failures = burying.failures
+    check_type(state, DeadLettering, "a payload to be dead-lettered")
+    failures = state.failures
     return DeadLetter(
         record=record,
         sink=sink,
@@ -121,19 +117,19 @@ def dead_letter(burying: Burying, record: Record, sink: str, index: int, payload
 
 
 class Flaw(Enum):
-    """Why bytes are no dead letter. It never quotes them."""
+    """Why bytes are not a dead letter. It never quotes them."""
 
-    NOT_JSON = "it is no JSON, or JSON that means two things"
+    NOT_JSON = "it is not JSON, or is JSON that means two things"
     FOREIGN = "it is something else"
     VERSION = "it is of a version that is not known"
     FIELDS = "a field is missing, or of another kind"
-    CORRUPT = "it was changed: its digest is another"
+    CORRUPT = "it was changed: its digest does not match"
 
 
 @final
 @attrs.frozen
 class Undecodable:
-    """The bytes are no dead letter."""
+    """The bytes are not a dead letter."""
 
     flaw: Flaw
 
@@ -145,7 +141,7 @@ def encode(letter: DeadLetter) -> bytes:
     """A dead letter as bytes: one line of JSON in ASCII.
 
     Raises:
-        Misuse: It is no dead letter.
+        Misuse: It is not a dead letter.
     """
     check_type(letter, DeadLetter, "a dead letter")
     fields = _fields_of(letter)
@@ -162,24 +158,25 @@ def decode(data: bytes) -> DeadLetter | Undecodable:
         The dead letter, or what is wrong with the bytes. Spaces and the order of fields do not matter.
 
     Raises:
-        Misuse: It is no bytes.
+        Misuse: They are not bytes.
     """
     check_type(data, bytes, "an encoded dead letter")
     try:
         fields: object = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
-        if not _is_object(fields) or fields.get("format") != FORMAT:
+        if not _is_object(fields) or fields.get("format") != _FORMAT:
             return Undecodable(Flaw.FOREIGN)
-        told_digest = fields.pop("sha256", None)
+        given_digest = fields.pop("sha256", None)
         actual_digest = _digest(fields)
     except (ValueError, RecursionError):
         return Undecodable(Flaw.NOT_JSON)
+    # The version before the digest and the fields: another version may have other ones.
     try:
-        if _number_of(fields["version"]) != VERSION:
+        if _number_of(fields["version"]) != _VERSION:
             return Undecodable(Flaw.VERSION)
-        if told_digest != actual_digest:
+        if given_digest != actual_digest:
             return Undecodable(Flaw.CORRUPT)
         letter = _letter_of(fields)
-    except (ValueError, KeyError):  # a Misuse, another kind of field, base64 that is none, no UTF-8 form; no such field
+    except (ValueError, KeyError):  # a Misuse, another kind of field, wrong base64, no UTF-8 form; no such field
         return Undecodable(Flaw.FIELDS)
     return letter if fields.keys() == _fields_of(letter).keys() else Undecodable(Flaw.FIELDS)
 
@@ -188,8 +185,8 @@ def _fields_of(letter: DeadLetter) -> dict[str, object]:
     """The fields of a dead letter in JSON, but for its digest."""
     record = letter.record
     return {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": _FORMAT,
+        "version": _VERSION,
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,

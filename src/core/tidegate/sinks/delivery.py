@@ -5,42 +5,35 @@ What user code makes of a record are payloads, each for a sink. Each payload has
     Sending -- acknowledged --> Delivered                         not_before: wait until then, and send it (again)
        | ^-- failed: again, later
        |---- failed: skip ----> Skipped
-       |---- failed: hold ----> Held -- released --> Sending or Burying      dismissed --> Skipped
+       |---- failed: hold ----> Held -- released --> Sending or DeadLettering      dismissed --> Skipped
        v                          ^
-    Burying -- unwritten: again, or held back
-       '------- written ------> Buried                            an acknowledgement that comes late: Delivered
+    DeadLettering -- not written: again, or held back
+       '------- written ------> DeadLettered              an acknowledgement that comes late: Delivered
 
-Each failure is asked about: what user code answers, else the rules; when to try again is a policy of `tidegate.retries.retry`.
-What was refused (`Refused`) is not sent again. Delivery is at least once: what may have arrived is sent again, and a
-sink that must not have it twice recognises it, by topic, partition, offset, sink and index. A sink fails for one payload,
-because of what is in it, or for all, because it is away: whether it is asked at all is up to `tidegate.sinks.circuit_breaker`. What is
-written of a payload that is dead-lettered is a matter of `tidegate.sinks.dead_letters`.
+What follows a failure is what user code answers to it, else what the rules say; when to try again is a policy of
+`tidegate.retries.backoff`. What was refused (`Refused`) is not sent again. Delivery is at least once: what may have arrived
+is sent again, and a sink that must not have it twice recognises it, by topic, partition, offset, sink and index. A sink
+fails for one payload, because of what is in it, or for all, because it is away: whether it is tried at all is up to
+`tidegate.sinks.circuit_breaker`. `tidegate.sinks.dead_letters` has what is written of a payload that is dead-lettered.
 
-The state says what to do: there are no commands beside it. Things may be heard late, twice and in any order: an attempt
-has a number, and what is heard of an older one changes nothing, unless it is that the payload has arrived.
+The state says what to do: there are no commands beside it. Events may come late, twice and in any order: an attempt has a
+number, and the failure of an older one changes nothing; that the payload has arrived always counts.
 
 Laws
     DL1  An offset completes only when user code is done with it and each of its payloads was acknowledged, skipped by a
          decision, or dead-lettered with a confirmation.
     DL2  What is settled stays settled; an offset that is complete stays complete.
-    DL3  A payload is sent again only as the policy allows it, not before its time, and not after a refusal; whoever
-         releases it allows one attempt more.
+    DL3  A payload is sent again only as the policy allows it, not before its time, and not after a refusal; to
+         release it allows one attempt more.
     DL4  What cannot be dead-lettered is held back; it is never skipped by itself.
-    DL5  What is heard of an attempt that is over changes nothing, but for its success.
+    DL5  An event of an attempt that is over changes nothing, unless it is its success.
     DL6  Without outside help a payload comes to rest: it is settled or held after as many failures as the policies allow.
-
-Where we differ from Drakkar
-    - It drops a payload whose attempts are used up, or whose dead letter cannot be written; in each case the offset is
-      committed.
-    - It sends a whole batch again when one payload of it failed. Here each payload has a life of its own.
-    - Attempts follow each other without a delay. Here there is a back-off.
-    - A hook that raises lets the payload escape. Here whoever calls it answers RETRY for it, as where there is no hook.
 
 Known not to work
     - A payload may be delivered and dead-lettered, where the acknowledgement of an attempt comes after it was given up.
     - A dead letter that the broker takes for too large is refused, so its payload is held back until somebody dismisses
       it or raises the limit.
-    - What is heard of one payload costs a look at all of its offset: 0.2 ms with 1,000 of them, 0.7 ms with 4,000.
+    - An event of one payload costs a look at all of its offset: 0.2 ms with 1,000 of them, 0.7 ms with 4,000.
     - Errors are shown: whoever reports them leaves out what is secret. Passwords in addresses are masked here as well.
 """
 
@@ -49,22 +42,54 @@ from __future__ import annotations
 import re
 from enum import Enum
 from types import NoneType
-from typing import Final, TypeAlias, assert_never, final
+from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
-from tidegate.model._evolving import evolve
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, Instant
 from tidegate.model.values import check_int, check_type
-from tidegate.retries.retry import Exponential, Policy, Retry
-from tidegate.retries.retry import decide as decide_retry
+from tidegate.retries.backoff import Exponential, Policy, Retry
+from tidegate.retries.backoff import decide as decide_retry
+
+__all__ = [
+    "ERROR_MAX",
+    "PAYLOADS_MAX",
+    "SETTLED",
+    "Acknowledged",
+    "Action",
+    "Complete",
+    "DeadLetterFailed",
+    "DeadLetterWritten",
+    "DeadLettered",
+    "DeadLettering",
+    "Delivered",
+    "DeliveryEvent",
+    "DeliveryRules",
+    "Dismissed",
+    "Failed",
+    "Failures",
+    "Held",
+    "Incomplete",
+    "OffsetDelivery",
+    "Payload",
+    "Reason",
+    "Released",
+    "Sending",
+    "Skipped",
+    "added",
+    "completion",
+    "sealed",
+    "shown",
+    "step",
+    "updated",
+]
 
 ERROR_MAX: Final = 4_096
 """How much of an error's text is kept, in characters."""
 
-WORD: Final = re.compile(r"\S+")
+_WORD: Final = re.compile(r"\S+")
 
 
 def shown(error: str) -> str:
@@ -87,7 +112,7 @@ def shown(error: str) -> str:
             return f"{scheme}://***"  # its @ may have been cut off
         return f"{scheme}://***@{host}" if colon and at else word[0]
 
-    return WORD.sub(masked, kept)[:ERROR_MAX]
+    return _WORD.sub(masked, kept)[:ERROR_MAX]
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -102,14 +127,14 @@ class Action(Enum):
     HOLD = "hold it back"
 
 
-BACK_OFF: Final = Exponential(100 * MILLISECOND, 10 * SECOND)
-SENDING: Final = Policy(schedule=BACK_OFF, attempts_max=3)
-BURYING: Final = Policy(schedule=BACK_OFF, attempts_max=5)
+_BACKOFF: Final = Exponential(100 * MILLISECOND, 10 * SECOND)
+_SENDING: Final = Policy(backoff=_BACKOFF, attempts_max=3)
+_DEAD_LETTERING: Final = Policy(backoff=_BACKOFF, attempts_max=5)
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Rules:
+class DeliveryRules:
     """What follows a failed delivery.
 
     Invariants: `refused` and `lasting` are not RETRY, and not DEAD_LETTER where there are no dead letters.
@@ -118,25 +143,27 @@ class Rules:
         sending: When to send a payload again, and how often.
         refused: What follows when the sink refuses a payload, for then sending it again is of no use.
         lasting: What follows when the policy gives up.
-        burying: When to write a dead letter again, and how often, before the payload is held back; None where there are
+        dead_lettering: When to write a dead letter again, and how often, before the payload is held back; None where there are
             no dead letters.
     """
 
-    sending: Policy = SENDING
+    sending: Policy = _SENDING
     refused: Action = Action.DEAD_LETTER
     lasting: Action = Action.DEAD_LETTER
-    burying: Policy | None = BURYING
+    dead_lettering: Policy | None = _DEAD_LETTERING
 
     def __attrs_post_init__(self) -> None:
         check_type(self.sending, Policy, "a policy")
-        check_type(self.burying, (Policy, NoneType), "a policy or None")
+        check_type(self.dead_lettering, (Policy, NoneType), "a policy or None")
         for action, when in ((self.refused, "a refusal"), (self.lasting, "the last attempt")):
             check_type(action, Action, "an action")
             if action is Action.RETRY:
-                raise Misuse(f"nothing is decided for {when}", why="it is not sent again", todo="skip, bury or hold it")
-            if action is Action.DEAD_LETTER and self.burying is None:
                 raise Misuse(
-                    f"dead letters after {when}, and no policy for them", todo="set `burying`, or hold it back"
+                    f"nothing is decided for {when}", why="it is not sent again", todo="skip, dead-letter or hold it"
+                )
+            if action is Action.DEAD_LETTER and self.dead_lettering is None:
+                raise Misuse(
+                    f"dead letters after {when}, and no policy for them", todo="set `dead_lettering`, or hold it back"
                 )
 
 
@@ -158,12 +185,7 @@ class Failures:
     count: int
     first: Instant
     last: Instant
-    error: str = attrs.field(converter=shown)
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.count, "a number of failures", 1)
-        check_type(self.first, Instant, "the time of a failure")
-        check_type(self.last, Instant, "the time of a failure")
+    error: str
 
 
 @final
@@ -174,10 +196,6 @@ class Sending:
     failures: Failures | None = None
     not_before: Instant | None = None
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.failures, (Failures, NoneType), "what failed, or None")
-        check_type(self.not_before, (Instant, NoneType), "a time or None")
-
     @property
     def attempt(self) -> int:
         """The number of the attempt to send it that is to be made, or under way."""
@@ -186,31 +204,26 @@ class Sending:
 
 @final
 @attrs.frozen
-class Burying:
+class DeadLettering:
     """Its dead letter is to be written, or under way; not before that time, if there is one.
 
     Attributes:
         failures: Why it is dead-lettered: the attempts to deliver it.
-        unwritten: The attempts to write the dead letter that failed.
+        write_failures: The attempts to write the dead letter that failed.
         not_before: When to write it.
     """
 
     failures: Failures
-    unwritten: Failures | None = None
+    write_failures: Failures | None = None
     not_before: Instant | None = None
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.failures, Failures, "what failed")
-        check_type(self.unwritten, (Failures, NoneType), "what failed, or None")
-        check_type(self.not_before, (Instant, NoneType), "a time or None")
 
     @property
     def attempt(self) -> int:
         """The number of the attempt to write the dead letter that is to be made, or under way."""
-        return _number(self.unwritten)
+        return _number(self.write_failures)
 
 
-class Why(Enum):
+class Reason(Enum):
     """Why it is held back, or skipped."""
 
     ANSWERED = "user code said so"
@@ -226,12 +239,8 @@ class Why(Enum):
 class Held:
     """It stands, and its offset with it, until it is released, to go on with `then`, or dismissed."""
 
-    why: Why
-    then: Sending | Burying
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.why, Why, "why it is held back")
-        check_type(self.then, (Sending, Burying), "what it goes on with")
+    reason: Reason
+    then: Sending | DeadLettering
 
 
 @final
@@ -245,21 +254,18 @@ class Delivered:
 class Skipped:
     """It was decided not to deliver it."""
 
-    why: Why
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.why, Why, "why it is skipped")
+    reason: Reason
 
 
 @final
 @attrs.frozen
-class Buried:
+class DeadLettered:
     """Its dead letter was written, and a majority has it."""
 
 
-Payload: TypeAlias = Sending | Burying | Held | Delivered | Skipped | Buried
-PAYLOADS: Final = (Sending, Burying, Held, Delivered, Skipped, Buried)
-SETTLED: Final = (Delivered, Skipped, Buried)
+Payload: TypeAlias = Sending | DeadLettering | Held | Delivered | Skipped | DeadLettered
+_PAYLOADS: Final = get_args(Payload)
+SETTLED: Final = (Delivered, Skipped, DeadLettered)
 
 
 @final
@@ -287,29 +293,22 @@ class Failed:
     now: Instant
     draw_ppm: int = 0
 
-    def __attrs_post_init__(self) -> None:
-        _check_attempt(self.attempt, self.failure, self.now, self.draw_ppm)
-        check_type(self.answer, Action, "an action")
-
 
 @final
 @attrs.frozen
-class Written:
+class DeadLetterWritten:
     """The dead letter was written, and the broker has confirmed it durably."""
 
 
 @final
 @attrs.frozen
-class Unwritten:
+class DeadLetterFailed:
     """An attempt to write the dead letter failed, or was not confirmed. Invariants and attributes: as for `Failed`."""
 
     attempt: int
     failure: Failure
     now: Instant
     draw_ppm: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        _check_attempt(self.attempt, self.failure, self.now, self.draw_ppm)
 
 
 @final
@@ -324,49 +323,49 @@ class Dismissed:
     """Whoever holds it back has decided to do without it."""
 
 
-DeliveryEvent: TypeAlias = Acknowledged | Failed | Written | Unwritten | Released | Dismissed
-EVENTS: Final = (Acknowledged, Failed, Written, Unwritten, Released, Dismissed)
+DeliveryEvent: TypeAlias = Acknowledged | Failed | DeadLetterWritten | DeadLetterFailed | Released | Dismissed
+_EVENTS: Final = get_args(DeliveryEvent)
 
 
-def step(rules: Rules, payload: Payload, event: DeliveryEvent) -> Payload:
+def step(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
     """What becomes of a payload.
 
     Args:
         rules: What follows a failed delivery.
         payload: Where it stands.
-        event: What was heard.
+        event: What happened to it.
 
     Returns:
-        Where it stands then; the same where the event says nothing new. `Sending` and `Burying` are to be carried out.
+        Where it stands then; the same where the event says nothing new. `Sending` and `DeadLettering` are to be carried out.
 
     Raises:
         Misuse: An argument is of another type, or the time is of another clock than that of its first failure.
     """
-    check_type(rules, Rules, "rules")
-    check_type(payload, PAYLOADS, "a payload")
-    check_type(event, EVENTS, "an event")
+    check_type(rules, DeliveryRules, "rules")
+    check_type(payload, _PAYLOADS, "a payload")
+    _check_event(event)
     match payload:
         case Sending():
             return _sending(rules, payload, event)
-        case Burying():
-            return _burying(rules, payload, event)
+        case DeadLettering():
+            return _dead_lettering(rules, payload, event)
         case Held():
             return _held(payload, event)
-        case Delivered() | Skipped() | Buried():
+        case Delivered() | Skipped() | DeadLettered():
             return payload  # settled for good (DL2)
         case _:
             assert_never(payload)
 
 
-def _sending(rules: Rules, payload: Sending, event: DeliveryEvent) -> Payload:
+def _sending(rules: DeliveryRules, payload: Sending, event: DeliveryEvent) -> Payload:
     match event:
         case Acknowledged():
             return Delivered()
         case Failed(attempt) if attempt == payload.attempt:
             return _after_failure(rules, payload, event)
         case Failed():
-            return payload  # an attempt that was heard of already (DL5)
-        case Written() | Unwritten():
+            return payload  # an attempt that ended before (DL5)
+        case DeadLetterWritten() | DeadLetterFailed():
             return payload  # no dead letter was asked for
         case Released() | Dismissed():
             return payload  # it is not held
@@ -374,16 +373,16 @@ def _sending(rules: Rules, payload: Sending, event: DeliveryEvent) -> Payload:
             assert_never(event)
 
 
-def _burying(rules: Rules, payload: Burying, event: DeliveryEvent) -> Payload:
+def _dead_lettering(rules: DeliveryRules, payload: DeadLettering, event: DeliveryEvent) -> Payload:
     match event:
         case Acknowledged():
             return Delivered()  # late, after it was given up
-        case Written():
-            return Buried()
-        case Unwritten(attempt) if attempt == payload.attempt:
-            return _after_unwritten(rules, payload, event)
-        case Unwritten():
-            return payload  # an attempt that was heard of already (DL5)
+        case DeadLetterWritten():
+            return DeadLettered()
+        case DeadLetterFailed(attempt) if attempt == payload.attempt:
+            return _after_dead_letter_failed(rules, payload, event)
+        case DeadLetterFailed():
+            return payload  # an attempt that ended before (DL5)
         case Failed():
             return payload  # it was given up already
         case Released() | Dismissed():
@@ -396,53 +395,57 @@ def _held(payload: Held, event: DeliveryEvent) -> Payload:
     match event:
         case Acknowledged():
             return Delivered()
-        case Written():
-            return Buried() if isinstance(payload.then, Burying) else payload  # late, after it was given up
-        case Failed() | Unwritten():
+        case DeadLetterWritten():
+            return DeadLettered() if isinstance(payload.then, DeadLettering) else payload  # late, after it was given up
+        case Failed() | DeadLetterFailed():
             return payload  # nothing is under way
         case Released():
             return payload.then
         case Dismissed():
-            return Skipped(Why.DISMISSED)
+            return Skipped(Reason.DISMISSED)
         case _:
             assert_never(event)
 
 
-def _after_failure(rules: Rules, payload: Sending, event: Failed) -> Payload:
+def _after_failure(rules: DeliveryRules, payload: Sending, event: Failed) -> Payload:
     """What follows the failure of the attempt that is under way."""
     failures = _one_more(payload.failures, event.failure, event.now)
     if event.answer is not Action.RETRY:
-        return _ended(rules, failures, event.answer, Why.ANSWERED)
+        return _ended(rules, failures, event.answer, Reason.ANSWERED)
     if isinstance(event.failure, Refused):
-        return _ended(rules, failures, rules.refused, Why.REFUSED)
+        return _ended(rules, failures, rules.refused, Reason.REFUSED)
     verdict = decide_retry(rules.sending, failures.count, failures.first, event.now, event.draw_ppm)
     if isinstance(verdict, Retry):
         return Sending(failures, verdict.at)
-    return _ended(rules, failures, rules.lasting, Why.LASTING)
+    return _ended(rules, failures, rules.lasting, Reason.LASTING)
 
 
-def _ended(rules: Rules, failures: Failures, action: Action, why: Why) -> Payload:
+def _ended(rules: DeliveryRules, failures: Failures, action: Action, reason: Reason) -> Payload:
     """What follows when it is not sent again."""
     if action is Action.SKIP:
-        return Skipped(why)
+        return Skipped(reason)
     if action is Action.HOLD:
-        return Held(why, Sending(failures))
-    return Burying(failures) if rules.burying is not None else Held(Why.NO_DEAD_LETTERS, Sending(failures))
+        return Held(reason, Sending(failures))
+    return (
+        DeadLettering(failures) if rules.dead_lettering is not None else Held(Reason.NO_DEAD_LETTERS, Sending(failures))
+    )
 
 
-def _after_unwritten(rules: Rules, payload: Burying, event: Unwritten) -> Payload:
+def _after_dead_letter_failed(rules: DeliveryRules, payload: DeadLettering, event: DeadLetterFailed) -> Payload:
     """What follows when the dead letter was not written: again, or held back. It is never dropped (DL4)."""
-    unwritten = _one_more(payload.unwritten, event.failure, event.now)
-    if rules.burying is not None and not isinstance(event.failure, Refused):
-        verdict = decide_retry(rules.burying, unwritten.count, unwritten.first, event.now, event.draw_ppm)
+    write_failures = _one_more(payload.write_failures, event.failure, event.now)
+    if rules.dead_lettering is not None and not isinstance(event.failure, Refused):
+        verdict = decide_retry(
+            rules.dead_lettering, write_failures.count, write_failures.first, event.now, event.draw_ppm
+        )
         if isinstance(verdict, Retry):
-            return Burying(payload.failures, unwritten, verdict.at)
-    return Held(Why.UNWRITTEN, Burying(payload.failures, unwritten))
+            return DeadLettering(payload.failures, write_failures, verdict.at)
+    return Held(Reason.UNWRITTEN, DeadLettering(payload.failures, write_failures))
 
 
 def _one_more(before: Failures | None, failure: Failure, now: Instant) -> Failures:
     """The failures, with one that happened now."""
-    return Failures(_number(before), now if before is None else before.first, now, str(failure))
+    return Failures(_number(before), now if before is None else before.first, now, shown(str(failure)))
 
 
 def _number(before: Failures | None) -> int:
@@ -450,12 +453,16 @@ def _number(before: Failures | None) -> int:
     return 1 if before is None else before.count + 1
 
 
-def _check_attempt(attempt: object, failure: object, now: object, draw_ppm: object) -> None:
-    """Raise Misuse unless these tell of an attempt that failed."""
-    check_int(attempt, "the number of an attempt", 1)
-    check_type(failure, Failure, "a failure")
-    check_type(now, Instant, "the time")
-    check_int(draw_ppm, "a draw in parts per million", 0, PPM)
+def _check_event(event: DeliveryEvent) -> None:
+    """Raise Misuse unless this is an event with fields of the right types."""
+    check_type(event, _EVENTS, "an event of a delivery")
+    if isinstance(event, (Failed, DeadLetterFailed)):
+        check_int(event.attempt, "the number of an attempt", 1)
+        check_type(event.failure, Failure, "a failure")
+        check_type(event.now, Instant, "the time")
+        check_int(event.draw_ppm, "a draw in parts per million", 0, PPM)
+    if isinstance(event, Failed):
+        check_type(event.answer, Action, "an action")
 
 
 # --- an offset --------------------------------------------------------------------------------------------------------
@@ -473,13 +480,6 @@ class OffsetDelivery:
     payloads: tuple[Payload, ...] = ()
     sealed: bool = False
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.payloads, tuple, "the payloads of an offset")
-        check_type(self.sealed, bool, "whether there will be no more")
-        check_int(len(self.payloads), "a number of payloads", 0, PAYLOADS_MAX)
-        for payload in self.payloads:
-            check_type(payload, PAYLOADS, "a payload")
-
 
 @final
 @attrs.frozen
@@ -488,10 +488,10 @@ class Complete:
 
     delivered: int
     skipped: int
-    buried: int
+    dead_lettered: int
 
     def __str__(self) -> str:
-        return f"complete: {self.delivered} delivered, {self.skipped} skipped, {self.buried} dead-lettered"
+        return f"complete: {self.delivered} delivered, {self.skipped} skipped, {self.dead_lettered} dead-lettered"
 
 
 @final
@@ -500,63 +500,64 @@ class Incomplete:
     """The offset is not done. How many of its payloads are being sent, dead-lettered and held; whether more may come."""
 
     sending: int
-    burying: int
+    dead_lettering: int
     held: int
     more: bool
 
     def __str__(self) -> str:
         more = ", and user code is not done" if self.more else ""
-        return f"incomplete: {self.sending} to send, {self.burying} to dead-letter, {self.held} held back{more}"
+        return f"incomplete: {self.sending} to send, {self.dead_lettering} to dead-letter, {self.held} held back{more}"
 
 
-def added(outbox: OffsetDelivery, count: int) -> OffsetDelivery:
-    """With so many payloads more, which are to be sent; their indices are the next ones.
+def added(delivery: OffsetDelivery, count: int) -> OffsetDelivery:
+    """With more payloads to send; their indices are the next ones.
 
     Raises:
         Misuse: User code is done with the offset, there would be more than PAYLOADS_MAX, or an argument is of another
             type.
     """
-    check_type(outbox, OffsetDelivery, "an outbox")
+    check_type(delivery, OffsetDelivery, "the delivery of an offset")
     check_int(count, "a number of payloads", 0, PAYLOADS_MAX)
-    if outbox.sealed:
+    check_int(len(delivery.payloads) + count, "a number of payloads", 0, PAYLOADS_MAX)
+    if delivery.sealed:
         raise Misuse("an offset that is done got another payload", todo="seal it after the last one")
-    return OffsetDelivery((*outbox.payloads, *[Sending()] * count))
+    return OffsetDelivery((*delivery.payloads, *[Sending()] * count))
 
 
-def sealed(outbox: OffsetDelivery) -> OffsetDelivery:
+def sealed(delivery: OffsetDelivery) -> OffsetDelivery:
     """With no more payloads to come: user code is done with the offset."""
-    check_type(outbox, OffsetDelivery, "an outbox")
-    return evolve(outbox, sealed=True)
+    check_type(delivery, OffsetDelivery, "the delivery of an offset")
+    return attrs.evolve(delivery, sealed=True)
 
 
-def told(rules: Rules, outbox: OffsetDelivery, index: int, event: DeliveryEvent) -> OffsetDelivery:
-    """What becomes of the offset when something is heard of one of its payloads.
+def updated(rules: DeliveryRules, delivery: OffsetDelivery, index: int, event: DeliveryEvent) -> OffsetDelivery:
+    """What becomes of the offset after an event of one of its payloads.
 
     Args:
         rules: What follows a failed delivery.
-        outbox: The payloads of the offset.
+        delivery: The payloads of the offset.
         index: Which of them, from 0 on.
-        event: What was heard.
+        event: What happened to it.
 
     Raises:
         Misuse: There is no such payload, or as in `step`.
     """
-    check_type(outbox, OffsetDelivery, "an outbox")
+    check_type(delivery, OffsetDelivery, "the delivery of an offset")
     check_int(index, "the index of a payload", 0)
-    if index >= len(outbox.payloads):
-        raise Misuse(f"no payload {index} here", why=f"there are {len(outbox.payloads)}")
-    after = step(rules, outbox.payloads[index], event)
-    return evolve(outbox, payloads=(*outbox.payloads[:index], after, *outbox.payloads[index + 1 :]))
+    if index >= len(delivery.payloads):
+        raise Misuse(f"no payload {index} here", why=f"there are {len(delivery.payloads)}")
+    after = step(rules, delivery.payloads[index], event)
+    return attrs.evolve(delivery, payloads=(*delivery.payloads[:index], after, *delivery.payloads[index + 1 :]))
 
 
-def judge(outbox: OffsetDelivery) -> Complete | Incomplete:
+def completion(delivery: OffsetDelivery) -> Complete | Incomplete:
     """Whether the offset is done: user code is, and each payload is settled (DL1)."""
-    check_type(outbox, OffsetDelivery, "an outbox")
+    check_type(delivery, OffsetDelivery, "the delivery of an offset")
 
     def count(kind: type[Payload]) -> int:
-        return sum(isinstance(payload, kind) for payload in outbox.payloads)
+        return sum(isinstance(payload, kind) for payload in delivery.payloads)
 
-    sending, burying, held = count(Sending), count(Burying), count(Held)
-    if outbox.sealed and not sending + burying + held:
-        return Complete(count(Delivered), count(Skipped), count(Buried))
-    return Incomplete(sending, burying, held, more=not outbox.sealed)
+    sending, dead_lettering, held = count(Sending), count(DeadLettering), count(Held)
+    if delivery.sealed and not sending + dead_lettering + held:
+        return Complete(count(Delivered), count(Skipped), count(DeadLettered))
+    return Incomplete(sending, dead_lettering, held, more=not delivery.sealed)

@@ -1,6 +1,6 @@
 """A worker delivers to a sink that does not answer now and then, through the circuit of `tidegate.sinks.outbox`.
 
-Time is relative, so that now is always 0: what is heard is heard now.
+Time is relative, so that now is always 0: every event is of now.
 """
 
 from __future__ import annotations
@@ -18,17 +18,29 @@ from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Outcomes, Plain, World, inbox
 from tidegate.sinks.circuit_breaker import AttemptOutcome, CircuitBreaker, Closed, HalfOpen, Open
-from tidegate.sinks.outbox import Deliver, Given, Heard, OutboxEvent, OutboxRules, OutboxState, Wake, Woken
+from tidegate.sinks.outbox import (
+    AttemptEnded,
+    Deliver,
+    OutboxEvent,
+    OutboxRules,
+    OutboxState,
+    OutboxStep,
+    Submitted,
+    TimerFired,
+    WakeAt,
+)
+
+__all__ = ["ALL", "IN_A_ROW", "ONE", "OTHER_ERAS", "RIGHT", "SCENARIOS", "SETTLED", "SHUT", "WAKES", "outbox"]
 
 WORKER: Final = "worker"
 TAKEN: Final = Cell[tuple[int, ...]](("sink", "has taken"), ())
 
 SETTLED: Final = "nothing is settled that the sink has not taken"
-WAKES: Final = "what waits is woken within a cooldown"
+WAKES: Final = "what waits is tried again within a cooldown"
 ONE: Final = "one probe at most is under way"
 SHUT: Final = "nothing is tried while the circuit is open"
 IN_A_ROW: Final = "the circuit opens at the threshold, and not before"
-DEAF: Final = "an attempt from before says nothing of the circuit"
+OTHER_ERAS: Final = "an attempt from before does not change the circuit"
 ALL: Final = "at rest the sink has taken every payload"
 
 NOW: Final = Instant(0, WALL)
@@ -42,20 +54,21 @@ def is_delivery(effect: Effect[object]) -> bool:
 def means(effect: Effect[object], world: World, who: str) -> Outcomes:  # noqa: ARG001  there is one worker
     if isinstance(effect, Deliver):
         yield world.write(TAKEN, tuple(sorted({*world.read(TAKEN), effect.number}))), None
-    elif isinstance(effect, Wake) and effect.until - NOW <= 0:
+    elif isinstance(effect, WakeAt) and effect.until - NOW <= 0:
         yield world, None
 
 
 def event_for(command: Effect[object], reply: object) -> OutboxEvent:
     if isinstance(command, Deliver):
-        return Heard(
+        return AttemptEnded(
             command.number, command.era, AttemptOutcome.ANSWERED if reply is None else AttemptOutcome.UNANSWERED, NOW
         )
-    return Woken(NOW)
+    return TimerFired(NOW)
 
 
 def outbox(
-    right: OutboxRules = RIGHT,
+    rules: OutboxRules = RIGHT,
+    step: Callable[[OutboxRules, OutboxState, OutboxEvent], OutboxStep] = OutboxRules.step,
     *,
     summary: str = "a sink does not answer: its circuit opens, one probe at a time asks for it, and nothing is given up",
     payloads: int = 3,
@@ -64,15 +77,16 @@ def outbox(
     """A worker with payloads for one sink.
 
     Args:
-        right: How it delivers, or a faulty variant of it.
+        rules: How it delivers.
+        step: What it does about an event, or a faulty variant of it.
         summary: One line for people.
         payloads: How many.
         budget: How many attempts are not answered; one of them may never end.
     """
-    given, breaker = tuple(range(payloads)), right.breaker
+    submitted, breaker = tuple(range(payloads)), rules.breaker
     faults = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.NEVER_RETURNS, on=is_delivery)
-    worker = ReducerProcess(WORKER, OutboxState(), right.step, event_for, faults, means, split=no_effects)
-    world = Plain().write(inbox(WORKER), (Given(given, NOW),))
+    worker = ReducerProcess(WORKER, OutboxState(), partial(step, rules), event_for, faults, means, split=no_effects)
+    world = Plain().write(inbox(WORKER), (Submitted(submitted, NOW),))
     assert isinstance(world, Plain)
     return Scenario(
         name="outbox",
@@ -83,21 +97,23 @@ def outbox(
         budgets={Fault.NEVER_RETURNS: 1},
         clock=Clock(breaker.cooldown, horizon=0),
         always={
-            SETTLED: partial(of_post, lambda state, post: is_settled(state, post, given)),
-            WAKES: partial(of_post, lambda _, post: laws.outbox.is_woken(breaker, post, NOW)),
-            ONE: partial(of_post, lambda _, post: laws.outbox.is_probed_by_one(post, right.most)),
+            SETTLED: partial(of_outbox, lambda state, outbox: is_settled(state, outbox, submitted)),
+            WAKES: partial(of_outbox, lambda _, outbox: laws.outbox.is_woken(breaker, outbox, NOW)),
+            ONE: partial(of_outbox, lambda _, outbox: laws.outbox.is_probed_by_one(outbox, rules.most)),
         },
         step={
             SHUT: waits_while_open,
             IN_A_ROW: lambda before, after: counts_in_a_row(breaker, before, after),
-            DEAF: is_deaf_to_other_eras,
+            OTHER_ERAS: ignores_other_eras,
         },
         eventually={ALL: partial(is_all_taken, payloads=payloads)},
         sometimes={
-            "the circuit opens": partial(of_post, lambda _, post: isinstance(post.circuit, Open)),
-            "a probe fails": partial(of_post, lambda _, post: isinstance(post.circuit, Open) and post.circuit.era > 1),
-            "a probe is replaced": partial(of_post, lambda _, post: is_replaced(post)),
-            "it closes again, and all is delivered": partial(of_post, lambda _, post: is_closed_again(post)),
+            "the circuit opens": partial(of_outbox, lambda _, outbox: isinstance(outbox.circuit, Open)),
+            "a probe fails": partial(
+                of_outbox, lambda _, outbox: isinstance(outbox.circuit, Open) and outbox.circuit.era > 1
+            ),
+            "a probe is replaced": partial(of_outbox, lambda _, outbox: is_replaced(outbox)),
+            "it closes again, and all is delivered": partial(of_outbox, lambda _, outbox: is_closed_again(outbox)),
         },
     )
 
@@ -111,35 +127,35 @@ def machine_of(state: State) -> Machine:
     return machine
 
 
-def post_of(state: State) -> OutboxState:
-    post = machine_of(state).state
-    assert isinstance(post, OutboxState)
-    return post
+def outbox_of(state: State) -> OutboxState:
+    outbox = machine_of(state).state
+    assert isinstance(outbox, OutboxState)
+    return outbox
 
 
-def of_post(law: Callable[[State, OutboxState], bool], state: State) -> bool:
-    return law(state, post_of(state))
+def of_outbox(law: Callable[[State, OutboxState], bool], state: State) -> bool:
+    return law(state, outbox_of(state))
 
 
-def is_settled(state: State, post: OutboxState, given: tuple[int, ...]) -> bool:
+def is_settled(state: State, outbox: OutboxState, submitted: tuple[int, ...]) -> bool:
     if state.read(inbox(WORKER)):
-        return True  # it has not heard of them
+        return True  # they have not arrived yet
     taken = state.read(TAKEN)
-    return laws.outbox.settled_was_answered(given, post, taken)
+    return laws.outbox.settled_was_answered(submitted, outbox, taken)
 
 
 def waits_while_open(before: State, after: State) -> bool:
     known = machine_of(before).commands
     begun = [command for command in machine_of(after).commands if command not in known and isinstance(command, Deliver)]
-    return laws.outbox.waits_while_open(post_of(before), begun, NOW)
+    return laws.outbox.waits_while_open(outbox_of(before), begun, NOW)
 
 
 def counts_in_a_row(breaker: CircuitBreaker, before: State, after: State) -> bool:
-    return laws.outbox.counts_in_a_row(breaker, post_of(before), post_of(after))
+    return laws.outbox.counts_in_a_row(breaker, outbox_of(before), outbox_of(after))
 
 
-def is_deaf_to_other_eras(before: State, after: State) -> bool:
-    return laws.outbox.is_deaf_to_other_eras(post_of(before), post_of(after), NOW)
+def ignores_other_eras(before: State, after: State) -> bool:
+    return laws.outbox.ignores_other_eras(outbox_of(before), outbox_of(after), NOW)
 
 
 def is_all_taken(state: State, *, payloads: int) -> bool:
@@ -151,14 +167,14 @@ def is_all_taken(state: State, *, payloads: int) -> bool:
 # --- goals --------------------------------------------------------------------------------------------------------------
 
 
-def is_replaced(post: OutboxState) -> bool:
-    """Of a probe nothing was heard, and there is another."""
-    probes = sum(era > 1 for _, era in post.under_way)
-    return isinstance(post.circuit, HalfOpen) and probes > 1
+def is_replaced(outbox: OutboxState) -> bool:
+    """A probe has not ended, and there is another."""
+    probes = sum(era > 1 for _, era in outbox.under_way)
+    return isinstance(outbox.circuit, HalfOpen) and probes > 1
 
 
-def is_closed_again(post: OutboxState) -> bool:
-    return post.circuit.era > 0 and isinstance(post.circuit, Closed) and not (post.waiting or post.under_way)
+def is_closed_again(outbox: OutboxState) -> bool:
+    return outbox.circuit.era > 0 and isinstance(outbox.circuit, Closed) and not (outbox.waiting or outbox.under_way)
 
 
 SCENARIOS: Final = (

@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 from tidegate import laws
 from tidegate.counters.counter import Counted, Counter, Full, counter_of, new_counter
-from tidegate.counters.increments import Incrementer, Sweeper
+from tidegate.counters.increments import IncrementOutcome, IncrementParts, increment, sweep
 from tidegate.model.documents import Document
-from tidegate.model.effects import Call, Effect
+from tidegate.model.effects import Call, Effect, Program
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Asking, Returned
 from tidegate.sim.failover import Failover
@@ -23,15 +23,31 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, World, document, perform, world_with
 
+__all__ = [
+    "COUNTERS",
+    "FAILOVERS",
+    "KEY",
+    "NOTHING_LEFT",
+    "ONCE",
+    "QUIET",
+    "RIGHT",
+    "SCENARIOS",
+    "STAYS",
+    "TRUTH",
+    "counting",
+    "when_quiet",
+]
+
 COUNTERS: Final = "counters"
 KEY: Final = "visits"
 QUIET: Final = "all is quiet"
 
 ONCE: Final = "each increment is counted once"
 STAYS: Final = "what is noted stays until it is counted"
-TRUTH: Final = "who is told so is counted"
+TRUTH: Final = "an increment that is answered Counted is counted"
 NOTHING_LEFT: Final = "at rest nothing is left but the count"
 
+RIGHT: Final = IncrementParts()
 FAULTS: Final = Faults.of(
     Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE, Fault.CANCELLED
 )
@@ -74,7 +90,7 @@ def stays_until_counted(before: State, after: State) -> bool:
     return laws.counter.only_counting_takes_away(counter(before), counter(after))
 
 
-def is_told_the_truth(owner: str) -> Law:
+def answer_is_true(owner: str) -> Law:
     def holds(state: State) -> bool:
         match state.status(owner):
             case Returned(Counted()):
@@ -99,13 +115,13 @@ def is_swept(tokens: tuple[str, ...]) -> Law:
     )
 
 
-async def clean(sweeper: Sweeper, early: int) -> None:
+async def clean(parts: IncrementParts, early: int) -> None:
     """Sweep at any time, and three times when all is quiet."""
     for _ in range(early):
-        await sweeper.run()
+        await sweep(COUNTERS, KEY, parts)
     await Call(QUIET)
     for _ in range(3):
-        await sweeper.run()
+        await sweep(COUNTERS, KEY, parts)
 
 
 def when_quiet(owners: tuple[Process, ...], otherwise: Meaning) -> Meaning:
@@ -125,8 +141,8 @@ def is_busy(owner: Process, world: World) -> bool:
 
 
 def counting(
-    incrementer: Callable[[str, str, str], Incrementer] = Incrementer,
-    sweeper: type[Sweeper] = Sweeper,
+    parts: IncrementParts = RIGHT,
+    program: Callable[[str, str, str, IncrementParts], Program[IncrementOutcome]] = increment,
     *,
     summary: str = "two owners and a sweep: each increment is counted once, whatever the network does",
     owners: int = 2,
@@ -137,8 +153,8 @@ def counting(
     """The scenario.
 
     Args:
-        incrementer: Makes the program of an owner, or a faulty variant of it.
-        sweeper: The program of a sweep, or a faulty variant of it.
+        parts: The steps of the programs, or a faulty variant of one.
+        program: That of an owner, or a faulty variant of it.
         summary: One line for people.
         owners: How many increment.
         early: How many sweeps there are while they do.
@@ -147,19 +163,19 @@ def counting(
     """
     means = observed(COUNTERS, KEY, TALLY, tallied, perform)
     tokens = ("t", "u", "v")[:owners]
-    working = tuple(Process(token, factory(incrementer(COUNTERS, KEY, token).run), faults, means) for token in tokens)
+    working = tuple(Process(token, factory(program, COUNTERS, KEY, token, parts), faults, means) for token in tokens)
     return Scenario(
         name="counter",
         summary=summary,
         world=world_with({COUNTERS: (new_counter(KEY),)}),
         actors=(
             *working,
-            Process("sweep", factory(clean, sweeper(COUNTERS, KEY), early), meaning=when_quiet(working, means)),
+            Process("sweep", factory(clean, parts, early), meaning=when_quiet(working, means)),
             Network(means),
             Failover(),
         ),
         budget=budget,
-        always={ONCE: is_counted_once, TRUTH: tuple(map(is_told_the_truth, tokens))},
+        always={ONCE: is_counted_once, TRUTH: tuple(map(answer_is_true, tokens))},
         step={} if faults.allows(Fault.ROLLED_BACK) else {STAYS: stays_until_counted},
         eventually={NOTHING_LEFT: is_only_the_count_left},
         sometimes={

@@ -1,7 +1,7 @@
 """Two owners increment one counter and then read it: is it as if one thing had happened after the other?
 
-Each notes what it asks for and what it has heard, and that history must be linearizable (`tidegate.sim.linearizability`): whoever
-reads, reads all increments that had ended before. One whose owner crashed may have happened or not, at any time.
+Each notes what it asks for and what it was answered, and that history must be linearizable
+(`tidegate.sim.linearizability`): whoever reads, reads all increments that had ended before. One whose owner crashed may have happened or not, at any time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.counters.counter import Counted, counter_of, new_counter
-from tidegate.counters.increments import Incrementer
+from tidegate.counters.increments import increment
 from tidegate.counters.scenarios.counter import COUNTERS, KEY
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, Note, Program
@@ -22,6 +22,8 @@ from tidegate.sim.linearizability import BEGAN, ENDED, HISTORY, Began, Ended, Li
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import world_with
+
+__all__ = ["LINEAR", "READ", "SCENARIOS", "counter_read", "increments", "read"]
 
 INCREMENT: Final = "increment"
 READ: Final = "read"
@@ -52,7 +54,7 @@ async def read() -> int:
 async def increments(token: str) -> bool:
     """Whether it is known to be counted; if not, that operation never ends."""
     await Note(BEGAN, INCREMENT)
-    if await Incrementer(COUNTERS, KEY, token).run() != Counted():
+    if await increment(COUNTERS, KEY, token) != Counted():
         return False
     await Note(ENDED, None)
     return True

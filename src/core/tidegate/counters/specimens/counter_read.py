@@ -10,6 +10,8 @@ from tidegate.model.effects import Note
 from tidegate.sim.linearizability import BEGAN, ENDED
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
+
 
 async def reads_before(token: str) -> None:
     """What was read before the increment is answered as what is there now."""
@@ -24,7 +26,7 @@ SPECIMENS: Final = (
         "counter.reads_before",
         partial(counter_read, reads_before, summary=reads_before.__doc__ or "", budget=0),
         LINEAR,
-        "Planted: so does every cache that nobody tells of writes, and every read from a replica that lags.",
+        "Planted: so does every cache that learns of no writes, and every read from a replica that lags.",
         of="counter.read",
     ),
 )

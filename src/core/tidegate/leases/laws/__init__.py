@@ -1,5 +1,5 @@
 """The laws of `tidegate.leases` as predicates, one module a subject."""
 
-from tidegate.leases.laws import election, lease
+from tidegate.leases.laws import claim_lock, election, lease
 
-__all__ = ["election", "leader", "lease"]
+__all__ = ["claim_lock", "election", "lease"]

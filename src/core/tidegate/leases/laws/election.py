@@ -6,22 +6,37 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from tidegate.leases.election import (
+    Answered,
     Begin,
     ElectionState,
+    ElectionStep,
     End,
-    Ended,
     Following,
     Leading,
     Look,
-    Step,
     Stopped,
     Swap,
-    Told,
     Unanswered,
+    WakeIn,
+    WorkEnded,
 )
 
+__all__ = [
+    "awaits_something",
+    "changes_nothing",
+    "epochs_grow",
+    "is_stopping",
+    "one_leads",
+    "one_request_is_under_way",
+    "releases_without_work",
+    "somebody_leads",
+    "stops_with_nothing_left",
+    "takes_nothing_once_it_is_to_stop",
+    "work_begins_and_ends_once",
+]
 
-def is_release(command: object) -> bool:
+
+def _is_release(command: object) -> bool:
     return isinstance(command, Swap) and command.lease.holder is None
 
 
@@ -39,16 +54,16 @@ def epochs_grow(epochs: Sequence[int]) -> bool:
     return all(earlier < later for earlier, later in pairwise(epochs))
 
 
-def work_begins_and_ends_once(deeds: Sequence[Begin | End | Ended]) -> bool:
-    """Law EL3: of one candidate, work begins when none runs, and is asked to end at most once.
+def work_begins_and_ends_once(deeds: Sequence[Begin | End | WorkEnded]) -> bool:
+    """Law EL3: of one candidate, work begins when none runs, and is asked at most once to end.
 
     Args:
-        deeds: What one life of a candidate commanded, and which work it was told has ended, in order.
+        deeds: What one life of a candidate asked of its work, and which work has ended, in order.
     """
     running: int | None = None
     is_asked = False
     for deed in deeds:
-        if isinstance(deed, Ended):
+        if isinstance(deed, WorkEnded):
             running = None if running == deed.epoch else running
         elif isinstance(deed, Begin):
             if running is not None:
@@ -61,53 +76,54 @@ def work_begins_and_ends_once(deeds: Sequence[Begin | End | Ended]) -> bool:
     return True
 
 
-def takes_nothing_once_it_is_to_stop(step: Step) -> bool:
-    """Law EL4: who is to stop begins nothing and takes nothing; it renews only while its work runs."""
+def takes_nothing_once_it_is_to_stop(step: ElectionStep) -> bool:
+    """Law EL4: whoever is to stop begins nothing and takes nothing; it renews only while its work runs."""
     if not is_stopping(step.state):
         return True
     renews = isinstance(step.state, Leading)
     return not any(
-        isinstance(command, Begin) or (isinstance(command, Swap) and not is_release(command) and not renews)
+        isinstance(command, Begin) or (isinstance(command, Swap) and not _is_release(command) and not renews)
         for command in step.commands
     )
 
 
-def releases_without_work(running: int | None, step: Step) -> bool:
+def releases_without_work(running: int | None, step: ElectionStep) -> bool:
     """Law EL4: a lease is released only when no work runs, and no candidate stops before.
 
     Args:
         running: The epoch whose work runs, if there is one.
         step: What the candidate does.
     """
-    return running is None or not (isinstance(step.state, Stopped) or any(map(is_release, step.commands)))
+    return running is None or not (isinstance(step.state, Stopped) or any(map(_is_release, step.commands)))
 
 
-def stops_with_nothing_left(before: ElectionState, event: object, step: Step) -> bool:
+def stops_with_nothing_left(before: ElectionState, event: object, step: ElectionStep) -> bool:
     """Law EL4: it stops when it knows of no lease that it holds, or gets no answer."""
     if not isinstance(step.state, Stopped) or isinstance(before, Stopped) or isinstance(event, Unanswered):
         return True
-    if isinstance(event, Told):  # another's, or nobody's, or just released
-        return event.lease is None or event.lease.holder is None or not holds_it(before, event)
+    if isinstance(event, Answered):  # another's, or nobody's, or just released
+        return event.lease is None or event.lease.holder is None or not _holds_it(before, event)
     return isinstance(before, Following) and before.claim is None
 
 
-def holds_it(before: ElectionState, told: Told) -> bool:
+def _holds_it(before: ElectionState, answer: Answered) -> bool:
     claim = before.claim if isinstance(before, Following) else None
-    return claim is not None and told.lease is not None and told.lease.request == claim.request
+    return claim is not None and answer.lease is not None and answer.lease.request == claim.request
 
 
-def awaits_something(step: Step) -> bool:
-    """Law EL5: a candidate that has not stopped awaits an answer, the end of its work, or to be woken."""
+def awaits_something(step: ElectionStep) -> bool:
+    """Law EL5: a candidate that has not stopped awaits an answer, the end of its work, or its timer."""
+    wakes = any(isinstance(command, WakeIn) for command in step.commands)
     if isinstance(step.state, Following):
-        return step.state.flight is not None or step.wake_in is not None
-    return isinstance(step.state, Stopped) or step.state.is_over or step.wake_in is not None
+        return step.state.flight is not None or wakes
+    return isinstance(step.state, Stopped) or step.state.is_over or wakes
 
 
-def one_request_is_under_way(before: ElectionState, event: object, step: Step) -> bool:
-    """Law EL6: a request is sent only when none is under way, or the one that was is answered; it is then known to be."""
+def one_request_is_under_way(before: ElectionState, event: object, step: ElectionStep) -> bool:
+    """Law EL6: a request is sent only when none is under way, or the one that was is answered; and it is noted."""
     sent = [command for command in step.commands if isinstance(command, (Look, Swap))]
     flight = None if isinstance(before, Stopped) else before.flight
-    is_answered = flight is not None and isinstance(event, (Told, Unanswered)) and event.request == flight.request
+    is_answered = flight is not None and isinstance(event, (Answered, Unanswered)) and event.request == flight.request
     after = None if isinstance(step.state, Stopped) else step.state.flight
     if not sent:
         return after is None or after == flight
@@ -119,6 +135,6 @@ def somebody_leads(leaders: Collection[str], willing: Collection[str]) -> bool:
     return not willing or any(leader in willing for leader in leaders)
 
 
-def changes_nothing(step: Step, woken: Step) -> bool:
-    """Law EL8: the step for an answer to what is not under way is the one for being woken at that time."""
+def changes_nothing(step: ElectionStep, woken: ElectionStep) -> bool:
+    """Law EL8: the step for an answer to what is not under way is the one for a timer that fires at that time."""
     return step == woken

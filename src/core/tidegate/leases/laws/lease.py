@@ -7,28 +7,37 @@ from itertools import pairwise
 
 from tidegate.leases.lease import (
     Busy,
-    Holding,
     Lapsed,
     Lease,
-    LockView,
     Mark,
     Mine,
     Observation,
     Renew,
     Rest,
-    Stale,
     Take,
     Tenure,
     Terms,
 )
 from tidegate.model.instants import Duration, Instant
 
+__all__ = [
+    "admits_no_older",
+    "began_when_first_seen",
+    "one_believes",
+    "only_the_holder_changes_it",
+    "success_is_recognised",
+    "there_is_no_way_back",
+    "tokens_grow",
+    "was_free",
+    "what_is_free_can_be_taken",
+]
 
-def is_held(lease: Lease | None) -> bool:
+
+def _is_held(lease: Lease | None) -> bool:
     return lease is not None and lease.holder is not None
 
 
-def is_take(before: Lease | None, after: Lease) -> bool:
+def _is_take(before: Lease | None, after: Lease) -> bool:
     return before is None or (after.token, after.request) != (before.token, before.request)
 
 
@@ -37,8 +46,8 @@ def tokens_grow(before: Lease | None, after: Lease) -> bool:
     token, version = (0, 0) if before is None else (before.token, before.version)
     return after == before or (
         after.version == version + 1
-        and (after.token == token + 1 if is_take(before, after) else after.token == token)
-        and (is_held(after) or not is_take(before, after))
+        and (after.token == token + 1 if _is_take(before, after) else after.token == token)
+        and (_is_held(after) or not _is_take(before, after))
     )
 
 
@@ -51,7 +60,7 @@ def was_free(before: Lease | None, after: Lease, stood: Duration, lock_delay: Du
         stood: How long it had stood, by the clock of a perfect observer that runs as the judge's does.
         lock_delay: That of whoever took it.
     """
-    return not is_take(before, after) or before is None or not is_held(before) or stood >= before.ttl + lock_delay
+    return not _is_take(before, after) or before is None or not _is_held(before) or stood >= before.ttl + lock_delay
 
 
 def what_is_free_can_be_taken(
@@ -65,9 +74,9 @@ def what_is_free_can_be_taken(
 
 def only_the_holder_changes_it(before: Lease | None, after: Lease, request: str) -> bool:
     """Law LE4: what renews or releases a lease was sent under the request that holds it."""
-    if after == before or is_take(before, after):
+    if after == before or _is_take(before, after):
         return True
-    return is_held(before) and before is not None and before.request == request == after.request
+    return _is_held(before) and before is not None and before.request == request == after.request
 
 
 def there_is_no_way_back(terms: Terms, tenure: Tenure, now: Instant, verdict: Rest | Renew | Lapsed) -> bool:
@@ -76,12 +85,12 @@ def there_is_no_way_back(terms: Terms, tenure: Tenure, now: Instant, verdict: Re
 
 
 def one_believes(believers: Collection[str]) -> bool:
-    """Law LE6: at no instant do two believe to hold it."""
+    """Law LE6: at no instant do two believe that they hold it."""
     return len(believers) <= 1
 
 
-def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], sighting: Observation | None) -> bool:
-    """Law LE7: of these looks, in order, the sighting began with the first that saw what the last saw, and all between.
+def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], observation: Observation | None) -> bool:
+    """Law LE7: of these looks, in order, the observation began with the first that saw what the last saw, and all between.
 
     It holds of a clock that does not go back.
     """
@@ -90,7 +99,7 @@ def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], sighting
         if seen != mark:
             break
         since = at
-    return sighting == (None if mark is None else Observation(mark, since))
+    return observation == (None if mark is None else Observation(mark, since))
 
 
 def admits_no_older(admitted: Sequence[int]) -> bool:
@@ -99,23 +108,6 @@ def admits_no_older(admitted: Sequence[int]) -> bool:
 
 
 def success_is_recognised(lease: Lease | None, request: str, verdict: Take | Mine | Busy) -> bool:
-    """Law LE9: a request is told Mine exactly if it holds the lease."""
+    """Law LE9: a request gets Mine exactly if it holds the lease."""
     mine = lease is not None and lease.holder is not None and lease.request == request
     return isinstance(verdict, Mine) == mine
-
-
-def stale_is_the_first(claims: Sequence[str], stood: Duration, threshold: Duration, view: LockView) -> bool:
-    """Law LE10: only the first claim is called stale, and only if it was first for the whole threshold.
-
-    Args:
-        claims: The array, oldest first.
-        stood: How long the first claim had been first, as a perfect observer knows.
-        threshold: For how long a claim may be.
-        view: What was said.
-    """
-    return not isinstance(view, Stale) or (view.claim == claims[0] and stood >= threshold)
-
-
-def the_first_holds(claims: Sequence[str], mine: str, view: LockView) -> bool:
-    """Law LE11: the lock is held by whoever has the first claim, and by nobody else."""
-    return isinstance(view, Holding) == (mine in claims[:1])

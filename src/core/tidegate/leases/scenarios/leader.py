@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate import laws
 from tidegate.leases.election import Candidate
-from tidegate.leases.leader import BELIEVES, FENCE, Leader, Served, lease_of, new_lease
+from tidegate.leases.leader import BELIEVES, FENCE, Leader, LeaderParts, Served, lease_of, new_lease
 from tidegate.leases.lease import Lease, Terms
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Duration, Instant
@@ -22,15 +22,31 @@ from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, document, notes, world_with
 
+__all__ = [
+    "FAULTS",
+    "FENCED",
+    "ONE",
+    "RELEASED",
+    "RIGHT",
+    "SCENARIOS",
+    "SLOW",
+    "TERMS",
+    "TOKENS",
+    "WRONG",
+    "election",
+    "one_leads",
+]
+
 LEASES: Final = "leases"
-LEDGERS: Final = "ledgers"
+RESOURCES: Final = "resources"
 KEY: Final = "planner"
 
-ONE: Final = "at most one believes to lead"
+ONE: Final = "at most one believes that it leads"
 TOKENS: Final = "tokens grow"
 FENCED: Final = "nothing is written under an older epoch"
-RELEASED: Final = "who says so holds nothing"
+RELEASED: Final = "whoever says so holds nothing"
 
+RIGHT: Final = LeaderParts()
 TERMS: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=0)
 """Renewed once in a TTL, and no slower clock to make up for: as few moves of the clock as there can be."""
 FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
@@ -59,9 +75,9 @@ def tokens_grow(before: State, after: State) -> bool:
 
 
 def fence(state: State) -> int:
-    ledger = state.read(document(LEDGERS, KEY))
-    assert ledger is not None
-    return ledger[FENCE]
+    resource = state.read(document(RESOURCES, KEY))
+    assert resource is not None
+    return resource[FENCE]
 
 
 def admits_no_older(before: State, after: State) -> bool:
@@ -80,13 +96,12 @@ def is_released(name: str) -> Law:
     return holds
 
 
-def candidate(leader: type[Leader], who: type[Candidate], name: str, terms: Terms, pieces: int) -> Birth:
-    return lambda life: leader(LEASES, KEY, who(name, f"{name}.{life}", terms), LEDGERS, pieces).run()
+def candidate(parts: LeaderParts, name: str, terms: Terms, pieces: int) -> Birth:
+    return lambda life: Leader(LEASES, KEY, Candidate(name, f"{name}.{life}", terms), RESOURCES, pieces, parts).run()
 
 
 def election(
-    leader: type[Leader] = Leader,
-    who: type[Candidate] = Candidate,
+    parts: LeaderParts = RIGHT,
     *,
     summary: str = "two candidates lead in turn, stall, crash and hand over: one leads, and what is older is fenced",
     candidates: int = 2,
@@ -101,8 +116,7 @@ def election(
     """The scenario.
 
     Args:
-        leader: The program, or a faulty variant of it.
-        who: The candidate, or a faulty variant of it.
+        parts: The steps of the program, or a faulty variant of one.
         summary: One line for people.
         candidates: How many there are.
         pieces: How much work each has.
@@ -111,16 +125,16 @@ def election(
         budget: How many faults may strike.
         terms: Those of the lease.
         faults: Which faults may strike.
-        host: By how much the clocks of their machines may be wrong. One that is set back may let two believe to lead, so
+        host: By how much the clocks of their machines may be wrong. One that is set back may let two believe that they lead, so
             that is not judged where it may happen; what is fenced is.
     """
     names = ("a", "b", "c")[:candidates]
     return Scenario(
         name="leader",
         summary=summary,
-        world=world_with({LEASES: (new_lease(KEY),), LEDGERS: (Document.of({"_id": KEY, "fence": 0}),)}),
+        world=world_with({LEASES: (new_lease(KEY),), RESOURCES: (Document.of({"_id": KEY, "fence": 0}),)}),
         actors=(
-            *(Process(name, candidate(leader, who, name, terms, pieces), faults, host=host) for name in names),
+            *(Process(name, candidate(parts, name, terms, pieces), faults, host=host) for name in names),
             Network(),
         ),
         budget=budget,
@@ -173,7 +187,7 @@ SCENARIOS: Final = (
         "leader.set_back",
         partial(
             election,
-            summary="the same where a machine's clock is set back: two may believe to lead, and the older one is fenced",
+            summary="the same where a machine's clock is set back: two may believe that they lead, and the older one is fenced",
             faults=SET_BACK,
             host=WRONG,
         ),

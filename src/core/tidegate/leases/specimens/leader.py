@@ -7,14 +7,26 @@ from typing import Final
 
 import attrs
 
-from tidegate.leases.election import Candidate, Following, Look, Request, Step, Swap
-from tidegate.leases.leader import FENCE, Leader, Served, lease_of
+from tidegate.leases.election import (
+    Answered,
+    Candidate,
+    ElectionEvent,
+    ElectionState,
+    ElectionStep,
+    Flight,
+    Following,
+    Look,
+    Request,
+    Swap,
+)
+from tidegate.leases.leader import FENCE, LeaderParts, ask, lease_of, unchanged
 from tidegate.leases.lease import Lease
 from tidegate.leases.scenarios.leader import (
     FAULTS,
     FENCED,
     ONE,
     RELEASED,
+    RIGHT,
     SLOW,
     TERMS,
     TOKENS,
@@ -23,91 +35,74 @@ from tidegate.leases.scenarios.leader import (
     one_leads,
 )
 from tidegate.model.documents import ID, Eq, Filter, Put
-from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Now
-from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.effects import Failure, Now
+from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import UpdateOne, delete_one, find_one, update_one
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
 
-@attrs.frozen
-class ExpiryNotJudged(Leader):
+
+async def expiry_not_judged(collection: str, key: str, request: Request) -> Lease | Failure | None:
     """The take asks for the version that was read, and not whether it has stood for its TTL."""
-
-    def _unchanged(self, swap: Swap) -> Filter:
-        return super()._unchanged(attrs.evolve(swap, stood=0))
+    return await ask(collection, key, request if isinstance(request, Look) else attrs.evolve(request, stood=0))
 
 
-@attrs.frozen
-class VersionNotInFilter(Leader):
+async def version_not_in_filter(collection: str, key: str, request: Request) -> Lease | Failure | None:
     """Takes and renewals ask for the id alone: of two that read the same record, both win."""
-
-    def _unchanged(self, swap: Swap) -> Filter:  # noqa: ARG002  that is the bug
-        return Eq(ID, self.key)
+    return await ask(collection, key, request, by_id)
 
 
-@attrs.frozen
-class ReleasesWhoever(Leader):
+def by_id(key: str, _: Swap) -> Filter:
+    return Eq(ID, key)
+
+
+async def releases_whoever(collection: str, key: str, request: Request) -> Lease | Failure | None:
     """The release asks for the id alone, and wipes out whoever holds it by now."""
-
-    def _unchanged(self, swap: Swap) -> Filter:
-        return Eq(ID, self.key) if swap.lease.holder is None else super()._unchanged(swap)
+    return await ask(collection, key, request, by_id if is_release(request) else unchanged)
 
 
-@attrs.frozen
-class ReleaseDeletes(Leader):
+def is_release(request: Request) -> bool:
+    return isinstance(request, Swap) and request.lease.holder is None
+
+
+async def release_deletes(collection: str, key: str, request: Request) -> Lease | Failure | None:
     """The release deletes the record: the next one begins with token 1 again, and nothing is fenced."""
-
-    async def _answered(self, request: Request) -> Lease | Failure | None:
-        if isinstance(request, Look) or request.lease.holder is not None:
-            return await super()._answered(request)
-        await delete_one(self.collection, self._unchanged(request))
-        return request.lease
+    if isinstance(request, Look) or not is_release(request):
+        return await ask(collection, key, request)
+    await delete_one(collection, unchanged(key, request))
+    return request.lease
 
 
-@attrs.frozen
-class NotFenced(Leader):
+def not_fenced(collection: str, key: str, epoch: int) -> UpdateOne:
     """The work names its epoch, and nothing refuses an older one: who stalls after it has asked writes all the same."""
-
-    def _piece(self, epoch: int) -> UpdateOne:
-        return update_one(self.resource, Eq(ID, self.key), Put(FENCE, epoch))
+    return update_one(collection, Eq(ID, key), Put(FENCE, epoch))
 
 
-@attrs.frozen
-class NoReplyIsNo(Leader):
+async def no_reply_is_no(collection: str, key: str, request: Request) -> Lease | Failure | None:
     """No reply is taken for a no: a release that got lost passes for one that others were faster than."""
-
-    async def _answered(self, request: Request) -> Lease | Failure | None:
-        try:
-            return await self._sent(request)
-        except (Ambiguous, NotApplied, NotDurable):
-            return None
+    answer = await ask(collection, key, request)
+    return None if isinstance(answer, Failure) else answer
 
 
-@attrs.frozen
-class KnownByItsName(Leader):
+def known_by_its_name(candidate: Candidate, state: ElectionState, event: ElectionEvent) -> ElectionStep:
     """A holder is known by a configured name: of two that have the same, either takes the other's lease for its own."""
-
-    async def run(self) -> Served:
-        named = attrs.evolve(self.candidate, life="planner")
-        return await Leader(self.collection, self.key, named, self.resource, self.pieces).run()
+    return attrs.evolve(candidate, life="planner").step(state, event)
 
 
-@attrs.frozen
-class JudgedByItsOwnClock(Leader):
+async def judged_by_its_own_clock(collection: str, key: str, request: Request) -> Lease | Failure | None:
     """Whether a lease has expired is judged by the clock of whoever asks: one that is ahead takes a healthy lease."""
-
-    async def _sent(self, request: Request) -> Lease | None:
-        if isinstance(request, Look) or not request.stood:
-            return await super()._sent(request)
-        found = await find_one(self.collection, Eq(ID, self.key))
-        held = lease_of(found)
-        now = await Now()
-        if held is None or held.stamp is None or now.at - held.stamp.at < request.stood:
-            return None
-        return await super()._sent(attrs.evolve(request, stood=0))
+    if isinstance(request, Look) or not request.stood:
+        return await ask(collection, key, request)
+    found = await find_one(collection, Eq(ID, key))
+    held = lease_of(found)
+    now = await Now()
+    if held is None or held.stamp is None or now.at - held.stamp.at < request.stood:
+        return None
+    return await ask(collection, key, attrs.evolve(request, stood=0))
 
 
 def set_back() -> Scenario:
@@ -117,13 +112,11 @@ def set_back() -> Scenario:
     return attrs.evolve(made, summary=summary, always={ONE: one_leads(("a", "b"))}, step={})
 
 
-@attrs.frozen
-class CountsFromTheAnswer(Candidate):
+def counts_from_the_answer(candidate: Candidate, state: ElectionState, event: ElectionEvent) -> ElectionStep:
     """The tenure counts from when the take was answered; the store counts from when it was done."""
-
-    def _told(self, state: Following, request: Request, lease: Lease | None, sent: Instant, at: Instant) -> Step:
-        late = attrs.evolve(state, claim=None) if isinstance(request, Swap) else state
-        return super()._told(late, request, lease, at if isinstance(request, Swap) else sent, at)
+    if isinstance(state, Following) and isinstance(event, Answered) and isinstance(event.request, Swap):
+        state = attrs.evolve(state, claim=None, flight=Flight(event.request, event.at))
+    return candidate.step(state, event)
 
 
 def planted(
@@ -131,17 +124,15 @@ def planted(
     law: str,
     source: str,
     *,
-    leader: type[Leader] = Leader,
-    who: type[Candidate] = Candidate,
+    bug: object,
+    parts: LeaderParts,
     quantum: Duration = 2 * SECOND,
     faults: Faults = FAULTS,
     host: Host = HOST,
 ) -> Specimen:
     """The scenario of the candidates, with the bug in its place."""
-    bug = who if leader is Leader else leader
-    make = partial(
-        election, leader, who, summary=(bug.__doc__ or "").partition("\n")[0], quantum=quantum, faults=faults, host=host
-    )
+    summary = (bug.__doc__ or "").partition("\n")[0]
+    make = partial(election, parts, summary=summary, quantum=quantum, faults=faults, host=host)
     return Specimen(f"leader.{name}", make, law, source, of="leader")
 
 
@@ -150,50 +141,58 @@ SPECIMENS: Final = (
         "expiry_not_judged",
         ONE,
         "Planted: a compare-and-set on the version alone, as if a version that stands were one that has expired.",
-        leader=ExpiryNotJudged,
+        bug=expiry_not_judged,
+        parts=attrs.evolve(RIGHT, ask=expiry_not_judged),
     ),
     planted(
         "version_not_in_filter",
         TOKENS,
         "mongodash's lock is renewed by its id, so one holder may extend another's lease.",
-        leader=VersionNotInFilter,
+        bug=version_not_in_filter,
+        parts=attrs.evolve(RIGHT, ask=version_not_in_filter),
     ),
     planted(
         "releases_whoever",
         TOKENS,
         "pynenc-mongo clears the whole array when it releases, whoever holds the lock by then.",
-        leader=ReleasesWhoever,
+        bug=releases_whoever,
+        parts=attrs.evolve(RIGHT, ask=releases_whoever),
     ),
     planted(
         "release_deletes",
         TOKENS,
         "mongodash removes its lock when it releases it.",
-        leader=ReleaseDeletes,
+        bug=release_deletes,
+        parts=attrs.evolve(RIGHT, ask=release_deletes),
     ),
     planted(
         "not_fenced",
         FENCED,
         "mongodash's planner writes tokens and plans without an epoch (Kleppmann 2016 has the general case).",
-        leader=NotFenced,
+        bug=not_fenced,
+        parts=attrs.evolve(RIGHT, piece=not_fenced),
     ),
     planted(
         "no_reply_is_no",
         RELEASED,
         "The resilience article: a time-out says nothing about whether the write was done.",
-        leader=NoReplyIsNo,
+        bug=no_reply_is_no,
+        parts=attrs.evolve(RIGHT, ask=no_reply_is_no),
     ),
     planted(
         "known_by_its_name",
         ONE,
         "mongodash knows instances by their configured ids: of two equal ones, both lead.",
-        leader=KnownByItsName,
+        bug=known_by_its_name,
+        parts=attrs.evolve(RIGHT, step=known_by_its_name),
         quantum=SECOND,
     ),
     planted(
         "judged_by_its_own_clock",
         ONE,
         "mongodash compares the expiry with the clock of whoever asks: an instance that is 20 s ahead steals the lease.",
-        leader=JudgedByItsOwnClock,
+        bug=judged_by_its_own_clock,
+        parts=attrs.evolve(RIGHT, ask=judged_by_its_own_clock),
         faults=Faults.of(Fault.SKEW),
         host=Host(skew=2 * SECOND),
     ),
@@ -217,6 +216,7 @@ SPECIMENS: Final = (
         "counts_from_the_answer",
         ONE,
         "Gray and Cheriton count a lease from before it was asked for; the reply may have taken any time.",
-        who=CountsFromTheAnswer,
+        bug=counts_from_the_answer,
+        parts=attrs.evolve(RIGHT, step=counts_from_the_answer),
     ),
 )

@@ -12,6 +12,8 @@ from tidegate.sim.actors import Process, factory
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
+
 
 def unlocked(processes: int) -> Scenario:
     """Nobody asks whose token is first: everybody enters."""

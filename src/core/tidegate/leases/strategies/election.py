@@ -1,4 +1,4 @@
-"""Candidates, their states, and what they may be told."""
+"""Candidates, their states, and what may happen to them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.leases.election import (
+    Answered,
     Candidate,
     Claim,
     ElectionEvent,
     ElectionState,
-    Ended,
     Flight,
     Following,
     Leading,
     Look,
     Request,
-    StopAsked,
     Stopped,
+    StopRequested,
     Swap,
-    Told,
+    TimerFired,
     Unanswered,
-    Woke,
+    WorkEnded,
 )
-from tidegate.leases.strategies.lease import instants, leases, sightings, tenures, terms
+from tidegate.leases.strategies.lease import instants, leases, observations, tenures, terms
 from tidegate.model.instants import ClockName
+
+__all__ = ["candidates", "events", "requests", "states"]
 
 
 def candidates() -> SearchStrategy[Candidate]:
@@ -46,8 +48,8 @@ def states(clock: ClockName) -> SearchStrategy[ElectionState]:
     at = instants(clock)
     flights = st.none() | st.builds(Flight, requests(), at)
     claims = st.none() | st.builds(Claim, st.sampled_from(("r1", "r2", "life 1@2")), at, st.booleans())
-    sighted = st.none() | sightings(clock)
-    following = st.builds(Following, flights, sighted, claims, st.none() | at, st.booleans())
+    observed = st.none() | observations(clock)
+    following = st.builds(Following, flights, observed, claims, st.none() | at, st.booleans())
     leading = st.builds(
         Leading, tenures(clock), at, flights, st.none() | at, st.booleans(), st.booleans(), st.booleans()
     )
@@ -55,16 +57,16 @@ def states(clock: ClockName) -> SearchStrategy[ElectionState]:
 
 
 def events(clock: ClockName) -> SearchStrategy[ElectionEvent]:
-    """What a candidate may be told, in any order.
+    """What may happen to a candidate, in any order.
 
     Args:
         clock: The name of its clock.
     """
     at = instants(clock)
     return st.one_of(
-        st.builds(Woke, at),
-        st.builds(Told, at, requests(), st.none() | leases()),
+        st.builds(TimerFired, at),
+        st.builds(Answered, at, requests(), st.none() | leases()),
         st.builds(Unanswered, at, requests()),
-        st.builds(Ended, at, st.integers(1, 9)),
-        st.builds(StopAsked, at),
+        st.builds(WorkEnded, at, st.integers(1, 9)),
+        st.builds(StopRequested, at),
     )

@@ -1,4 +1,4 @@
-"""Leases, what is known of them, and the claims of a lock."""
+"""Leases, and what is known of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.leases.lease import Lease, Observation, Tenure, Terms
 from tidegate.model.instants import STORE, ClockName, Instant
+
+__all__ = ["instants", "leases", "observations", "tenures", "terms"]
 
 
 @st.composite
@@ -27,7 +29,7 @@ def leases(draw: DrawFn, *, held: bool | None = None) -> Lease:
 
     Args:
         draw: Hypothesis's.
-        held: Whether somebody holds it; both unless told.
+        held: Whether somebody holds it; both by default.
     """
     somebody, nobody = st.sampled_from(("ann", "bob")), st.none()
     token = draw(st.integers(1, 9))
@@ -50,7 +52,7 @@ def instants(clock: ClockName) -> SearchStrategy[Instant]:
     return st.builds(Instant, st.integers(-20, 20), st.just(clock))
 
 
-def sightings(clock: ClockName) -> SearchStrategy[Observation]:
+def observations(clock: ClockName) -> SearchStrategy[Observation]:
     """What an observer has seen, of leases and of claims.
 
     Args:
@@ -66,8 +68,3 @@ def tenures(clock: ClockName) -> SearchStrategy[Tenure]:
         clock: The name of its clock.
     """
     return st.builds(Tenure, leases(held=True), instants(clock))
-
-
-def claims() -> SearchStrategy[tuple[str, ...]]:
-    """The claims of a lock: none, several, some of them twice."""
-    return st.lists(st.sampled_from("abc"), max_size=5).map(tuple)

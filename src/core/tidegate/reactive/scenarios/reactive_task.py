@@ -24,7 +24,7 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
-from tidegate.retries.retry import Fixed, Policy
+from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sim.actors import Network, Process, stuck
 from tidegate.sim.automaton import Asking
 from tidegate.sim.clocks import HOST, Host
@@ -298,7 +298,7 @@ def bill(kind: type[ReactiveTask]) -> ReactiveTask:
         records=RECORDS,
         watched=Projection(("total",)),
         rules=Task(debounce=Debounce(0, 0), lease=LEASE, history_max=0),
-        policy=Policy(schedule=Fixed(0), attempts_max=ATTEMPTS_MAX),
+        policy=Policy(backoff=Fixed(0), attempts_max=ATTEMPTS_MAX),
         cleaning=CleanUp(keep_for=0),
         attempts=3,
     )

@@ -8,6 +8,18 @@ from typing import TypeAlias
 from tidegate.model.instants import Instant
 from tidegate.retries.schedule import Broken, Cell, Due, FirstSeen, Look, Missed, Schedule, TooLate
 
+__all__ = [
+    "Written",
+    "between",
+    "each_is_due",
+    "first_sight_is_not_due",
+    "looked_at_once",
+    "moves_by_one_version",
+    "nonsense_changes_nothing",
+    "only_late_ones_are_skipped",
+    "the_next_is_due",
+]
+
 Written: TypeAlias = tuple[Cell, Due | TooLate]
 """A look whose cell was written, and the cell that it was made at."""
 
@@ -41,7 +53,7 @@ def first_sight_is_not_due(look: Look, now: Instant) -> bool:
 def only_late_ones_are_skipped(
     instants: Sequence[Instant], schedule: Schedule, before: Cell, look: Look, now: Instant
 ) -> bool:
-    """Law SC4: an instant is skipped only when it is older than the schedule allows, and then it is told."""
+    """Law SC4: an instant is skipped only when it is older than the schedule allows, and then the look says so."""
     late_max = schedule.late_max
     match look:
         case TooLate(since, cell):

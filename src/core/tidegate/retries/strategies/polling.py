@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.instants import WALL, Instant
+from tidegate.retries.backoff import LONGEST
 from tidegate.retries.polling import Bounds, Pace
-from tidegate.retries.retry import LONGEST
+
+__all__ = ["bounds", "paces"]
 
 _LENGTHS: Final = st.one_of(st.integers(1, 9), st.integers(1, LONGEST))
 _BOUNDS: Final = st.tuples(_LENGTHS, _LENGTHS, st.one_of(st.just(0), _LENGTHS)).map(

@@ -13,6 +13,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.model.instants import Instant
 from tidegate.retries.schedule import Cell, Missed, NextAfter, Schedule
 
+__all__ = ["cells", "port", "schedules", "timelines"]
+
 _EXPRESSIONS: Final = st.sampled_from(("* * * * *", "*/5 * * * *", "0 12 * * *", "0 0 1 1 *"))
 
 

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.sinks.circuit_breaker` as predicates over circuits, and what was heard and admitted."""
+"""The laws of `tidegate.sinks.circuit_breaker` as predicates over circuits, outcomes and admissions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from itertools import pairwise
 
 from tidegate.model.instants import Instant
 from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitBreaker, CircuitState, Closed, Open
+
+__all__ = [
+    "does_not_stay_shut",
+    "has_its_own_era",
+    "ignores_other_eras",
+    "opens_at_the_threshold",
+    "probes_one_by_one",
+    "waits_out_the_cooldown",
+]
 
 
 def opens_at_the_threshold(
@@ -26,12 +35,12 @@ def opens_at_the_threshold(
 
 
 def probes_one_by_one(breaker: CircuitBreaker, probes: Sequence[tuple[int, Instant]], settled: Iterable[int]) -> bool:
-    """Law CB2: while it is not closed, each probe comes a cooldown after the one before, or after that was heard of.
+    """Law CB2: while it is not closed, each probe comes a cooldown after the one before, or after its outcome.
 
     Args:
         breaker: How long the cooldown is.
         probes: The era and the time of each admission while the circuit was not closed, on a clock that was not set back.
-        settled: The eras of those of which something was heard before the next one was admitted.
+        settled: The eras of those whose outcome was recorded before the next one was admitted.
     """
     known = frozenset(settled)
     return len({era for era, _ in probes}) == len(probes) and all(
@@ -49,8 +58,8 @@ def does_not_stay_shut(breaker: CircuitBreaker, now: Instant, held_until: Instan
     return held_until is None or 0 < held_until - now <= breaker.cooldown
 
 
-def is_deaf_to_other_eras(before: CircuitState, era: int, after: CircuitState) -> bool:
-    """Law CB4: what is heard under another era changes nothing."""
+def ignores_other_eras(before: CircuitState, era: int, after: CircuitState) -> bool:
+    """Law CB4: an outcome under another era changes nothing."""
     return era == before.era or after == before
 
 

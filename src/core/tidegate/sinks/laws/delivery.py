@@ -1,4 +1,4 @@
-"""The laws of `tidegate.sinks.delivery` as predicates over payloads, offsets, and what was heard."""
+"""The laws of `tidegate.sinks.delivery` as predicates over payloads, their events, and offsets."""
 
 from __future__ import annotations
 
@@ -9,39 +9,51 @@ from tidegate.sinks.delivery import (
     SETTLED,
     Acknowledged,
     Action,
-    Buried,
-    Burying,
     Complete,
+    DeadLettered,
+    DeadLetterFailed,
+    DeadLettering,
+    DeadLetterWritten,
     Delivered,
     DeliveryEvent,
+    DeliveryRules,
     Dismissed,
     Failed,
     Held,
     Incomplete,
     Payload,
+    Reason,
     Released,
-    Rules,
     Sending,
     Skipped,
-    Unwritten,
-    Why,
-    Written,
 )
 
+__all__ = [
+    "comes_to_rest",
+    "completes_only_what_is_done",
+    "decided_to_skip",
+    "ignores_the_past",
+    "is_never_dropped",
+    "is_sent_again_as_allowed",
+    "is_true_of_the_past",
+    "stays_complete",
+    "stays_settled",
+]
 
-def decided_to_skip(rules: Rules, heard: Iterable[DeliveryEvent], why: Why) -> bool:
-    """Tell whether what was heard of a payload contains the decision to skip it for that reason."""
-    events = tuple(heard)
-    failed = [event for event in events if isinstance(event, Failed)]
-    match why:
-        case Why.ANSWERED:
+
+def decided_to_skip(rules: DeliveryRules, events: Iterable[DeliveryEvent], reason: Reason) -> bool:
+    """Whether the events of a payload contain the decision to skip it for that reason."""
+    known = tuple(events)
+    failed = [event for event in known if isinstance(event, Failed)]
+    match reason:
+        case Reason.ANSWERED:
             return any(event.answer is Action.SKIP for event in failed)
-        case Why.REFUSED:
+        case Reason.REFUSED:
             return rules.refused is Action.SKIP and any(isinstance(event.failure, Refused) for event in failed)
-        case Why.LASTING:
+        case Reason.LASTING:
             return rules.lasting is Action.SKIP and bool(failed)
-        case Why.DISMISSED:
-            return any(isinstance(event, Dismissed) for event in events)
+        case Reason.DISMISSED:
+            return any(isinstance(event, Dismissed) for event in known)
         case _:
             return False
 
@@ -54,21 +66,21 @@ def completes_only_what_is_done(
     Args:
         payloads: How many there are.
         done: Those of them that are in their sink or in the dead letters, or that were skipped by a decision.
-        verdict: What was judged of the offset.
+        verdict: What was said of the offset.
         sealed: Whether user code is done with it.
     """
     return isinstance(verdict, Incomplete) or (sealed and set(done).issuperset(range(payloads)))
 
 
-def is_true_of_the_past(rules: Rules, heard: Sequence[DeliveryEvent], payload: Payload) -> bool:
+def is_true_of_the_past(rules: DeliveryRules, events: Sequence[DeliveryEvent], payload: Payload) -> bool:
     """Law DL1: delivered only if it was acknowledged, dead-lettered only if that was confirmed, skipped by a decision."""
     match payload:
         case Delivered():
-            return any(isinstance(event, Acknowledged) for event in heard)
-        case Buried():
-            return any(isinstance(event, Written) for event in heard)
-        case Skipped(why):
-            return decided_to_skip(rules, heard, why)
+            return any(isinstance(event, Acknowledged) for event in events)
+        case DeadLettered():
+            return any(isinstance(event, DeadLetterWritten) for event in events)
+        case Skipped(reason):
+            return decided_to_skip(rules, events, reason)
         case _:
             return True
 
@@ -83,7 +95,7 @@ def stays_complete(before: Complete | Incomplete, after: Complete | Incomplete) 
     return not isinstance(before, Complete) or after == before
 
 
-def is_sent_again_as_allowed(rules: Rules, before: Payload, event: DeliveryEvent, after: Payload) -> bool:
+def is_sent_again_as_allowed(rules: DeliveryRules, before: Payload, event: DeliveryEvent, after: Payload) -> bool:
     """Law DL3: after a failure sent again only below the maximum, later than now, not if refused; else only if released."""
     if not isinstance(after, Sending) or after == before:
         return True
@@ -99,28 +111,31 @@ def is_sent_again_as_allowed(rules: Rules, before: Payload, event: DeliveryEvent
 
 def is_never_dropped(before: Payload, event: DeliveryEvent, after: Payload) -> bool:
     """Law DL4: from being dead-lettered there is no way but to be written, held back, or acknowledged after all."""
-    if not isinstance(before, Burying):
+    if not isinstance(before, DeadLettering):
         return True
-    if isinstance(after, Skipped) or (isinstance(event, Unwritten) and isinstance(after, SETTLED)):
+    if isinstance(after, Skipped) or (isinstance(event, DeadLetterFailed) and isinstance(after, SETTLED)):
         return False
-    return not isinstance(after, Held) or isinstance(after.then, Burying)
+    return not isinstance(after, Held) or isinstance(after.then, DeadLettering)
 
 
-def is_deaf_to_the_past(before: Payload, event: DeliveryEvent, after: Payload) -> bool:
+def ignores_the_past(before: Payload, event: DeliveryEvent, after: Payload) -> bool:
     """Law DL5: a failure with the number of another attempt than the one that is under way changes nothing."""
     match event:
         case Failed(attempt):
             under_way = isinstance(before, Sending) and attempt == before.attempt
-        case Unwritten(attempt):
-            under_way = isinstance(before, Burying) and attempt == before.attempt
+        case DeadLetterFailed(attempt):
+            under_way = isinstance(before, DeadLettering) and attempt == before.attempt
         case _:
             return True
     return under_way or after == before
 
 
-def comes_to_rest(rules: Rules, failures: int, payload: Payload) -> bool:
+def comes_to_rest(rules: DeliveryRules, failures: int, payload: Payload) -> bool:
     """Law DL6: after as many failures as the policies allow, whatever was answered, it is settled or held."""
-    sending, burying = rules.sending.attempts_max, rules.burying.attempts_max if rules.burying else 0
-    if sending is None or burying is None or failures < sending + burying:
+    sending, dead_lettering = (
+        rules.sending.attempts_max,
+        rules.dead_lettering.attempts_max if rules.dead_lettering else 0,
+    )
+    if sending is None or dead_lettering is None or failures < sending + dead_lettering:
         return True
-    return not isinstance(payload, (Sending, Burying))
+    return not isinstance(payload, (Sending, DeadLettering))

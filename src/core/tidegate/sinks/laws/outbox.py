@@ -8,34 +8,44 @@ from tidegate.model.instants import Instant
 from tidegate.sinks.circuit_breaker import CircuitBreaker, Closed, HalfOpen, Open
 from tidegate.sinks.outbox import Deliver, OutboxCommand, OutboxState, OutboxStep
 
+__all__ = [
+    "counts_in_a_row",
+    "ignores_other_eras",
+    "ignores_what_nobody_asked",
+    "is_probed_by_one",
+    "is_woken",
+    "settled_was_answered",
+    "waits_while_open",
+]
 
-def settled_was_answered(given: Iterable[int], post: OutboxState, answered: Collection[int]) -> bool:
+
+def settled_was_answered(given: Iterable[int], outbox: OutboxState, answered: Collection[int]) -> bool:
     """Law CU1: what is neither waiting nor under way was answered for.
 
     Args:
         given: All payloads.
-        post: Where they are.
+        outbox: The state of the outbox.
         answered: Those that the sink has answered for.
     """
-    left = {*post.waiting, *(number for number, _ in post.under_way)}
+    left = {*outbox.waiting, *(number for number, _ in outbox.under_way)}
     return all(number in left or number in answered for number in given)
 
 
-def is_woken(breaker: CircuitBreaker, post: OutboxState, now: Instant) -> bool:
-    """Law CU2: where a payload waits, one of this era is under way, or an alarm is set, and not beyond a cooldown."""
-    if not post.waiting:
+def is_woken(breaker: CircuitBreaker, outbox: OutboxState, now: Instant) -> bool:
+    """Law CU2: where a payload waits, one of this era is under way, or a timer is set, and not beyond a cooldown."""
+    if not outbox.waiting:
         return True
-    if isinstance(post.circuit, Closed):
-        return any(era == post.circuit.era for _, era in post.under_way)
-    return post.is_alarmed and post.circuit.until - now <= breaker.cooldown
+    if isinstance(outbox.circuit, Closed):
+        return any(era == outbox.circuit.era for _, era in outbox.under_way)
+    return outbox.is_timed and outbox.circuit.until - now <= breaker.cooldown
 
 
-def is_probed_by_one(post: OutboxState, most: int) -> bool:
+def is_probed_by_one(outbox: OutboxState, most: int) -> bool:
     """Law CU3: at most `most` attempts of the newest era are under way; one while half open, none while open."""
-    newest = sum(era == post.circuit.era for _, era in post.under_way)
-    if isinstance(post.circuit, Closed):
+    newest = sum(era == outbox.circuit.era for _, era in outbox.under_way)
+    if isinstance(outbox.circuit, Closed):
         return newest <= most
-    return newest <= (1 if isinstance(post.circuit, HalfOpen) else 0)
+    return newest <= (1 if isinstance(outbox.circuit, HalfOpen) else 0)
 
 
 def waits_while_open(before: OutboxState, begun: Iterable[OutboxCommand], now: Instant) -> bool:
@@ -59,8 +69,8 @@ def counts_in_a_row(breaker: CircuitBreaker, before: OutboxState, after: OutboxS
     return after.circuit in (before.circuit, Closed(before.circuit.era, row + 1))
 
 
-def is_deaf_to_other_eras(before: OutboxState, after: OutboxState, now: Instant) -> bool:
-    """Law CB4: what is heard of an attempt of another era says nothing of the circuit; a probe may be due."""
+def ignores_other_eras(before: OutboxState, after: OutboxState, now: Instant) -> bool:
+    """Law CB4: the end of an attempt of another era does not change the circuit; a probe may be due."""
     others = {each for each in before.under_way if each[1] != before.circuit.era}
     if others <= {*after.under_way} or after.circuit == before.circuit:
         return True
@@ -68,6 +78,6 @@ def is_deaf_to_other_eras(before: OutboxState, after: OutboxState, now: Instant)
     return is_due and isinstance(after.circuit, HalfOpen)
 
 
-def is_deaf_to_what_nobody_asked(before: OutboxState, step: OutboxStep) -> bool:
-    """Law CU4: the state stays, and nothing is commanded."""
+def ignores_what_nobody_asked(before: OutboxState, step: OutboxStep) -> bool:
+    """Law CU4: the state stays, and there are no commands."""
     return step.state == before and not step.commands

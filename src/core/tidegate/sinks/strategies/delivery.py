@@ -1,6 +1,6 @@
-"""Rules, payloads, what is heard of them, and offsets.
+"""Rules, payloads, their events, and offsets.
 
-What is heard has the numbers of attempts that are under way, over, or to come.
+Events have the numbers of attempts that are under way, over, or to come.
 """
 
 from __future__ import annotations
@@ -11,35 +11,38 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.instants import WALL, Instant
-from tidegate.retries.retry import Exponential, Policy
-from tidegate.retries.strategies.retry import draws, failures
+from tidegate.retries.backoff import Exponential, Policy
+from tidegate.retries.strategies.backoff import draws
+from tidegate.retries.strategies.failures import failures
 from tidegate.sinks.delivery import (
     Acknowledged,
     Action,
-    Buried,
-    Burying,
+    DeadLettered,
+    DeadLetterFailed,
+    DeadLettering,
+    DeadLetterWritten,
     Delivered,
     DeliveryEvent,
+    DeliveryRules,
     Dismissed,
     Failed,
     Failures,
     Held,
     OffsetDelivery,
     Payload,
+    Reason,
     Released,
-    Rules,
     Sending,
     Skipped,
-    Unwritten,
-    Why,
-    Written,
 )
+
+__all__ = ["delivery_events", "offset_deliveries", "payloads", "rules"]
 
 _COUNTS: Final = st.integers(1, 4)
 _SOON: Final = st.integers(0, 60).map(lambda at: Instant(at, WALL))
 _POLICIES: Final = st.builds(
     Policy,
-    schedule=st.builds(Exponential, st.integers(1, 9), st.integers(9, 99)),
+    backoff=st.builds(Exponential, st.integers(1, 9), st.integers(9, 99)),
     attempts_max=st.one_of(_COUNTS, st.none()),
     elapsed_max=st.one_of(st.none(), st.integers(9, 99)),
     jitter_ppm=draws(),
@@ -47,42 +50,42 @@ _POLICIES: Final = st.builds(
 _LAST: Final = (Action.SKIP, Action.DEAD_LETTER, Action.HOLD)
 _RULES: Final = st.one_of(
     st.builds(
-        Rules,
+        DeliveryRules,
         sending=_POLICIES,
         refused=st.sampled_from(_LAST),
         lasting=st.sampled_from(_LAST),
-        burying=_POLICIES,
+        dead_lettering=_POLICIES,
     ),
     st.builds(
-        Rules,
+        DeliveryRules,
         sending=_POLICIES,
         refused=st.sampled_from((Action.SKIP, Action.HOLD)),
         lasting=st.sampled_from((Action.SKIP, Action.HOLD)),
-        burying=st.none(),
+        dead_lettering=st.none(),
     ),
 )
 _FAILURES: Final = st.builds(Failures, _COUNTS, _SOON, _SOON, st.sampled_from(("no reply", "the table is not there")))
 _SOMETIMES: Final = st.one_of(st.none(), _FAILURES)
 _TIMES: Final = st.one_of(st.none(), _SOON)
 _SENDING: Final = st.builds(Sending, _SOMETIMES, _TIMES)
-_BURYING: Final = st.builds(Burying, _FAILURES, _SOMETIMES, _TIMES)
+_BURYING: Final = st.builds(DeadLettering, _FAILURES, _SOMETIMES, _TIMES)
 _PAYLOADS: Final[SearchStrategy[Payload]] = st.one_of(
     _SENDING,
     _BURYING,
-    st.builds(Held, st.sampled_from(Why), st.one_of(_SENDING, _BURYING)),
+    st.builds(Held, st.sampled_from(Reason), st.one_of(_SENDING, _BURYING)),
     st.builds(Delivered),
-    st.builds(Skipped, st.sampled_from(Why)),
-    st.builds(Buried),
+    st.builds(Skipped, st.sampled_from(Reason)),
+    st.builds(DeadLettered),
 )
 _EVENTS: Final[SearchStrategy[DeliveryEvent]] = st.one_of(
     st.builds(Failed, _COUNTS, failures(), st.sampled_from(Action), _SOON, draws()),
-    st.builds(Unwritten, _COUNTS, failures(), _SOON, draws()),
-    st.sampled_from((Acknowledged(), Written(), Released(), Dismissed())),
+    st.builds(DeadLetterFailed, _COUNTS, failures(), _SOON, draws()),
+    st.sampled_from((Acknowledged(), DeadLetterWritten(), Released(), Dismissed())),
 )
-_OUTBOXES: Final = st.builds(OffsetDelivery, st.lists(_PAYLOADS, max_size=4).map(tuple), st.booleans())
+_OFFSETS: Final = st.builds(OffsetDelivery, st.lists(_PAYLOADS, max_size=4).map(tuple), st.booleans())
 
 
-def rules() -> SearchStrategy[Rules]:
+def rules() -> SearchStrategy[DeliveryRules]:
     """Rules of every kind, with and without dead letters."""
     return _RULES
 
@@ -93,10 +96,10 @@ def payloads() -> SearchStrategy[Payload]:
 
 
 def delivery_events() -> SearchStrategy[DeliveryEvent]:
-    """What may be heard of a payload, of any of its first attempts."""
+    """Events of a payload, of any of its first attempts."""
     return _EVENTS
 
 
-def outboxes() -> SearchStrategy[OffsetDelivery]:
+def offset_deliveries() -> SearchStrategy[OffsetDelivery]:
     """Offsets with up to four payloads."""
-    return _OUTBOXES
+    return _OFFSETS

@@ -1,4 +1,4 @@
-"""Failures, schedules and policies, and what was tried.
+"""Back-offs and policies.
 
 They aim at edges: delays of nothing, caps that equal the first delay, attempts at and far beyond every limit.
 """
@@ -11,23 +11,34 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.instants import MINUTE, PPM, WALL, Duration, Instant
-from tidegate.retries.retry import (
+from tidegate.retries.backoff import (
     DAY,
     FACTOR_LEAST,
     LONGEST,
+    Backoff,
     Cron,
     Exponential,
     Fixed,
     Linear,
     Policy,
-    Schedule,
     Series,
-    Tried,
     delay_after,
-    failed,
 )
+
+__all__ = [
+    "EachPeriod",
+    "attempts",
+    "backoffs",
+    "clock_times",
+    "crons",
+    "delaying",
+    "delays",
+    "draws",
+    "exponential",
+    "growing",
+    "policies",
+]
 
 
 @final
@@ -48,12 +59,6 @@ _MAXIMA: Final = st.one_of(st.none(), st.integers(1, 12))
 _SINCE: Final = st.one_of(st.integers(0, 30), st.integers(-LONGEST, 2 * LONGEST)).map(lambda at: Instant(at, WALL))
 _DRAWS: Final = st.one_of(st.sampled_from((0, 1, PPM // 2, PPM - 1, PPM)), st.integers(0, PPM))
 _FACTORS: Final = st.one_of(st.sampled_from((FACTOR_LEAST, 3 * PPM // 2, 2 * PPM)), st.integers(FACTOR_LEAST, 10**9))
-_FAILURES: Final[SearchStrategy[Failure]] = st.one_of(
-    st.builds(Refused, st.sampled_from(("not authorised", DUPLICATE_KEY))),
-    st.builds(NotApplied, st.just("not the primary")),
-    st.builds(Ambiguous, st.just("no reply")),
-    st.builds(NotDurable, st.just("no majority has confirmed it")),
-)
 _FIXED: Final = st.builds(Fixed, _DELAYS)
 _SERIES: Final = st.lists(_DELAYS, min_size=1, max_size=4).map(tuple).map(Series)
 _LINEAR: Final = st.tuples(_DELAYS, _DELAYS).map(lambda both: Linear(min(both), max(both)))
@@ -71,13 +76,8 @@ _CRONS: Final = st.builds(
 )
 
 
-def failures() -> SearchStrategy[Failure]:
-    """The four kinds; of refusals, those of a duplicate key too."""
-    return _FAILURES
-
-
 def delays() -> SearchStrategy[Duration]:
-    """Delays that a schedule may have, in microseconds."""
+    """Delays that a back-off may have, in microseconds."""
     return _DELAYS
 
 
@@ -97,17 +97,17 @@ def clock_times() -> SearchStrategy[Instant]:
 
 
 def exponential() -> SearchStrategy[Exponential]:
-    """Exponential schedules, from the slowest growth to leaps."""
+    """Exponential back-offs, from the slowest growth to leaps."""
     return _EXPONENTIAL
 
 
 def growing() -> SearchStrategy[Fixed | Linear | Exponential]:
-    """Schedules whose delays never fall."""
+    """Back-offs whose delays never fall."""
     return st.one_of(_FIXED, _LINEAR, _EXPONENTIAL)
 
 
 def delaying() -> SearchStrategy[Fixed | Linear | Exponential | Series]:
-    """Schedules that have delays: all but crons."""
+    """Back-offs that have delays: all but crons."""
     return st.one_of(_FIXED, _LINEAR, _EXPONENTIAL, _SERIES)
 
 
@@ -116,36 +116,26 @@ def crons() -> SearchStrategy[Cron]:
     return _CRONS
 
 
-def schedules() -> SearchStrategy[Schedule]:
-    """Schedules of every kind."""
+def backoffs() -> SearchStrategy[Backoff]:
+    """Back-offs of every kind."""
     return st.one_of(_FIXED, _LINEAR, _EXPONENTIAL, _SERIES, _CRONS)
 
 
 @st.composite
-def policies(draw: DrawFn, schedule: SearchStrategy[Schedule] | None = None) -> Policy:
+def policies(draw: DrawFn, backoff: SearchStrategy[Backoff] | None = None) -> Policy:
     """Policies with each of the limits, both, or none where that is allowed.
 
     Args:
         draw: What Hypothesis hands in.
-        schedule: Their schedules; of every kind unless told.
+        backoff: Their back-offs; of every kind by default.
     """
-    rhythm = draw(schedules() if schedule is None else schedule)
+    delays_ = draw(backoffs() if backoff is None else backoff)
     attempts_max = draw(_MAXIMA)
     elapsed_max = draw(st.one_of(st.none(), _DELAYS))
-    if isinstance(rhythm, Cron):
-        return Policy(schedule=rhythm, attempts_max=attempts_max, elapsed_max=elapsed_max)
-    if attempts_max is None and delay_after(rhythm, 10**9) == 0:
+    if isinstance(delays_, Cron):
+        return Policy(backoff=delays_, attempts_max=attempts_max, elapsed_max=elapsed_max)
+    if attempts_max is None and delay_after(delays_, 10**9) == 0:
         attempts_max = 12
     if elapsed_max is not None and attempts_max != 1:
-        elapsed_max = max(delay_after(rhythm, 1), elapsed_max)
-    return Policy(schedule=rhythm, attempts_max=attempts_max, elapsed_max=elapsed_max, jitter_ppm=draw(_DRAWS))
-
-
-@st.composite
-def tried(draw: DrawFn) -> Tried:
-    """What was tried: up to four attempts, each of which failed."""
-    since = draw(_SINCE)
-    so_far = failed(draw(_FAILURES), since)
-    for failure in draw(st.lists(_FAILURES, max_size=3)):
-        so_far = failed(failure, since, so_far)
-    return so_far
+        elapsed_max = max(delay_after(delays_, 1), elapsed_max)
+    return Policy(backoff=delays_, attempts_max=attempts_max, elapsed_max=elapsed_max, jitter_ppm=draw(_DRAWS))

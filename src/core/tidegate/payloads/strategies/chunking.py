@@ -1,4 +1,4 @@
-"""Payloads, what is planned for them, and records."""
+"""Payloads, what is planned for them, and what may become of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.model.documents import Document
-from tidegate.model.history import Change
 from tidegate.model.strategies.documents import keys
-from tidegate.payloads.chunking import Chunk, Codec, Kind, Manifest, Mark, PayloadRecord, Reference, Seen
+from tidegate.payloads.chunking import Chunk, Codec, Kind, Manifest, Reference
+
+__all__ = ["chunks", "manifests", "payloads", "references", "torn"]
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _BYTES = st.binary(max_size=8)
@@ -27,7 +28,7 @@ def chunks() -> SearchStrategy[Chunk]:
 
 
 def references(kind: SearchStrategy[Kind]) -> SearchStrategy[Reference]:
-    """References as a manifest may have them; what they tell need not be true.
+    """References as a manifest may have them; what they say need not be true.
 
     Args:
         kind: What they refer to.
@@ -52,29 +53,6 @@ def manifests(draw: DrawFn) -> Manifest:
     return Manifest(tuple(draw(st.dictionaries(keys(), _TEXTS | _BYTES | part, max_size=4)).items()))
 
 
-def marks() -> SearchStrategy[Mark]:
-    """Announcements of attempts."""
-    digests = chunks().map(lambda chunk: chunk.digest)
-    return st.builds(Mark, st.sampled_from(("ann@0", "bob@1")), st.lists(digests, max_size=3).map(tuple))
-
-
-def seen() -> SearchStrategy[Seen]:
-    """Chunks as a collector sees them."""
-    return st.builds(Seen, chunks().map(lambda chunk: chunk.digest), st.sampled_from(("ann@0", "bob@1")))
-
-
-@st.composite
-def records(draw: DrawFn) -> PayloadRecord:
-    """Records with a manifest, marks and a history."""
-    version = draw(st.integers(0, 5))
-    remembered = range(max(version - draw(st.integers(0, 5)), 0), version)
-    history = tuple(
-        Change(made + 1, draw(st.sampled_from(("ann@0", "bob@1"))), draw(st.sampled_from(("swapped", "undone"))))
-        for made in remembered
-    )
-    return PayloadRecord(version, draw(manifests()), tuple(draw(st.lists(marks(), max_size=2))), history)
-
-
 def torn(data: bytes) -> SearchStrategy[bytes]:
     """What may become of bytes: cut, longer, changed in a place, or others.
 
@@ -86,7 +64,7 @@ def torn(data: bytes) -> SearchStrategy[bytes]:
         places.map(lambda at: data[:at]),
         _BYTES.map(lambda more: data + more),
         st.tuples(places, st.integers(1, 255)).map(
-            lambda told: bytes(byte ^ told[1] if at == told[0] else byte for at, byte in enumerate(data))
+            lambda change: bytes(byte ^ change[1] if at == change[0] else byte for at, byte in enumerate(data))
         ),
         _BYTES,
     )

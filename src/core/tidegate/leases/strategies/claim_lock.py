@@ -1,0 +1,13 @@
+"""The claims of a lock."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+__all__ = ["claims"]
+
+
+def claims() -> SearchStrategy[tuple[str, ...]]:
+    """The claims of a lock: none, several, some of them twice."""
+    return st.lists(st.sampled_from("abc"), max_size=5).map(tuple)

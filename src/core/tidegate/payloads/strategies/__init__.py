@@ -1,0 +1,1 @@
+"""Hypothesis strategies for the values of `tidegate.payloads`, one module a subject."""

@@ -1,0 +1,312 @@
+"""When is a failed attempt repeated, and when is it given up?
+
+The delays before the attempts that follow (fixed, linear, exponential, a series, the times of a cron), within a maximum of
+attempts, of time, both or none: that is a policy. Delays count from 1, after the first failure:
+
+    fixed        interval                                        linear    min(cap, interval * n)
+    exponential  min(cap, floor(first * factor^(n-1)))           series    intervals[n-1], then the last one
+    cron         the first instant after now, through a port
+
+Jitter takes a part of the delay away: delay - delay * jitter * draw, where `draw` is random and an argument. A jitter of
+the whole is the "full jitter" of MongoDB's drivers (Brooker 2015, "Exponential Backoff And Jitter"). Whether a failure
+may be tried again at all is asked of `tidegate.retries.failures`.
+
+Laws
+    BO1  No more attempts are made than the policy allows.
+    BO2  No attempt begins later than the maximum duration after the first one.
+    BO3  Delays are what the formula says, at any number of attempts; but for a series they never fall; none passes the cap.
+    BO4  Jitter takes away no more than its part: delay * (1 - jitter) <= delay with jitter <= delay.
+    BO5  The next attempt is after now by exactly the delay; that of a cron is the first instant that its port names.
+    BO6  A policy gives up only where one of its limits is met, or where its cron names no next instant.
+    BO7  Moving all instants by the same time moves the next attempt, and changes nothing else.
+
+Known not to work
+    - A clock that is set back lengthens the maximum duration, and one that leaps forward ends it; attempts still count.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Final, TypeAlias, assert_never, final
+
+import attrs
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MINUTE, PPM, SECOND, Duration, Instant, seconds
+from tidegate.model.values import check_callable, check_int, check_name, check_type
+from tidegate.retries.schedule import NextAfter
+
+__all__ = [
+    "DAY",
+    "FACTOR_LEAST",
+    "LONGEST",
+    "Backoff",
+    "Cron",
+    "Exponential",
+    "Fixed",
+    "GiveUp",
+    "GiveUpReason",
+    "Linear",
+    "Policy",
+    "Retry",
+    "RetryVerdict",
+    "Series",
+    "check_delay",
+    "decide",
+    "delay_after",
+]
+
+DAY: Final[Duration] = 24 * 60 * MINUTE
+LONGEST: Final[Duration] = 36_525 * DAY
+"""A century: no delay is longer."""
+
+FACTOR_LEAST: Final = 1_010_000
+"""In parts per million. What grows more slowly is as good as fixed, and takes thousands of steps to reach its cap."""
+
+
+def check_delay(delay: object, what: str, least: Duration) -> None:
+    """Raise Misuse unless `delay` is a number of microseconds from `least` to a century."""
+    check_int(delay, what, least, LONGEST)
+
+
+# --- delays -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Fixed:
+    """The same delay each time. Invariant: 0 <= interval <= LONGEST."""
+
+    interval: Duration
+
+    def __attrs_post_init__(self) -> None:
+        check_delay(self.interval, "an interval in microseconds", 0)
+
+
+@final
+@attrs.frozen
+class Linear:
+    """A delay that grows by itself. Invariant: 0 <= interval <= cap <= LONGEST."""
+
+    interval: Duration
+    cap: Duration = DAY
+
+    def __attrs_post_init__(self) -> None:
+        check_delay(self.interval, "an interval in microseconds", 0)
+        check_delay(self.cap, "a cap in microseconds", self.interval)
+
+
+@final
+@attrs.frozen
+class Exponential:
+    """A delay that is multiplied each time. Invariants: 0 < first <= cap <= LONGEST; FACTOR_LEAST <= factor_ppm."""
+
+    first: Duration = 10 * SECOND
+    cap: Duration = DAY
+    factor_ppm: int = 2 * PPM
+
+    def __attrs_post_init__(self) -> None:
+        check_delay(self.first, "a first delay in microseconds", 1)
+        check_delay(self.cap, "a cap in microseconds", self.first)
+        check_int(self.factor_ppm, "a factor in parts per million", FACTOR_LEAST)
+
+
+@final
+@attrs.frozen
+class Series:
+    """One delay after the other; the last one stays. Invariants: there is one; 0 <= each <= LONGEST."""
+
+    intervals: tuple[Duration, ...]
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.intervals, tuple, "a series of intervals")
+        if not self.intervals:
+            raise Misuse("a series has no interval", todo="name at least one, or use a policy of one attempt")
+        for interval in self.intervals:
+            check_delay(interval, "an interval in microseconds", 0)
+
+
+@final
+@attrs.frozen
+class Cron:
+    """The times of a cron expression. It is text for people; `next_after` knows what it means, and in which zone."""
+
+    expression: str
+    next_after: NextAfter = attrs.field(repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.expression, "a cron expression")
+        check_callable(self.next_after, "the port of a cron")
+
+
+Backoff: TypeAlias = Fixed | Linear | Exponential | Series | Cron
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Policy:
+    """When to try again, and when to give up.
+
+    Invariants: 1 <= attempts_max, or None; the delay after the first failure is not above elapsed_max; jitter_ppm <= PPM,
+    and 0 for a cron, whose times are exact; without a maximum of attempts the last delay is not 0.
+
+    Attributes:
+        backoff: The delays.
+        attempts_max: How many attempts there are in all, the first included; None for any number.
+        elapsed_max: How long after the first one an attempt may begin, in microseconds; None for ever.
+        jitter_ppm: How much of a delay may be taken away.
+    """
+
+    backoff: Backoff = attrs.field(factory=Exponential)
+    attempts_max: int | None = 5
+    elapsed_max: Duration | None = None
+    jitter_ppm: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.jitter_ppm, "a jitter in parts per million", 0, PPM)
+        if self.attempts_max is not None:
+            check_int(self.attempts_max, "a maximum of attempts", 1)
+        if self.elapsed_max is not None:
+            check_delay(self.elapsed_max, "a maximum duration in microseconds", 0)
+        if isinstance(self.backoff, Cron):
+            if self.jitter_ppm:
+                raise Misuse("a cron has no jitter", why="part of its delay would be an instant at which it is not due")
+            return
+        first = delay_after(self.backoff, 1)
+        if self.elapsed_max is not None and self.attempts_max != 1 and first > self.elapsed_max:
+            raise Misuse(
+                f"a first delay of {seconds(first)} does not fit into {seconds(self.elapsed_max)}",
+                why="it would never be tried again",
+                todo="raise elapsed_max, or allow one attempt",
+            )
+        if self.attempts_max is None and delay_after(self.backoff, 10**9) == 0:
+            raise Misuse(
+                "attempts without a maximum and without a delay",
+                why="it would do nothing else for ever",
+                todo="give it a last delay, or the policy a maximum of attempts",
+            )
+
+
+class GiveUpReason(Enum):
+    """Why a policy allows no further attempt."""
+
+    ATTEMPTS = "no more attempts are allowed"
+    ELAPSED = "the next attempt would begin too late"
+    NEVER_DUE = "its cron is never due again"
+    BROKEN_PORT = "the port of its cron named no instant after now"
+
+
+@final
+@attrs.frozen
+class Retry:
+    """Try again then: `after` microseconds after now."""
+
+    at: Instant
+    after: Duration
+
+    def __str__(self) -> str:
+        return f"retry: after {seconds(self.after)}, at {self.at}"
+
+
+@final
+@attrs.frozen
+class GiveUp:
+    """Do not try again: that many attempts were made, and why there is no other."""
+
+    reason: GiveUpReason
+    attempts: int
+
+    def __str__(self) -> str:
+        return f"give up: {self.reason.value}, after {self.attempts}"
+
+
+RetryVerdict: TypeAlias = Retry | GiveUp
+
+
+def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm: int = 0) -> RetryVerdict:
+    """When to try again after a failure, whatever it was.
+
+    Args:
+        policy: The rules.
+        attempts: How many were made, all of which failed.
+        since: When the first one began, or failed: from then on the maximum duration counts.
+        now: The time, on the same clock.
+        draw_ppm: A random number from 0 to PPM: how much of the jitter is taken.
+
+    Returns:
+        `Retry` with the instant and the delay until then in microseconds, or `GiveUp` with the reason.
+
+    Raises:
+        Misuse: There was no attempt, a draw is outside 0 to PPM, or the clocks differ.
+    """
+    check_type(policy, Policy, "a policy")
+    check_int(attempts, "a number of attempts that were made", 1)
+    check_type(since, Instant, "the time of the first attempt")
+    check_type(now, Instant, "the time")
+    check_int(draw_ppm, "a draw in parts per million", 0, PPM)
+    elapsed = now - since
+    if policy.attempts_max is not None and attempts >= policy.attempts_max:
+        return GiveUp(GiveUpReason.ATTEMPTS, attempts)
+    if isinstance(policy.backoff, Cron):
+        due = _next_due(policy.backoff, now)
+        if isinstance(due, GiveUpReason):
+            return GiveUp(due, attempts)
+        delay = due - now
+    else:
+        delay = _jittered(delay_after(policy.backoff, attempts), policy.jitter_ppm, draw_ppm)
+    if policy.elapsed_max is not None and elapsed + delay > policy.elapsed_max:
+        return GiveUp(GiveUpReason.ELAPSED, attempts)
+    return Retry(now + delay, delay)
+
+
+def delay_after(backoff: Fixed | Linear | Exponential | Series, attempts: int) -> Duration:
+    """The delay after that many failures, without jitter.
+
+    Args:
+        backoff: Any but a cron, which has no delays of its own.
+        attempts: How many were made, from 1 on; of any size.
+
+    Returns:
+        The delay in microseconds.
+
+    Raises:
+        Misuse: It is a cron or something else, or there was no attempt.
+    """
+    check_type(backoff, (Fixed, Linear, Exponential, Series), "a back-off with delays of its own")
+    check_int(attempts, "a number of attempts that were made", 1)
+    match backoff:
+        case Fixed(interval):
+            return interval
+        case Linear(interval, cap):
+            return min(cap, interval * attempts)
+        case Exponential(first, cap, factor_ppm):
+            steps = attempts - 1
+            # A power is worked out only where it may be below the cap; 2 ** (10**9) would be a number of 100 MB.
+            enough = (math.log(cap) - math.log(first)) / (math.log(factor_ppm) - math.log(PPM)) + 1
+            return cap if steps > enough else min(cap, first * factor_ppm**steps // PPM**steps)
+        case Series(intervals):
+            return intervals[min(attempts, len(intervals)) - 1]
+        case _:
+            assert_never(backoff)
+
+
+def _jittered(delay: Duration, jitter_ppm: int, draw_ppm: int) -> Duration:
+    """The delay, less the part of it that the draw takes away."""
+    return delay - delay * jitter_ppm * draw_ppm // PPM**2
+
+
+def _next_due(cron: Cron, now: Instant) -> Instant | GiveUpReason:
+    """The first instant after now at which the cron is due, or the reason to give up.
+
+    What the port raises is an answer too: whoever asks is about to note a failure, and must not be kept from it.
+    """
+    try:
+        due = cron.next_after(cron.expression, now)
+        if due is None:
+            return GiveUpReason.NEVER_DUE
+        check_type(due, Instant, "an instant")
+        is_later = due - now > 0
+    except Exception:  # noqa: BLE001
+        return GiveUpReason.BROKEN_PORT
+    return due if is_later else GiveUpReason.BROKEN_PORT

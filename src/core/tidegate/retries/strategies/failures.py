@@ -1,0 +1,36 @@
+"""Failures of effects, and what was tried."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.retries.failures import Tried, failed
+from tidegate.retries.strategies.backoff import clock_times
+
+__all__ = ["failures", "tried"]
+
+_FAILURES: Final[SearchStrategy[Failure]] = st.one_of(
+    st.builds(Refused, st.sampled_from(("not authorised", DUPLICATE_KEY))),
+    st.builds(NotApplied, st.just("not the primary")),
+    st.builds(Ambiguous, st.just("no reply")),
+    st.builds(NotDurable, st.just("no majority has confirmed it")),
+)
+
+
+def failures() -> SearchStrategy[Failure]:
+    """The four kinds; of refusals, those of a duplicate key too."""
+    return _FAILURES
+
+
+@st.composite
+def tried(draw: DrawFn) -> Tried:
+    """What was tried: up to four attempts, each of which failed."""
+    since = draw(clock_times())
+    so_far = failed(draw(_FAILURES), since)
+    for failure in draw(st.lists(_FAILURES, max_size=3)):
+        so_far = failed(failure, since, so_far)
+    return so_far

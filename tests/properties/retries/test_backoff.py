@@ -1,0 +1,499 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Protocol
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, STORE, WALL, Duration, Instant
+from tidegate.retries import backoff
+from tidegate.retries.backoff import (
+    DAY,
+    LONGEST,
+    Backoff,
+    Cron,
+    Exponential,
+    Fixed,
+    GiveUp,
+    GiveUpReason,
+    Linear,
+    Policy,
+    Retry,
+    RetryVerdict,
+    Series,
+    delay_after,
+)
+from tidegate.retries.failures import ARTICLE
+from tidegate.retries.laws import backoff as laws
+from tidegate.retries.strategies import backoff as drawn
+from tidegate.retries.strategies.backoff import EachPeriod
+
+Delaying = Fixed | Linear | Exponential | Series
+HOUR = 60 * MINUTE
+START = Instant(0, WALL)
+
+
+class Decide(Protocol):
+    """When?"""
+
+    def __call__(
+        self, policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm: int, /
+    ) -> RetryVerdict: ...
+
+
+@attrs.frozen
+class Retrier:
+    """What a caller asks: the real functions, but for one that is planted."""
+
+    decide: Decide = backoff.decide
+    delay_after: Callable[[Delaying, int], Duration] = backoff.delay_after
+
+
+REAL = Retrier()
+
+
+@attrs.frozen
+class Case:
+    """What is known when a caller asks when."""
+
+    policy: Policy
+    attempts: int
+    since: Instant
+    now: Instant
+    draw: int
+
+    @property
+    def whole(self) -> Duration | None:
+        """The delay without jitter; None for a cron that is never due."""
+        if not isinstance(self.policy.backoff, Cron):
+            return delay_after(self.policy.backoff, self.attempts)
+        due = self.policy.backoff.next_after(self.policy.backoff.expression, self.now)
+        return None if due is None else due - self.now
+
+
+@st.composite
+def cases(draw: st.DrawFn, schedules: st.SearchStrategy[Backoff] | None = None) -> Case:
+    policy, since = draw(drawn.policies(schedules)), draw(drawn.clock_times())
+    near = st.integers(-5, 40) if policy.elapsed_max is None else st.integers(-5, policy.elapsed_max + 5)
+    counts = drawn.attempts() if policy.attempts_max is None else st.integers(1, policy.attempts_max + 1)
+    return Case(policy, draw(counts), since, since + draw(st.one_of(near, drawn.delays())), draw(drawn.draws()))
+
+
+def effort(retrier: Retrier) -> settings:
+    """A counterexample to a specimen need not be a small one."""
+    return settings() if retrier == REAL else settings(phases=(Phase.explicit, Phase.generate))
+
+
+def verdict_of(retrier: Retrier, case: Case) -> RetryVerdict:
+    return retrier.decide(case.policy, case.attempts, case.since, case.now, case.draw)
+
+
+GROWING = st.lists(drawn.attempts(), min_size=2, max_size=2).map(sorted)
+
+
+def check_bo1(retrier: Retrier) -> None:
+    @effort(retrier)
+    @given(cases())
+    @example(Case(Policy(backoff=Fixed(1), attempts_max=3), 3, START, START, 0))
+    def attempts_have_a_maximum(case: Case) -> None:
+        assert laws.attempts_are_bounded(case.policy, case.attempts, verdict_of(retrier, case))
+
+    attempts_have_a_maximum()
+
+
+def check_bo2(retrier: Retrier) -> None:
+    @effort(retrier)
+    @given(cases())
+    @example(Case(Policy(backoff=Linear(HOUR), attempts_max=None, elapsed_max=2 * HOUR), 2, START, START + HOUR, 0))
+    def time_has_a_maximum(case: Case) -> None:
+        assert laws.time_is_bounded(case.policy, case.since, verdict_of(retrier, case))
+
+    time_has_a_maximum()
+
+
+def check_bo3(retrier: Retrier) -> None:
+    @effort(retrier)
+    @given(drawn.delaying(), st.one_of(st.integers(1, 12), st.integers(1, 300)))
+    @example(Exponential(1, LONGEST, 1_500_000), 3)
+    @example(Exponential(1, LONGEST), 53)
+    def delays_are_the_formulas(schedule: Delaying, attempts: int) -> None:
+        assert laws.follows_the_formula(schedule, attempts, retrier.delay_after(schedule, attempts))
+
+    delays_are_the_formulas()
+
+
+def check_bo3_growth(retrier: Retrier) -> None:
+    @effort(retrier)
+    @given(drawn.growing(), GROWING)
+    @example(Exponential(1, 2**40), [40, 70])
+    def delays_grow(schedule: Fixed | Linear | Exponential, attempts: list[int]) -> None:
+        earlier, later = (retrier.delay_after(schedule, each) for each in attempts)
+        assert laws.grows_up_to_its_cap(schedule, earlier, later)
+
+    delays_grow()
+
+
+def check_bo4(retrier: Retrier) -> None:
+    @effort(retrier)
+    @given(cases(drawn.delaying()))
+    @example(Case(Policy(backoff=Fixed(9), jitter_ppm=PPM), 1, START, START, PPM))
+    def jitter_takes_its_part(case: Case) -> None:
+        verdict = verdict_of(retrier, case)
+        if isinstance(verdict, Retry):
+            assert case.whole is not None
+            assert laws.takes_no_more_than_its_part(case.policy, case.whole, verdict.after)
+
+    jitter_takes_its_part()
+
+
+def check_bo5(retrier: Retrier) -> None:
+    @effort(retrier)
+    @given(cases())
+    @example(Case(Policy(backoff=Cron("* * * * *", EachPeriod(MINUTE))), 1, START, START + MINUTE, 0))
+    def the_next_attempt_is_named(case: Case) -> None:
+        assert laws.is_next(case.policy, case.now, verdict_of(retrier, case))
+
+    the_next_attempt_is_named()
+
+
+def check_bo6(retrier: Retrier) -> None:
+    @effort(retrier)
+    @given(cases())
+    @example(Case(Policy(backoff=Fixed(5), attempts_max=None, elapsed_max=9), 1, START, START + 4, 0))
+    @example(Case(Policy(backoff=Fixed(5), attempts_max=3), 2, START, START, 0))
+    def it_gives_up_for_a_reason(case: Case) -> None:
+        verdict = verdict_of(retrier, case)
+        elapsed = case.now - case.since
+        assert laws.gives_up_for_a_reason(case.policy, case.attempts, elapsed, case.whole, verdict)
+
+    it_gives_up_for_a_reason()
+
+
+def check_bo7(retrier: Retrier) -> None:
+    @effort(retrier)
+    @given(cases(drawn.delaying()), drawn.delays())
+    def time_has_no_origin(case: Case, by: Duration) -> None:
+        moved = attrs.evolve(case, since=case.since + by, now=case.now + by)
+        assert laws.moved_in_time(verdict_of(retrier, case), verdict_of(retrier, moved), by)
+
+    time_has_no_origin()
+
+
+LAWS: dict[str, Callable[[Retrier], None]] = {
+    "BO1": check_bo1,
+    "BO2": check_bo2,
+    "BO3": check_bo3,
+    "BO3 at any number": check_bo3_growth,
+    "BO4": check_bo4,
+    "BO5": check_bo5,
+    "BO6": check_bo6,
+    "BO7": check_bo7,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_retries_keep_the_law(law: str) -> None:
+    """Laws BO1 to BO7, as the header of `tidegate.retries.backoff` states them."""
+    LAWS[law](REAL)
+
+
+def one_more(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
+    """A maximum of retries is taken for one of attempts."""
+    more = None if policy.attempts_max is None else policy.attempts_max + 1
+    return backoff.decide(attrs.evolve(policy, attempts_max=more), attempts, since, now, draw)
+
+
+def one_less(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
+    return backoff.decide(policy, attempts + 1, since, now, draw)
+
+
+def looks_when_it_fails(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
+    """mongodash: the elapsed time is compared when an attempt fails, and the delay may lead beyond the maximum."""
+    if policy.elapsed_max is not None and now - since > policy.elapsed_max:
+        return GiveUp(GiveUpReason.ELAPSED, attempts)
+    return backoff.decide(attrs.evolve(policy, elapsed_max=None, attempts_max=9), min(attempts, 8), since, now, draw)
+
+
+def ends_at_the_bound(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
+    """pynenc: stop when the elapsed time is the maximum, not only when it is above."""
+    verdict = backoff.decide(policy, attempts, since, now, draw)
+    late = isinstance(verdict, Retry) and policy.elapsed_max is not None and verdict.at - since >= policy.elapsed_max
+    return GiveUp(GiveUpReason.ELAPSED, attempts) if late else verdict
+
+
+def jitter_on_top(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
+    """The jitter is added, so delays pass their cap."""
+    verdict = backoff.decide(policy, attempts, since, now, 0)
+    if isinstance(verdict, GiveUp):
+        return verdict
+    after = verdict.after + verdict.after * policy.jitter_ppm * draw // PPM**2
+    return Retry(now + after, after)
+
+
+def counted_from_the_first(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
+    """The delay is added to when the first attempt began."""
+    verdict = backoff.decide(policy, attempts, since, now, draw)
+    return attrs.evolve(verdict, at=since + verdict.after) if isinstance(verdict, Retry) else verdict
+
+
+def due_now(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
+    """The first instant at or after now: a cron that has just failed is due at once."""
+    return backoff.decide(policy, attempts, since + -1, now + -1, draw)
+
+
+def in_whole_seconds(policy: Policy, attempts: int, since: Instant, now: Instant, draw: int) -> RetryVerdict:
+    verdict = backoff.decide(policy, attempts, since, now, draw)
+    return attrs.evolve(verdict, at=verdict.at + -verdict.at.at % SECOND) if isinstance(verdict, Retry) else verdict
+
+
+def one_step_ahead(schedule: Delaying, attempts: int) -> Duration:
+    """The first delay is factor ** 1, or two intervals."""
+    return backoff.delay_after(schedule, attempts + 1)
+
+
+def in_floats(schedule: Delaying, attempts: int) -> Duration:
+    """A factor of 1.5 is worked out as 1 + 0.5 + ..., and rounded each time."""
+    if not isinstance(schedule, Exponential):
+        return backoff.delay_after(schedule, attempts)
+    delay = schedule.first
+    for _ in range(min(attempts - 1, 500)):
+        delay = min(schedule.cap, delay * schedule.factor_ppm // PPM)
+    return delay
+
+
+def in_64_bits(schedule: Delaying, attempts: int) -> Duration:
+    """`first << n`, as a machine does it: after 64 doublings nothing is left."""
+    if not isinstance(schedule, Exponential):
+        return backoff.delay_after(schedule, attempts)
+    return min(schedule.cap, schedule.first << min(attempts - 1, 64) & 2**64 - 1)
+
+
+def uncapped(schedule: Delaying, attempts: int) -> Duration:
+    """mongodash, where no maximum is named."""
+    if isinstance(schedule, Linear):
+        return schedule.interval * attempts
+    return backoff.delay_after(schedule, attempts)
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("BO1", Retrier(decide=one_more)),
+        ("BO2", Retrier(decide=looks_when_it_fails)),
+        ("BO3", Retrier(delay_after=one_step_ahead)),
+        ("BO3", Retrier(delay_after=in_floats)),
+        ("BO3", Retrier(delay_after=in_64_bits)),
+        ("BO3", Retrier(delay_after=uncapped)),
+        ("BO3 at any number", Retrier(delay_after=in_64_bits)),
+        ("BO3 at any number", Retrier(delay_after=uncapped)),
+        ("BO4", Retrier(decide=jitter_on_top)),
+        ("BO5", Retrier(decide=counted_from_the_first)),
+        ("BO5", Retrier(decide=due_now)),
+        ("BO6", Retrier(decide=one_less)),
+        ("BO6", Retrier(decide=ends_at_the_bound)),
+        ("BO7", Retrier(decide=in_whole_seconds)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Retrier) -> None:
+    """Each law is broken by a small faulty variant of the function it speaks of."""
+    with pytest.raises(AssertionError):
+        LAWS[law](planted)
+
+
+# --- vectors of the systems that this is learnt from --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (Exponential(SECOND, 10 * SECOND), [1, 2, 4, 8, 10, 10]),
+        (Linear(MINUTE), [60, 120, 180]),
+        (Series((SECOND, 10 * SECOND, MINUTE)), [1, 10, 60, 60]),
+        (Fixed(5 * SECOND), [5, 5]),
+        (Exponential(), [10, 20, 40, 80]),
+    ],
+)
+def test_delays_are_those_of_mongodash(schedule: Delaying, expected: list[int]) -> None:
+    """The vectors that its tests check, and its default of 10 s."""
+    assert expected == [delay_after(schedule, attempts) // SECOND for attempts in range(1, len(expected) + 1)]
+
+
+def test_a_cron_is_due_at_the_next_noon() -> None:
+    """mongodash: "Cron noon" names the next noon, here by a port that knows noons, and never again after a last one."""
+    noons = EachPeriod(DAY, end=2 * DAY)
+    policy = Policy(backoff=Cron("0 12 * * *", noons), attempts_max=None)
+
+    assert backoff.decide(policy, 1, START, START + HOUR) == Retry(START + DAY, 23 * HOUR)
+    assert backoff.decide(policy, 10**9, START, START + DAY) == Retry(START + 2 * DAY, DAY)
+    assert backoff.decide(policy, 3, START, START + 2 * DAY) == GiveUp(GiveUpReason.NEVER_DUE, 3)
+
+
+def test_three_attempts_are_two_retries() -> None:
+    """As in mongodash and pynenc: with a maximum of 3, n = 2 goes on and n = 3 stops; sleeps of 0.1 s and 0.2 s."""
+    pynenc = Policy(backoff=Exponential(100 * MILLISECOND, 60 * SECOND), attempts_max=3, elapsed_max=300 * SECOND)
+
+    assert backoff.decide(pynenc, 1, START, START) == Retry(START + 100 * MILLISECOND, 100 * MILLISECOND)
+    assert backoff.decide(pynenc, 2, START, START) == Retry(START + 200 * MILLISECOND, 200 * MILLISECOND)
+    assert backoff.decide(pynenc, 3, START, START) == GiveUp(GiveUpReason.ATTEMPTS, 3)
+
+
+def test_five_attempts_are_made_unless_told() -> None:
+    """The default of mongodash: 10 s, 20 s, 40 s and 80 s after failures, and no more after the fifth."""
+    delays = [backoff.decide(Policy(), attempts, START, START) for attempts in range(1, 6)]
+
+    assert delays == [
+        *(Retry(START + 10 * n * SECOND, 10 * n * SECOND) for n in (1, 2, 4, 8)),
+        GiveUp(GiveUpReason.ATTEMPTS, 5),
+    ]
+
+
+def test_after_an_hour_it_stops() -> None:
+    """mongodash: a maximum duration of an hour goes on after 30 minutes and stops after 61; ours at the bound exactly."""
+    policy = Policy(backoff=Fixed(MINUTE), attempts_max=None, elapsed_max=HOUR)
+
+    assert isinstance(backoff.decide(policy, 30, START, START + 30 * MINUTE), Retry)
+    assert backoff.decide(policy, 59, START, START + 59 * MINUTE) == Retry(START + HOUR, MINUTE)
+    assert backoff.decide(policy, 59, START, START + (59 * MINUTE + 1)) == GiveUp(GiveUpReason.ELAPSED, 59)
+    assert backoff.decide(policy, 61, START, START + 61 * MINUTE) == GiveUp(GiveUpReason.ELAPSED, 61)
+
+
+def test_without_a_maximum_it_never_gives_up() -> None:
+    """As with `retry_indefinitely` of pynenc and -1 of mongodash, no number of attempts ends it."""
+    policy = Policy(backoff=Exponential(), attempts_max=None)
+
+    assert backoff.decide(policy, 10**9, START, START + 999 * DAY) == Retry(START + 1000 * DAY, DAY)
+
+
+def test_mongodb_backs_off_with_full_jitter() -> None:
+    """The drivers' back-off of an overloaded server, jitter * min(10 s, 0.1 s * 2^n), and of a transaction, 5 ms * 1.5^n."""
+    overloaded = Policy(backoff=Exponential(200 * MILLISECOND, 10 * SECOND), attempts_max=3, jitter_ppm=PPM)
+    transaction = Exponential(5 * MILLISECOND, 500 * MILLISECOND, 1_500_000)
+
+    assert backoff.decide(overloaded, 1, START, START, PPM // 4) == Retry(START + 150 * MILLISECOND, 150 * MILLISECOND)
+    assert backoff.decide(overloaded, 2, START, START, PPM) == Retry(START, 0)
+    assert [delay_after(transaction, n) for n in (1, 2, 3, 4, 13)] == [5_000, 7_500, 11_250, 16_875, 500_000]
+
+
+def test_without_a_draw_the_delay_is_whole() -> None:
+    """Whoever has no random number at hand gets the policy's own delay."""
+    policy = Policy(backoff=Fixed(9 * SECOND), jitter_ppm=PPM)
+    whole = Retry(START + 9 * SECOND, 9 * SECOND)
+
+    assert backoff.decide(policy, 1, START, START) == whole
+
+
+@pytest.mark.parametrize("attempts", [1074, 1025, 2000, 10**9, 10**30])
+@pytest.mark.parametrize(
+    "schedule",
+    [Fixed(1), Linear(1), Exponential(1, LONGEST), Exponential(1, LONGEST, backoff.FACTOR_LEAST), Series((1, 2))],
+)
+def test_any_number_of_attempts_is_answered_at_once(attempts: int, schedule: Delaying) -> None:
+    """2.0 ** 1100 overflows and 2 ** (10**9) takes minutes; neither is worked out."""
+    assert 0 < delay_after(schedule, attempts) <= LONGEST
+
+
+@given(drawn.crons(), drawn.clock_times())
+def test_a_cron_comes_round_at_each_of_its_times(cron: Cron, now: Instant) -> None:
+    """Agreement with a walk: asked again at each instant that it named, it names the next one, and then none."""
+    policy = Policy(backoff=cron, attempts_max=None)
+    for attempts in range(1, 4):
+        verdict, due = backoff.decide(policy, attempts, now, now), cron.next_after(cron.expression, now)
+
+        assert verdict == (GiveUp(GiveUpReason.NEVER_DUE, attempts) if due is None else Retry(due, due - now))
+        now = now if due is None else due
+
+
+@given(drawn.exponential(), st.integers(1, 200))
+def test_a_power_is_exact_where_it_is_below_the_cap(schedule: Exponential, attempts: int) -> None:
+    """Agreement with fractions, also just below and at the cap, where a float logarithm decides what is worked out."""
+    exact = min(Fraction(schedule.cap), schedule.first * Fraction(schedule.factor_ppm, PPM) ** (attempts - 1))
+
+    assert exact.__floor__() == delay_after(schedule, attempts)
+
+
+def test_verdicts_say_so_in_one_line() -> None:
+    """Verdicts are told to people in one line."""
+    assert [str(backoff.decide(ARTICLE, attempts, START, START)) for attempts in (1, 2)] == [
+        "retry: after 0 s, at 0 s@wall",
+        "give up: no more attempts are allowed, after 2",
+    ]
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay", [-1, True, 1.5, None, "1", LONGEST + 1, 10**400])
+def test_what_is_no_delay_is_refused(delay: int) -> None:
+    """Whole microseconds from 0 to a century; negative, NaN-like and endless delays end here."""
+    for build in (Fixed, Linear, Exponential, lambda each: Series((each,)), lambda each: Linear(0, each)):
+        with pytest.raises(Misuse):
+            build(delay)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Exponential(0),
+        lambda: Exponential(2, 1),
+        lambda: Exponential(1, 2, backoff.FACTOR_LEAST - 1),
+        lambda: Linear(2, 1),
+        lambda: Series(()),
+        lambda: Series([1]),  # type: ignore[arg-type]
+        lambda: Cron("", EachPeriod(1)),
+        lambda: Cron("* * * * *", None),  # type: ignore[arg-type]
+        lambda: Policy(backoff=5),  # type: ignore[arg-type]
+        lambda: Policy(attempts_max=0),
+        lambda: Policy(attempts_max=-1),
+        lambda: Policy(attempts_max=1, elapsed_max=-1),
+        lambda: Policy(elapsed_max=LONGEST + 1),
+        lambda: Policy(jitter_ppm=PPM + 1),
+        lambda: Policy(jitter_ppm=-1),
+        lambda: Policy(backoff=Cron("* * * * *", EachPeriod(1)), jitter_ppm=1),
+        lambda: Policy(backoff=Fixed(2), elapsed_max=1),
+        lambda: Policy(backoff=Fixed(0), attempts_max=None),
+        lambda: Policy(backoff=Series((5, 0)), attempts_max=None),
+        lambda: backoff.decide(None, 1, START, START),  # type: ignore[arg-type]
+        lambda: backoff.decide(ARTICLE, 0, START, START),
+        lambda: backoff.decide(Policy(backoff=Cron("* * * * *", EachPeriod(1))), 0, START, START),
+        lambda: backoff.decide(ARTICLE, 1, 0, START),  # type: ignore[arg-type]
+        lambda: backoff.decide(ARTICLE, 1, START, 0),  # type: ignore[arg-type]
+        lambda: backoff.decide(ARTICLE, 1, START, Instant(0, STORE)),
+        lambda: backoff.decide(ARTICLE, 1, START, START, PPM + 1),
+        lambda: backoff.decide(ARTICLE, 1, START, START, 10**5000),
+        lambda: backoff.decide(ARTICLE, 1, START, START, 0.5),  # type: ignore[arg-type]
+        lambda: delay_after(Cron("* * * * *", EachPeriod(1)), 1),  # type: ignore[arg-type]
+        lambda: delay_after(Fixed(1), 0),
+    ],
+)
+def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
+    """A bad configuration is an error at construction, a bad argument one at the call; neither is a crash."""
+    with pytest.raises(Misuse):
+        wrong()
+
+
+@pytest.mark.parametrize("answer", [START, START + -1, Instant(9, STORE), 5, "noon"])
+def test_a_cron_port_that_breaks_its_contract_ends_it(answer: Instant) -> None:
+    """It names an instant after the given one, on the same clock; else the same instant would be due for ever."""
+    policy = Policy(backoff=Cron("* * * * *", lambda _, after: answer if after == START else None))
+
+    assert backoff.decide(policy, 1, START, START) == GiveUp(GiveUpReason.BROKEN_PORT, 1)
+
+
+def test_a_cron_port_that_raises_ends_it() -> None:
+    """The failure that is being noted must not be lost because an expression is bad."""
+    policy = Policy(backoff=Cron("61 * * * *", lambda *_: Instant(1 // 0)))
+
+    assert backoff.decide(policy, 2, START, START) == GiveUp(GiveUpReason.BROKEN_PORT, 2)
+
+
+def test_values_are_hashable_and_hold_no_address() -> None:
+    """Policies may be keys, and what is printed is the same in each process."""
+    every: tuple[Backoff, ...] = (Fixed(1), Linear(1), Exponential(1), Series((1,)), Cron("@daily", EachPeriod(DAY)))
+
+    assert len({Policy(backoff=schedule) for schedule in every}) == len(every)
+    assert not any("0x" in repr(Policy(backoff=schedule)) for schedule in every)
