@@ -67,7 +67,7 @@ def places(size: int) -> admission.Reservation:
 
 
 @table.case(admission, "may it be registered?", PLACES)
-def registering(size: int) -> Made[admission.Registration]:
+def registering(size: int) -> Made[admission.RegistrationVerdict]:
     reservation, gone = places(size), admission.Found(CALL, status.StatusRecord(invocation.SUCCESS, None, 5))
     known = {place.invocation: gone for place in reservation.places}
     return (
@@ -77,13 +77,13 @@ def registering(size: int) -> Made[admission.Registration]:
 
 
 @table.case(admission, "may it run?", PLACES)
-def running(size: int) -> Made[admission.Running]:
+def running(size: int) -> Made[admission.RunningVerdict]:
     reservation, at_work = places(size), status.StatusRecord(invocation.RUNNING, "runner", 3)
     record = status.StatusRecord(invocation.REGISTERED, None, 1)
     known = {place.invocation: at_work for place in reservation.places}
     return (
         lambda: admission.decide_running(reservation, "new", record, known, at_most=size),
-        lambda told: isinstance(told, admission.Refused) and len(told.by) == size,
+        lambda told: isinstance(told, admission.NoFreePlace) and len(told.by) == size,
     )
 
 

@@ -12,7 +12,7 @@ from tidegate.counters.increments import increment, sweep
 from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
 from tidegate.invocations.picker import HeldBack, NotPickedUp, PickedUp, Picker, kept, places_of
 from tidegate.invocations.recoverer import item_of
-from tidegate.invocations.registration import Answered, NotRegistered, Registered, Registrar
+from tidegate.invocations.registration import NotRegistered, Registered, Registrar, Reused
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Outdated, history, viewed
 from tidegate.leases.leader import FENCE, Served, fenced, lease_of, new_lease
@@ -263,8 +263,8 @@ def test_a_call_is_registered_or_answered_or_differs() -> None:
     registrar = Registrar(key="x", call=call, rule=BY_A, request="r")
     there = registered(call, status="registered")
     assert one(registrar.run, {}) == Returned(Registered("x"))
-    assert one(registrar.run, there) == Returned(Answered("y", ("b",)))
-    assert one(registrar.run, registered(call, status="registered", version=0)) == Returned(Answered("y", ("b",)))
+    assert one(registrar.run, there) == Returned(Reused("y", ("b",)))
+    assert one(registrar.run, registered(call, status="registered", version=0)) == Returned(Reused("y", ("b",)))
     assert one(registrar.run, registered(call, status="pending", version=2)) == Returned(Registered("x"))
     assert one(attrs.evolve(registrar, rule=Rule(Control.DISABLED)).run, there) == Returned(Registered("x"))
     found = one(attrs.evolve(registrar, must_agree=True).run, there)
@@ -297,7 +297,7 @@ def test_outcomes_read_as_sentences() -> None:
         PickedUp(2),
         HeldBack("rerouted"),
         Registered("x"),
-        Answered("y"),
+        Reused("y"),
         Served(1, is_released=False),
         Swapped(4),
         Unsettled(8),

@@ -306,7 +306,7 @@ class Ask:
 
 @final
 @attrs.frozen
-class Refused:
+class NoFreePlace:
     """Others hold all places: these do, for certain. The way on of the one that asked is `target`."""
 
     by: tuple[Place, ...]
@@ -360,8 +360,8 @@ class Differs:
         return f"refused: {self.invocation!r} is registered{_told(self.differing)}"
 
 
-Registration: TypeAlias = Admitted | AlreadyAdmitted | Ask | Reuse | Differs
-Running: TypeAlias = Admitted | AlreadyAdmitted | Ask | Refused | NotAvailable
+RegistrationVerdict: TypeAlias = Admitted | AlreadyAdmitted | Ask | Reuse | Differs
+RunningVerdict: TypeAlias = Admitted | AlreadyAdmitted | Ask | NoFreePlace | NotAvailable
 
 
 # --- the decisions ----------------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def decide_registration(
     known: Mapping[str, Found],
     *,
     must_agree: bool = False,
-) -> Registration:
+) -> RegistrationVerdict:
     """Whether a new invocation is registered for a call, or another one answers it.
 
     The call is stored under the invocation's id BEFORE, and its record is made AFTER it was admitted.
@@ -433,7 +433,7 @@ def decide_running(
     *,
     at_most: int = 1,
     reroute: bool = False,
-) -> Running:
+) -> RunningVerdict:
     """Whether an invocation may be picked up, BEFORE it becomes pending.
 
     Args:
@@ -446,7 +446,7 @@ def decide_running(
         reroute: What becomes of it if it is refused: it goes back to the queue, or it ends.
 
     Returns:
-        `Admitted` with the document to be written, `AlreadyAdmitted`, `Ask`, `Refused` or `NotAvailable`.
+        `Admitted` with the document to be written, `AlreadyAdmitted`, `Ask`, `NoFreePlace` or `NotAvailable`.
 
     Raises:
         Misuse: An id is empty or no string, there is no place at all, or an argument is of the wrong type.
@@ -473,7 +473,7 @@ def decide_running(
         return Admitted(Reservation((*held, mine)))
     by = tuple(place for place in held if place.invocation in known)
     if len(by) >= at_most:
-        return Refused(by, CONCURRENCY_CONTROLLED if reroute else CONCURRENCY_CONTROLLED_FINAL)
+        return NoFreePlace(by, CONCURRENCY_CONTROLLED if reroute else CONCURRENCY_CONTROLLED_FINAL)
     return Ask(tuple(place.invocation for place in held if place not in by))
 
 

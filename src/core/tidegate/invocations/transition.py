@@ -31,19 +31,41 @@ again, leaving out the owner, taking ambiguous for refused, pushing the history 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
-from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, Won, outcome_of
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Push, Put, PutServerTime, Update
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Won, outcome_of
 from tidegate.model.instants import Instant
 from tidegate.model.operations import check_collection, find_one, find_one_and_update, insert_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type, check_types
+
+__all__ = [
+    "ATTEMPTS",
+    "CHANGED_AT",
+    "HISTORY",
+    "OWNER",
+    "PARTS",
+    "REQUEST",
+    "STATUS",
+    "VERSION",
+    "GaveUp",
+    "Granted",
+    "Outdated",
+    "Transition",
+    "TransitionOutcome",
+    "TransitionParts",
+    "Unknown",
+    "history",
+    "transition",
+    "viewed",
+]
 
 ATTEMPTS: Final = 8
 
@@ -82,7 +104,7 @@ class GaveUp:
     actual: StatusRecord | None
 
     def __str__(self) -> str:
-        return f"lost after attempt {self.attempts}: expected {_told(self.expected)}, actual {_told(self.actual)}"
+        return f"gave up after attempt {self.attempts}: expected {_shown(self.expected)}, actual {_shown(self.actual)}"
 
 
 @final
@@ -106,12 +128,13 @@ class Outdated:
     actual: StatusRecord | None
 
     def __str__(self) -> str:
-        return f"outdated: expected {self.expected}, actual {_told(self.actual)}"
+        return f"outdated: expected {self.expected}, actual {_shown(self.actual)}"
 
 
-Answer: TypeAlias = Granted | Denied | GaveUp | Unknown | Outdated
+TransitionOutcome: TypeAlias = Granted | Denied | GaveUp | Unknown | Outdated
 
 
+@final
 @attrs.frozen
 class Transition:
     """One command: `runner` wants the record `key` to be in the status `target`.
@@ -127,6 +150,7 @@ class Transition:
         request: The id that tells this command from all others.
         attempts: How often to ask before giving up.
         expected: The one record to move, where the command was decided on it; None for whatever is there.
+        parts: What it is made of; faulty variants have others.
     """
 
     collection: str
@@ -137,6 +161,7 @@ class Transition:
     request: str
     attempts: int = ATTEMPTS
     expected: StatusRecord | None = None
+    parts: TransitionParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
@@ -144,9 +169,10 @@ class Transition:
         check_name(self.request, "a request")
         check_int(self.attempts, "a number of attempts", 1)
         check_type(self.expected, (StatusRecord, NoneType), "a record or None")
-        _ = decide_transition(self.table, None, self.target, self.runner)  # refuses a runner or a target that is none
+        check_type(self.parts, TransitionParts, "the parts of a transition")
+        _ = decide_transition(self.table, None, self.target, self.runner)  # checks the table, the target and the runner
 
-    async def run(self) -> Answer:
+    async def run(self) -> TransitionOutcome:
         """The program."""
         sent: int | None = None  # the version decided on by a request of ours that may have been applied
         expected: StatusRecord | None = None
@@ -164,7 +190,7 @@ class Transition:
                     raise
                 return Unknown(made, refused.reason)
             if sent is not None:
-                match self._fate(record, sent):
+                match self.parts.outcome(self, record, sent):
                     case Won(version):
                         return Granted(version)
                     case Forgotten():
@@ -175,12 +201,12 @@ class Transition:
                         sent = None
             if attempt > self.attempts:
                 break
-            verdict = self._decided(record)
+            verdict = self.parts.decide(self, viewed(record))
             if not isinstance(verdict, Accepted):
                 return verdict
             expected = viewed(record)
             try:
-                applied = await self._write(expected, verdict)
+                applied = await self.parts.write(self, expected, verdict)
             except (Ambiguous, NotDurable):
                 sent = verdict.version - 1
                 continue
@@ -196,60 +222,81 @@ class Transition:
             return Unknown(self.attempts, "no reply to the last attempt")
         return GaveUp(self.attempts, expected, viewed(record))
 
-    def _decided(self, record: Document | None) -> Accepted | Denied | Outdated:
-        """What the rules say."""
-        actual = viewed(record)
-        if self.expected is not None and actual != self.expected:
-            return Outdated(self.expected, actual)
-        return decide_transition(self.table, actual, self.target, self.runner)
 
-    def _fate(self, record: Document | None, sent: int) -> object:
-        """What became of our request that was decided on the version `sent`."""
-        if record is None:
-            return outcome_of(0, (), sent, self.request)
-        return outcome_of(needed(record, VERSION), history(record), sent, self.request)
+# --- what it is made of -----------------------------------------------------------------------------------------------
 
-    async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
-        """Carry the decision out; False if the record is no longer as it was read."""
-        if expected is None:
-            try:
-                await insert_one(self.collection, self._new(verdict))
-            except Refused as refused:
-                if refused.reason != DUPLICATE_KEY:
-                    raise
-                return False
-            return True
-        written = await find_one_and_update(self.collection, self._unchanged(expected), *self._changes(verdict))
-        return written is not None
 
-    def _new(self, verdict: Accepted) -> Document:
-        record = Document.of(
-            {"_id": self.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version}
+def _decide(command: Transition, actual: StatusRecord | None) -> Accepted | Denied | Outdated:
+    if command.expected is not None and actual != command.expected:
+        return Outdated(command.expected, actual)
+    return decide_transition(command.table, actual, command.target, command.runner)
+
+
+def _changes(command: Transition, verdict: Accepted) -> tuple[Update, ...]:
+    return (
+        Put(STATUS, verdict.status),
+        Put(OWNER, verdict.owner),
+        Put(VERSION, verdict.version),
+        PutServerTime(CHANGED_AT),
+        Push(HISTORY, _entry(command, verdict), last=HISTORY_MAX),
+    )
+
+
+def _entry(command: Transition, verdict: Accepted) -> Document:
+    return Document.of({"version": verdict.version, "request": command.request, "status": verdict.status})
+
+
+async def _write(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
+    if expected is None:
+        try:
+            record = {"_id": command.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version}
+            await insert_one(command.collection, Document.of(record).put(HISTORY, (_entry(command, verdict),)))
+        except Refused as refused:
+            if refused.reason != DUPLICATE_KEY:
+                raise
+            return False
+        return True
+    unchanged = AllOf(
+        (
+            Eq(ID, command.key),
+            Eq(STATUS, expected.status),
+            Eq(OWNER, expected.owner),
+            Eq(VERSION, expected.version),
         )
-        return record.put(HISTORY, (self._entry(verdict),))
+    )
+    return (
+        await find_one_and_update(command.collection, unchanged, *command.parts.changes(command, verdict)) is not None
+    )
 
-    def _unchanged(self, expected: StatusRecord) -> Filter:
-        """The record is still as it was read."""
-        return AllOf(
-            (
-                Eq(ID, self.key),
-                Eq(STATUS, expected.status),
-                Eq(OWNER, expected.owner),
-                Eq(VERSION, expected.version),
-            )
-        )
 
-    def _changes(self, verdict: Accepted) -> tuple[Update, ...]:
-        return (
-            Put(STATUS, verdict.status),
-            Put(OWNER, verdict.owner),
-            Put(VERSION, verdict.version),
-            PutServerTime(CHANGED_AT),
-            Push(HISTORY, self._entry(verdict), last=HISTORY_MAX),
-        )
+def _outcome(command: Transition, record: Document | None, sent: int) -> RequestOutcome:
+    if record is None:
+        return outcome_of(0, (), sent, command.request)
+    return outcome_of(needed(record, VERSION), history(record), sent, command.request)
 
-    def _entry(self, verdict: Accepted) -> Document:
-        return Document.of({"version": verdict.version, "request": self.request, "status": verdict.status})
+
+@final
+@attrs.frozen
+class TransitionParts:
+    """What a transition is made of.
+
+    Attributes:
+        decide: What the rules say of the record as it is; None where there is none.
+        changes: What the write of a decision changes in a record that is there.
+        write: Carries the decision out; False if the record is no longer the one that it was made on.
+        outcome: What became of our request that was decided on that version, by the record as it is now.
+    """
+
+    decide: Callable[[Transition, StatusRecord | None], Accepted | Denied | Outdated] = _decide
+    changes: Callable[[Transition, Accepted], tuple[Update, ...]] = _changes
+    write: Callable[[Transition, StatusRecord | None, Accepted], Program[bool]] = _write
+    outcome: Callable[[Transition, Document | None, int], RequestOutcome] = _outcome
+
+
+PARTS: Final[TransitionParts] = TransitionParts()
+
+
+# --- the same as a function -------------------------------------------------------------------------------------------
 
 
 async def transition(
@@ -261,7 +308,7 @@ async def transition(
     runner: str | None,
     request: str,
     attempts: int = ATTEMPTS,
-) -> Answer:
+) -> TransitionOutcome:
     """Move a record to another status, at most once, and tell the truth about it.
 
     Args:
@@ -307,5 +354,5 @@ def history(record: Document) -> tuple[Change, ...]:
     return tuple(Change(needed(entry, VERSION), needed(entry, REQUEST), needed(entry, STATUS)) for entry in entries)
 
 
-def _told(record: StatusRecord | None) -> str:
+def _shown(record: StatusRecord | None) -> str:
     return "nothing" if record is None else str(record)

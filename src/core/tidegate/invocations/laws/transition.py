@@ -9,7 +9,7 @@ from typing import final
 import attrs
 
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
-from tidegate.invocations.transition import Answer, Granted, Unknown
+from tidegate.invocations.transition import Granted, TransitionOutcome, Unknown
 
 
 @final
@@ -28,7 +28,7 @@ class Answered:
     """What a caller was told of a request."""
 
     request: str
-    answer: Answer
+    answer: TransitionOutcome
 
 
 def versions_are_consecutive(history: Sequence[Version]) -> bool:
