@@ -21,8 +21,8 @@ from tidegate.invocations.specimens.transition import (
     REQUEST_ID_IGNORED,
     SPECIMENS,
     VERSION_NOT_RAISED,
+    MadeOf,
     ambiguous_is_refused,
-    made_of,
 )
 from tidegate.invocations.status import (
     Accepted,
@@ -888,7 +888,7 @@ def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
 # --- planted bugs -----------------------------------------------------------------------------------------------------
 
 
-NEVER_SURE: Final = made_of(attrs.evolve(PARTS, outcome=lambda *_: Forgotten()))
+NEVER_SURE: Final = MadeOf(attrs.evolve(PARTS, outcome=lambda *_: Forgotten()))
 """Planted bug: a lost reply is answered by Unknown, although the record could tell."""
 
 PLANTED: Final = (Phase.explicit, Phase.generate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, final
 
 import attrs
 
@@ -23,7 +23,7 @@ from tidegate.invocations.transition import (
     viewed,
 )
 from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, Update
-from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.effects import Ambiguous, NotApplied, Program
 from tidegate.model.history import NotYet, RequestOutcome
 from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.shipping import Specimen
@@ -38,8 +38,8 @@ __all__ = [
     "SPECIMENS",
     "VERSION_NOT_COMPARED",
     "VERSION_NOT_RAISED",
+    "MadeOf",
     "ambiguous_is_refused",
-    "made_of",
 ]
 
 TRUTH: Final = "every answer is the truth"
@@ -131,9 +131,15 @@ async def history_in_a_second_write(command: Transition, expected: StatusRecord 
     return True
 
 
-def made_of(parts: TransitionParts) -> Run:
-    """The program with other parts."""
-    return lambda command: attrs.evolve(command, parts=parts).run()
+@final
+@attrs.frozen
+class MadeOf:
+    """The program with other parts; a frozen value, for a closure is not one to the simulator."""
+
+    parts: TransitionParts
+
+    def __call__(self, command: Transition) -> Program[TransitionOutcome]:
+        return attrs.evolve(command, parts=self.parts).run()
 
 
 def planted(
@@ -152,15 +158,15 @@ def planted(
 
 
 VERSION_NOT_COMPARED: Final = attrs.evolve(PARTS, write=no_version_in_filter)
-NO_VERSION_IN_FILTER: Final = made_of(VERSION_NOT_COMPARED)
-VERSION_NOT_RAISED: Final = made_of(attrs.evolve(PARTS, changes=version_not_raised))
-REQUEST_ID_IGNORED: Final = made_of(attrs.evolve(PARTS, outcome=request_id_ignored))
-ONLY_THE_LAST_REQUEST_ID: Final = made_of(
+NO_VERSION_IN_FILTER: Final = MadeOf(VERSION_NOT_COMPARED)
+VERSION_NOT_RAISED: Final = MadeOf(attrs.evolve(PARTS, changes=version_not_raised))
+REQUEST_ID_IGNORED: Final = MadeOf(attrs.evolve(PARTS, outcome=request_id_ignored))
+ONLY_THE_LAST_REQUEST_ID: Final = MadeOf(
     attrs.evolve(PARTS, changes=only_the_last_request_id, outcome=found_in_the_last)
 )
-NOT_READ_AGAIN: Final = made_of(attrs.evolve(PARTS, write=not_read_again))
-OWNER_NOT_CHECKED: Final = made_of(attrs.evolve(PARTS, decide=owner_not_checked))
-HISTORY_IN_A_SECOND_WRITE: Final = made_of(attrs.evolve(PARTS, write=history_in_a_second_write))
+NOT_READ_AGAIN: Final = MadeOf(attrs.evolve(PARTS, write=not_read_again))
+OWNER_NOT_CHECKED: Final = MadeOf(attrs.evolve(PARTS, decide=owner_not_checked))
+HISTORY_IN_A_SECOND_WRITE: Final = MadeOf(attrs.evolve(PARTS, write=history_in_a_second_write))
 
 SPECIMENS: Final = (
     planted(
