@@ -306,7 +306,7 @@ def firing_all(size: int) -> Made[firing.Plan]:
 
 
 @table.case(firing, "who makes it happen")
-def claiming(_: int) -> Made[firing.Claim]:
+def claiming(_: int) -> Made[firing.RunClaim]:
     fires, claims = firing.Firing("trigger", tuple(occurrences(2)), 1), firing.Claims()
     return (
         lambda: firing.claim(fires, None, claims, by="pass", now=NOW),
@@ -317,7 +317,7 @@ def claiming(_: int) -> Made[firing.Claim]:
 @table.case(firing, "what may be deleted", CONDITIONS)
 def purging(size: int) -> Made[firing.Purge]:
     seen = occurrences(size)
-    runs = [firing.Run(firing.Firing("trigger", (each,)), firing.Fired(BACK_THEN)) for each in seen]
+    runs = [firing.TriggerRun(firing.Firing("trigger", (each,)), firing.Fired(BACK_THEN)) for each in seen]
     events = {f"event {number}": BACK_THEN for number in range(size)}
     keep = retention.Retention(age=SECOND, count=0)
     return (

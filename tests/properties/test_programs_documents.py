@@ -37,8 +37,7 @@ from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.world import CLOCK, Plain, document, perform, world_with
 from tidegate.triggers.conditions import CronContext, StatusContext
-from tidegate.triggers.firing import Firing, GivenUp, Held
-from tidegate.triggers.firing import Run as TriggerRun
+from tidegate.triggers.firing import Firing, GivenUp, Held, TriggerRun
 from tidegate.triggers.trigger import Occurrence
 from tidegate.triggers.trigger_documents import (
     loaded_cell,

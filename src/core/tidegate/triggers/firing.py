@@ -141,7 +141,7 @@ class Fired:
         check_type(self.at, Instant, "an instant")
 
 
-State: TypeAlias = Held | Failed | GivenUp | Fired
+RunState: TypeAlias = Held | Failed | GivenUp | Fired
 
 
 @final
@@ -187,7 +187,7 @@ class Firing:
 
 @final
 @attrs.frozen
-class Run:
+class TriggerRun:
     """The record of a run. Invariants: 1 <= attempt <= version.
 
     Attributes:
@@ -198,7 +198,7 @@ class Run:
     """
 
     firing: Firing
-    state: State
+    state: RunState
     attempt: int = 1
     version: int = 1
 
@@ -231,7 +231,7 @@ class Plan:
     """
 
     firings: tuple[Firing, ...]
-    given_up: tuple[Run, ...]
+    given_up: tuple[TriggerRun, ...]
     dropped: tuple[str, ...]
 
 
@@ -239,7 +239,7 @@ TRIGGER_GONE: Final = "its trigger is gone"
 
 
 def plan(
-    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[Run], now: Instant
+    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
     """What fires of what has been seen, and what may be dropped.
 
@@ -259,7 +259,7 @@ def plan(
     """
     check_types(triggers, Trigger, "a trigger")
     check_types(occurrences, Occurrence, "an occurrence")
-    check_types(runs, Run, "a run")
+    check_types(runs, TriggerRun, "a run")
     check_type(now, Instant, "an instant")
     there: set[str] = set()
     waiting: dict[str, list[Occurrence]] = {}
@@ -269,7 +269,7 @@ def plan(
             there.add(each.id)
             waiting.setdefault(each.condition_id, []).append(each)
     by_id = {run.id: run for run in sorted(runs, key=lambda run: run.version)}
-    of_trigger: dict[str, list[Run]] = {}
+    of_trigger: dict[str, list[TriggerRun]] = {}
     for run in by_id.values():
         of_trigger.setdefault(run.firing.trigger_id, []).append(run)
 
@@ -309,7 +309,7 @@ class _Joined:
     needed: frozenset[str]
 
 
-def _joined(trigger: Trigger, waiting: Iterable[Occurrence], runs: Collection[Run], now: Instant) -> _Joined:
+def _joined(trigger: Trigger, waiting: Iterable[Occurrence], runs: Collection[TriggerRun], now: Instant) -> _Joined:
     used = {each.id: run for run in runs for each in run.firing.occurrences}
     needed = {each for each, run in used.items() if not run.state.settled}
     left = deque(each for each in waiting if each.id not in used)
@@ -355,7 +355,7 @@ class Claims:
 class Claimed:
     """The run is the caller's, once it is written; what fires is what its record says."""
 
-    run: Run
+    run: TriggerRun
 
 
 @final
@@ -371,7 +371,7 @@ class Busy:
 class Settled:
     """It has fired, or was given up; nothing is written."""
 
-    run: Run
+    run: TriggerRun
 
 
 @final
@@ -379,13 +379,13 @@ class Settled:
 class Exhausted:
     """There is no attempt left: write that it is given up."""
 
-    run: Run
+    run: TriggerRun
 
 
-Claim: TypeAlias = Claimed | Busy | Settled | Exhausted
+RunClaim: TypeAlias = Claimed | Busy | Settled | Exhausted
 
 
-def claim(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Instant) -> Claim:
+def claim(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, now: Instant) -> RunClaim:
     """Whether this pass may make a run happen.
 
     Args:
@@ -409,8 +409,8 @@ def claim(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Inst
     check_type(now, Instant, "an instant")
     mine = Held(by, now + claims.expiry)
     if run is None:
-        return Claimed(Run(firing, mine))
-    check_type(run, Run, "a run or None")
+        return Claimed(TriggerRun(firing, mine))
+    check_type(run, TriggerRun, "a run or None")
     if run.id != firing.id:
         raise Misuse("the record is of another run", why=f"{run.id} is not {firing.id}")
     match run.state:
@@ -436,7 +436,7 @@ def claim(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Inst
 class Changed:
     """Write this record if it is still at the version before."""
 
-    run: Run
+    run: TriggerRun
 
 
 @final
@@ -444,10 +444,10 @@ class Changed:
 class Ignored:
     """The run was settled before, or another attempt is under way; nothing is written."""
 
-    run: Run
+    run: TriggerRun
 
 
-def fired(run: Run, now: Instant) -> Changed | Ignored:
+def fired(run: TriggerRun, now: Instant) -> Changed | Ignored:
     """What a run becomes whose invocation is there.
 
     It does not matter whose attempt it was: the invocation bears the id of the run, so it is there for all of them.
@@ -462,12 +462,12 @@ def fired(run: Run, now: Instant) -> Changed | Ignored:
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    check_type(run, Run, "a run")
+    check_type(run, TriggerRun, "a run")
     check_type(now, Instant, "an instant")
     return Ignored(run) if isinstance(run.state, Fired) else Changed(_changed(run, Fired(now)))
 
 
-def failed(run: Run, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant) -> Changed | Ignored:
+def failed(run: TriggerRun, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant) -> Changed | Ignored:
     """What a run becomes that could not be made to happen: no arguments, or the invocation was refused, definitely.
 
     Where nobody knows whether the invocation was inserted the claim is left to expire: the next attempt inserts it again.
@@ -486,7 +486,7 @@ def failed(run: Run, attempt: int, reasons: tuple[str, ...], claims: Claims, now
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    check_type(run, Run, "a run")
+    check_type(run, TriggerRun, "a run")
     check_int(attempt, "an attempt", 1, INT64_MAX)
     _check_reasons(reasons)
     check_type(claims, Claims, "how runs are claimed")
@@ -515,7 +515,7 @@ HISTORY: Final = Retention(age=7 * 24 * 60 * 60 * SECOND, count=0)
 
 def purge(
     events: Mapping[str, Instant],
-    runs: Collection[Run],
+    runs: Collection[TriggerRun],
     waiting: Collection[Occurrence],
     *,
     now: Instant,
@@ -539,7 +539,7 @@ def purge(
         Misuse: An argument is of the wrong type, or an instant was read on another clock than `now`.
     """
     check_type(events, Mapping, "a mapping of events")
-    check_types(runs, Run, "a run")
+    check_types(runs, TriggerRun, "a run")
     check_types(waiting, Occurrence, "an occurrence")
     still = {each.id for each in waiting}
     last = {run.firing.trigger_id: run.id for run in sorted(runs, key=lambda run: run.firing.number)}
@@ -575,7 +575,7 @@ def _by_sight(occurrence: Occurrence) -> tuple[int, str]:
     return occurrence.seen.at, occurrence.id
 
 
-def _changed(run: Run, state: State) -> Run:
+def _changed(run: TriggerRun, state: RunState) -> TriggerRun:
     return attrs.evolve(run, state=state, version=run.version + 1)
 
 
@@ -584,7 +584,7 @@ def _events(occurrences: Iterable[Occurrence]) -> frozenset[str]:
     return frozenset(context.event_id for context in contexts if isinstance(context, EventContext))
 
 
-def _row(run: Run) -> Row:
+def _row(run: TriggerRun) -> Row:
     start = run.firing.occurrences[0].seen
     end = run.state.at if isinstance(run.state, (Fired, GivenUp)) else None
     return Row(run.id, start, end if end is None or end - start >= 0 else start)

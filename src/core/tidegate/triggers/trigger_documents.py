@@ -29,7 +29,7 @@ from tidegate.triggers.conditions import (
     ResultContext,
     StatusContext,
 )
-from tidegate.triggers.firing import Failed, Fired, Firing, GivenUp, Held, Run, State
+from tidegate.triggers.firing import Failed, Fired, Firing, GivenUp, Held, RunState, TriggerRun
 from tidegate.triggers.trigger import Occurrence
 
 CONDITION: Final = Field[str]("condition")
@@ -157,9 +157,9 @@ def loaded_cell(doc: Document) -> Cell:
 # --- runs ---------------------------------------------------------------------------------------------------------------
 
 
-def stored_run(run: Run) -> Document:
+def stored_run(run: TriggerRun) -> Document:
     """The run as a document, under its id."""
-    check_type(run, Run, "a run")
+    check_type(run, TriggerRun, "a run")
     firing = run.firing
     fields: tuple[tuple[str, Value], ...] = (
         ("_id", run.id),
@@ -171,9 +171,9 @@ def stored_run(run: Run) -> Document:
     return Document((*fields, *told(run)))
 
 
-def told(run: Run) -> tuple[tuple[str, Value], ...]:
+def told(run: TriggerRun) -> tuple[tuple[str, Value], ...]:
     """What changes of a run: how far it has come, and what became of it."""
-    check_type(run, Run, "a run")
+    check_type(run, TriggerRun, "a run")
     counted: tuple[tuple[str, Value], ...] = (("attempt", run.attempt), ("version", run.version))
     match run.state:
         case Held(by, until):
@@ -188,7 +188,7 @@ def told(run: Run) -> tuple[tuple[str, Value], ...]:
             assert_never(run.state)
 
 
-def loaded_run(doc: Document) -> Run:
+def loaded_run(doc: Document) -> TriggerRun:
     """The run that a document holds.
 
     Raises:
@@ -198,10 +198,10 @@ def loaded_run(doc: Document) -> Run:
     stored = needed(doc, OCCURRENCES)
     check_tuple(stored, Document, "an occurrence")
     firing = Firing(needed(doc, TRIGGER), tuple([loaded_occurrence(each) for each in stored]), needed(doc, NUMBER))
-    return Run(firing, _state(doc), needed(doc, ATTEMPT), needed(doc, VERSION))
+    return TriggerRun(firing, _state(doc), needed(doc, ATTEMPT), needed(doc, VERSION))
 
 
-def _state(doc: Document) -> State:
+def _state(doc: Document) -> RunState:
     match needed(doc, STATE):
         case "held":
             return Held(needed(doc, BY), needed(doc, UNTIL))
