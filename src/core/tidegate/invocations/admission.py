@@ -261,6 +261,10 @@ def is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool
     check_type(purpose, Purpose, "a purpose")
     check_type(place, Place, "a place")
     check_type(record, (StatusRecord, NoneType), "a record or None")
+    return _is_held(purpose, place, record)
+
+
+def _is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool:
     if record is None:
         return place.version == 0
     return record.version <= place.version or record.status in COUNTS[purpose]
@@ -417,7 +421,7 @@ def decide_registration(
         return Ask(unknown)
     for place in reservation.places:
         found = known[place.invocation]
-        if is_held(Purpose.REGISTRATION, place, found.record):
+        if _is_held(Purpose.REGISTRATION, place, found.record):
             others = differing(call, found.call)
             if others and must_agree:
                 return Differs(place.invocation, others)
@@ -467,7 +471,7 @@ def decide_running(
         place
         for place in reservation.places
         if place.invocation != invocation  # its own place is of an earlier turn
-        and (place.invocation not in known or is_held(Purpose.RUNNING, place, known[place.invocation]))
+        and (place.invocation not in known or _is_held(Purpose.RUNNING, place, known[place.invocation]))
     )
     if len(held) < at_most:
         return Admitted(Reservation((*held, mine)))

@@ -67,8 +67,7 @@ Known not to work
 
 from __future__ import annotations
 
-from types import NoneType
-from typing import Final, TypeAlias, final, get_args
+from typing import Final, TypeAlias, final
 
 import attrs
 
@@ -126,28 +125,14 @@ class Runner:
 @final
 @attrs.frozen
 class Window:
-    """From start, included, to end, excluded. Invariant: start < end, on one clock."""
+    """From start, included, to end, excluded; start < end, on one clock."""
 
     start: Instant
     end: Instant
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.start, Instant, "an instant")
-        check_type(self.end, Instant, "an instant")
-        if self.length <= 0:
-            raise Misuse(f"no time from {self.start} to {self.end}", why="a window ends after it starts")
-
     @property
     def length(self) -> Duration:
         return self.end - self.start
-
-    def holds(self, now: Instant) -> bool:
-        check_type(now, Instant, "an instant")
-        return 0 <= now - self.start < self.length
-
-    def gone_ppm(self, now: Instant) -> int:
-        """The part of the window before `now`, in parts per million, rounded up."""
-        return -((self.start - now) * PPM // self.length)
 
     def __str__(self) -> str:
         return f"{self.start} to {self.end}"
@@ -164,13 +149,6 @@ class AtomicServiceRun:
     window: Window
     started: Instant
 
-    def __attrs_post_init__(self) -> None:
-        check_name(self.runner_id, "a runner")
-        check_name(self.run_id, "a run")
-        check_type(self.cycle_start, Instant, "an instant")
-        check_type(self.window, Window, "a window")
-        check_type(self.started, Instant, "an instant")
-
 
 @final
 @attrs.frozen
@@ -178,9 +156,6 @@ class Assigned:
     """The caller may start this run now."""
 
     run: AtomicServiceRun
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.run, AtomicServiceRun, "a run")
 
     def __str__(self) -> str:
         return f"assigned: run {self.run.run_id!r}"
@@ -212,10 +187,6 @@ class SlotWindowInvalid:
     slot: Duration
     margin: Duration
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.slot, "the length of a slot in microseconds", 0)
-        check_int(self.margin, "a margin in microseconds", 0)
-
     def __str__(self) -> str:
         return f"slot_window_invalid: a slot of {seconds(self.slot)} has no room for a margin of {seconds(self.margin)}"
 
@@ -226,9 +197,6 @@ class ScheduledRunnerInGrace:
     """The assigned runner is new; its slot stays empty until then."""
 
     until: Instant
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.until, Instant, "an instant")
 
     def __str__(self) -> str:
         return f"scheduled_runner_in_grace: the slot stays empty until {self.until}"
@@ -241,10 +209,6 @@ class LateStart:
 
     gone_ppm: int
     limit_ppm: int
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.gone_ppm, "a fraction in parts per million", 0, PPM)
-        check_int(self.limit_ppm, "a fraction in parts per million", 0, PPM)
 
     def __str__(self) -> str:
         return f"late_start: {_percent(self.gone_ppm)} of the window is gone, and {_percent(self.limit_ppm)} may be"
@@ -262,9 +226,6 @@ class Alone:
 
     runners_max: int
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.runners_max, "a number of runners", 0)
-
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners"
 
@@ -277,10 +238,6 @@ class Shared:
     clock_difference: Duration
     runners_max: int
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.clock_difference, "a difference of clocks in microseconds", 0)
-        check_int(self.runners_max, "a number of runners", 0)
-
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners, clocks within {seconds(self.clock_difference)}"
 
@@ -291,9 +248,6 @@ class Crowded:
     """More runners than have windows, so nobody is ever cleared; so many would have."""
 
     runners_max: int
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.runners_max, "a number of runners", 0)
 
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners would have windows"
@@ -330,19 +284,6 @@ class AtomicServiceClaim:
     window: Window | None
     owner_now: bool
     tolerance: Tolerance
-
-    def __attrs_post_init__(self) -> None:
-        check_name(self.runner_id, "a runner")
-        check_type(self.verdict, get_args(ClaimVerdict), "what is decided for a runner")
-        check_type(self.cycle_start, Instant, "an instant")
-        check_int(self.runners, "a number of runners", 0)
-        if self.assigned is not None:
-            check_name(self.assigned, "a runner")
-        if self.position is not None:
-            check_int(self.position, "the place of a runner", 0, self.runners - 1)
-        check_type(self.window, (Window, NoneType), "a window or None")
-        check_type(self.owner_now, bool, "whether a slot is the caller's")
-        check_type(self.tolerance, get_args(Tolerance), "what a configuration bears")
 
     def __str__(self) -> str:
         place = "not one" if self.position is None else f"position {self.position}"
@@ -395,10 +336,10 @@ def decide_atomic_service_claim(
         verdict = SlotWindowInvalid(interval // count, service.spread)
     elif service.stabilisation and now - scheduled.created < service.stabilisation:
         verdict = ScheduledRunnerInGrace(scheduled.created + service.stabilisation)
-    elif not window.holds(now):
+    elif not 0 <= now - window.start < window.length:
         verdict = NotAssignedSlot()
-    elif 0 < service.start_fraction_ppm < window.gone_ppm(now):
-        verdict = LateStart(window.gone_ppm(now), service.start_fraction_ppm)
+    elif 0 < service.start_fraction_ppm < (gone_ppm := _gone_ppm(window, now)):
+        verdict = LateStart(gone_ppm, service.start_fraction_ppm)
     else:
         verdict = Assigned(AtomicServiceRun(runner_id, run_id, cycle_start, window, now))
 
@@ -605,6 +546,11 @@ def _window_of(position: int, count: int, service: AtomicService, cycle_start: I
         cycle_start + _edge(position, service.interval, count),
         cycle_start + (_edge(position + 1, service.interval, count) - service.spread),
     )
+
+
+def _gone_ppm(window: Window, now: Instant) -> int:
+    """The part of the window before `now`, in parts per million, rounded up: by the floor of its negative."""
+    return -((window.start - now) * PPM // window.length)
 
 
 def _percent(ppm: int) -> str:

@@ -278,6 +278,10 @@ def liveness(membership: Membership, who: str, now: Instant) -> Liveness:
     """
     _check_clock(membership, now)
     check_name(who, "a member")
+    return _liveness(membership, who, now)
+
+
+def _liveness(membership: Membership, who: str, now: Instant) -> Liveness:
     member = membership.by_id.get(who)
     if member is None:
         return Unseen()
@@ -308,7 +312,7 @@ def runners(membership: Membership, now: Instant) -> tuple[Runner, ...]:
     living = [
         member
         for member in membership.latest.values()
-        if member.runner is None and isinstance(liveness(membership, member.id, now), Alive)
+        if member.runner is None and _is_alive(membership, member.id, now)
     ]
     return tuple(Runner(member.id, member.joined) for member in sorted(living, key=_by_creation))
 
@@ -343,7 +347,7 @@ def join(
     if there is not None:
         same = there.place == command.place and there.runner == runner and _is_alive(membership, who, now)
         return Joined(there) if same else Taken(there)
-    if runner is not None and not isinstance(known := liveness(membership, runner, now), Alive):
+    if runner is not None and not isinstance(known := _liveness(membership, runner, now), Alive):
         return RunnerNotAlive(runner, known)
     former = membership.latest.get(command.place)
     if former is None:
@@ -451,7 +455,7 @@ def _taking_over(member: Member, former: Member) -> Member:
 
 
 def _is_alive(membership: Membership, who: str, now: Instant) -> bool:
-    return isinstance(liveness(membership, who, now), Alive)
+    return isinstance(_liveness(membership, who, now), Alive)
 
 
 def _later(one: Instant, other: Instant) -> Instant:
