@@ -72,7 +72,7 @@ ATTEMPTS: Final = 8
 
 PLACES: Final = Field[tuple[Document, ...]]("places")
 VERSION: Final = Field[int]("version")
-INVOCATION_ID: Final = Field[str]("invocation")
+_INVOCATION_ID: Final = Field[str]("invocation")
 
 
 def places_of(record: Document | None) -> Reservation:
@@ -85,7 +85,7 @@ def places_of(record: Document | None) -> Reservation:
         return Reservation()
     held = needed(record, PLACES)
     check_tuple(held, Document, "a place")
-    return Reservation(tuple(Place(needed(each, INVOCATION_ID), needed(each, VERSION)) for each in held))
+    return Reservation(tuple(Place(needed(each, _INVOCATION_ID), needed(each, VERSION)) for each in held))
 
 
 def kept(reservation: Reservation) -> tuple[Document, ...]:

@@ -69,7 +69,26 @@ from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
-WAY_ON: Final[Mapping[str, str]] = {
+__all__ = [
+    "PATIENCE",
+    "Finished",
+    "InHand",
+    "Item",
+    "LeftAlone",
+    "MessageStatus",
+    "Move",
+    "NoInvocation",
+    "Patience",
+    "Publish",
+    "Queued",
+    "Recovery",
+    "RecoveryAction",
+    "Trouble",
+    "decide_recovery",
+    "plan_recovery",
+]
+
+_WAY_ON: Final[Mapping[str, str]] = {
     PENDING: PENDING_RECOVERY,
     RUNNING: RUNNING_RECOVERY,
     PAUSED: RUNNING_RECOVERY,
@@ -323,4 +342,4 @@ def _gone_at(item: Item, membership: Membership, now: Instant) -> Instant:
 
 
 def _move(item: Item, trouble: Trouble) -> Move:
-    return Move(item.key, item.record, WAY_ON[item.record.status], trouble)
+    return Move(item.key, item.record, _WAY_ON[item.record.status], trouble)

@@ -62,9 +62,9 @@ __all__ = [
     "Reused",
 ]
 
-TASK: Final = Field[str]("task")
-NAMES: Final = Field[tuple[str, ...]]("names")
-VALUES: Final = Field[tuple[str, ...]]("values")
+_TASK: Final = Field[str]("task")
+_NAMES: Final = Field[tuple[str, ...]]("names")
+_VALUES: Final = Field[tuple[str, ...]]("values")
 
 _Known: TypeAlias = tuple[tuple[str, Found], ...]
 
@@ -196,9 +196,9 @@ async def _known(registrar: Registrar, asked: Ask) -> _Known:
         stored = await find_one(registrar.calls, Eq(ID, key))
         record = await find_one(registrar.records, Eq(ID, key))
         if stored is not None:
-            names, values = needed(stored, NAMES), needed(stored, VALUES)
+            names, values = needed(stored, _NAMES), needed(stored, _VALUES)
             pairs = tuple(zip(names, values, strict=True))
-            known = (*known, (key, Found(Call(needed(stored, TASK), pairs), viewed(record))))
+            known = (*known, (key, Found(Call(needed(stored, _TASK), pairs), viewed(record))))
     return known
 
 

@@ -38,6 +38,20 @@ import attrs
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
+__all__ = [
+    "Accepted",
+    "Added",
+    "Denied",
+    "NoRunner",
+    "NotAllowed",
+    "NotOwner",
+    "StatusDefinition",
+    "StatusRecord",
+    "StatusTable",
+    "TransitionVerdict",
+    "decide_transition",
+]
+
 
 def _frozen(statuses: Iterable[str]) -> frozenset[str]:
     """The statuses as a set; Misuse where they are none: a string, too, is made of strings."""

@@ -65,6 +65,29 @@ from tidegate.services.atomic_service import (
 )
 from tidegate.services.retention import Row
 
+__all__ = [
+    "NO_MARGIN",
+    "Admission",
+    "Admitted",
+    "AlreadyEnded",
+    "Blocked",
+    "Ended",
+    "Enough",
+    "Execution",
+    "ExecutionStatus",
+    "Gate",
+    "NoMargin",
+    "NotInTheGate",
+    "Released",
+    "admit",
+    "ended",
+    "in_range",
+    "margin",
+    "reaped",
+    "released",
+    "skipped",
+]
+
 
 class ExecutionStatus(Enum):
     """What became of a run."""

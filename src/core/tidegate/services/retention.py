@@ -31,6 +31,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
+__all__ = ["Retention", "Row", "surplus"]
+
 
 @final
 @attrs.frozen(kw_only=True)

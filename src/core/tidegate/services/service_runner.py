@@ -75,15 +75,11 @@ from tidegate.services.members import SEEN, announce, beat, begin, everybody, le
 from tidegate.services.membership import Alive, Membership, liveness, runners
 
 __all__ = [
-    "INSISTING",
     "PARTS",
     "REASON",
     "RUN",
     "RUNNER",
-    "STARTED",
     "STATUS",
-    "TOKEN",
-    "WORKS",
     "Abandoned",
     "Completed",
     "ServiceOutcome",
@@ -95,15 +91,15 @@ __all__ = [
     "new_gate",
 ]
 
-TOKEN: Final = Field[int]("token")
+_TOKEN: Final = Field[int]("token")
 RUN: Final = Field[str | None]("run")
 RUNNER: Final = Field[str | None]("runner")
-STARTED: Final = Field[Instant]("started")
+_STARTED: Final = Field[Instant]("started")
 STATUS: Final = Field[str]("status")
 REASON: Final = Field[str]("reason")
 
-INSISTING: Final = 8
-WORKS: Final = "works"
+_INSISTING: Final = 8
+_WORKS: Final = "works"
 """The note of a runner: which run it is at work on."""
 
 
@@ -119,10 +115,10 @@ def gate_of(record: Document) -> Gate:
     Raises:
         Misuse: It is no record of a gate.
     """
-    token, run, runner = needed(record, TOKEN), needed(record, RUN), needed(record, RUNNER)
+    token, run, runner = needed(record, _TOKEN), needed(record, RUN), needed(record, RUNNER)
     if run is None or runner is None:
         return Gate(token)
-    return Gate(token, Execution(id=run, runner_id=runner, start=needed(record, STARTED)))
+    return Gate(token, Execution(id=run, runner_id=runner, start=needed(record, _STARTED)))
 
 
 @final
@@ -199,7 +195,7 @@ class ServiceRunner:
     gates: str = "gates"
     history: str = "executions"
     work: str = "work"
-    insisting: int = INSISTING
+    insisting: int = _INSISTING
     parts: ServiceRunnerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -287,19 +283,19 @@ class ServiceRunner:
                 for row in verdict.reaped:
                     await _end(self, row)
                 if verdict.gate.active == gate.active:  # it is in already
-                    return await self._at_work(run, gate.token, record[STARTED])
+                    return await self._at_work(run, gate.token, record[_STARTED])
                 written = await find_one_and_update(
                     self.gates,
                     self.parts.unchanged(self.key, gate),
-                    Put(TOKEN, verdict.gate.token),
+                    Put(_TOKEN, verdict.gate.token),
                     Put(RUN, run.run_id),
                     Put(RUNNER, run.runner_id),
-                    PutServerTime(STARTED),
+                    PutServerTime(_STARTED),
                 )
             except (Ambiguous, NotApplied, NotDurable):
                 continue
             if written is not None:
-                return await self._at_work(run, written[TOKEN], written[STARTED])
+                return await self._at_work(run, written[_TOKEN], written[_STARTED])
         return Unanswered(run.run_id)
 
     async def _at_work(self, run: AtomicServiceRun, token: int, entered: Instant) -> ServiceOutcome:
@@ -309,12 +305,12 @@ class ServiceRunner:
         if isinstance(left, NoMargin):
             outcome, row = Abandoned(run.run_id, str(left)), _row(run, entered, ExecutionStatus.ABANDONED, str(left))
         else:
-            await Note(WORKS, run.run_id)
+            await Note(_WORKS, run.run_id)
             try:
                 matched = await self.parts.work(self, run, token)
             except (Ambiguous, NotApplied, NotDurable):
                 matched = -1
-            await Note(WORKS, None)
+            await Note(_WORKS, None)
             if matched == 1:
                 outcome, row = Completed(run.run_id), _row(run, entered, ExecutionStatus.COMPLETED, "")
             else:
@@ -343,7 +339,7 @@ async def _look(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...]
 
 def _unchanged(key: str, gate: Gate) -> Filter:
     active = None if gate.active is None else gate.active.id
-    return AllOf((Eq(ID, key), Eq(TOKEN, gate.token), Eq(RUN, active)))
+    return AllOf((Eq(ID, key), Eq(_TOKEN, gate.token), Eq(RUN, active)))
 
 
 def _work(runner: ServiceRunner, run: AtomicServiceRun, token: int) -> UpdateOne:
@@ -367,7 +363,7 @@ async def _insist(runner: ServiceRunner, row: Execution, token: int) -> None:
 
 
 async def _leave(runner: ServiceRunner, row: Execution, token: int) -> None:
-    inside = AllOf((Eq(ID, runner.key), Eq(TOKEN, token), Eq(RUN, row.id)))
+    inside = AllOf((Eq(ID, runner.key), Eq(_TOKEN, token), Eq(RUN, row.id)))
     await update_one(runner.gates, inside, Put(RUN, None), Put(RUNNER, None))
 
 

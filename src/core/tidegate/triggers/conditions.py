@@ -55,6 +55,41 @@ from tidegate.model.patches import Json, to_json
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.retries.schedule import Schedule
 
+__all__ = [
+    "CONDITIONS",
+    "CONTEXTS",
+    "Answer",
+    "CannotTell",
+    "Composite",
+    "Condition",
+    "Context",
+    "CronContext",
+    "Equal",
+    "EventContext",
+    "Everything",
+    "ExceptionContext",
+    "Fails",
+    "Filter",
+    "Holds",
+    "Judge",
+    "Kind",
+    "Logic",
+    "OnCron",
+    "OnEvent",
+    "OnException",
+    "OnResult",
+    "OnStatus",
+    "ResultContext",
+    "Source",
+    "StatusContext",
+    "condition_id",
+    "context_id",
+    "holds",
+    "identity",
+    "in_order",
+    "sources",
+]
+
 # --- what happened ------------------------------------------------------------------------------------------------------
 
 
@@ -247,7 +282,7 @@ class Judge:
 
 
 Filter: TypeAlias = Everything | Equal | Judge
-FILTERS: Final = (Everything, Equal, Judge)
+_FILTERS: Final = (Everything, Equal, Judge)
 
 
 # --- conditions ---------------------------------------------------------------------------------------------------------
@@ -283,7 +318,7 @@ class OnStatus:
     def __attrs_post_init__(self) -> None:
         check_name(self.task, "a task")
         _check_names(self.statuses, "a status")
-        check_type(self.arguments, FILTERS, "a filter")
+        check_type(self.arguments, _FILTERS, "a filter")
         if not self.statuses:
             raise Misuse("a condition of no status holds never", todo="name the statuses that it waits for")
 
@@ -299,8 +334,8 @@ class OnResult:
 
     def __attrs_post_init__(self) -> None:
         check_name(self.task, "a task")
-        check_type(self.result, FILTERS, "a filter")
-        check_type(self.arguments, FILTERS, "a filter")
+        check_type(self.result, _FILTERS, "a filter")
+        check_type(self.arguments, _FILTERS, "a filter")
 
 
 @final
@@ -315,7 +350,7 @@ class OnException:
     def __attrs_post_init__(self) -> None:
         check_name(self.task, "a task")
         _check_names(self.errors, "a type of errors")
-        check_type(self.arguments, FILTERS, "a filter")
+        check_type(self.arguments, _FILTERS, "a filter")
 
 
 @final
@@ -328,7 +363,7 @@ class OnEvent:
 
     def __attrs_post_init__(self) -> None:
         check_name(self.code, "a code of events")
-        check_type(self.payload, FILTERS, "a filter")
+        check_type(self.payload, _FILTERS, "a filter")
 
 
 @final

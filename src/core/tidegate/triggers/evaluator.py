@@ -82,8 +82,8 @@ from tidegate.triggers.trigger_documents import (
     loaded_run,
     stored_cell,
     stored_occurrence,
+    stored_progress,
     stored_run,
-    told,
 )
 
 __all__ = ["ATTEMPTS", "PARTS", "Evaluator", "EvaluatorParts"]
@@ -368,7 +368,7 @@ async def _changed(evaluator: Evaluator, run: TriggerRun) -> bool:
 
 def _changes(run: TriggerRun) -> tuple[Update, ...]:
     """What a write of a run changes: a field that its state does not have is removed."""
-    fields = dict(told(run))
+    fields = dict(stored_progress(run))
     puts = tuple(Put(Field[object](key), value) for key, value in fields.items())
     return (*puts, *(Remove(Field[object](key)) for key in _CHANGING if key not in fields))
 

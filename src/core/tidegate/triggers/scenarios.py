@@ -51,6 +51,7 @@ __all__ = [
     "SETTLED",
     "TOGETHER",
     "TWICE",
+    "run_of",
     "triggers",
 ]
 

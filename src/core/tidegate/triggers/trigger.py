@@ -57,9 +57,27 @@ from tidegate.triggers.conditions import (
     in_order,
 )
 
-WEEK: Final[Duration] = 7 * 24 * 60 * MINUTE
+__all__ = [
+    "FirstOf",
+    "FromAll",
+    "FromContext",
+    "NotProvided",
+    "Noticed",
+    "Occurrence",
+    "Provided",
+    "Provider",
+    "Registration",
+    "Static",
+    "Trigger",
+    "noticed",
+    "provided",
+    "registration",
+    "ticks",
+]
 
-Of = TypeVar("Of")
+_WEEK: Final[Duration] = 7 * 24 * 60 * MINUTE
+
+_Of = TypeVar("_Of")
 
 
 # --- occurrences --------------------------------------------------------------------------------------------------------
@@ -170,7 +188,7 @@ class FromContext:
 
     Attributes:
         name: What the function is known by, in every process.
-        kind: Of which kind the context is.
+        kind: _Of which kind the context is.
         function: Takes the context and answers a document, or a dict that can be one.
     """
 
@@ -274,7 +292,7 @@ def provided(provider: Provider, contexts: tuple[Context, ...]) -> Provided | No
             assert_never(provider)
 
 
-def _made(name: str, function: Callable[[Of], object], of: Of) -> Provided | NotProvided:
+def _made(name: str, function: Callable[[_Of], object], of: _Of) -> Provided | NotProvided:
     try:
         answer = function(of)
         if isinstance(answer, Document):
@@ -311,7 +329,7 @@ class Trigger:
     conditions: tuple[Condition, ...]
     logic: Logic = Logic.ALL
     provider: Provider = Static()
-    within: Duration = WEEK
+    within: Duration = _WEEK
     id: str = attrs.field(init=False, repr=False, eq=False)
     condition_ids: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
 

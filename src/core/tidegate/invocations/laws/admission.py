@@ -25,6 +25,17 @@ from tidegate.invocations.admission import (
 from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, PAUSED, PENDING, REGISTERED, RUNNING
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 
+__all__ = [
+    "AdmissionVerdict",
+    "has_a_way_on",
+    "is_told_so",
+    "no_more_are_registered",
+    "no_more_run",
+    "refused_by_those_who_hold",
+    "share_exactly_if_they_exclude_each_other",
+    "takes_away_one_place",
+]
+
 AdmissionVerdict: TypeAlias = RegistrationVerdict | RunningVerdict
 
 

@@ -11,6 +11,16 @@ from tidegate.invocations.status import Accepted, StatusRecord, decide_transitio
 from tidegate.model.instants import Duration, Instant
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
+__all__ = [
+    "carried_out",
+    "is_free",
+    "judged_alone",
+    "living_owners_are_spared",
+    "path_is_short",
+    "step_is_legal",
+    "until_is_exact",
+]
+
 STEPS_MAX: Final = 3
 
 

@@ -22,6 +22,8 @@ from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, notes, world_with
 
+__all__ = ["ALONE", "FINAL", "NONE_LEFT", "NO_STALL", "ONCE", "SCENARIOS", "array_push_lock"]
+
 RECORDS: Final = "invocations"
 KEY: Final = "x"
 TARGETS: Final = {"a": status.RETRY, "b": status.SUCCESS, "c": status.FAILED}

@@ -36,7 +36,7 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import calling, journal, journaled, world_with
 
-__all__ = ["KEY", "RECORDS", "SCENARIOS", "Run", "history", "seen", "transition"]
+__all__ = ["KEY", "RECORDS", "SCENARIOS", "Run", "answers", "history", "seen", "transition", "versions"]
 
 Run: TypeAlias = Callable[[Transition], Program[TransitionOutcome]]
 """The program that carries a transition out."""

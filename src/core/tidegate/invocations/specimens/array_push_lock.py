@@ -21,6 +21,8 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
+
 STALLS: Final = Clock(quantum=3 * SECOND, moves=3)
 """Beyond the stale threshold in two moves; the third one lets the other try again, where there is no third runner."""
 

@@ -22,6 +22,23 @@ from tidegate.services.atomic_service import (
     Window,
 )
 
+__all__ = [
+    "a_poll_leads_to_a_run",
+    "cleared",
+    "every_runner_is_cleared",
+    "gaps_are_the_margin",
+    "moved",
+    "moved_by_whole_cycles",
+    "moved_verdict",
+    "moved_window",
+    "newcomers_are_spared",
+    "no_start_is_late",
+    "one_runner_is_cleared",
+    "refused_beyond_what_it_bears",
+    "the_assigned_is_cleared",
+    "tolerates_just_that",
+]
+
 
 def cleared(claims: Iterable[AtomicServiceClaim]) -> frozenset[str]:
     """The runners that may start."""

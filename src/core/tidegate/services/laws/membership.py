@@ -10,6 +10,19 @@ from tidegate.model.instants import Instant
 from tidegate.services.atomic_service import Runner
 from tidegate.services.membership import Alive, Liveness, Member, Membership, Unseen
 
+__all__ = [
+    "a_restart_moves_nobody",
+    "deleted",
+    "gone_is_gone",
+    "is_over",
+    "nobody_overtakes",
+    "only_the_forgotten_go",
+    "runners_are_the_living",
+    "they_stand_by_creation",
+    "who_beats_is_alive",
+    "written",
+]
+
 
 def written(membership: Membership, member: Member) -> Membership:
     """The members with this one inserted, or in the place of the one that has its id."""

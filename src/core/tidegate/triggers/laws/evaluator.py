@@ -7,6 +7,17 @@ from collections.abc import Collection, Iterable
 from tidegate.model.instants import Instant
 from tidegate.triggers.firing import Fired, Firing, Held, TriggerRun
 
+__all__ = [
+    "a_claim_is_not_taken",
+    "instants_are_due",
+    "instants_are_invoked_once",
+    "no_occurrence_is_invoked_twice",
+    "nothing_is_dropped_unfired",
+    "nothing_waits",
+    "runs_are_numbered",
+    "what_fired_is_invoked",
+]
+
 
 def no_occurrence_is_invoked_twice(invocations: Iterable[tuple[str, Collection[str]]]) -> bool:
     """Law TE1: no occurrence has two invocations of one trigger.

@@ -36,6 +36,8 @@ from tidegate.triggers.conditions import (
     sources,
 )
 
+__all__ = ["JUDGES", "conditions", "contexts", "contexts_of", "filters", "no", "raises", "yes"]
+
 _TASKS: Final = st.sampled_from(("a", "b"))
 _STATUSES: Final = ("success", "failed", "retry")
 _ERRORS: Final = ("ValueError", "KeyError")
