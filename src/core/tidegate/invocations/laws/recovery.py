@@ -12,6 +12,7 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
 __all__ = [
+    "STEPS_MAX",
     "carried_out",
     "is_free",
     "judged_alone",

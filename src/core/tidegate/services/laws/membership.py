@@ -14,7 +14,6 @@ __all__ = [
     "a_restart_moves_nobody",
     "deleted",
     "gone_is_gone",
-    "is_over",
     "nobody_overtakes",
     "only_the_forgotten_go",
     "runners_are_the_living",
@@ -41,12 +40,12 @@ def who_beats_is_alive(membership: Membership, who: str, now: Instant, found: Li
     And nobody else is.
     """
     return isinstance(found, Alive) == any(
-        member.id == who and now - member.seen < membership.dead_after and not is_over(membership, member)
+        member.id == who and now - member.seen < membership.dead_after and not _is_over(membership, member)
         for member in membership.members
     )
 
 
-def is_over(membership: Membership, member: Member) -> bool:
+def _is_over(membership: Membership, member: Member) -> bool:
     """Whether a life has ended, however recently it beat."""
     runners = [each for each in membership.members if each.id == member.runner]
     return any(

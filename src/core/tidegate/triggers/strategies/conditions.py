@@ -36,7 +36,7 @@ from tidegate.triggers.conditions import (
     sources,
 )
 
-__all__ = ["JUDGES", "conditions", "contexts", "contexts_of", "filters", "no", "raises", "yes"]
+__all__ = ["JUDGES", "composites", "conditions", "contexts", "contexts_of", "filters", "no", "raises", "truthy", "yes"]
 
 _TASKS: Final = st.sampled_from(("a", "b"))
 _STATUSES: Final = ("success", "failed", "retry")
@@ -99,7 +99,7 @@ def filters() -> SearchStrategy[Filter]:
     return _FILTERS
 
 
-def simple_conditions() -> SearchStrategy[Condition]:
+def _simple_conditions() -> SearchStrategy[Condition]:
     """Conditions of every kind but composites."""
     return st.one_of(st.builds(OnCron, schedules()), *_OF.values())
 
@@ -121,7 +121,7 @@ def composites(draw: DrawFn, depth_max: int = 2) -> Composite:
 
 def conditions() -> SearchStrategy[Condition]:
     """Conditions of every kind."""
-    return st.one_of(simple_conditions(), composites())
+    return st.one_of(_simple_conditions(), composites())
 
 
 _INVOCATION: Final = (_TASKS, st.sampled_from(("i", "j")), st.integers(1, 3))

@@ -14,7 +14,7 @@ from tidegate.triggers.conditions import EventContext, Logic, OnEvent
 from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, RunState, TriggerRun, plan
 from tidegate.triggers.trigger import Occurrence, Trigger
 
-__all__ = ["Found", "claims", "event", "event_triggers", "events", "runs", "states"]
+__all__ = ["Found", "claims", "event", "event_triggers", "events", "found", "runs", "states"]
 
 _CODES: Final = ("a", "b", "c")
 _ON: Final = {code: Trigger(task="t", conditions=(OnEvent(code),)).condition_ids[0] for code in _CODES}
