@@ -27,17 +27,6 @@ Laws
     AD6  Two calls have one document of places exactly if they exclude each other by the rule.
     AD7  A release takes away the place that it names, at its version, and only one that is held no more.
 
-Where we differ
-    - pynenc looks for others, and then sets its own status: two that look at once both run.
-    - pynenc checks when an invocation is picked up and again when it starts. Here its place is its own from before it is
-      pending until it is no longer running or paused, so there is nothing to check again.
-    - Paused counts. To pynenc it does not: a second one starts while the first waits, and then both run.
-    - pynenc's "same arguments" means "has all of these", so f(1) waits for f(1, 2), and f(1, 2) does not for f(1). Here
-      they are equal, or two different calls. For KEYS, a named argument that is not given is a value of its own.
-    - KEYS without names is refused: pynenc takes it for TASK.
-    - A refused retry, and a refused rerouted one with rerouting off, go on by edges of ours (`tidegate.invocations.invocation`).
-    - `at_most` may be more than one, which users of pynenc ask for.
-
 Known not to work
     - A paused invocation that waits for another of its own set waits for ever.
     - Who changes the rule of a task while it is in use changes the document too: the old ones and the new do not meet.

@@ -13,9 +13,6 @@ Laws
     IP2  Whoever says that it has picked an invocation up has: it is pending, or was, at that version.
     IP3  Whoever says that it was refused has moved it on.
 
-Where we differ from pynenc, see `tidegate.invocations.admission`: it looks for others and then sets its own status, so two that look at
-once both run.
-
 Known not to work
     - A picker that gives up may have a place without being pending: the next one who looks finds that it is not held.
 """

@@ -11,9 +11,6 @@ Laws
     RP2  Each version is made by one request and each change is legal, so what is run is run once at that version.
     RP3  At rest the invocation is finished, or time has to pass before anybody can tell that it is stuck.
 
-Where we differ from pynenc, see `tidegate.invocations.recovery`: it moves all items to a recovery status and then all of them on,
-unguarded, and looks at no other that is stuck.
-
 Known not to work, beside what is told there
     - The recovering process has to be a member itself, for its beats tell the time.
     - An owner that is presumed dead and goes on does its work a second time, as far as the world outside is concerned. Its

@@ -25,18 +25,6 @@ Laws
          take none from a living owner.
     RC6  Each item is judged on its own, whatever stands beside it and in whatever order.
 
-Where we differ
-    - pynenc looks at pending and running alone. Registered, rerouted and retry without a message, paused under a dead
-      owner, killed, concurrency_controlled and the recovery statuses themselves are stuck there for ever.
-    - pynenc moves all items to their recovery status and then all of them on, unguarded: the one that began to run in
-      between stops it, with those before it half-way and those behind it untouched.
-    - pynenc takes an owner without a record for dead, also one that has not had the time to beat. Here it is given as
-      long as a silent one, from when the record was changed.
-    - pynenc takes what has been pending for 5 s, and a process that starts more slowly loses what it was to run. Here it
-      is a minute, and at once where the owner is known to be gone. Due at the limit, as `OlderThan` says; pynenc's
-      backends differ by the equal sign.
-    - A record in a status that is owned, without an owner, is freed at once. pynenc never looks at it.
-
 Known not to work
     - What its living owner has forgotten (running, or paused) is not found: only the owner knows. It may move it to
       `running_recovery` itself.

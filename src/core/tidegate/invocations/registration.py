@@ -13,9 +13,6 @@ Laws
     IR2  Whoever says that it has registered an invocation has: it has a record.
     IR3  Whoever says that another one answers the call tells of one that has a record.
 
-Where we differ from pynenc, see `tidegate.invocations.admission`: it looks for one that is registered, and then registers its own, so
-two that look at once are both registered.
-
 Known not to work
     - A registrar that gives up may have a place without a record: whoever comes next makes the record, and it is run.
     - The call of one whose place was lost to another stays behind; whoever deletes old calls deletes it.

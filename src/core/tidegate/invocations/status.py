@@ -14,16 +14,8 @@ Laws
     S4  Every accepted transition makes exactly one version; the first is 1.
     S5  Only edges of the table are taken.
 
-Rules and flags are pynenc's, in its order: edge, owner, runner, new owner. We differ:
-    - A status that acquires needs a runner, also on a new record and where it overrides; there pynenc would let a status
-      that acquires an owner have none.
-    - None is never an owner, so it does not leave a status that requires one, not even a record that lost its owner.
-    - A table is also refused when a status cannot be reached, follows itself, or requires an owner that it may not have
-      (nobody could leave it).
-    - pynenc's record has a time instead of a version, and no request id: its retry after a lost reply is told that its
-      own success was illegal. Times belong to the store (`PutServerTime`).
-    - An edge that the described system lacks is marked in the table as `Added`, with its reason.
-
+The checks come in this order: edge, owner, runner, new owner. An edge that the system which a table was taken from lacks is
+marked as `Added`, with its reason.
 """
 
 from __future__ import annotations

@@ -44,17 +44,6 @@ Laws
     A10 Asked at least once a period, each of up to `polled_max` runners is cleared in each cycle with its margin left;
         of one more, one can be missed.
 
-Where we differ
-    - Integers: see above. The shortest slot is I // N, so slots that exceed the margin by less than a microsecond are
-      invalid for all, where some windows would be empty.
-    - Fractions are parts per million. A late fraction is rounded up, for a whole number is exceeded by x exactly if it
-      is exceeded by x rounded up: the number told is above the limit exactly when the start is late.
-    - Settings that mean nothing (interval <= 0, spread < 0, spread >= interval, a negative stabilisation, a fraction
-      outside 0 to 1) are refused at construction; 0 and 1 turn the late guard off, 0 turns grace off.
-    - At start-up pynenc looks at two runners and warns by the length of their windows. With its defaults five stop all
-      services, and the windows of four (15 s, of which 7.5 s clear) lie between the polls (every 30 s). Here the number
-      of runners is an argument, the answer tells how many would do, and only instants that lead to a run count.
-
 Known not to work
     - Runners with different views may be cleared together: the decision knows one view. A write that only one of them
       can make is still needed, and a fencing token where work may outlive its window (both in `executions`).

@@ -26,17 +26,6 @@ Laws
     EX8  A range holds what overlaps it and nothing else, newest first, and no more than the limit.
     EX9  Only the run that is in the gate leaves it, and only under its token.
 
-After pynenc's documents. Where we differ
-    - pynenc's shipped code reaps nothing, so a runner that is killed at work stops all services of all runners for good;
-      its documents reap at each claim, and so does `admit`.
-    - Its gate and the row of the run are two writes, and a crash between them blocks for ever with no run to be seen.
-      Here the run stands in the gate.
-    - Its gate has no token, so a run that was reaped while it was only slow goes on writing.
-    - Its documents check the margin; its shipped code never reads the setting. A least margin of 0 turns the check off
-      there; here a window that is over is never margin enough.
-    - A range holds the runs under way that began before it: they reach into it. pynenc leaves them out.
-    - An end before the start (the clock stepped back) becomes the start.
-
 Known not to work
     - Whoever is alive and never ends blocks for ever: how long the work may take is not known here. The rows of those
       who were blocked name the run.

@@ -31,16 +31,6 @@ Laws
     M5  A restart under a name that seems alive puts the new id in the place of the old one, and changes nothing else.
     M6  What may be forgotten is gone, and while it is forgotten, one by one and in order, nobody else comes or goes.
 
-Where we differ
-    - pynenc has ids only: each restart is one more member until its former life has been silent for 10 minutes, so that
-      two runners that restart twice fill the five places at which its defaults stop. Nor does anybody depart.
-    - pynenc's beat brings back the dead, and sets anew whether its sender may run the service. Here a beat changes
-      nothing but the instant of the last one, and the dead join anew, at the end of the order.
-    - pynenc reads the writer's clock and compares it with the reader's. Here two clocks are never compared: Misuse.
-    - An owner that has no record is dead to pynenc. Here it is `Unseen`, and who asks judges by what else it knows.
-    - Silent from `dead_after` on; pynenc, after it. The store's filter `OlderThan` says the same as we do.
-    - pynenc keeps all records for ever.
-
 Known not to work
     - Silence is no proof: a process that stalls is presumed dead and may go on. What it writes carries its owner and
       version, so it comes to nothing.

@@ -10,11 +10,6 @@ Laws
     RN3  Of two rows that may go and are not too old, none that stays started before one that goes.
     RN4  Asked again afterwards nothing goes, and the order of the rows does not matter.
 
-Where we differ
-    pynenc's backends count differently: in memory all that is unprotected counts, and a running row can go; in SQLite
-    protected rows count. Ours is what its MongoDB backend does.
-    Rows that started at the same instant go by id, so that two observers choose the same.
-
 Known not to work
     A cut says nothing about what is added meanwhile: with several writers more than `count` rows may stand for a while.
 """

@@ -24,9 +24,6 @@ Found by the simulator: to read who is alive before the gate, as the description
 out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order is kept
 as a specimen (`atomic_service.members_before_gate`).
 
-Where we differ from pynenc, see `tidegate.services.executions`: its gate has no token and nobody reaps, so a runner that is killed
-at work stops all services, and one that was only slow writes over the next.
-
 Known not to work
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
       keeps what the older one writes from counting (AP3).

@@ -24,14 +24,6 @@ Laws
     CD3  A composite answers as Kleene's logic does.
     CD4  Whatever the user's code does there is an answer, and only a plain True of it holds.
 
-After pynenc. Where we differ
-    Its context of an exception is named by the type of the error alone, and that of a status by invocation and status: a
-    second one is taken for the first, and lost. Ours have the invocation and its version.
-    Its crons of equal text share how far they were looked at, whatever their windows. Here only equal schedules do.
-    A composite that can never hold (all of: a status and a result) is refused, and so is a cron in one: a trigger may
-    have several conditions, which hold of one context each.
-    A filter that raises passes through into whoever reports the change. Here nobody can tell whether it holds.
-
 Known not to work
     A function is part of an id by its name. Two functions of one name are noticed where they meet in one registration,
     and not between two versions of a program.

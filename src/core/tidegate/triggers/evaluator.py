@@ -19,9 +19,6 @@ Laws, over what is stored:
     TE5  The runs of a trigger of all conditions are numbered without a gap.
     TE6  A run that says that it has fired has its invocation, of the same occurrences.
 
-Where we differ from pynenc: it claims a run, drops the occurrence and then makes the invocation, so that a crash in
-between loses it. Here the invocation comes first, under an id that says which run it is, and the occurrence goes last.
-
 Known not to work
     - A pass reads at most FOUND_MAX occurrences and runs; what is beyond waits for a later pass.
     - Whoever purges runs while another evaluator still holds a view from before lets it fire again: keep runs for longer

@@ -36,17 +36,6 @@ Laws
     FI8  No attempt is one more than allowed; what has none left is given up.
     FI9  A purge leaves what waits, what is not settled, and the last run of each trigger of all conditions.
 
-After pynenc. Where we differ
-    - It deletes an occurrence that was tried, although the claim was refused; with an expiry of 60 s and a cycle of 300 s
-      a crash before the invocation loses it, and one after it fires twice. Here a run is settled first, and the
-      invocation bears its id.
-    - A claim that fails by an error of the store counts there as refused. Here nothing is dropped for it.
-    - Its run of all conditions is named by the occurrences that one planner sees, so two planners with two views fire
-      twice. Its sets never age: last month's event meets today's.
-    - Its record of such a run keeps the occurrences of one invocation only. Ours keeps all, for they are used up.
-    - An occurrence that no trigger waits for is dropped at once; there it stays for ever.
-    - A provider that raises ends its pass, and the same one raises in the next. Here the run is given up in the end.
-
 Known not to work
     - An occurrence that becomes visible later than one that was seen after it may come too late for its set, and then
       waits for the next one. An instant of a cron is one, where somebody plans with crons that were not looked at.

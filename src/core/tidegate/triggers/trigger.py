@@ -15,13 +15,6 @@ Laws
          other tasks, are not touched, and done again it changes nothing.
     TG6  A condition is dropped with the last trigger that waits for it, and not before.
 
-After pynenc. Where we differ
-    Its triggers that differ only in what makes the arguments share an id, and the second is ignored. Here the provider is
-    part of the id.
-    Its registration deletes what is stored and writes it again, and then all crons are seen for the first time. Ours
-    touches only what differs.
-    Its providers may raise into the loop of all triggers, except for errors of one kind.
-
 Known not to work
     A function is part of an id by its name, see `conditions`.
 """
