@@ -266,13 +266,13 @@ def providing(_: int) -> Made[trigger.Provided | trigger.NotProvided]:
 
 
 @table.case(conditions, "does it hold?")
-def holding_of(_: int) -> Made[conditions.Answer]:
+def holding_of(_: int) -> Made[conditions.ConditionVerdict]:
     condition, context = event_codes(10)[7], event(7)
     return lambda: conditions.holds(condition, context), lambda answer: answer == conditions.Holds()
 
 
 @table.case(conditions, "does one of so many hold?", CONDITIONS)
-def holding_any(size: int) -> Made[conditions.Answer]:
+def holding_any(size: int) -> Made[conditions.ConditionVerdict]:
     composite, context = conditions.Composite(conditions.Logic.ANY, event_codes(size)), event(size - 1)
     return lambda: conditions.holds(composite, context), lambda answer: answer == conditions.Holds()
 

@@ -453,7 +453,7 @@ def check_ad4(entrance: Entrance) -> None:
         if isinstance(verdict, Admitted):
             again = attrs.evolve(question, reservation=verdict.reservation).answered(entrance)
 
-            assert laws.is_told_so(again)
+            assert laws.asking_again_changes_nothing(again)
 
     holds()
 
@@ -465,7 +465,9 @@ def check_ad4_of_registrations(entrance: Entrance) -> None:
         verdict = entrance.registration(Reservation(), "new", call, {})
         assert isinstance(verdict, Admitted)
 
-        assert laws.is_told_so(entrance.registration(verdict.reservation, "new", call, {"new": Found(call, None)}))
+        assert laws.asking_again_changes_nothing(
+            entrance.registration(verdict.reservation, "new", call, {"new": Found(call, None)})
+        )
 
     holds()
 
@@ -1051,7 +1053,7 @@ def test_each_answer_is_one_line() -> None:
         (lambda: Rule(Control.KEYS, ("a", "a")), "named twice"),
         (lambda: Rule(Control.KEYS, ("",)), "cannot name an argument"),
         (lambda: Call("task", (("a", "1"), ("a", "2"))), "given twice"),
-        (lambda: Call("task", (("a", "1", "2"),)), "no pair"),  # type: ignore[arg-type]
+        (lambda: Call("task", (("a", "1", "2"),)), "not a pair"),  # type: ignore[arg-type]
         (lambda: Call("task", (("a", 1),)), "a int is not a string"),  # type: ignore[arg-type]
         (lambda: Reservation((Place("x", 1), Place("x", 2))), "two places"),
         (lambda: decide_running(Reservation(), "x", FIRST, {}, at_most=0), "cannot be a number of places"),

@@ -286,7 +286,7 @@ LAWS: dict[str, Callable[[Flow], None]] = {
     "EX1": check_admission(laws.the_living_are_not_replaced),
     "EX2": check_admission(lambda gate, admission, _: laws.tokens_grow(gate, admission)),
     "EX3": check_admission(laws.the_gone_block_nobody),
-    "EX4": check_admission(lambda gate, admission, _: laws.who_leaves_is_told(gate, admission)),
+    "EX4": check_admission(lambda gate, admission, _: laws.who_leaves_is_recorded(gate, admission)),
     "EX5": check_ex5,
     "EX6": check_ex6,
     "EX7": check_ex7,

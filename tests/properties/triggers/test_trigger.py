@@ -166,7 +166,7 @@ def check_tg4(registry: Registry) -> None:
 
         kind: Provider = FromContext("p", Kind.EVENT, provider) if of_one else FromAll("p", provider)
         document = Document.of(said) if isinstance(said, dict) else said if isinstance(said, Document) else None
-        assert laws.provides_a_document_or_tells(document, registry.provided(kind, (EVENT,)))
+        assert laws.provides_a_document_or_reasons(document, registry.provided(kind, (EVENT,)))
 
     there_is_an_answer()
 

@@ -5,27 +5,27 @@ those that agree in some (KEYS). Whoever looks whether another one is there, and
 looks at the same time. So there is one document for each set of invocations that exclude each other, named by what they
 have in common, which lists who holds a place. A decision takes it as it was read and answers what it becomes; it is
 carried out by one compare-and-set on the places that it was decided on. It is a semaphore whose holders are known
-(Dijkstra 1965), so that the place of one that is gone can be told from the place of one that works.
+(Dijkstra 1965), so that the place of a holder that is gone can be distinguished from that of one that works.
 
 A place is held by an invocation at the version at which it was admitted. It is held
 
-    at that version           admitted, and about to be picked up (or, for registration, made: version 0 is none yet)
+    at that version           admitted, and about to be picked up (or, for registration, made: version 0 is no record yet)
     at a later version        while its status is one that counts: registered; or pending, running, paused
     else                      no more: it ended, went back to the queue, or was recovered, and needs a new place
 
-Nobody need give a place back: one that is held no more is taken over by whoever looks at the record of its holder,
+Nobody needs to give a place back: one that is no longer held is taken over by whoever looks at the record of its holder,
 AFTER the document of places was read. A status that counts is entered only from the version that the place names, and
 that version passes once; so a place that was seen to be free stays free until the document changes. A crash between any
-two of these writes leaves a place whose state can be told.
+two of these writes leaves a place whose state is known.
 
 Laws
     AD1  At most `at_most` invocations of one set are pending, running or paused at any time.
     AD2  At most one invocation of one set is registered at any time.
     AD3  Who asks for a place and knows the records of those who hold one is refused only if enough of them do hold it.
-    AD4  Who was admitted and asks again, at the same version, is told so, and nothing changes.
+    AD4  Who was admitted and asks again, at the same version, gets that answer, and nothing changes.
     AD5  Who is refused has a legal way on, open to anybody; it leads back to where it may be picked up again, or ends it.
     AD6  Two calls have one document of places exactly if they exclude each other by the rule.
-    AD7  A release takes away the place that it names, at its version, and only one that is held no more.
+    AD7  A release takes away the place that it names, at its version, and only one that is no longer held.
 
 Known not to work
     - A paused invocation that waits for another of its own set waits for ever.
@@ -146,13 +146,13 @@ class Rule:
 
 
 def _by_name(arguments: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The arguments in the order of their names; Misuse where they are none."""
+    """The arguments in the order of their names; Misuse where they are not pairs."""
     check_types(arguments, tuple, "a name and a value")
     for argument in arguments:
         parts: tuple[object, ...] = argument
         check_types(parts, str, "a string")
         if len(parts) != 2:
-            raise Misuse("an argument is no pair", why="it is a name and a serialized value")
+            raise Misuse("an argument is not a pair", why="it is a name and a serialized value")
     return tuple(sorted(arguments))
 
 
@@ -262,7 +262,7 @@ class Reservation:
 
 
 def is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool:
-    """Tell whether a place is held, by the record of its holder.
+    """Whether a place is held, by the record of its holder.
 
     Args:
         purpose: What it is for.
@@ -271,7 +271,7 @@ def is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool
             there is none.
 
     Returns:
-        False only if it is held no more, which is for good: until the document changes nobody holds it again.
+        False only if it is no longer held, which is for good: until the document changes nobody holds it again.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -367,7 +367,7 @@ class Reuse:
 
     def __str__(self) -> str:
         made = "" if self.is_made else ", which is to be made"
-        return f"reuse {self.invocation!r}{made}{_told(self.differing)}"
+        return f"reuse {self.invocation!r}{made}{_differing(self.differing)}"
 
 
 @final
@@ -379,7 +379,7 @@ class Differs:
     differing: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"refused: {self.invocation!r} is registered{_told(self.differing)}"
+        return f"refused: {self.invocation!r} is registered{_differing(self.differing)}"
 
 
 RegistrationVerdict: TypeAlias = Admitted | AlreadyAdmitted | Ask | Reuse | Differs
@@ -558,5 +558,5 @@ def release(
     return Released(Reservation(tuple(each for each in reservation.places if each != place)))
 
 
-def _told(names: tuple[str, ...]) -> str:
+def _differing(names: tuple[str, ...]) -> str:
     return f", with other arguments: {', '.join(names)}" if names else ""

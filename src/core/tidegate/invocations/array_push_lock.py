@@ -19,7 +19,7 @@ Laws
     AL3  a claim stands at most once.
     AL4  at rest no claim remains.
 
-Known not to work (the simulator shows each in a shortest run; `tidegate.invocations.transition` has none of it):
+Known not to work (the simulator shows each in a shortest run; `tidegate.invocations.transition` has none of these faults):
     - a holder that stalls beyond the threshold loses the lock without noticing, and writes all the same (AL1, AL2);
     - a lost reply to the push makes the claim stand twice (AL3);
     - a push that arrives late leaves a claim that nobody will pull (AL4);
@@ -136,7 +136,7 @@ class ArrayPushLock:
         check_int(self.attempts, "a number of attempts", 1)
         check_int(self.backoff, "a backoff", 0)
         check_int(self.stale, "a stale threshold", 0)
-        decide_transition(self.table, None, self.target, self.runner)  # refuses a target or a runner that is none
+        decide_transition(self.table, None, self.target, self.runner)  # checks the table, the target and the runner
 
     async def run(self) -> LockedOutcome:
         """The program."""
@@ -217,11 +217,11 @@ _TIME: Final = re.compile(r".*:([0-9]{1,12})(?:\.([0-9]*))?", re.DOTALL)
 def claim_time(claim: str) -> Instant:
     """When the claim says that it was made; 0 if it does not say, so that it counts as stale."""
     check_type(claim, str, "a claim")
-    told = _TIME.fullmatch(claim)
-    if told is None:
+    parts = _TIME.fullmatch(claim)
+    if parts is None:
         return Instant(0, WALL)
-    whole, part = told[1], told[2] or ""
-    return Instant(int(whole) * SECOND + int(part[:6].ljust(6, "0")), WALL)
+    whole, fraction = parts[1], parts[2] or ""
+    return Instant(int(whole) * SECOND + int(fraction[:6].ljust(6, "0")), WALL)
 
 
 def is_stale(claim: str, now: Instant, threshold: Duration) -> bool:

@@ -9,9 +9,9 @@ invocations that exclude each other are one document with a version, and whoever
     4  or, refused: move it on, to where the rule says
 
 Laws
-    IP1  At most so many invocations of one set are pending, running or paused at any time.
-    IP2  Whoever says that it has picked an invocation up has: it is pending, or was, at that version.
-    IP3  Whoever says that it was refused has moved it on.
+    IP1  At most `at_most` invocations of one set are pending, running or paused at any time.
+    IP2  Where an invocation is said to be picked up, it is pending, or was, at that version.
+    IP3  Where an invocation is said to be held back, it was moved on.
 
 Known not to work
     - A picker that gives up may have a place without being pending: the next one who looks finds that it is not held.
@@ -76,7 +76,7 @@ def places_of(record: Document | None) -> Reservation:
     """The places that a document holds; none where there is none.
 
     Raises:
-        Misuse: It is no document of places.
+        Misuse: It is not a document of places.
     """
     if record is None:
         return Reservation()
@@ -89,7 +89,7 @@ def kept(reservation: Reservation) -> tuple[Document, ...]:
     """What is stored of it.
 
     Raises:
-        Misuse: It is no reservation.
+        Misuse: It is not a reservation.
     """
     check_type(reservation, Reservation, "a reservation")
     return tuple(Document.of({"invocation": each.invocation, "version": each.version}) for each in reservation.places)

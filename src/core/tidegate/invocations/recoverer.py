@@ -9,10 +9,10 @@ Who moves an invocation half of the way goes on with it. If it does not come tha
 Laws
     RP1  Nothing is taken from an owner that was alive when it was looked at, unless it was pending for too long.
     RP2  Each version is made by one request and each change is legal, so what is run is run once at that version.
-    RP3  At rest the invocation is finished, or time has to pass before anybody can tell that it is stuck.
+    RP3  At rest the invocation is finished, or time has to pass before anybody can know that it is stuck.
 
-Known not to work, beside what is told there
-    - The recovering process has to be a member itself, for its beats tell the time.
+Known not to work, beside what `tidegate.invocations.recovery` names
+    - The recovering process has to be a member itself, for its beats reply the time.
     - An owner that is presumed dead and goes on does its work a second time, as far as the world outside is concerned. Its
       last transition is refused, for the version is another one.
 """
@@ -150,7 +150,7 @@ async def _look(recoverer: Recoverer) -> tuple[RecoveryAction, ...]:
     published = await find_all(recoverer.messages, limit=ITEMS_MAX)
     beaten = await beat(recoverer.members, recoverer.me)
     if beaten is None:
-        raise Misuse(f"{recoverer.me!r} is no member", todo="join first")
+        raise Misuse(f"{recoverer.me!r} is not a member", todo="join first")
     members = await everybody(recoverer.members)
     return recoverer.planned(found, published, members, beaten[SEEN])
 
@@ -185,7 +185,7 @@ def item_of(record: Document, published: set[str]) -> Item:
     """What the decision needs to know of an invocation.
 
     Raises:
-        Misuse: It is no record of one.
+        Misuse: It is not the record of one.
     """
     check_type(published, (set, frozenset), "a set of ids")
     key, known = needed(record, ID), viewed(record)

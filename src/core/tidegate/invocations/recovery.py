@@ -30,7 +30,7 @@ Known not to work
       `running_recovery` itself.
     - Nothing is counted: an invocation that kills its runner is recovered as often as it does.
     - An owner that is presumed dead may go on. Its writes come to nothing, its effects on the world do not.
-    - Where nobody can tell whether a message is there, each look after `queued_max` publishes it again.
+    - Where nobody knows whether a message is there, each look after `queued_max` publishes it again.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Move:
 
     @property
     def publishes(self) -> bool:
-        """Tell whether a message for the version made is to be published AFTER the move."""
+        """Whether a message for the version made is to be published AFTER the move."""
         return INVOCATION[self.target].available
 
     def __str__(self) -> str:
@@ -317,7 +317,7 @@ def _unless_owned(item: Item, membership: Membership, now: Instant, patience: Pa
 
 
 def _gone_at(item: Item, membership: Membership, now: Instant) -> Instant:
-    """From when on its owner is presumed dead, if it is not heard of; now, if it is gone already."""
+    """From when on its owner is presumed dead, if it does not beat again; now, if it is gone already."""
     if item.record.owner is None:
         return now
     match liveness(membership, item.record.owner, now):

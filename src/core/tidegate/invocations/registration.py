@@ -10,8 +10,8 @@ calls that exclude each other are one document with a version, as for running (`
 
 Laws
     IR1  At most one invocation of one set is registered at any time.
-    IR2  Whoever says that it has registered an invocation has: it has a record.
-    IR3  Whoever says that another one answers the call tells of one that has a record.
+    IR2  Where an invocation is said to be registered, it has a record.
+    IR3  Where another invocation is said to answer the call, that one has a record.
 
 Known not to work
     - A registrar that gives up may have a place without a record: whoever comes next makes the record, and it is run.

@@ -5,7 +5,7 @@ A decision takes the record as it was read and a request (this runner, that stat
 become, or why not. It is carried out by one compare-and-set on (status, owner, version), so of all decisions made on
 one version at most one comes true: optimistic concurrency control after Kung and Robinson 1981.
 
-Each write leaves its request id in the record, so that after a lost reply `tidegate.model.history` tells what became of it.
+Each write leaves its request id in the record, so that after a lost reply `tidegate.model.history` says what became of it.
 
 Laws
     S1  Nothing leaves a final status.
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def _frozen(statuses: Iterable[str]) -> frozenset[str]:
-    """The statuses as a set; Misuse where they are none: a string, too, is made of strings."""
+    """The statuses as a set; Misuse where they are not statuses: a string, too, is a collection of strings."""
     check_types(statuses, str, "a status")
     for status in statuses:
         _plain(status)
@@ -288,7 +288,7 @@ def decide_transition(
         the table does not know has no edges: that is `NotAllowed` too.
 
     Raises:
-        Misuse: The target or the runner is empty or no string, or the table or the record is none.
+        Misuse: The target or the runner is empty or no string, or the table or the record is of the wrong type.
     """
     check_type(table, StatusTable, "a table of statuses")
     check_type(record, (StatusRecord, NoneType), "a record or None")

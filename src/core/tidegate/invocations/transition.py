@@ -1,10 +1,10 @@
 """Move a record from one status to another: read, decide, one compare-and-set.
 
-The decision is `tidegate.invocations.status`; this is the way to carry it out so that it happens at most once and the caller is told
-the truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status, owner,
+The decision is `tidegate.invocations.status`; this is the way to carry it out so that it happens at most once and the answer is the
+truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status, owner,
 version). It raises the version and leaves the request id in the record's history, so every write can be recognised:
 
-    the reply is lost        read back: the history tells whether this request made the version that it was to make
+    the reply is lost        read back: the history says whether this request made the version that it was to make
     no match                 somebody else was faster, or an earlier copy of this very request: read back
     a conflict               decide anew on what is there now, a bounded number of times
 
@@ -110,7 +110,7 @@ class GaveUp:
 @final
 @attrs.frozen
 class Unknown:
-    """The request may have been done, and nobody can tell any more."""
+    """The request may have been done, and it can no longer be known."""
 
     attempts: int
     reason: str
@@ -147,7 +147,7 @@ class Transition:
         key: The record's id.
         target: The status to enter.
         runner: Who asks; None where nobody in particular does.
-        request: The id that tells this command from all others.
+        request: An id used for this command only.
         attempts: How often to ask before giving up.
         expected: The one record to move, where the command was decided on it; None for whatever is there.
         parts: What it is made of; faulty variants have others.
@@ -309,7 +309,7 @@ async def transition(
     request: str,
     attempts: int = ATTEMPTS,
 ) -> TransitionOutcome:
-    """Move a record to another status, at most once, and tell the truth about it.
+    """Move a record to another status, at most once, and answer what became of it.
 
     Args:
         collection: Where the records are.
@@ -334,7 +334,7 @@ def viewed(record: Document | None) -> StatusRecord | None:
     """What a decision needs to know of the record.
 
     Raises:
-        Misuse: The document is no record: a field is missing or of the wrong type.
+        Misuse: The document is not a record: a field is missing or of the wrong type.
     """
     check_type(record, (Document, NoneType), "a document or None")
     if record is None:
@@ -346,7 +346,7 @@ def history(record: Document) -> tuple[Change, ...]:
     """What the record remembers of its versions, newest last.
 
     Raises:
-        Misuse: The document is no record: what its history holds is no version.
+        Misuse: The document is not a record: its history holds something else than versions.
     """
     check_type(record, Document, "a document")
     entries = record.get(HISTORY) or ()

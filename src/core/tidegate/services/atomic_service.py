@@ -1,6 +1,6 @@
 """Whose turn is it? Runners share a cycle of time, one slot each, so that a service runs on one of them at a time.
 
-Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a word: the
+Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a message: the
 cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that begins
 with slot p and ends one margin before the next. This is time-division multiple access over a membership service (Kopetz
 and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time systems"); the margin is its guard time.
@@ -15,17 +15,17 @@ are instants between two windows. The assigned p is computed from the same edges
 p * I / N < t + 1, so it is the largest such p, ((t + 1) * N - 1) // I. (t * N // I would be another one at an edge that
 was rounded down.)
 
-The checks and their order are pynenc's `decide_atomic_service_claim`:
+The checks, in their order:
 
     1  no runners                                            NoStableRunners
-    2  the caller is none of them                            NotAssignedSlot
+    2  the caller is not among them                          NotAssignedSlot
     3  N > 1, and the shortest slot is not above the margin  SlotWindowInvalid
     4  the assigned runner is younger than stabilisation     ScheduledRunnerInGrace, whoever asks
     5  now is outside the caller's window                    NotAssignedSlot
     6  more than start_fraction of the window is gone        LateStart
     7  otherwise                                             Assigned
 
-What a configuration bears can be told beforehand (`tolerance`, `check_start_up`), from the shortest slot s = I // N:
+What a configuration bears is known beforehand (`tolerance`, `check_start_up`), from the shortest slot s = I // N:
 
     windows     while s > M                                         that is for up to I // (M + 1) runners
     clocks      s - 1 - the last instant of its window that clears  may lie between two clocks: M without a late guard
@@ -191,7 +191,7 @@ class NoStableRunners:
 @final
 @attrs.frozen
 class NotAssignedSlot:
-    """It is not the caller's turn, or the margin after it, or the caller is none of the runners."""
+    """It is not the caller's turn, or it is the margin after it, or the caller is not among the runners."""
 
     def __str__(self) -> str:
         return "not_assigned_slot: it is not its turn"
@@ -240,7 +240,11 @@ ClaimVerdict: TypeAlias = (
 @final
 @attrs.frozen
 class Alone:
-    """One runner, or none: whatever clocks show, there are no two to be cleared. So many would still have windows."""
+    """One runner, or none: whatever clocks show, there are no two to be cleared.
+
+    Attributes:
+        runners_max: How many runners would still have windows.
+    """
 
     runners_max: int
 
@@ -251,7 +255,12 @@ class Alone:
 @final
 @attrs.frozen
 class Shared:
-    """Several runners: no two are cleared while clocks differ by no more than this; so many would still have windows."""
+    """Several runners.
+
+    Attributes:
+        clock_difference: No two runners are cleared while clocks differ by no more than this.
+        runners_max: How many runners would still have windows.
+    """
 
     clock_difference: Duration
     runners_max: int
@@ -263,7 +272,11 @@ class Shared:
 @final
 @attrs.frozen
 class Crowded:
-    """More runners than have windows, so nobody is ever cleared; so many would have."""
+    """More runners than have windows, so nobody is ever cleared.
+
+    Attributes:
+        runners_max: How many would have windows.
+    """
 
     runners_max: int
 
@@ -287,7 +300,7 @@ class AtomicServiceClaim:
         cycle_start: When the current cycle began.
         runners: How many share it.
         assigned: Whose slot it is, margin included; None where there are no runners.
-        position: The caller's place among the runners, from 0; None if it is none of them.
+        position: The caller's place among the runners, from 0; None if it is not among them.
         window: When the caller may start in this cycle; None if it never may.
         owner_now: The slot is the caller's, and it has a window. True in the margin after the window too.
         tolerance: How many runners, and which difference of clocks, the configuration bears.
@@ -432,7 +445,7 @@ class Claiming:
 
 
 WINDOW_MIN: Final = 5 * SECOND
-"""Shorter windows are told at start-up: stalls and differences of clocks are of that size (pynenc's number)."""
+"""A shorter window is a concern at start-up: stalls and differences of clocks are of that size."""
 
 
 @final
@@ -479,8 +492,8 @@ class StartUp:
     """What a configuration is good for.
 
     Attributes:
-        runners_max: So many runners have windows.
-        polled_max: So many are sure of a run in each cycle; 0 if not even a single one is.
+        runners_max: How many runners have windows.
+        polled_max: How many are sure of a run in each cycle; 0 if not even a single one is.
         concerns: What is wrong for the number of runners that was asked about; empty if nothing is.
     """
 
@@ -490,7 +503,7 @@ class StartUp:
 
 
 def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
-    """What to warn of before so many runners start.
+    """What to warn of before this number of runners start.
 
     What means nothing at all (an interval of 0, a spread as long as the interval) is refused when the settings are made.
 
@@ -500,7 +513,7 @@ def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> 
         runners: How many there will be; count those that a restart leaves behind, until they are found dead.
 
     Returns:
-        For how many runners the configuration works, and the concerns, if any.
+        For how many runners the configuration works, and the concerns, if there are any.
 
     Raises:
         Misuse: The number is below 1 or no integer, or an argument is of the wrong type.

@@ -40,7 +40,7 @@ def member_of(record: Document) -> Member | None:
     """The member that a record holds; None if the store has not written when it joined.
 
     Raises:
-        Misuse: It is no record of a member.
+        Misuse: It is not the record of a member.
     """
     check_type(record, Document, "a record")
     created = record.get(_CREATED)
@@ -63,7 +63,7 @@ def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Member
     """All members.
 
     Raises:
-        Misuse: A record is none of a member.
+        Misuse: A record is not of a member.
     """
     check_tuple(records, Document, "a record")
     members = (member_of(record) for record in records)

@@ -2,11 +2,11 @@
 
 A failure detector by heartbeats (Chandra and Toueg 1996, "Unreliable failure detectors for reliable distributed
 systems"): whoever beats is alive, and whoever was silent for `dead_after` is presumed dead. One clock judges, the
-store's: it writes the instants of beats, and it tells now. The list of living runners, in an order that all agree on, is
+store's: it writes the instants of beats, and says what time it is now. The list of living runners, in an order that all agree on, is
 what `tidegate.services.atomic_service` takes.
 
 A process joins under an id of its own, used for this one life, and beats from then on. Runners have workers, threads or
-processes that own what they work on; each worker beats for itself, or its runner for it, and none of them ever takes part
+processes that own what they work on; each worker beats for itself, or its runner for it, and no worker ever takes part
 in the atomic service. Who is gone does not come back: silent, departed, replaced or orphaned, it joins again under a new
 id. So what was decided about the dead stays true.
 
@@ -82,7 +82,6 @@ __all__ = [
 ]
 
 DEAD_AFTER: Final[Duration] = 10 * MINUTE
-"""pynenc's `runner_considered_dead_after_minutes`."""
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -223,7 +222,7 @@ class Orphaned:
 @final
 @attrs.frozen
 class Unseen:
-    """There is no such member. Nobody can tell from that whether it is alive."""
+    """There is no such member, which does not say whether it is alive."""
 
     def __str__(self) -> str:
         return "unseen"
@@ -355,20 +354,20 @@ def join(
         Misuse: An id or a name is empty or no string, an argument is of the wrong type, or now was read on another clock.
     """
     _check_clock(membership, now)
-    command = Member(
+    newcomer = Member(
         id=who, name=who if name is None else name, life=1, runner=runner, created=now, joined=now, seen=now
     )
     there = membership.by_id.get(who)
     if there is not None:
-        same = there.place == command.place and there.runner == runner and _is_alive(membership, who, now)
+        same = there.place == newcomer.place and there.runner == runner and _is_alive(membership, who, now)
         return Joined(there) if same else Taken(there)
     if runner is not None and not isinstance(known := _liveness(membership, runner, now), Alive):
         return RunnerNotAlive(runner, known)
-    former = membership.latest.get(command.place)
+    former = membership.latest.get(newcomer.place)
     if former is None:
-        return Joined(command)
-    command = attrs.evolve(command, life=former.life + 1)
-    return Joined(_taking_over(command, former) if _is_alive(membership, former.id, now) else command)
+        return Joined(newcomer)
+    newcomer = attrs.evolve(newcomer, life=former.life + 1)
+    return Joined(_taking_over(newcomer, former) if _is_alive(membership, former.id, now) else newcomer)
 
 
 def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:

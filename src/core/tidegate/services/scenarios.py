@@ -92,7 +92,7 @@ def only_the_gone_are_replaced(before: State, after: State) -> bool:
     return not isinstance(liveness(known, was.runner_id, before.read(CLOCK)), Alive)
 
 
-def who_leaves_is_told(before: State, after: State) -> bool:
+def who_leaves_is_recorded(before: State, after: State) -> bool:
     was, now = gate(before).active, gate(after).active
     has_left = was is not None and (now is None or now.id != was.id)
     return not has_left or was is None or row(after, was.id) is not None
@@ -214,7 +214,7 @@ def atomic_service(
         step={
             TOKENS: tokens_grow,
             REPLACED: only_the_gone_are_replaced,
-            LEAVES: who_leaves_is_told,
+            LEAVES: who_leaves_is_recorded,
             LIVING: lambda before, after: all(
                 only_the_living_block(f"{name}.{poll}")(before, after) for name in names for poll in range(polls)
             ),

@@ -4,21 +4,22 @@ What is decided is in `tidegate.services.atomic_service`, `tidegate.services.mem
 the store, and when. Nobody reads a clock of its own: a beat replies what the store's clock shows, and so does the write of
 the gate. So a machine whose clock is wrong, or jumps, takes part like any other.
 
-    1  beat, and read who is there; decide whose turn it is. A skipped run is told in the history
+    1  beat, and read who is there; decide whose turn it is. A skipped run is written into the history
     2  read the gate, THEN who is alive; a run that was cleared is let in, in place of one whose runner is gone, by
        compare-and-set on the token and on the run that was read there
     3  from what the store's clock showed when the gate was written: is there time left to work?
     4  work, under the token of the gate; what is written to refuses older ones
-    5  whatever happened, tell the history, then leave the gate: insisted upon, for a run that stays there blocks all
+    5  whatever happened, write the history, THEN leave the gate; ask until the store answers, for a run that stays there
+       blocks all
 
 Laws
     AP1  Each run that is let in has the next token, and nothing else makes one.
     AP2  A run is put out of the gate only by itself, or when its runner is gone.
     AP3  What is written under a token is never written after a greater one.
-    AP4  A run leaves the gate only after the history tells of it, whoever puts it out.
-    AP5  A run is blocked by none whose runner was gone when it looked.
+    AP4  A run leaves the gate only after the history has a row of it, whoever puts it out.
+    AP5  No run is blocked by one whose runner was gone when it looked.
     AP6  Who says that its run is over is right: it has a row in the history, and is not in the gate.
-    AP7  Who was skipped and says that this is told finds a row that says why.
+    AP7  Where a skipped run is said to be recorded, the history has a row that says why.
 
 Found by the simulator: to read who is alive before the gate, as the description of the flow has it, lets a runner be put
 out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order is kept
@@ -27,7 +28,7 @@ as a specimen (`atomic_service.members_before_gate`).
 Known not to work
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
       keeps what the older one writes from counting (AP3).
-    - Insisting has an end. A runner that has asked in vain so many times says so, beats no more, and is reaped.
+    - Insisting has an end. A runner that has asked in vain often enough says so, beats no more, and is reaped.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def gate_of(record: Document) -> Gate:
     """The gate that a record holds.
 
     Raises:
-        Misuse: It is no record of a gate.
+        Misuse: It is not the record of a gate.
     """
     token, run, runner = needed(record, _TOKEN), needed(record, RUN), needed(record, RUNNER)
     if run is None or runner is None:

@@ -12,13 +12,13 @@ sent. Conditions say of which contexts something is to follow (`trigger`).
     Composite      whatever all, or any, of its conditions hold of
 
 Filters may be the user's code, which may raise, or answer nonsense. So an answer has three values, after Kleene (1938):
-it holds, it fails, or nobody can tell. What nobody can tell starts nothing, and is told.
+it holds, it fails, or it cannot be decided. What cannot be decided starts nothing, and is reported.
 
 What has an id is named by all that makes it what it is, written down so that nothing can be mistaken for something else,
 and hashed (SHA-256). An invocation that reaches a status twice does so at two versions, so these are two contexts.
 
 Laws
-    CD1  Conditions have the same id exactly if they are equal, their functions going by name; contexts, if they tell of
+    CD1  Conditions have the same id exactly if they are equal, their functions going by name; contexts, if they are of
          the same happening.
     CD2  A condition holds only of a context from one of its sources.
     CD3  A composite answers as Kleene's logic does.
@@ -50,10 +50,10 @@ from tidegate.retries.schedule import Schedule
 __all__ = [
     "CONDITIONS",
     "CONTEXTS",
-    "Answer",
     "CannotTell",
     "Composite",
     "Condition",
+    "ConditionVerdict",
     "Context",
     "CronContext",
     "Equal",
@@ -86,7 +86,7 @@ __all__ = [
 
 
 class Kind(Enum):
-    """What a context tells of."""
+    """What a context is about."""
 
     CRON = "cron"
     STATUS = "status"
@@ -312,7 +312,7 @@ class OnStatus:
         _check_names(self.statuses, "a status")
         check_type(self.arguments, _FILTERS, "a filter")
         if not self.statuses:
-            raise Misuse("a condition of no status holds never", todo="name the statuses that it waits for")
+            raise Misuse("a condition of no status never holds", todo="name the statuses that it waits for")
 
 
 @final
@@ -448,7 +448,7 @@ class Fails:
 @final
 @attrs.frozen
 class CannotTell:
-    """Nobody can tell: the user's filter raised, or did not answer True or False."""
+    """It cannot be decided: the user's filter raised, or did not answer True or False."""
 
     reason: str
 
@@ -456,10 +456,10 @@ class CannotTell:
         return f"cannot tell: {self.reason}"
 
 
-Answer: TypeAlias = Holds | Fails | CannotTell
+ConditionVerdict: TypeAlias = Holds | Fails | CannotTell
 
 
-def holds(condition: Condition, context: Context) -> Answer:
+def holds(condition: Condition, context: Context) -> ConditionVerdict:
     """Whether a condition holds of what happened.
 
     Args:
@@ -503,7 +503,7 @@ def holds(condition: Condition, context: Context) -> Answer:
             return Fails("it is of another kind")
 
 
-def _passes(by: Filter, value: Value, what: str) -> Answer:
+def _passes(by: Filter, value: Value, what: str) -> ConditionVerdict:
     match by:
         case Everything():
             return Holds()
@@ -523,10 +523,10 @@ def _passes(by: Filter, value: Value, what: str) -> Answer:
             assert_never(by)
 
 
-_TRUTH: Final[Mapping[type[Answer], int]] = {Fails: 0, CannotTell: 1, Holds: 2}
+_TRUTH: Final[Mapping[type[ConditionVerdict], int]] = {Fails: 0, CannotTell: 1, Holds: 2}
 
 
-def _truth(answer: Answer) -> int:
+def _truth(answer: ConditionVerdict) -> int:
     return _TRUTH[type(answer)]
 
 
@@ -543,12 +543,14 @@ def identity(*parts: Json) -> str:
     JSON would take for the halves of one character, are kept apart.
 
     Raises:
-        Misuse: A part is no JSON.
+        Misuse: A part is not JSON.
     """
     try:
         written = _WRITER.encode(parts)
     except (TypeError, ValueError, RecursionError):
-        raise Misuse("what an id is made of is no JSON", why="text, numbers that are finite, lists and dicts") from None
+        raise Misuse(
+            "what an id is made of is not JSON", why="text, numbers that are finite, lists and dicts"
+        ) from None
     return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -563,7 +565,7 @@ def condition_id(condition: Condition) -> str:
 
 
 def context_id(context: Context) -> str:
-    """The id of what happened: made of what tells it from everything else that happens.
+    """The id of what happened: made of what distinguishes it from everything else that happens.
 
     Raises:
         Misuse: The argument is of the wrong type.
@@ -625,7 +627,7 @@ def in_order(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     """A tuple of conditions sorted by id.
 
     Raises:
-        Misuse: It is no tuple of conditions, or one comes twice.
+        Misuse: It is not a tuple of conditions, or one comes twice.
     """
     check_tuple(conditions, CONDITIONS, "a condition")
     by_id = {condition_id(each): each for each in conditions}

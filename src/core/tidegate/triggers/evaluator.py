@@ -5,7 +5,7 @@ time, over views of different ages, and each may die anywhere.
 
     notice      what happened is kept as an occurrence of each condition that holds of it
     evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; claim each run, insert
-                its invocation under the run's id, and say so; drop what nobody waits for any more
+                its invocation under the run's id, and record that; drop what nobody waits for any more
     purge       forget runs that are over
 
 Each write is of one document: an insert under an id that is made of what it is, or a compare-and-set on a version. So a
@@ -99,7 +99,7 @@ class Evaluator:
 
     Attributes:
         triggers: All that are registered, as they were read.
-        next_after: Tells the next instant of a cron.
+        next_after: Answers the next instant of a cron.
         occurrences, cells, runs, invocations: The collections.
         claims: How runs are claimed.
         keep: How long and how many runs are kept.
@@ -120,7 +120,7 @@ class Evaluator:
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.triggers, Trigger, "a trigger")
-        check_callable(self.next_after, "a port that tells the next instant")
+        check_callable(self.next_after, "a port that answers the next instant")
         for name in (self.occurrences, self.cells, self.runs, self.invocations):
             check_collection(name)
         check_type(self.claims, Claims, "how runs are claimed")
@@ -159,7 +159,7 @@ class Evaluator:
     # --- evaluate ---
 
     async def evaluate(self, by: str) -> None:
-        """One pass. What it does not come to, for nobody answers or others are faster, is left to the next one.
+        """One pass. What it does not reach, because there is no answer or others are faster, is left to the next one.
 
         Args:
             by: The id of this pass; no other has it.

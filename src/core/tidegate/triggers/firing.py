@@ -18,7 +18,7 @@ A pass, each step one write of one document:
     2  `plan`              what fires, and what may be dropped
     3  `claim`             the run, with an expiry; its record keeps the occurrences, so that the next one can go on
     4  make the arguments (`trigger.provided`), and insert the invocation under the id of the run: if it is there, fine
-    5  `fired`, `failed`   tell the run what came of it
+    5  `fired`, `failed`   write into the run what came of it
     6  drop what the next plan says may be dropped
 
 A crash anywhere leaves either no run, or a run whose claim expires; and the invocation has the id of the run, so made

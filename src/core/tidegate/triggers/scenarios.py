@@ -280,7 +280,7 @@ FAULTS: Final = Faults(
 def triggers(
     parts: EvaluatorParts = PARTS,
     *,
-    summary: str = "two evaluators notice the same event, and crash, stall, or do not hear: it fires once",
+    summary: str = "two evaluators notice the same event, and crash, stall, or get no answer: it fires once",
     trigger: Trigger = ON_A,
     events: tuple[str, ...] = ("a1",),
     reported: tuple[str, ...] = (),

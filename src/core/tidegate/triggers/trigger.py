@@ -3,13 +3,13 @@
 A trigger starts a task when its conditions hold (`conditions`). That a condition held of something that happened is an
 occurrence; it is kept until every trigger that waits for it has fired, or has given it up (`firing`). The arguments are
 made by a provider, of what happened. Providers may be the user's code, which may raise, or answer nonsense; then there are
-no arguments, and the reasons are told.
+no arguments, but the reasons why.
 
 Laws
     TG1  Triggers have the same id exactly if they are equal, and occurrences if they are of one condition and happening;
          functions go by name.
-    TG2  What is noticed is one occurrence for each condition that holds, and all of which nobody can tell.
-    TG3  The first of several providers that has arguments decides; without any, all reasons are told.
+    TG2  What is noticed is one occurrence for each condition that holds, and all that cannot be decided.
+    TG3  The first of several providers that has arguments decides; without any, the answer has all reasons.
     TG4  Whatever the user's code does, a provider has an answer.
     TG5  After a registration the task has the triggers that were wanted; those that were there already, and those of
          other tasks, are not touched, and done again it changes nothing.
@@ -110,7 +110,7 @@ class Noticed:
 
     Attributes:
         occurrences: To be kept; one for each condition that holds.
-        unknown: The ids of conditions of which nobody can tell, and why.
+        unknown: The ids of conditions that could not be decided, and why.
     """
 
     occurrences: tuple[Occurrence, ...]
@@ -121,7 +121,7 @@ def noticed(conditions: Collection[Condition], context: Context, seen: Instant) 
     """What is kept of something that happened.
 
     Args:
-        conditions: Those to be asked; `sources` tells which need not be.
+        conditions: Those to be asked; `sources` says which need not be.
         context: What happened.
         seen: When it was noticed, by the store's clock.
 
@@ -218,7 +218,7 @@ class FirstOf:
     def __attrs_post_init__(self) -> None:
         check_tuple(self.providers, (Static, FromContext, FromAll), "a provider")
         if not self.providers:
-            raise Misuse("none of no providers has arguments", todo="use Static()")
+            raise Misuse("there is no provider to have arguments", todo="use Static()")
 
 
 Provider: TypeAlias = Static | FromContext | FromAll | FirstOf
@@ -239,7 +239,7 @@ class Provided:
 @final
 @attrs.frozen
 class NotProvided:
-    """There are none. Invariant: there is a reason."""
+    """There are no arguments. Invariant: there is a reason."""
 
     reasons: tuple[str, ...]
 
@@ -294,7 +294,7 @@ def _made(name: str, function: Callable[[_Of], object], of: _Of) -> Provided | N
             return Provided(Document.of(cast("Mapping[str, object]", answer)))
     except Exception as error:  # noqa: BLE001  one provider must not stop the triggers of others
         return NotProvided((f"{name!r} raised {type(error).__name__}",))
-    return NotProvided((f"{name!r} answered a {type(answer).__name__}, which is no document",))
+    return NotProvided((f"{name!r} answered a {type(answer).__name__}, which is not a document",))
 
 
 # --- triggers -----------------------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ class Trigger:
 
     @property
     def joins(self) -> bool:
-        """Tell whether several conditions have to hold, so that occurrences wait for each other."""
+        """Whether several conditions have to hold, so that occurrences wait for each other."""
         return self.logic is Logic.ALL and len(self.conditions) > 1
 
 

@@ -27,8 +27,8 @@ from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, dec
 
 __all__ = [
     "AdmissionVerdict",
+    "asking_again_changes_nothing",
     "has_a_way_on",
-    "is_told_so",
     "no_more_are_registered",
     "no_more_run",
     "refused_by_those_who_hold",
@@ -66,8 +66,8 @@ def refused_by_those_who_hold(verdict: AdmissionVerdict, holding: Collection[str
             return True
 
 
-def is_told_so(again: AdmissionVerdict) -> bool:
-    """Law AD4: who was admitted and asks again, at the same version, is told so, and nothing changes."""
+def asking_again_changes_nothing(again: AdmissionVerdict) -> bool:
+    """Law AD4: who was admitted and asks again, at the same version, gets that answer, and nothing changes."""
     return again == AlreadyAdmitted()
 
 

@@ -36,7 +36,7 @@ class Version:
 @final
 @attrs.frozen
 class Answered:
-    """What a caller was told of a request."""
+    """The answer that a caller got to a request."""
 
     request: str
     answer: TransitionOutcome

@@ -62,7 +62,7 @@ NETWORK: Final = Faults.of(
 
 
 async def work(name: str, times: int) -> None:
-    """Run the invocation whenever a message leads to it, so many times."""
+    """Run the invocation whenever a message leads to it, a number of times."""
     for run in range(times):
         found = await Call(READY)
         try:
@@ -110,7 +110,7 @@ def membership(world: World | State) -> Membership:
 
 
 def is_done_or_in_hand(state: State) -> bool:
-    """Nobody waits for anything: then the invocation is finished, or time has to pass before anybody can tell.
+    """Nobody waits for anything: then the invocation is finished, or time has to pass before anybody can know.
 
     Or a message leads to it, and the last worker has gone home.
     """
@@ -121,7 +121,7 @@ def is_done_or_in_hand(state: State) -> bool:
 
 
 def woken(recoverer: Recoverer, otherwise: Meaning) -> Meaning:
-    """Whoever waits is woken when there is something to do, as far as it can tell."""
+    """Whoever waits is woken when there is something to do, as far as it can know."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         if effect == Call(READY):

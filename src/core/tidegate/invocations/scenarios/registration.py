@@ -55,8 +55,8 @@ def known(state: State, key: str) -> StatusRecord | None:
 def has_told_the_truth(key: str, kind: type[Registered | Reused]) -> Law:
     def holds(state: State) -> bool:
         match state.status(f"caller {key}"):
-            case Returned(Registered() | Reused() as told) if isinstance(told, kind):
-                return known(state, told.invocation) is not None
+            case Returned(Registered() | Reused() as answer) if isinstance(answer, kind):
+                return known(state, answer.invocation) is not None
             case _:
                 return True
 

@@ -114,10 +114,10 @@ def runner_of(request: str) -> str | None:
 
 
 def answers(state: State, process: str) -> tuple[Answered, ...]:
-    """What the process was told, once it has finished."""
+    """The answers that the process got, once it has finished."""
     match state.status(process):
-        case Returned(tuple() as told):
-            return told
+        case Returned(tuple() as found):
+            return found
         case _:
             return ()
 

@@ -152,7 +152,7 @@ def planted(
     runners: tuple[str, str] = ("runner", "runner"),
     alone: bool = False,
 ) -> Specimen:
-    """The scenario of the program, with the bug in its place, which the wrong part tells of."""
+    """The scenario of the program, with the bug in its place; what the wrong part says of itself is the summary."""
     make = partial(transition, run, summary=(wrong.__doc__ or "").partition("\n")[0], runners=runners)
     return Specimen(f"transition.{name}", make, law, source, of="transition", alone=alone)
 

@@ -106,7 +106,7 @@ def tolerates_just_that(instants: Sequence[Iterable[AtomicServiceClaim]], tolera
     Args:
         instants: The claims of all runners, without grace, at instants that follow each other by a microsecond, from the
             start of a cycle to the end of the next one.
-        tolerance: What is named for so many runners.
+        tolerance: What is named for that number of runners.
     """
     starts = [(at, runner) for at, claims in enumerate(instants) for runner in cleared(claims)]
     apart = [later - earlier for (earlier, one), (later, other) in pairwise(starts) if one != other]

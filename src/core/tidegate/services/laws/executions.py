@@ -26,7 +26,7 @@ __all__ = [
     "the_gone_block_nobody",
     "the_living_are_not_replaced",
     "tokens_grow",
-    "who_leaves_is_told",
+    "who_leaves_is_recorded",
     "work_has_its_margin",
 ]
 
@@ -48,8 +48,8 @@ def the_gone_block_nobody(gate: Gate, admission: Admission, live: Collection[str
     return isinstance(admission, Admitted) or (gate.active is not None and gate.active.runner_id in live)
 
 
-def who_leaves_is_told(gate: Gate, admission: Admission) -> bool:
-    """Law EX4: a run that leaves the gate for another one is told as abandoned."""
+def who_leaves_is_recorded(gate: Gate, admission: Admission) -> bool:
+    """Law EX4: a run that leaves the gate for another one is recorded as abandoned."""
     if gate.active is None or not isinstance(admission, Admitted) or admission.gate == gate:
         return True
     return [(each.id, each.status) for each in admission.reaped] == [(gate.active.id, ExecutionStatus.ABANDONED)]

@@ -68,7 +68,7 @@ def gone_is_gone(before: Liveness, after: Liveness) -> bool:
 def runners_are_the_living(membership: Membership, found: Mapping[str, Liveness], runners: Sequence[Runner]) -> bool:
     """Law M3: the runners are the living ones, each once, one a name, and no worker.
 
-    Each is told with the instant at which its life began.
+    Each comes with the instant at which its life began.
     """
     by_id = {member.id: member for member in membership.members}
     living = {who for who, liveness in found.items() if isinstance(liveness, Alive) and by_id[who].runner is None}
