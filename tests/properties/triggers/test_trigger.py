@@ -356,7 +356,7 @@ def test_the_order_of_conditions_does_not_matter() -> None:
         (FromContext("told", Kind.EVENT, told), Provided(Document((("context", "event 'e' of 'a'"),)))),
         (FromContext("told", Kind.RESULT, told), NotProvided(("'told' needs a context of kind result",))),
         (FromAll("counted", counted), Provided(Document((("contexts", 3),)))),
-        (FromAll("nothing", nothing), NotProvided(("'nothing' answered a NoneType, which is no document",))),
+        (FromAll("nothing", nothing), NotProvided(("'nothing' answered a NoneType, which is not a document",))),
         (FromAll("fails", fails), NotProvided(("'fails' raised LookupError",))),
         (FromAll("naive", lambda _: {"k": object()}), NotProvided(("'naive' raised Misuse",))),
         (

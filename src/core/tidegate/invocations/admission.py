@@ -485,6 +485,7 @@ def decide_running(
     mine = Place(invocation, record.version)
     if mine in reservation.places:
         return AlreadyAdmitted()
+    # A place whose holder has not been looked for may be held: it counts until its record says otherwise.
     held = tuple(
         place
         for place in reservation.places

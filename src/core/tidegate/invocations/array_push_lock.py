@@ -153,7 +153,7 @@ class ArrayPushLock:
             if claims and is_stale(claims[0], await Now(), self.stale):
                 await self._clear()
             if attempt + 1 < self.attempts:
-                await Sleep(self.backoff << attempt)
+                await Sleep(self.backoff << attempt)  # twice as long each time
         record = await find_one(self.collection, self._me)
         return NoRecord() if record is None else RaceCondition(self.attempts, record[STATUS])
 

@@ -1,7 +1,8 @@
 """An invocation is picked up if the rule of its task admits it: a place is reserved, then the invocation is pending.
 
-What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The places of a set of
-invocations that exclude each other are one document with a version, and whoever takes one changes it by compare-and-set.
+What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The
+places of a set of invocations that exclude each other are one document with a version, and whoever takes one changes it
+by compare-and-set.
 
     1  read the record, THEN the places, THEN the records of those who hold one, as far as the decision asks for them
     2  take a place, if the places are still as they were read

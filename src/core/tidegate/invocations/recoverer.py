@@ -1,10 +1,11 @@
 """What is stuck is found and freed, one step at a time, whoever else does the same.
 
-What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the store, and in which order.
-A pass reads the invocations, then the messages, then the time (by a beat of its own), then the members. Each step is a
-transition of the very record that it was decided on (status, owner and version), so it comes to nothing if that has moved;
-and a message is named by the version that it was published for, so it is published once, and leads nowhere afterwards.
-Who moves an invocation half of the way goes on with it. If it does not come that far, the next pass finds it there.
+What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the
+store, and in which order. A pass reads the invocations, then the messages, then the time (by a beat of its own), then
+the members. Each step is a transition of the very record that it was decided on (status, owner and version), so it
+comes to nothing if that has moved; and a message is named by the version that it was published for, so it is published
+once, and leads nowhere afterwards. Who moves an invocation half of the way goes on with it. If it does not come that
+far, the next pass finds it there.
 
 Laws
     RP1  Nothing is taken from an owner that was alive when it was looked at, unless it was pending for too long.

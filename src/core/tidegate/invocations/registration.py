@@ -1,7 +1,8 @@
 """A call becomes an invocation if the rule of its task admits it: a place is reserved, then the invocation is made.
 
-What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The places of a set of
-calls that exclude each other are one document with a version, as for running (`tidegate.invocations.picker`).
+What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The
+places of a set of calls that exclude each other are one document with a version, as for running
+(`tidegate.invocations.picker`).
 
     1  store the call under the id made for it
     2  read the places, THEN the call and the record of whoever holds one

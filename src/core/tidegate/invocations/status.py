@@ -5,7 +5,8 @@ A decision takes the record as it was read and a request (this runner, that stat
 become, or why not. It is carried out by one compare-and-set on (status, owner, version), so of all decisions made on
 one version at most one comes true: optimistic concurrency control after Kung and Robinson 1981.
 
-Each write leaves its request id in the record, so that after a lost reply `tidegate.model.history` says what became of it.
+Each write leaves its request id in the record, so that after a lost reply `tidegate.model.history` says what became of
+it.
 
 Laws
     S1  Nothing leaves a final status.
@@ -14,8 +15,8 @@ Laws
     S4  Every accepted transition makes exactly one version; the first is 1.
     S5  Only edges of the table are taken.
 
-The checks come in this order: edge, owner, runner, new owner. An edge that the system which a table was taken from lacks is
-marked as `Added`, with its reason.
+The checks come in this order: edge, owner, runner, new owner. An edge that the system which a table was taken from
+lacks is marked as `Added`, with its reason.
 """
 
 from __future__ import annotations
@@ -159,6 +160,7 @@ class StatusTable:
             raise Misuse(f"nothing leads to {_listed(unreachable)}", todo="add an edge to it, or drop it")
         acquiring = {each.status for each in self.definitions if each.acquires_owner}
         releasing = {each.status for each in self.definitions if each.releases_owner}
+        # What can be entered without an owner: from a start or a release, along edges that do not acquire one.
         ownerless = _reachable(
             {status: targets - acquiring for status, targets in edges.items()}, (self.initial | releasing) - acquiring
         )

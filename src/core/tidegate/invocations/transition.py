@@ -1,8 +1,9 @@
 """Move a record from one status to another: read, decide, one compare-and-set.
 
-The decision is `tidegate.invocations.status`; this is the way to carry it out so that it happens at most once and the answer is the
-truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status, owner,
-version). It raises the version and leaves the request id in the record's history, so every write can be recognised:
+The decision is `tidegate.invocations.status`; this is the way to carry it out so that it happens at most once and the
+answer is the truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status,
+owner, version). It raises the version and leaves the request id in the record's history, so every write can be
+recognised:
 
     the reply is lost        read back: the history says whether this request made the version that it was to make
     no match                 somebody else was faster, or an earlier copy of this very request: read back

@@ -1,9 +1,9 @@
 """Whose turn is it? Runners share a cycle of time, one slot each, so that a service runs on one of them at a time.
 
-Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a message: the
-cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that begins
-with slot p and ends one margin before the next. This is time-division multiple access over a membership service (Kopetz
-and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time systems"); the margin is its guard time.
+Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a message:
+the cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that
+begins with slot p and ends one margin before the next. This is time-division multiple access over a membership service
+(Kopetz and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time systems"); the margin is its guard time.
 
     I = interval, M = spread, N = runners, t = now - cycle start (cycles are counted from the epoch)
     edge(p)   = floor(p * I / N)
@@ -353,11 +353,12 @@ def decide_atomic_service_claim(
     check_types(runners, Runner, "a runner")
     check_type(now, Instant, "an instant")
     interval, count = service.interval, len(runners)
-    cycle_start = now + -(now.at % interval)
+    cycle_start = now + -(now.at % interval)  # cycles are counted from the epoch, the same for all
     position = next((place for place, runner in enumerate(runners) if runner.id == runner_id), None)
     scheduled = runners[_assigned_slot(now - cycle_start, interval, count)] if runners else None
     window = None if position is None else _window_of(position, count, service, cycle_start)
 
+    # The order is that of the header: an earlier reason hides a later one.
     verdict: ClaimVerdict
     if scheduled is None:
         verdict = NoStableRunners()
@@ -545,6 +546,7 @@ def _window_needed(service: AtomicService, claiming: Claiming) -> Duration:
     """The least length of a window in which the instants that lead to a run reach from one claim to the next."""
     on_time = claiming.period - 1 + max(1, claiming.run_margin_min)
     limit = service.start_fraction_ppm
+    # The least window w with limit * w // PPM >= period - 1: a division that rounds up, as the floor of its negative.
     return max(on_time, -((claiming.period - 1) * -PPM // limit)) if 0 < limit < PPM else on_time
 
 

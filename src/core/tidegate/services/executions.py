@@ -1,10 +1,10 @@
 """May this run start, is there time left for it, and what became of it?
 
-The slots of `atomic_service` keep runners apart while they see one list of runners and one time. When a runner joins, or
-two lists differ, two can be cleared at once. So a gate stands behind the slots: one document that holds the run under
-way and a token that grows with each run that is let in, changed by compare-and-set on both. The token is a fencing token:
-what a run writes while it works is to be refused once a greater one was seen. Beside the gate a history records for people what
-became of each run.
+The slots of `atomic_service` keep runners apart while they see one list of runners and one time. When a runner joins,
+or two lists differ, two can be cleared at once. So a gate stands behind the slots: one document that holds the run
+under way and a token that grows with each run that is let in, changed by compare-and-set on both. The token is a
+fencing token: what a run writes while it works is to be refused once a greater one was seen. Beside the gate a history
+records for people what became of each run.
 
 The flow of a claim, each step a decision here:
 

@@ -1,7 +1,7 @@
-"""How a process joins, beats and leaves, and how everybody reads who is there: `tidegate.services.membership` on a document store.
+"""How a process joins, beats and leaves, and how everybody reads who is there: `membership` on a document store.
 
-A member is one document. The store writes every instant in it by its own clock, and each write of one's own record replies
-what the store's clock showed: so a process knows the time that judges for all without a clock of its own.
+A member is one document. The store writes every instant in it by its own clock, and each write of one's own record
+replies what the store's clock showed: so a process knows the time that judges for all without a clock of its own.
 
     join    insert the record without instants, then let the store write them: done again, both change nothing
     beat    the store writes `seen`; a member that has left does not beat
@@ -11,8 +11,8 @@ Laws
     MP1  A join that is done again, after a lost reply, changes nothing: a life begins once.
     MP2  Who has left is not a member again.
 
-Known not to work: see `tidegate.services.membership`. A beat that is under way for as long as its sender is silent makes it alive
-again: there is no `younger than` in a filter.
+Known not to work: see `tidegate.services.membership`. A beat that is under way for as long as its sender is silent
+makes it alive again: there is no `younger than` in a filter.
 """
 
 from __future__ import annotations

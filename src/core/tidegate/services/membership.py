@@ -2,8 +2,8 @@
 
 A failure detector by heartbeats (Chandra and Toueg 1996, "Unreliable failure detectors for reliable distributed
 systems"): whoever beats is alive, and whoever was silent for `dead_after` is presumed dead. One clock judges, the
-store's: it writes the instants of beats, and says what time it is now. The list of living runners, in an order that all agree on, is
-what `tidegate.services.atomic_service` takes.
+store's: it writes the instants of beats, and says what time it is now. The list of living runners, in an order that all
+agree on, is what `tidegate.services.atomic_service` takes.
 
 A process joins under an id of its own, used for this one life, and beats from then on. Runners have workers, threads or
 processes that own what they work on; each worker beats for itself, or its runner for it, and no worker ever takes part
@@ -163,6 +163,7 @@ class Membership:
         if len({member.seen.clock for member in self.members}) > 1:
             raise Misuse("members were seen on different clocks", why="two clocks are never compared")
         object.__setattr__(self, "by_id", by_id)
+        # Of the lives of a name the highest number comes last, and so it stays.
         object.__setattr__(self, "latest", {member.place: member for member in sorted(self.members, key=_by_life)})
 
 

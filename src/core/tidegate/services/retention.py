@@ -98,6 +98,7 @@ def surplus(
     oldest_first = sorted(
         (row.start.at, row.id, now - row.end) for row in rows if row.end is not None and row.id not in spared
     )
+    # An age of 0 keeps every row, for `0 < 0` fails first. The slice is all but the last `count`, the newest.
     fresh = [row_id for _, row_id, age in oldest_first if not 0 < retention.age < age]
     gone = {row_id for _, row_id, _ in oldest_first}.difference(fresh)
     gone.update(fresh[: -retention.count] if retention.count else ())

@@ -1,8 +1,9 @@
 """A service that runs on one of several runners at a time: slots, a gate behind them, and a history beside it.
 
-What is decided is in `tidegate.services.atomic_service`, `tidegate.services.membership` and `tidegate.services.executions`; this is what is asked of
-the store, and when. Nobody reads a clock of its own: a beat replies what the store's clock shows, and so does the write of
-the gate. So a machine whose clock is wrong, or jumps, takes part like any other.
+What is decided is in `tidegate.services.atomic_service`, `tidegate.services.membership` and
+`tidegate.services.executions`; this is what is asked of the store, and when. Nobody reads a clock of its own: a beat
+replies what the store's clock shows, and so does the write of the gate. So a machine whose clock is wrong, or jumps,
+takes part like any other.
 
     1  beat, and read who is there; decide whose turn it is. A skipped run is written into the history
     2  read the gate, THEN who is alive; a run that was cleared is let in, in place of one whose runner is gone, by
@@ -21,9 +22,9 @@ Laws
     AP6  Who says that its run is over is right: it has a row in the history, and is not in the gate.
     AP7  Where a skipped run is said to be recorded, the history has a row that says why.
 
-Found by the simulator: to read who is alive before the gate, as the description of the flow has it, lets a runner be put
-out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order is kept
-as a specimen (`atomic_service.members_before_gate`).
+Found by the simulator: to read who is alive before the gate, as the description of the flow has it, lets a runner be
+put out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order
+is kept as a specimen (`atomic_service.members_before_gate`).
 
 Known not to work
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
@@ -139,7 +140,13 @@ class Abandoned:
 @final
 @attrs.frozen
 class Skipped:
-    """The run was not let in; `is_recorded` says whether the history has a row that says why, where somebody should know."""
+    """The run was not let in.
+
+    Attributes:
+        run: Its id.
+        reason: Why.
+        is_recorded: The history has a row that says why.
+    """
 
     run: str
     reason: str

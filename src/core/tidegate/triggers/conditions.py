@@ -523,6 +523,7 @@ def _passes(by: Filter, value: Value, what: str) -> ConditionVerdict:
             assert_never(by)
 
 
+# In this order, so that all of several answers is their minimum, and any of them the maximum (Kleene).
 _TRUTH: Final[Mapping[type[ConditionVerdict], int]] = {Fails: 0, CannotTell: 1, Holds: 2}
 
 

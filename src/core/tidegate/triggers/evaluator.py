@@ -1,7 +1,7 @@
 """The programs of triggers: keep what has happened, and let fire what is due, once, whoever looks.
 
-The decisions are `tidegate.triggers.trigger`, `tidegate.retries.schedule` and `tidegate.triggers.firing`. Several processes may evaluate at the same
-time, over views of different ages, and each may die anywhere.
+The decisions are `tidegate.triggers.trigger`, `tidegate.retries.schedule` and `tidegate.triggers.firing`. Several
+processes may evaluate at the same time, over views of different ages, and each may die anywhere.
 
     notice      what happened is kept as an occurrence of each condition that holds of it
     evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; claim each run, insert

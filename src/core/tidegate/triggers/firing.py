@@ -280,11 +280,13 @@ def plan(
     there: set[str] = set()
     waiting: dict[str, list[Occurrence]] = {}
     for each in sorted(occurrences, key=_by_sight):
-        _ = now - each.seen
+        _ = now - each.seen  # Misuse where it was seen on another clock
         if each.id not in there:
             there.add(each.id)
             waiting.setdefault(each.condition_id, []).append(each)
-    by_id = {run.id: run for run in sorted(runs, key=lambda run: run.version)}
+    by_id = {
+        run.id: run for run in sorted(runs, key=lambda run: run.version)
+    }  # the highest version comes last, and stays
     of_trigger: dict[str, list[TriggerRun]] = {}
     for run in by_id.values():
         of_trigger.setdefault(run.firing.trigger_id, []).append(run)
@@ -329,10 +331,12 @@ def _joined(trigger: Trigger, waiting: Iterable[Occurrence], runs: Collection[Tr
     used = {each.id: run for run in runs for each in run.firing.occurrences}
     needed = {each for each, run in used.items() if not run.state.settled}
     left = deque(each for each in waiting if each.id not in used)
+    # The latch holds what may still meet, oldest first; `there` counts its occurrences by condition.
     latch: deque[Occurrence] = deque()
     there = dict.fromkeys(trigger.condition_ids, 0)
     while left and not all(there.values()):
         newest = left.popleft()
+        # What is too old for the newest is too old for all that come after it, so it never returns to the latch.
         while latch and newest.seen - latch[0].seen > trigger.within:
             there[latch.popleft().condition_id] -= 1
         latch.append(newest)
@@ -558,6 +562,7 @@ def purge(
     check_types(runs, TriggerRun, "a run")
     check_types(waiting, Occurrence, "an occurrence")
     still = {each.id for each in waiting}
+    # By trigger, the run of the highest number: it comes last, and stays.
     last = {run.firing.trigger_id: run.id for run in sorted(runs, key=lambda run: run.firing.number)}
     protected = {
         run.id

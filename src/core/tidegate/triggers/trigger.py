@@ -2,8 +2,8 @@
 
 A trigger starts a task when its conditions hold (`conditions`). That a condition held of something that happened is an
 occurrence; it is kept until every trigger that waits for it has fired, or has given it up (`firing`). The arguments are
-made by a provider, of what happened. Providers may be the user's code, which may raise, or answer nonsense; then there are
-no arguments, but the reasons why.
+made by a provider, of what happened. Providers may be the user's code, which may raise, or answer nonsense; then there
+are no arguments, but the reasons why.
 
 Laws
     TG1  Triggers have the same id exactly if they are equal, and occurrences if they are of one condition and happening;

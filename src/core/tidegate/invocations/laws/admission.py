@@ -1,4 +1,4 @@
-"""The laws of `tidegate.invocations.admission` as predicates: over the records of one set, a decision, two calls, or a release."""
+"""The laws of `tidegate.invocations.admission` as predicates over records, decisions and calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.invocations.recovery` as predicates: over a decision, the path of an item, or an item as it is in the end."""
+"""The laws of `tidegate.invocations.recovery` as predicates over decisions and paths of items."""
 
 from __future__ import annotations
 

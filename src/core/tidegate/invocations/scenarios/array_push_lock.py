@@ -1,6 +1,7 @@
 """The array-push lock as it is in the wild, where it is right: while nobody stalls and nothing is lost.
 
-What is wrong with it otherwise: `tidegate.invocations.specimens.array_push_lock`. A record is running under one runner, several of whose processes want to end it: one says retry, the others finish it.
+What is wrong with it otherwise: `tidegate.invocations.specimens.array_push_lock`. A record is running under one runner,
+several of whose processes want to end it: one says retry, the others finish it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An invocation, two workers, and a process that recovers what is stuck.
 
-A worker waits for a message that leads to the invocation, claims it, runs it and says how it went. The first one may crash
-anywhere, and stall until it is presumed dead; the second one is there for what is recovered. Whoever waits is woken when
-there is something to do, so that looking in vain costs no states.
+A worker waits for a message that leads to the invocation, claims it, runs it and says how it went. The first one may
+crash anywhere, and stall until it is presumed dead; the second one is there for what is recovered. Whoever waits is
+woken when there is something to do, so that looking in vain costs no states.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is wrong with the array-push lock, followed to the letter.
 
 These are specimens of a kind: nothing is planted. The program is the one that ships for those who must interoperate
-(`tidegate.invocations.array_push_lock`), its description is followed step by step, and it is wrong wherever somebody stalls
-or a reply is lost. Each scenario judges the one law that it breaks, for one break hides the next.
+(`tidegate.invocations.array_push_lock`), its description is followed step by step, and it is wrong wherever somebody
+stalls or a reply is lost. Each scenario judges the one law that it breaks, for one break hides the next.
 """
 
 from __future__ import annotations

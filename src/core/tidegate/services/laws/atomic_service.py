@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services.atomic_service` as predicates over claims; claims of one view are of one list of runners."""
+"""The laws of `tidegate.services.atomic_service` as predicates over claims, those of one view together."""
 
 from __future__ import annotations
 

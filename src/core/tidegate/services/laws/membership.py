@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services.membership` as predicates: over members and a judgement, or over what is seen before and after."""
+"""The laws of `tidegate.services.membership` as predicates over members and a judgement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services.retention` as predicates over a history, what is protected, and the ids of what may go."""
+"""The laws of `tidegate.services.retention` as predicates over a history and what may go of it."""
 
 from __future__ import annotations
 

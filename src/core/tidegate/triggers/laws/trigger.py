@@ -1,4 +1,4 @@
-"""The laws of `tidegate.triggers.trigger` as predicates over triggers, occurrences, what providers answer, and registrations."""
+"""The laws of `tidegate.triggers.trigger` as predicates over what it decides."""
 
 from __future__ import annotations
 
