@@ -8,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from tests.properties.on_documents import is_read_or_misuse
 
 from tidegate.invocations.laws import transition as laws
 from tidegate.invocations.laws.transition import Answered, Version
@@ -43,6 +44,7 @@ from tidegate.invocations.transition import (
     VERSION,
     GaveUp,
     Granted,
+    Outdated,
     Transition,
     Unknown,
     history,
@@ -526,6 +528,7 @@ def test_an_answer_says_what_was_expected_and_what_is_there_instead() -> None:
     )
     assert str(GaveUp(3, None, None)) == "gave up after attempt 3: expected nothing, actual nothing"
     assert str(Granted(2)) == "granted: version 2"
+    assert str(Outdated(expected, None)) == f"outdated: expected {expected}, actual nothing"
     assert str(FORGOTTEN) == "unknown after attempt 2: the record does not remember that far back"
 
 
@@ -883,6 +886,14 @@ def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
                 assert doubted
 
     holds()
+
+
+@pytest.mark.parametrize("read", [viewed, history])
+def test_a_record_that_another_has_spoiled_is_read_or_misuse(read: Callable[[Document], object]) -> None:
+    """Whatever stands in a field, or is missing."""
+    made = {"version": 1, "request": "r", "status": "running"}
+    record = {"_id": "x", "status": "running", "owner": "a", "version": 1, "history": (made,)}
+    assert is_read_or_misuse(read, Document.of(record))
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
