@@ -100,7 +100,7 @@ def members(size: int) -> membership.Membership:
 
 
 @table.case(recovery, "what frees an invocation", RUNNERS)
-def freeing(size: int) -> Made[recovery.Recovery]:
+def freeing(size: int) -> Made[recovery.RecoveryVerdict]:
     pending, alive = status.StatusRecord(invocation.PENDING, "runner 5", 2), members(size)
     item = recovery.Item("invocation", pending, NOW + -2 * MINUTE)
     return lambda: recovery.decide_recovery(item, alive, NOW), lambda told: isinstance(told, recovery.Move)
@@ -177,7 +177,7 @@ def history(size: int) -> list[executions.Execution]:
 
 
 @table.case(executions, "is a run let in?", RUNNERS)
-def letting_in(size: int) -> Made[executions.Admission]:
+def letting_in(size: int) -> Made[executions.GateVerdict]:
     live = frozenset(f"runner {number}" for number in range(1, size))
     gone = executions.Execution(id="run 0", runner_id="runner 0", start=BACK_THEN)
     gate, coming = executions.Gate(1, gone), run(1)

@@ -12,7 +12,7 @@ from tests.properties.on_documents import is_read_or_misuse
 
 from tidegate.invocations.laws import transition as laws
 from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.scenarios.transition import Run
+from tidegate.invocations.scenarios.transition import TransitionProgram
 from tidegate.invocations.specimens.transition import (
     HISTORY_IN_A_SECOND_WRITE,
     NO_VERSION_IN_FILTER,
@@ -200,7 +200,7 @@ def fed(program: Coroutine[Effect[object], object, T], reply: Callable[[Effect[o
         return cast("T", stopped.value)
 
 
-def run(commanded: Transition, store: Store, *ways: Way) -> object:
+def run(wanted: Transition, store: Store, *ways: Way) -> object:
     """The answer, when the requests meet these ways, and those after them nothing bad; all ways must be met."""
     left = chain(ways, repeat(answered))
     met = 0
@@ -211,7 +211,7 @@ def run(commanded: Transition, store: Store, *ways: Way) -> object:
         store.asked.append(effect)
         return next(left)(store, effect)
 
-    answer = fed(commanded.run(), reply)
+    answer = fed(wanted.run(), reply)
     assert met >= len(ways), "the program ended before it met all ways"
     return answer
 
@@ -292,7 +292,7 @@ def test_a_record_remembers_its_last_16_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "commanded", "answer"),
+    ("store", "wanted", "answer"),
     [
         (stored("held", "r1"), command("gone"), NotAllowed("held", "gone", frozenset({"free", "lent"}))),
         (stored("held", "r1"), command("nowhere"), NotAllowed("held", "nowhere", frozenset({"free", "lent"}))),
@@ -303,11 +303,11 @@ def test_a_record_remembers_its_last_16_versions() -> None:
         (stored("free"), command("held", runner=None), NoRunner("free", "held")),
     ],
 )
-def test_a_denial_has_its_reason_and_writes_nothing(store: Store, commanded: Transition, answer: object) -> None:
+def test_a_denial_has_its_reason_and_writes_nothing(store: Store, wanted: Transition, answer: object) -> None:
     """The reasons are those of `tidegate.invocations.status`; one read is all that was asked for."""
     before = store.world
 
-    assert run(commanded, store) == answer
+    assert run(wanted, store) == answer
     assert kinds(store) == ["FindOne"]
     assert store.world == before
 
@@ -489,7 +489,7 @@ def test_a_conflict_is_decided_anew() -> None:
 
 
 def test_a_conflict_that_makes_the_wish_illegal_is_a_denial() -> None:
-    """Law TR4. Who was faster took what was commanded."""
+    """Law TR4. Who was faster made the change that was asked for."""
     answer = run(command(), stored(), answered, after(rival("held", "r2")))
 
     assert answer == NotAllowed("held", "held", frozenset({"free", "lent"}))
@@ -740,7 +740,7 @@ class Play:
 class Caller:
     """Commands one thing after the other, and remembers the answers."""
 
-    run: Run
+    run: TransitionProgram
     commands: list[Transition]
     answers: list[Answered] = attrs.field(factory=list)
     program: Coroutine[Effect[object], object, object] | None = None
@@ -760,13 +760,13 @@ class Caller:
                 return
 
 
-def played(bug: Run, schedule: Schedule, store: Store) -> Play:
+def played(bug: TransitionProgram, schedule: Schedule, store: Store) -> Play:
     callers = [
         Caller(
             bug,
             [
-                Transition(RECORDS, TABLE, KEY, *commanded, f"{who}.{nth}", schedule.attempts)
-                for nth, commanded in enumerate(commands)
+                Transition(RECORDS, TABLE, KEY, *wanted, f"{who}.{nth}", schedule.attempts)
+                for nth, wanted in enumerate(commands)
             ],
         )
         for who, commands in enumerate(schedule.commands)
@@ -835,7 +835,7 @@ LAWS: Final[dict[str, Callable[[Play], bool]]] = {
 
 
 def check_laws(
-    bug: Run,
+    bug: TransitionProgram,
     judged: Collection[str] = LAWS,
     *,
     begin: Callable[[], Store] = stored,
@@ -920,7 +920,7 @@ BREAKS: Final = [
 
 
 @pytest.mark.parametrize(("bug", "law"), BREAKS)
-def test_a_planted_bug_breaks_the_law(bug: Run, law: str) -> None:
+def test_a_planted_bug_breaks_the_law(bug: TransitionProgram, law: str) -> None:
     """Each law of the program has a specimen that breaks it in random schedules.
 
     Measured over 12 seeds, the rarest break shows once in 300 schedules: 3,000 miss it with probability exp(-10).

@@ -28,7 +28,6 @@ from tidegate.triggers.conditions import (
     Everything,
     ExceptionContext,
     Fails,
-    Filter,
     Holds,
     Judge,
     Kind,
@@ -40,6 +39,7 @@ from tidegate.triggers.conditions import (
     OnStatus,
     ResultContext,
     StatusContext,
+    ValueFilter,
     condition_id,
     context_id,
     holds,
@@ -364,7 +364,7 @@ def test_a_context_of_a_source_is_asked_about_what_it_is(drawn: tuple[Condition,
 
 
 @given(filters())
-def test_a_filter_shows_nothing_of_what_it_expects(each: Filter) -> None:
+def test_a_filter_shows_nothing_of_what_it_expects(each: ValueFilter) -> None:
     """Only the kind, and the name of a function."""
     assert repr(each) in {"Everything()", "Equal()", *(f"Judge(name={judge.name!r})" for judge in JUDGES)}
 
@@ -465,7 +465,7 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
             call()
 
 
-A_FILTER: Filter = Everything()
+A_FILTER: ValueFilter = Everything()
 GOOD: list[tuple[Callable[..., object], tuple[object, ...], range]] = [
     (CronContext, (Schedule("* * * * *"), Instant(0)), range(2)),
     (StatusContext, ("a", "i", 1, "s", Document()), range(5)),

@@ -41,7 +41,7 @@ from tidegate.invocations.admission import (
 )
 from tidegate.invocations.invocation import INVOCATION, PENDING
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, Transition, TransitionOutcome, viewed
+from tidegate.invocations.transition import VERSION, Granted, Transition, TransitionOutcome, viewed
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused, is_duplicate
 from tidegate.model.operations import check_collection, find_one, insert_one, update_one
@@ -52,7 +52,6 @@ __all__ = [
     "ATTEMPTS",
     "PARTS",
     "PLACES",
-    "VERSION",
     "HeldBack",
     "Known",
     "NotPickedUp",
@@ -69,7 +68,6 @@ __all__ = [
 ATTEMPTS: Final = 8
 
 PLACES: Final = Field[tuple[Document, ...]]("places")
-VERSION: Final = Field[int]("version")
 _INVOCATION_ID: Final = Field[str]("invocation")
 
 

@@ -69,8 +69,8 @@ __all__ = [
     "Patience",
     "Publish",
     "Queued",
-    "Recovery",
     "RecoveryAction",
+    "RecoveryVerdict",
     "Trouble",
     "decide_recovery",
     "plan_recovery",
@@ -226,7 +226,7 @@ class NoInvocation:
 
 RecoveryAction: TypeAlias = Move | Publish
 LeftAlone: TypeAlias = InHand | Queued | Finished | NoInvocation
-Recovery: TypeAlias = RecoveryAction | LeftAlone
+RecoveryVerdict: TypeAlias = RecoveryAction | LeftAlone
 
 
 # --- the decision -----------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ Recovery: TypeAlias = RecoveryAction | LeftAlone
 PATIENCE: Final = Patience()
 
 
-def decide_recovery(item: Item, membership: Membership, now: Instant, patience: Patience = PATIENCE) -> Recovery:
+def decide_recovery(item: Item, membership: Membership, now: Instant, patience: Patience = PATIENCE) -> RecoveryVerdict:
     """What frees an invocation, or why it is left alone.
 
     Args:

@@ -56,7 +56,6 @@ from tidegate.services.retention import Row
 
 __all__ = [
     "NO_MARGIN",
-    "Admission",
     "Admitted",
     "AlreadyEnded",
     "Blocked",
@@ -65,6 +64,7 @@ __all__ = [
     "Execution",
     "ExecutionStatus",
     "Gate",
+    "GateVerdict",
     "NoMargin",
     "NotInTheGate",
     "Released",
@@ -216,10 +216,10 @@ class Blocked:
     execution: Execution
 
 
-Admission: TypeAlias = Admitted | Blocked
+GateVerdict: TypeAlias = Admitted | Blocked
 
 
-def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:
+def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> GateVerdict:
     """Whether a run that was cleared is let in.
 
     Args:

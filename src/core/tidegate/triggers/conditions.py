@@ -61,7 +61,6 @@ __all__ = [
     "Everything",
     "ExceptionContext",
     "Fails",
-    "Filter",
     "Holds",
     "Judge",
     "Kind",
@@ -74,6 +73,7 @@ __all__ = [
     "ResultContext",
     "Source",
     "StatusContext",
+    "ValueFilter",
     "condition_id",
     "context_id",
     "holds",
@@ -273,7 +273,7 @@ class Judge:
         check_callable(self.function, "a filter")
 
 
-Filter: TypeAlias = Everything | Equal | Judge
+ValueFilter: TypeAlias = Everything | Equal | Judge
 _FILTERS: Final = (Everything, Equal, Judge)
 
 
@@ -305,7 +305,7 @@ class OnStatus:
 
     task: str
     statuses: frozenset[str]
-    arguments: Filter = Everything()
+    arguments: ValueFilter = Everything()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.task, "a task")
@@ -321,8 +321,8 @@ class OnResult:
     """Holds of an invocation that succeeded. Invariant: the task is named."""
 
     task: str
-    result: Filter = Everything()
-    arguments: Filter = Everything()
+    result: ValueFilter = Everything()
+    arguments: ValueFilter = Everything()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.task, "a task")
@@ -337,7 +337,7 @@ class OnException:
 
     task: str
     errors: frozenset[str] = frozenset()
-    arguments: Filter = Everything()
+    arguments: ValueFilter = Everything()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.task, "a task")
@@ -351,7 +351,7 @@ class OnEvent:
     """Holds of an event of this code. Invariant: the code is not empty."""
 
     code: str
-    payload: Filter = Everything()
+    payload: ValueFilter = Everything()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.code, "a code of events")
@@ -503,7 +503,7 @@ def holds(condition: Condition, context: Context) -> ConditionVerdict:
             return Fails("it is of another kind")
 
 
-def _passes(by: Filter, value: Value, what: str) -> ConditionVerdict:
+def _passes(by: ValueFilter, value: Value, what: str) -> ConditionVerdict:
     match by:
         case Everything():
             return Holds()
@@ -609,7 +609,7 @@ def _written_condition(condition: Condition) -> list[Json]:
             assert_never(condition)
 
 
-def _written_filter(by: Filter) -> Json:
+def _written_filter(by: ValueFilter) -> Json:
     match by:
         case Everything():
             return ["everything"]

@@ -36,9 +36,9 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import calling, journal, journaled, world_with
 
-__all__ = ["KEY", "RECORDS", "SCENARIOS", "Run", "answers", "history", "seen", "transition", "versions"]
+__all__ = ["KEY", "RECORDS", "SCENARIOS", "TransitionProgram", "answers", "history", "seen", "transition", "versions"]
 
-Run: TypeAlias = Callable[[Transition], Program[TransitionOutcome]]
+TransitionProgram: TypeAlias = Callable[[Transition], Program[TransitionOutcome]]
 """The program that carries a transition out."""
 
 RECORDS: Final = "invocations"
@@ -51,7 +51,7 @@ RESTARTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
 STALE: Final = Faults.of(Fault.STALE_READ, Fault.LOST_REPLY, Fault.DUPLICATE)
 
 
-async def work(program: Run, runner: str, life: str) -> tuple[Answered, ...]:
+async def work(program: TransitionProgram, runner: str, life: str) -> tuple[Answered, ...]:
     """Claim the record, run it, and say how it went; stop at the first answer that is no grant."""
     answered: tuple[Answered, ...] = ()
     for step in (status.PENDING, status.RUNNING, ""):
@@ -64,7 +64,7 @@ async def work(program: Run, runner: str, life: str) -> tuple[Answered, ...]:
     return answered
 
 
-async def recover(program: Run, life: str) -> tuple[Answered, ...]:
+async def recover(program: TransitionProgram, life: str) -> tuple[Answered, ...]:
     """Take the record from whoever has it, and route it again."""
     stuck = await look()
     if stuck not in RECOVERY:
@@ -132,11 +132,11 @@ def is_told_something(process: str) -> Law:
     return lambda state: laws.transition.nothing_is_unknown(answers(state, process))
 
 
-def worker(program: Run, name: str, runner: str) -> Birth:
+def worker(program: TransitionProgram, name: str, runner: str) -> Birth:
     return lambda life: work(program, runner, f"{name}:{runner}.{life}")
 
 
-def recoverer(program: Run) -> Birth:
+def recoverer(program: TransitionProgram) -> Birth:
     return lambda life: recover(program, f"recovery.{life}")
 
 
@@ -149,7 +149,7 @@ GOALS: Final[dict[str, Law]] = {
 
 
 def transition(
-    program: Run = Transition.run,
+    program: TransitionProgram = Transition.run,
     *,
     summary: str = "three runners on one record: at most once, and every answer is the truth",
     budget: int = 1,

@@ -9,10 +9,10 @@ import attrs
 
 from tidegate.invocations.admission import AlreadyAdmitted, NoFreePlace, Place, Reservation, RunningVerdict
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.picker import PARTS, PLACES, VERSION, Known, Picker, PickerParts, kept
+from tidegate.invocations.picker import PARTS, PLACES, Known, Picker, PickerParts, kept
 from tidegate.invocations.scenarios.admission import AT_MOST, HELD_BACK, PICKED, admission
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, Transition, TransitionOutcome, viewed
+from tidegate.invocations.transition import VERSION, Granted, Transition, TransitionOutcome, viewed
 from tidegate.model.documents import ID, Document, Eq, Put
 from tidegate.model.operations import find_all, update_one
 from tidegate.sim.shipping import Specimen

@@ -7,7 +7,7 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.invocations.scenarios.transition import Run, transition
+from tidegate.invocations.scenarios.transition import TransitionProgram, transition
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, decide_transition
 from tidegate.invocations.transition import (
     HISTORY,
@@ -145,7 +145,7 @@ class MadeOf:
 def planted(
     name: str,
     wrong: object,
-    run: Run,
+    run: TransitionProgram,
     law: str,
     source: str,
     *,

@@ -9,13 +9,13 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.model.instants import Instant
 from tidegate.services.executions import (
-    Admission,
     AlreadyEnded,
     Ended,
     Enough,
     Execution,
     ExecutionStatus,
     Gate,
+    GateVerdict,
     NoMargin,
     NotInTheGate,
     Released,
@@ -68,7 +68,7 @@ def gates() -> SearchStrategy[Gate]:
 
 
 @st.composite
-def admissions(draw: DrawFn) -> Admission:
+def admissions(draw: DrawFn) -> GateVerdict:
     """What becomes of a run that was cleared: let in, perhaps in place of one whose runner is gone, or blocked."""
     return admit(draw(gates()), draw(runs()), live=draw(st.sets(st.sampled_from(_RUNNERS))), now=Instant(draw(_TIMES)))
 

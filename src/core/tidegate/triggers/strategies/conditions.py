@@ -20,7 +20,6 @@ from tidegate.triggers.conditions import (
     EventContext,
     Everything,
     ExceptionContext,
-    Filter,
     Judge,
     Kind,
     Logic,
@@ -32,6 +31,7 @@ from tidegate.triggers.conditions import (
     ResultContext,
     Source,
     StatusContext,
+    ValueFilter,
     condition_id,
     sources,
 )
@@ -75,7 +75,7 @@ def raises(value: Value) -> object:
 JUDGES: Final = tuple(Judge(each.__name__, each) for each in (yes, no, truthy, raises))
 
 
-_FILTERS: Final[SearchStrategy[Filter]] = st.one_of(
+_FILTERS: Final[SearchStrategy[ValueFilter]] = st.one_of(
     st.just(Everything()), st.builds(Equal, _DOCUMENTS), st.sampled_from(JUDGES)
 )
 _ANY_STATUSES: Final = st.frozensets(st.sampled_from(_STATUSES), min_size=1)
@@ -94,7 +94,7 @@ def _of(name: str) -> dict[Source, SearchStrategy[Condition]]:
 _OF: Final = {**_of("a"), **_of("b")}
 
 
-def filters() -> SearchStrategy[Filter]:
+def filters() -> SearchStrategy[ValueFilter]:
     """Filters of all kinds, functions that raise or answer nonsense included."""
     return _FILTERS
 
