@@ -286,7 +286,7 @@ class ServiceRunner:
                     is_recorded = await self.parts.record(self, verdict.execution)
                     return Skipped(run.run_id, verdict.execution.reason, is_recorded=is_recorded)
                 for row in verdict.reaped:
-                    await _end(self, row)
+                    await _end(self, row)  # BEFORE the gate is written, or a crash in between leaves no row of it
                 if verdict.gate.active == gate.active:  # it is in already
                     return await self._at_work(run, gate.token, record[_STARTED])
                 written = await find_one_and_update(

@@ -205,6 +205,8 @@ class Evaluator:
         return await update_one(self.cells, self.parts.at_version(name, after.version - 1), *puts) > 0
 
     async def _planned(self) -> Plan:
+        # In this order (`firing`): what is seen after the time was read waits for the next pass, and what is claimed after
+        # the occurrences were read is among the runs.
         now = await StoreTime()
         found = await find_all(self.occurrences, limit=FOUND_MAX)
         occurrences = tuple([loaded_occurrence(each) for each in found])
@@ -233,6 +235,7 @@ class Evaluator:
         if isinstance(answer, NotProvided):
             await self.parts.settle(self, run, answer.reasons)
             return
+        # First the invocation: after a crash in between, the next claim of the run inserts the same one again.
         await self.parts.invoke(self, run, trigger, answer.arguments)
         await self.parts.settle(self, run, ())
 
@@ -253,6 +256,9 @@ class Evaluator:
             except (Ambiguous, NotApplied, NotDurable):
                 continue  # a claim of ours is known by its pass
         return None
+
+    async def _written(self, run: TriggerRun, before: TriggerRun | None) -> bool:
+        return await (_inserted(self.runs, stored_run(run)) if before is None else _changed(self, run))
 
     # --- drop, purge ---
 
@@ -283,9 +289,6 @@ class Evaluator:
                     await delete_one(self.runs, self.parts.at_version(run.id, run.version))
         except (Ambiguous, NotApplied, NotDurable):
             return
-
-    async def _written(self, run: TriggerRun, before: TriggerRun | None) -> bool:
-        return await (_inserted(self.runs, stored_run(run)) if before is None else _changed(self, run))
 
 
 # --- what it is made of -------------------------------------------------------------------------------------------------
