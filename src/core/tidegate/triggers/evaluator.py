@@ -205,8 +205,8 @@ class Evaluator:
         return await update_one(self.cells, self.parts.at_version(name, after.version - 1), *puts) > 0
 
     async def _planned(self) -> Plan:
-        # In this order (`firing`): what is seen after the time was read waits for the next pass, and what is claimed after
-        # the occurrences were read is among the runs.
+        # In this order (`firing`): what is seen after the time was read is not taken for too old, and of an occurrence
+        # that was read its runs are read later, those made meanwhile included.
         now = await StoreTime()
         found = await find_all(self.occurrences, limit=FOUND_MAX)
         occurrences = tuple([loaded_occurrence(each) for each in found])
