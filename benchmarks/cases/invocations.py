@@ -67,7 +67,7 @@ def places(size: int) -> admission.Reservation:
 
 
 @table.case(admission, "may it be registered?", PLACES)
-def registering(size: int) -> Made[admission.Registration]:
+def registering(size: int) -> Made[admission.RegistrationVerdict]:
     reservation, gone = places(size), admission.Found(CALL, status.StatusRecord(invocation.SUCCESS, None, 5))
     known = {place.invocation: gone for place in reservation.places}
     return (
@@ -77,13 +77,13 @@ def registering(size: int) -> Made[admission.Registration]:
 
 
 @table.case(admission, "may it run?", PLACES)
-def running(size: int) -> Made[admission.Running]:
+def running(size: int) -> Made[admission.RunningVerdict]:
     reservation, at_work = places(size), status.StatusRecord(invocation.RUNNING, "runner", 3)
     record = status.StatusRecord(invocation.REGISTERED, None, 1)
     known = {place.invocation: at_work for place in reservation.places}
     return (
         lambda: admission.decide_running(reservation, "new", record, known, at_most=size),
-        lambda told: isinstance(told, admission.Refused) and len(told.by) == size,
+        lambda told: isinstance(told, admission.NoFreePlace) and len(told.by) == size,
     )
 
 
@@ -100,7 +100,7 @@ def members(size: int) -> membership.Membership:
 
 
 @table.case(recovery, "what frees an invocation", RUNNERS)
-def freeing(size: int) -> Made[recovery.Recovery]:
+def freeing(size: int) -> Made[recovery.RecoveryVerdict]:
     pending, alive = status.StatusRecord(invocation.PENDING, "runner 5", 2), members(size)
     item = recovery.Item("invocation", pending, NOW + -2 * MINUTE)
     return lambda: recovery.decide_recovery(item, alive, NOW), lambda told: isinstance(told, recovery.Move)
@@ -177,7 +177,7 @@ def history(size: int) -> list[executions.Execution]:
 
 
 @table.case(executions, "is a run let in?", RUNNERS)
-def letting_in(size: int) -> Made[executions.Admission]:
+def letting_in(size: int) -> Made[executions.GateVerdict]:
     live = frozenset(f"runner {number}" for number in range(1, size))
     gone = executions.Execution(id="run 0", runner_id="runner 0", start=BACK_THEN)
     gate, coming = executions.Gate(1, gone), run(1)
@@ -266,13 +266,13 @@ def providing(_: int) -> Made[trigger.Provided | trigger.NotProvided]:
 
 
 @table.case(conditions, "does it hold?")
-def holding_of(_: int) -> Made[conditions.Answer]:
+def holding_of(_: int) -> Made[conditions.ConditionVerdict]:
     condition, context = event_codes(10)[7], event(7)
     return lambda: conditions.holds(condition, context), lambda answer: answer == conditions.Holds()
 
 
 @table.case(conditions, "does one of so many hold?", CONDITIONS)
-def holding_any(size: int) -> Made[conditions.Answer]:
+def holding_any(size: int) -> Made[conditions.ConditionVerdict]:
     composite, context = conditions.Composite(conditions.Logic.ANY, event_codes(size)), event(size - 1)
     return lambda: conditions.holds(composite, context), lambda answer: answer == conditions.Holds()
 
@@ -306,7 +306,7 @@ def firing_all(size: int) -> Made[firing.Plan]:
 
 
 @table.case(firing, "who makes it happen")
-def claiming(_: int) -> Made[firing.Claim]:
+def claiming(_: int) -> Made[firing.RunClaim]:
     fires, claims = firing.Firing("trigger", tuple(occurrences(2)), 1), firing.Claims()
     return (
         lambda: firing.claim(fires, None, claims, by="pass", now=NOW),
@@ -317,7 +317,7 @@ def claiming(_: int) -> Made[firing.Claim]:
 @table.case(firing, "what may be deleted", CONDITIONS)
 def purging(size: int) -> Made[firing.Purge]:
     seen = occurrences(size)
-    runs = [firing.Run(firing.Firing("trigger", (each,)), firing.Fired(BACK_THEN)) for each in seen]
+    runs = [firing.TriggerRun(firing.Firing("trigger", (each,)), firing.Fired(BACK_THEN)) for each in seen]
     events = {f"event {number}": BACK_THEN for number in range(size)}
     keep = retention.Retention(age=SECOND, count=0)
     return (

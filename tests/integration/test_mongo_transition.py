@@ -21,7 +21,8 @@ from tests.length import AT_LENGTH
 from tidegate import laws
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.specimens.transition import AmbiguousIsRefused, OwnerNotChecked, RequestIdIgnored
+from tidegate.invocations.scenarios.transition import TransitionProgram
+from tidegate.invocations.specimens.transition import OWNER_NOT_CHECKED, REQUEST_ID_IGNORED, ambiguous_is_refused
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import (
     HISTORY,
@@ -80,14 +81,14 @@ class Choice:
     runner: str | None
 
 
-async def command(program: type[Transition], key: str, name: str) -> Answered:
+async def command(program: TransitionProgram, key: str, name: str) -> Answered:
     """Look at a record, want something of it, and tell what was answered."""
     record = await look(key)
     choice = await Call("choose", (None if record is None else viewed(record),))
     assert isinstance(choice, Choice)
     request = f"{key}/{name}:{choice.runner or ''}"
-    wanted = program(COLLECTION, INVOCATION, key, choice.target, choice.runner, request, ATTEMPTS)
-    return Answered(request, await wanted.run())
+    wanted = Transition(COLLECTION, INVOCATION, key, choice.target, choice.runner, request, ATTEMPTS)
+    return Answered(request, await program(wanted))
 
 
 async def look(key: str) -> Document | None:
@@ -114,7 +115,7 @@ class Worker:
         heard: The requests of which the reply told that they were done.
     """
 
-    def __init__(self, number: int, program: type[Transition]) -> None:
+    def __init__(self, number: int, program: TransitionProgram) -> None:
         self.chance = random.Random(number)
         self.heard: set[str] = set()
         self.number, self.program = number, program
@@ -264,7 +265,7 @@ class Raced:
 def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callable[..., Raced]:
     """Lets workers race, and gathers what became of it."""
 
-    def compete(race: Race, runners: int, commands: int, *, retry_writes: bool, program: type[Transition]) -> Raced:
+    def compete(race: Race, runners: int, commands: int, *, retry_writes: bool, program: TransitionProgram) -> Raced:
         workers = [Worker(number, program) for number in range(runners)]
         proxy = make_proxy(*LOSSES)
         uri = f"{proxy.uri}&socketTimeoutMS={TIMEOUT_MS}&retryWrites={str(retry_writes).lower()}"
@@ -312,7 +313,7 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
     compete: Callable[..., Raced], race: Race, runners: int, *, retry_writes: bool
 ) -> None:
     """Laws TR1 to TR6, over the full history of each record as a change stream has seen it."""
-    raced = compete(race, runners, WISHES, retry_writes=retry_writes, program=Transition)
+    raced = compete(race, runners, WISHES, retry_writes=retry_writes, program=Transition.run)
     check(raced)
 
     assert len(raced.answered) >= WISHES
@@ -322,8 +323,12 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
         assert len(raced.recognised) >= WISHES // 20
 
 
-@pytest.mark.parametrize("bug", [AmbiguousIsRefused, RequestIdIgnored, OwnerNotChecked], ids=lambda bug: bug.__name__)
-def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: type[Transition]) -> None:
+@pytest.mark.parametrize(
+    "bug",
+    [ambiguous_is_refused, REQUEST_ID_IGNORED, OWNER_NOT_CHECKED],
+    ids=["ambiguous_is_refused", "request_id_ignored", "owner_not_checked"],
+)
+def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: TransitionProgram) -> None:
     """A race for four hundred commands is enough to notice each of these faulty variants."""
     raced = compete(in_threads, THREADS, 400, retry_writes=False, program=bug)
     with pytest.raises(AssertionError):

@@ -254,6 +254,8 @@ class Pool:
         chance = random.Random(5)
         self._keep(Foreign("objectId", bytes(12)))
         self._keep(Composite(Logic.ANY, (OnEvent("a"), OnEvent("b"))))
+        for constant in (each for module in modules() for each in vars(module).values() if attrs.has(type(each))):
+            self._keep(constant)
         for _ in range(6):
             for each in (each for each in PUBLIC.values() if is_checked(each) or each in EVENTS):
                 self._try(each, chance)

@@ -18,17 +18,17 @@ from tidegate.invocations.admission import (
     Control,
     Differs,
     Found,
+    NoFreePlace,
     NotAvailable,
     NotThere,
     Place,
     Purpose,
-    Refused,
-    Registration,
+    RegistrationVerdict,
     Released,
     Reservation,
     Reuse,
     Rule,
-    Running,
+    RunningVerdict,
     StillHeld,
     decide_registration,
     decide_running,
@@ -68,7 +68,7 @@ class DecideRunning(Protocol):
         *,
         at_most: int = 1,
         reroute: bool = False,
-    ) -> Running: ...
+    ) -> RunningVerdict: ...
 
 
 class DecideRegistration(Protocol):
@@ -82,7 +82,7 @@ class DecideRegistration(Protocol):
         known: Mapping[str, Found],
         *,
         must_agree: bool = False,
-    ) -> Registration: ...
+    ) -> RegistrationVerdict: ...
 
 
 def is_as_it_was(now: Places, was: Places) -> bool:
@@ -166,7 +166,7 @@ def pick_up_and_run(world: World, invocation: str) -> Program:
                 assert found is None or isinstance(found, StatusRecord)
                 known[other] = found
             decided = world.entrance.running(reserved, invocation, record, known, at_most=world.at_most, reroute=True)
-        if isinstance(decided, Refused):
+        if isinstance(decided, NoFreePlace):
             target = decided.target
             _ = yield lambda target=target: world.move(invocation, record, target, None)  # type: ignore[misc]
             return
@@ -381,7 +381,7 @@ class Question:
     at_most: int
     reroute: bool
 
-    def answered(self, entrance: Entrance) -> Running:
+    def answered(self, entrance: Entrance) -> RunningVerdict:
         return entrance.running(
             self.reservation, self.invocation, self.record, self.known, at_most=self.at_most, reroute=self.reroute
         )
@@ -453,7 +453,7 @@ def check_ad4(entrance: Entrance) -> None:
         if isinstance(verdict, Admitted):
             again = attrs.evolve(question, reservation=verdict.reservation).answered(entrance)
 
-            assert laws.is_told_so(again)
+            assert laws.asking_again_changes_nothing(again)
 
     holds()
 
@@ -465,7 +465,9 @@ def check_ad4_of_registrations(entrance: Entrance) -> None:
         verdict = entrance.registration(Reservation(), "new", call, {})
         assert isinstance(verdict, Admitted)
 
-        assert laws.is_told_so(entrance.registration(verdict.reservation, "new", call, {"new": Found(call, None)}))
+        assert laws.asking_again_changes_nothing(
+            entrance.registration(verdict.reservation, "new", call, {"new": Found(call, None)})
+        )
 
     holds()
 
@@ -478,7 +480,7 @@ def check_ad5(entrance: Entrance) -> None:
     @example(attrs.evolve(BLOCKED, record=attrs.evolve(RETRY, status="rerouted")))
     def holds(question: Question) -> None:
         verdict = question.answered(entrance)
-        if isinstance(verdict, Refused):
+        if isinstance(verdict, NoFreePlace):
             assert laws.has_a_way_on(entrance.table, question.record, verdict)
 
     holds()
@@ -607,7 +609,7 @@ def seen_as(change: Callable[[StatusRecord], StatusRecord]) -> DecideRunning:
         *,
         at_most: int = 1,
         reroute: bool = False,
-    ) -> Running:
+    ) -> RunningVerdict:
         mistaken = {other: None if found is None else change(found) for other, found in known.items()}
         return decide_running(reservation, invocation, record, mistaken, at_most=at_most, reroute=reroute)
 
@@ -629,7 +631,7 @@ def ended_holds(record: StatusRecord) -> StatusRecord:
     return attrs.evolve(record, status="running", owner="r")
 
 
-def seen_here(change: Callable[[Running, Reservation, str, StatusRecord], Running]) -> DecideRunning:
+def seen_here(change: Callable[[RunningVerdict, Reservation, str, StatusRecord], RunningVerdict]) -> DecideRunning:
     """The decision with its verdict mistaken."""
 
     def decide(
@@ -640,42 +642,46 @@ def seen_here(change: Callable[[Running, Reservation, str, StatusRecord], Runnin
         *,
         at_most: int = 1,
         reroute: bool = False,
-    ) -> Running:
+    ) -> RunningVerdict:
         verdict = decide_running(reservation, invocation, record, known, at_most=at_most, reroute=reroute)
         return change(verdict, reservation, invocation, record)
 
     return decide
 
 
-def an_old_place_will_do(verdict: Running, reservation: Reservation, invocation: str, _: StatusRecord) -> Running:
+def an_old_place_will_do(
+    verdict: RunningVerdict, reservation: Reservation, invocation: str, _: StatusRecord
+) -> RunningVerdict:
     """The version is not looked at: its place of an earlier turn may be taken over at this moment."""
     has_one = any(place.invocation == invocation for place in reservation.places)
     return AlreadyAdmitted() if has_one and isinstance(verdict, Admitted) else verdict
 
 
-def never_asks(verdict: Running, reservation: Reservation, _: str, __: StatusRecord) -> Running:
+def never_asks(verdict: RunningVerdict, reservation: Reservation, _: str, __: StatusRecord) -> RunningVerdict:
     """Whoever has a place is thought to hold it."""
-    return Refused(reservation.places, "concurrency_controlled") if isinstance(verdict, Ask) else verdict
+    return NoFreePlace(reservation.places, "concurrency_controlled") if isinstance(verdict, Ask) else verdict
 
 
-def asks_for_ever(verdict: Running, reservation: Reservation, _: str, __: StatusRecord) -> Running:
+def asks_for_ever(verdict: RunningVerdict, reservation: Reservation, _: str, __: StatusRecord) -> RunningVerdict:
     """Whoever has a place is asked for once more."""
-    return Ask(tuple(place.invocation for place in reservation.places)) if isinstance(verdict, Refused) else verdict
+    return Ask(tuple(place.invocation for place in reservation.places)) if isinstance(verdict, NoFreePlace) else verdict
 
 
-def is_in_its_own_way(verdict: Running, reservation: Reservation, _: str, __: StatusRecord) -> Running:
+def is_in_its_own_way(verdict: RunningVerdict, reservation: Reservation, _: str, __: StatusRecord) -> RunningVerdict:
     """A retry after a lost reply finds its own place, and takes it for another's."""
-    return Refused(reservation.places, "concurrency_controlled") if isinstance(verdict, AlreadyAdmitted) else verdict
+    return (
+        NoFreePlace(reservation.places, "concurrency_controlled") if isinstance(verdict, AlreadyAdmitted) else verdict
+    )
 
 
-def straight_back(verdict: Running, _: Reservation, __: str, ___: StatusRecord) -> Running:
+def straight_back(verdict: RunningVerdict, _: Reservation, __: str, ___: StatusRecord) -> RunningVerdict:
     """What pynenc does at the start of a run: rerouted, from wherever it is."""
-    return attrs.evolve(verdict, target="rerouted") if isinstance(verdict, Refused) else verdict
+    return attrs.evolve(verdict, target="rerouted") if isinstance(verdict, NoFreePlace) else verdict
 
 
 def not_made_is_free(
     reservation: Reservation, invocation: str, call: Call, known: Mapping[str, Found], *, must_agree: bool = False
-) -> Registration:
+) -> RegistrationVerdict:
     """Whoever has no record is gone: it may be about to make it."""
     gone = StatusRecord("success", None, 9)
     mistaken = {other: attrs.evolve(found, record=found.record or gone) for other, found in known.items()}
@@ -684,7 +690,7 @@ def not_made_is_free(
 
 def registered_for_ever(
     reservation: Reservation, invocation: str, call: Call, known: Mapping[str, Found], *, must_agree: bool = False
-) -> Registration:
+) -> RegistrationVerdict:
     """A place is held until it is given back."""
     still = {other: attrs.evolve(found, record=None) for other, found in known.items()}
     return decide_registration(reservation, invocation, call, still, must_agree=must_agree)
@@ -692,7 +698,7 @@ def registered_for_ever(
 
 def reserves_again(
     reservation: Reservation, invocation: str, call: Call, known: Mapping[str, Found], *, must_agree: bool = False
-) -> Registration:
+) -> RegistrationVerdict:
     """After a lost reply it answers its own call with itself."""
     verdict = decide_registration(reservation, invocation, call, known, must_agree=must_agree)
     return Reuse(invocation, False, ()) if isinstance(verdict, AlreadyAdmitted) else verdict
@@ -883,7 +889,7 @@ def test_of_five_in_the_queue_one_succeeds_and_four_end_refused() -> None:
         if isinstance(answer, Admitted):
             taken, records[each] = answer.reservation, StatusRecord("running", "r1", 3)
         else:
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, NoFreePlace)
             records[each] = StatusRecord(answer.target, None, 2)
     records["i0"] = StatusRecord("success", None, 4)
 
@@ -921,7 +927,7 @@ def test_each_refused_status_has_a_way_on(status: str, reroute: bool, target: st
     known = {"x": StatusRecord("running", "r1", 3)}
     answer = decide_running(Reservation((Place("x", 1),)), "y", record, known, reroute=reroute)
 
-    assert answer == Refused((Place("x", 1),), target)
+    assert answer == NoFreePlace((Place("x", 1),), target)
     assert isinstance(decide_transition(INVOCATION, record, target, None), Accepted)
 
 
@@ -967,11 +973,11 @@ def test_two_may_run_where_two_places_are_there() -> None:
     )
     assert decide_running(taken, "z", FIRST, {}, at_most=2) == Ask(("x", "y"))
     assert decide_running(taken, "z", FIRST, {"x": working}, at_most=2) == Ask(("y",))
-    assert isinstance(decide_running(taken, "z", FIRST, {"x": working, "y": working}, at_most=2), Refused)
+    assert isinstance(decide_running(taken, "z", FIRST, {"x": working, "y": working}, at_most=2), NoFreePlace)
     assert decide_running(taken, "z", FIRST, {"x": working, "y": None}, at_most=2) == Admitted(
         Reservation((Place("x", 1), Place("z", 1)))
     )
-    assert decide_running(taken, "z", FIRST, {"x": working}, at_most=1) == Refused(
+    assert decide_running(taken, "z", FIRST, {"x": working}, at_most=1) == NoFreePlace(
         (Place("x", 1),), "concurrency_controlled_final"
     ), "it names who holds a place, and not who may"
 
@@ -1012,7 +1018,7 @@ def test_each_answer_is_one_line() -> None:
             Admitted(some),
             AlreadyAdmitted(),
             Ask(("x", "y")),
-            Refused(some.places[:1], "concurrency_controlled"),
+            NoFreePlace(some.places[:1], "concurrency_controlled"),
             NotAvailable(StatusRecord("pending", "r1", 2)),
             Reuse("x", True, ()),
             Reuse("x", False, ("a", "b")),
@@ -1047,7 +1053,7 @@ def test_each_answer_is_one_line() -> None:
         (lambda: Rule(Control.KEYS, ("a", "a")), "named twice"),
         (lambda: Rule(Control.KEYS, ("",)), "cannot name an argument"),
         (lambda: Call("task", (("a", "1"), ("a", "2"))), "given twice"),
-        (lambda: Call("task", (("a", "1", "2"),)), "no pair"),  # type: ignore[arg-type]
+        (lambda: Call("task", (("a", "1", "2"),)), "not a pair"),  # type: ignore[arg-type]
         (lambda: Call("task", (("a", 1),)), "a int is not a string"),  # type: ignore[arg-type]
         (lambda: Reservation((Place("x", 1), Place("x", 2))), "two places"),
         (lambda: decide_running(Reservation(), "x", FIRST, {}, at_most=0), "cannot be a number of places"),
@@ -1102,13 +1108,15 @@ def test_every_case_is_drawn() -> None:
 
     @settings(max_examples=400, phases=[Phase.generate])
     @given(registrations(), runnings(), releases(), rules(), founds())
-    def look(registration: Registration, running: Running, released: object, rule: Rule, found: Found) -> None:
+    def look(
+        registration: RegistrationVerdict, running: RunningVerdict, released: object, rule: Rule, found: Found
+    ) -> None:
         seen.update((type(registration), type(running), type(released), rule.control, type(found.record)))
 
     look()
 
     assert seen == {
-        *(Admitted, AlreadyAdmitted, Ask, Reuse, Differs, Refused, NotAvailable),
+        *(Admitted, AlreadyAdmitted, Ask, Reuse, Differs, NoFreePlace, NotAvailable),
         *(Released, StillHeld, NotThere),
         *(StatusRecord, type(None)),
         *Control,

@@ -24,8 +24,8 @@ from tidegate.invocations.recovery import (
     Patience,
     Publish,
     Queued,
-    Recovery,
     RecoveryAction,
+    RecoveryVerdict,
     Trouble,
     decide_recovery,
     plan_recovery,
@@ -38,7 +38,7 @@ from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Duration,
 from tidegate.services.membership import DEAD_AFTER, Member, Membership
 from tidegate.services.strategies.membership import memberships, short_times
 
-Decide: TypeAlias = Callable[[Item, Membership, Instant, Patience], Recovery]
+Decide: TypeAlias = Callable[[Item, Membership, Instant, Patience], RecoveryVerdict]
 
 
 @attrs.frozen
@@ -131,7 +131,7 @@ def check_rc4(recoverer: Recoverer) -> None:
     def holds(status: str, owner: str | None, patience: Patience) -> None:
         found = item(status, owner if status in OWNED else None)
         known = Membership((runner("a"), runner("gone", departed=True)))
-        now, path = START, list[Recovery]()
+        now, path = START, list[RecoveryVerdict]()
         for _ in range(laws.STEPS_MAX + 1):
             now += 2 * DEAD_AFTER
             path.append(recoverer.decide(found, known, now, patience))
@@ -246,7 +246,7 @@ class Play:
     messages: set[int]
     now: Instant = EPOCH
     changed: Instant = EPOCH
-    decided: dict[int, Recovery] = attrs.field(factory=dict[int, Recovery])
+    decided: dict[int, RecoveryVerdict] = attrs.field(factory=dict[int, RecoveryVerdict])
     robbed: list[str] = attrs.field(factory=list[str])
 
     @property
@@ -375,19 +375,19 @@ def test_recovery_keeps_the_law(law: str) -> None:
 # --- specimens --------------------------------------------------------------------------------------------------------
 
 
-def straight_to_the_queue(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+def straight_to_the_queue(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
     """Without the status that overrides ownership: only the dead owner may do that."""
     verdict = decide_recovery(found, known, now, patience)
     return attrs.evolve(verdict, target="rerouted") if isinstance(verdict, Move) else verdict
 
 
-def running_recovery_for_all(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+def running_recovery_for_all(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
     """Pending is no running."""
     verdict = decide_recovery(found, known, now, patience)
     return attrs.evolve(verdict, target="running_recovery") if isinstance(verdict, Move) else verdict
 
 
-def no_record_means_dead(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+def no_record_means_dead(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
     """What pynenc does: an owner that has not had the time to beat is dead."""
     verdict = decide_recovery(found, known, now, patience)
     if isinstance(verdict, InHand) and found.record.status in ("running", "paused"):
@@ -396,37 +396,37 @@ def no_record_means_dead(found: Item, known: Membership, now: Instant, patience:
     return verdict
 
 
-def by_age_alone(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+def by_age_alone(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
     """Nobody asks for the owner: what has been running for long is taken."""
     orphan = attrs.evolve(found, record=attrs.evolve(found.record, owner="nobody")) if found.record.owner else found
     verdict = decide_recovery(orphan, attrs.evolve(known, members=()), now, patience)
     return attrs.evolve(verdict, expected=found.record) if isinstance(verdict, Move) else verdict
 
 
-def too_impatient(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+def too_impatient(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
     """Five seconds, whatever was configured."""
     return decide_recovery(found, known, now, attrs.evolve(patience, pending_max=1))
 
 
-def late_by_one(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+def late_by_one(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
     """After the limit, not at it: the strict comparison of one of pynenc's backends."""
     verdict = decide_recovery(found, known, now, patience)
     return verdict if isinstance(verdict, LeftAlone) else decide_recovery(found, known, now + -1, patience)
 
 
-def until_the_later(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+def until_the_later(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
     """Of two instants at which it may become stuck, the wrong one is told."""
     verdict = decide_recovery(found, known, now, patience)
     return InHand(verdict.until + 1) if isinstance(verdict, InHand) else verdict
 
 
-def pending_and_running_alone(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+def pending_and_running_alone(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
     """What pynenc's two tasks look at, and what they do with it in one go."""
     verdict = decide_recovery(found, known, now, patience)
     return verdict if found.record.status in ("pending", "running") or isinstance(verdict, LeftAlone) else Queued()
 
 
-def without_messages(found: Item, known: Membership, now: Instant, patience: Patience) -> Recovery:
+def without_messages(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
     """What is available is thought to be in the queue."""
     verdict = decide_recovery(found, known, now, patience)
     return Queued() if isinstance(verdict, Publish) else verdict
@@ -561,7 +561,7 @@ def test_everything_has_an_answer() -> None:
                 for now in (START, LATER):
                     verdict = decide_recovery(item(status, owner, message), GROUP, now)
 
-                    assert isinstance(verdict, Recovery)
+                    assert isinstance(verdict, RecoveryVerdict)
                     assert (status in FINAL) is (verdict == Finished())
                     assert (status == "elsewhere") is (verdict == NoInvocation("elsewhere"))
 
@@ -723,10 +723,10 @@ def test_two_clocks_are_never_compared(status: str) -> None:
 
 
 @pytest.mark.parametrize("case", [*get_args(RecoveryAction), *get_args(LeftAlone), *Trouble])
-def test_every_case_is_drawn(case: type[Recovery] | Trouble) -> None:
+def test_every_case_is_drawn(case: type[RecoveryVerdict] | Trouble) -> None:
     """The strategies reach each verdict, and each trouble."""
 
-    def is_the_case(verdict: Recovery) -> bool:
+    def is_the_case(verdict: RecoveryVerdict) -> bool:
         return case in (type(verdict), verdict.trouble if isinstance(verdict, RecoveryAction) else None)
 
     found = find(recoveries(), is_the_case, settings=settings(max_examples=10_000, phases=[Phase.generate]))

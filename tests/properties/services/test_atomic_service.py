@@ -990,8 +990,6 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
         lambda: check_start_up(DEFAULT, wrong, 1),
         lambda: check_start_up(DEFAULT, Claiming(), wrong),
         lambda: Runner("a", wrong) if wrong != EPOCH else Runner("", wrong),
-        lambda: Window(wrong, wrong),
-        lambda: AtomicServiceRun("a", "x", EPOCH, wrong, EPOCH),
     ]
     for call in calls:
         with pytest.raises(Misuse):
@@ -1002,12 +1000,6 @@ def test_two_clocks_are_not_compared() -> None:
     """Law T2 of instants: a runner that was created on another clock has no age."""
     with pytest.raises(Misuse, match="compare"):
         View(GRACE, (Runner("a", Instant(0, WALL)),), Instant(0, STORE)).claim(decide_atomic_service_claim, "a")
-
-
-def test_a_window_ends_after_it_starts() -> None:
-    """The invariant of a window."""
-    with pytest.raises(Misuse, match="no time"):
-        Window(EPOCH, EPOCH)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from tidegate.services.atomic_service import (
 )
 from tidegate.services.executions import (
     NO_MARGIN,
-    Admission,
     Admitted,
     AlreadyEnded,
     Blocked,
@@ -33,6 +32,7 @@ from tidegate.services.executions import (
     Execution,
     ExecutionStatus,
     Gate,
+    GateVerdict,
     NoMargin,
     NotInTheGate,
     Released,
@@ -53,7 +53,7 @@ LIVE = st.sets(st.sampled_from(("r0", "r1", "r2")))
 class Flow:
     """What a runner asks: the real functions, but for one that is planted."""
 
-    admit: Callable[..., Admission] = executions.admit
+    admit: Callable[..., GateVerdict] = executions.admit
     reaped: Callable[..., tuple[Execution, ...]] = executions.reaped
     margin: Callable[[AtomicServiceRun, Duration, Instant], Enough | NoMargin] = executions.margin
     ended: Callable[..., Ended | AlreadyEnded] = executions.ended
@@ -77,7 +77,7 @@ IN = Gate(3, Execution(id="x", runner_id="r0", start=EPOCH))
 # --- the laws of one step -------------------------------------------------------------------------------------------------
 
 
-def check_admission(law: Callable[[Gate, Admission, Collection[str]], bool]) -> Callable[[Flow], None]:
+def check_admission(law: Callable[[Gate, GateVerdict, Collection[str]], bool]) -> Callable[[Flow], None]:
     def check(flow: Flow) -> None:
         @effort(flow)
         @given(gates(), runs(), LIVE)
@@ -286,7 +286,7 @@ LAWS: dict[str, Callable[[Flow], None]] = {
     "EX1": check_admission(laws.the_living_are_not_replaced),
     "EX2": check_admission(lambda gate, admission, _: laws.tokens_grow(gate, admission)),
     "EX3": check_admission(laws.the_gone_block_nobody),
-    "EX4": check_admission(lambda gate, admission, _: laws.who_leaves_is_told(gate, admission)),
+    "EX4": check_admission(lambda gate, admission, _: laws.who_leaves_is_recorded(gate, admission)),
     "EX5": check_ex5,
     "EX6": check_ex6,
     "EX7": check_ex7,
@@ -305,17 +305,17 @@ def test_the_flow_keeps_the_law(law: str) -> None:
 # --- specimens ----------------------------------------------------------------------------------------------------------
 
 
-def never_reaped(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:
+def never_reaped(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> GateVerdict:
     """A gate as pynenc ships it: a runner that is killed at work blocks all for good."""
     return executions.admit(gate, run, live={*live, gate.active.runner_id} if gate.active else live, now=now)
 
 
-def whoever_comes(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:  # noqa: ARG001
+def whoever_comes(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> GateVerdict:  # noqa: ARG001
     """Every run that is under way is taken for one that was left behind."""
     return executions.admit(gate, run, live=(), now=now)
 
 
-def one_token(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:
+def one_token(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> GateVerdict:
     """A gate without a token: who was reaped cannot be told from who is in."""
     admission = executions.admit(gate, run, live=live, now=now)
     if isinstance(admission, Admitted) and admission.gate != gate:
@@ -323,7 +323,7 @@ def one_token(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: 
     return admission
 
 
-def silently(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:
+def silently(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> GateVerdict:
     admission = executions.admit(gate, run, live=live, now=now)
     return attrs.evolve(admission, reaped=()) if isinstance(admission, Admitted) else admission
 

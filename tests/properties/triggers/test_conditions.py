@@ -17,10 +17,10 @@ from tidegate.model.instants import WALL, Instant
 from tidegate.retries.schedule import Missed, Schedule
 from tidegate.triggers import conditions as module
 from tidegate.triggers.conditions import (
-    Answer,
     CannotTell,
     Composite,
     Condition,
+    ConditionVerdict,
     Context,
     CronContext,
     Equal,
@@ -28,7 +28,6 @@ from tidegate.triggers.conditions import (
     Everything,
     ExceptionContext,
     Fails,
-    Filter,
     Holds,
     Judge,
     Kind,
@@ -40,6 +39,7 @@ from tidegate.triggers.conditions import (
     OnStatus,
     ResultContext,
     StatusContext,
+    ValueFilter,
     condition_id,
     context_id,
     holds,
@@ -66,7 +66,7 @@ class Names:
 
     condition_id: Callable[[Condition], str] = module.condition_id
     context_id: Callable[[Context], str] = module.context_id
-    holds: Callable[[Condition, Context], Answer] = module.holds
+    holds: Callable[[Condition, Context], ConditionVerdict] = module.holds
 
 
 REAL = Names()
@@ -224,7 +224,7 @@ def with_the_arguments(context: Context) -> str:
     return identity(context_id(context), repr(context.arguments) if isinstance(context, StatusContext) else "")
 
 
-def whatever_the_task(condition: Condition, context: Context) -> Answer:
+def whatever_the_task(condition: Condition, context: Context) -> ConditionVerdict:
     match condition, context:
         case OnStatus(), StatusContext(task):
             return holds(attrs.evolve(condition, task=task), context)
@@ -232,7 +232,7 @@ def whatever_the_task(condition: Condition, context: Context) -> Answer:
             return holds(condition, context)
 
 
-def any_failure(condition: Condition, context: Context) -> Answer:
+def any_failure(condition: Condition, context: Context) -> ConditionVerdict:
     """A failed status is taken for the exception itself."""
     match condition, context:
         case OnException(task), StatusContext(other, _, _, "failed") if task == other:
@@ -241,13 +241,13 @@ def any_failure(condition: Condition, context: Context) -> Answer:
             return holds(condition, context)
 
 
-def two_values(condition: Condition, context: Context) -> Answer:
+def two_values(condition: Condition, context: Context) -> ConditionVerdict:
     """What nobody can tell is a no, also inside of a composite."""
     answer = holds(condition, context)
     return Fails(answer.reason) if isinstance(answer, CannotTell) else answer
 
 
-def in_order(condition: Condition, context: Context) -> Answer:
+def in_order(condition: Condition, context: Context) -> ConditionVerdict:
     """The first part that is not simply true decides, as `and` and `or` do."""
     if not isinstance(condition, Composite):
         return holds(condition, context)
@@ -256,7 +256,7 @@ def in_order(condition: Condition, context: Context) -> Answer:
     return next((each for each in answers if isinstance(each, (stops, CannotTell))), answers[-1])
 
 
-def by_truth(condition: Condition, context: Context) -> Answer:
+def by_truth(condition: Condition, context: Context) -> ConditionVerdict:
     """Whatever Python takes for true."""
     match condition, context:
         case OnEvent(_, Judge(_, function)), EventContext(_, _, payload):
@@ -364,7 +364,7 @@ def test_a_context_of_a_source_is_asked_about_what_it_is(drawn: tuple[Condition,
 
 
 @given(filters())
-def test_a_filter_shows_nothing_of_what_it_expects(each: Filter) -> None:
+def test_a_filter_shows_nothing_of_what_it_expects(each: ValueFilter) -> None:
     """Only the kind, and the name of a function."""
     assert repr(each) in {"Everything()", "Equal()", *(f"Judge(name={judge.name!r})" for judge in JUDGES)}
 
@@ -465,7 +465,7 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
             call()
 
 
-A_FILTER: Filter = Everything()
+A_FILTER: ValueFilter = Everything()
 GOOD: list[tuple[Callable[..., object], tuple[object, ...], range]] = [
     (CronContext, (Schedule("* * * * *"), Instant(0)), range(2)),
     (StatusContext, ("a", "i", 1, "s", Document()), range(5)),
@@ -489,7 +489,7 @@ def test_an_id_is_made_of_json() -> None:
     endless.append(endless)
     nonsense: list[Any] = [object(), float("nan"), endless]
     for wrong in nonsense:
-        with pytest.raises(Misuse, match="no JSON"):
+        with pytest.raises(Misuse, match="not JSON"):
             identity(wrong)
 
 

@@ -31,7 +31,7 @@ from tidegate.triggers.conditions import (
     condition_id,
 )
 from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, Run
+from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, TriggerRun
 from tidegate.triggers.trigger import FromContext, Occurrence, Trigger
 from tidegate.triggers.trigger_documents import (
     STATE,
@@ -104,7 +104,7 @@ class Store:
         self.world = self.world.write(CLOCK, self.world.read(CLOCK) + by)
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[TriggerRun]:
         return [loaded_run(doc) for doc in contents(self.world, "runs")]
 
     @property
@@ -164,7 +164,7 @@ def test_an_occurrence_is_loaded_as_it_was_stored(occurrence: Occurrence) -> Non
 @given(FIRINGS, STATES, st.integers(1, 3), st.integers(3, 5))
 def test_a_run_is_loaded_as_it_was_stored(firing: Firing, state: Held, attempt: int, version: int) -> None:
     """Law TO1, of every state."""
-    run = Run(firing, state, attempt, version)
+    run = TriggerRun(firing, state, attempt, version)
     assert loaded_run(stored_run(run)) == run
 
 
@@ -177,7 +177,7 @@ def test_a_cell_is_loaded_as_it_was_stored(times: list[Instant]) -> None:
 
 def test_a_document_that_holds_none_of_these_is_misuse() -> None:
     """The message says what is missing."""
-    run = stored_run(Run(Firing("t", (Occurrence("c", EVENT, Instant(0)),)), Fired(Instant(0))))
+    run = stored_run(TriggerRun(Firing("t", (Occurrence("c", EVENT, Instant(0)),)), Fired(Instant(0))))
     with pytest.raises(Misuse, match="has no 'state'"):
         loaded_run(run.without(STATE))
     with pytest.raises(Misuse, match="'lost' is no state of a run"):

@@ -24,7 +24,6 @@ from tidegate.triggers.firing import (
     TRIGGER_GONE,
     Busy,
     Changed,
-    Claim,
     Claimed,
     Claims,
     Exhausted,
@@ -36,9 +35,10 @@ from tidegate.triggers.firing import (
     Ignored,
     Plan,
     Purge,
-    Run,
+    RunClaim,
+    RunState,
     Settled,
-    State,
+    TriggerRun,
     claim,
     failed,
     fired,
@@ -52,7 +52,7 @@ from tidegate.triggers.trigger import Occurrence, Trigger, ticks
 
 EPOCH, NOW = Instant(0), Instant(20)
 CLAIMS = Claims(expiry=10, attempts_max=2)
-Planned = Callable[[Collection[Trigger], Collection[Occurrence], Collection[Run], Instant], Plan]
+Planned = Callable[[Collection[Trigger], Collection[Occurrence], Collection[TriggerRun], Instant], Plan]
 
 
 @attrs.frozen
@@ -60,9 +60,9 @@ class Pass:
     """What a pass asks: the real functions, but for one that is planted."""
 
     plan: Planned = module.plan
-    claim: Callable[..., Claim] = module.claim
-    fired: Callable[[Run, Instant], Changed | Ignored] = module.fired
-    failed: Callable[[Run, int, tuple[str, ...], Claims, Instant], Changed | Ignored] = module.failed
+    claim: Callable[..., RunClaim] = module.claim
+    fired: Callable[[TriggerRun, Instant], Changed | Ignored] = module.fired
+    failed: Callable[[TriggerRun, int, tuple[str, ...], Claims, Instant], Changed | Ignored] = module.failed
     purge: Callable[..., Purge] = module.purge
     look: Callable[..., schedule.Look] = schedule.look
 
@@ -86,8 +86,8 @@ BOTH = Trigger(task="t", conditions=(A, B), within=6)
 AB = (event("a", 1), event("b", 2))
 
 
-def run(firing: Firing, state: State, attempt: int = 1) -> Run:
-    return Run(firing, state, attempt, attempt)
+def run(firing: Firing, state: RunState, attempt: int = 1) -> TriggerRun:
+    return TriggerRun(firing, state, attempt, attempt)
 
 
 # --- the laws of one step -------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def check_fi3(of: Pass) -> None:
     )
     @example(run(Firing(SINGLE.id, AB[:1]), Held("q", NOW)), CLAIMS, "p", 15, 1)
     @example(run(Firing(SINGLE.id, AB[:1]), Held("q", NOW), 2), CLAIMS, "p", 15, 1)
-    def what_is_held_is_kept(before: Run | None, claims: Claims, by: str, at: int, attempt: int) -> None:
+    def what_is_held_is_kept(before: TriggerRun | None, claims: Claims, by: str, at: int, attempt: int) -> None:
         firing = before.firing if before else Firing(SINGLE.id, AB[:1])
         now = Instant(at)
 
@@ -134,7 +134,7 @@ def check_fi4_and_fi8(of: Pass) -> None:
     @example(run(Firing(SINGLE.id, AB[:1]), GivenUp(("no",), NOW)), CLAIMS, "p", 15)
     @example(run(Firing(SINGLE.id, AB[:1]), Held("q", NOW), 2), CLAIMS, "p", 25)
     @example(run(Firing(SINGLE.id, AB[:1]), Failed(("no",)), 2), CLAIMS, "p", 25)
-    def it_ends(before: Run, claims: Claims, by: str, at: int) -> None:
+    def it_ends(before: TriggerRun, claims: Claims, by: str, at: int) -> None:
         now = Instant(at)
         answers = (
             of.claim(before.firing, before, claims, by=by, now=now),
@@ -181,13 +181,13 @@ def settled(
     of: Pass, triggers: Collection[Trigger], seen: Collection[Occurrence], looks: Collection[Instant]
 ) -> list[Firing]:
     """What fires when somebody plans at these instants, until nothing is left, and drops what may be dropped."""
-    runs: list[Run] = []
+    runs: list[TriggerRun] = []
     dropped: set[str] = set()
     for now in looks:
         for _ in range(len(seen) + 1):
             there = [each for each in seen if each.seen.at <= now.at and each.id not in dropped]
             made = of.plan(triggers, there, runs, now)
-            runs += [Run(firing, Fired(now)) for firing in made.firings]
+            runs += [TriggerRun(firing, Fired(now)) for firing in made.firings]
             dropped |= set(made.dropped)
     return [each.firing for each in runs]
 
@@ -270,7 +270,7 @@ class World:
     first: int = 0
     stored: dict[str, Occurrence] = attrs.field(factory=dict)
     seen: list[Occurrence] = attrs.field(factory=list)
-    runs: dict[str, Run] = attrs.field(factory=dict)
+    runs: dict[str, TriggerRun] = attrs.field(factory=dict)
     invocations: dict[str, Firing] = attrs.field(factory=dict)
 
     def happens(self, code: str) -> None:
@@ -279,7 +279,7 @@ class World:
         self.seen.append(occurrence)
         self.stored[occurrence.id] = occurrence
 
-    def swap(self, before: Run | None, after: Run) -> bool:
+    def swap(self, before: TriggerRun | None, after: TriggerRun) -> bool:
         """A compare-and-set; tell whether the caller hears that it has won."""
         if self.runs.get(after.id) != before:
             return False
@@ -348,7 +348,7 @@ def one_run(world: World, me: str, firing: Firing) -> Generator[None, None, None
         yield from tell(world, mine.id, lambda it: world.of.fired(it, world.now))
 
 
-def tell(world: World, run_id: str, of: Callable[[Run], Changed | Ignored]) -> Generator[None, None, None]:
+def tell(world: World, run_id: str, of: Callable[[TriggerRun], Changed | Ignored]) -> Generator[None, None, None]:
     while True:
         before = world.runs[run_id]
         yield
@@ -470,7 +470,7 @@ def test_passes_keep_the_law(law: str) -> None:
 
 
 def tried_is_done(
-    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[Run], now: Instant
+    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
     """A loop as pynenc has it: what was tried is deleted, though the claim was another's, who was killed then."""
     made = plan(triggers, occurrences, runs, now)
@@ -481,7 +481,7 @@ def tried_is_done(
 
 
 def all_that_is_there(
-    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[Run], now: Instant
+    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
     """A set as pynenc has it: all occurrences that one planner sees, which also make its name; and nothing ages."""
     made = plan([each for each in triggers if not each.joins], occurrences, runs, now)
@@ -501,7 +501,7 @@ def by_sight(occurrence: Occurrence) -> tuple[int, str]:
 
 
 def aged_by_now(
-    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[Run], now: Instant
+    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
     """What waits too long is dropped before anybody asks whether its set is complete."""
     least = min((each.within for each in triggers if each.joins), default=0)
@@ -511,7 +511,7 @@ def aged_by_now(
 
 
 def dropped_at_once(
-    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[Run], now: Instant
+    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
     """What one trigger has aged out is dropped for the others too."""
     made = plan(triggers, occurrences, runs, now)
@@ -520,7 +520,7 @@ def dropped_at_once(
 
 
 def never_old(
-    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[Run], now: Instant
+    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
     """Last month's event meets today's."""
     forever = {each.id: attrs.evolve(each, within=10**9) for each in triggers}
@@ -533,7 +533,7 @@ def never_old(
 
 
 def as_they_come(
-    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[Run], now: Instant
+    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
     """In the order of the store."""
     made = plan(triggers, occurrences, runs, now)
@@ -541,13 +541,13 @@ def as_they_come(
     return attrs.evolve(made, dropped=tuple(sorted(made.dropped, key=lambda each: order[each])))
 
 
-def without_expiry(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Instant) -> Claim:
+def without_expiry(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, now: Instant) -> RunClaim:
     """Whoever comes takes it."""
     held = run is not None and isinstance(run.state, Held)
     return claim(firing, run, claims, by=by, now=run.state.until if held else now)  # type: ignore[union-attr]
 
 
-def same_attempt(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Instant) -> Claim:
+def same_attempt(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, now: Instant) -> RunClaim:
     """A claim that was taken over looks like the one before."""
     answer = claim(firing, run, claims, by=by, now=now)
     if run is not None and isinstance(answer, Claimed):
@@ -555,31 +555,35 @@ def same_attempt(firing: Firing, run: Run | None, claims: Claims, *, by: str, no
     return answer
 
 
-def again_and_again(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Instant) -> Claim:
+def again_and_again(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, now: Instant) -> RunClaim:
     """A run that kills its pass kills every pass."""
     return claim(firing, run, attrs.evolve(claims, attempts_max=10**6), by=by, now=now)
 
 
-def any_attempt(run: Run, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant) -> Changed | Ignored:
+def any_attempt(
+    run: TriggerRun, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant
+) -> Changed | Ignored:
     """An attempt that fails late ends the one that is under way."""
     del attempt
     return failed(run, run.attempt, reasons, claims, now)
 
 
-def whatever_it_is(run: Run, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant) -> Changed | Ignored:
+def whatever_it_is(
+    run: TriggerRun, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant
+) -> Changed | Ignored:
     """A failure that is told late undoes what fired."""
     del attempt, claims, now
     return Changed(attrs.evolve(run, state=Failed(reasons), version=run.version + 1))
 
 
-def unless_given_up(run: Run, now: Instant) -> Changed | Ignored:
+def unless_given_up(run: TriggerRun, now: Instant) -> Changed | Ignored:
     """The first end counts, and a run that fired after all is on record as given up."""
     return Ignored(run) if run.state.settled else fired(run, now)
 
 
 def by_age_alone(
     events: Mapping[str, Instant],
-    runs: Collection[Run],
+    runs: Collection[TriggerRun],
     waiting: Collection[Occurrence],
     *,
     now: Instant,
@@ -593,7 +597,7 @@ def by_age_alone(
 
 def settled_ones(
     events: Mapping[str, Instant],
-    runs: Collection[Run],
+    runs: Collection[TriggerRun],
     waiting: Collection[Occurrence],
     *,
     now: Instant,
@@ -702,7 +706,7 @@ def test_a_run_whose_trigger_is_gone_is_given_up() -> None:
     left = run(Firing(SINGLE.id, AB[:1]), Held("p", NOW))
     made = plan((), (), (left,), NOW)
 
-    assert made == Plan((), (Run(left.firing, GivenUp((TRIGGER_GONE,), NOW), 1, 2),), ())
+    assert made == Plan((), (TriggerRun(left.firing, GivenUp((TRIGGER_GONE,), NOW), 1, 2),), ())
 
 
 def test_the_plan_names_one_run_for_one_occurrence_of_any() -> None:
@@ -723,7 +727,7 @@ def test_an_occurrence_that_was_noticed_twice_was_seen_first() -> None:
 def test_a_run_that_was_read_twice_is_as_it_was_read_last() -> None:
     """Law FI7: three queries make the runs of a plan, so one may come twice, and be settled the second time."""
     held = run(Firing(SINGLE.id, AB[:1]), Held("p", NOW))
-    done = Run(held.firing, Fired(NOW), 1, 2)
+    done = TriggerRun(held.firing, Fired(NOW), 1, 2)
     for both in ((held, done), (done, held)):
         assert plan((SINGLE,), AB[:1], both, NOW) == Plan((), (), (AB[0].id,))
         assert plan((), (), both, NOW) == Plan((), (), ())
@@ -746,18 +750,18 @@ FIRING = Firing(SINGLE.id, AB[:1])
         (GivenUp(("no",), NOW), 1, 99, "settled"),
     ],
 )
-def test_a_claim_holds_until_it_expires(state: State, attempt: int, at: int, expected: object) -> None:
+def test_a_claim_holds_until_it_expires(state: RunState, attempt: int, at: int, expected: object) -> None:
     """An expiry that is now has expired (pynenc's rule); a claim of one's own is known again, for its reply was lost."""
     before, now = run(FIRING, state, attempt), Instant(at)
     answer = claim(FIRING, before, CLAIMS, by="p", now=now)
 
     answers: dict[object, object] = {
         "same": Claimed(before),
-        "next": Claimed(Run(FIRING, Held("p", now + 10), attempt + 1, attempt + 1)),
+        "next": Claimed(TriggerRun(FIRING, Held("p", now + 10), attempt + 1, attempt + 1)),
         "settled": Settled(before),
     }
     if isinstance(expected, tuple):
-        assert answer == Exhausted(Run(FIRING, GivenUp(expected, now), attempt, attempt + 1))
+        assert answer == Exhausted(TriggerRun(FIRING, GivenUp(expected, now), attempt, attempt + 1))
     else:
         assert answer == answers.get(expected, expected)
 
@@ -776,7 +780,7 @@ def test_a_run_that_was_given_up_may_have_fired() -> None:
     """Its last pass was only slow: the invocation is there, under the id of the run, and that is told."""
     left = run(FIRING, GivenUp(("its last claim expired",), NOW))
 
-    assert fired(left, Instant(30)) == Changed(Run(FIRING, Fired(Instant(30)), 1, 2))
+    assert fired(left, Instant(30)) == Changed(TriggerRun(FIRING, Fired(Instant(30)), 1, 2))
     assert fired(run(FIRING, Fired(NOW)), Instant(30)) == Ignored(run(FIRING, Fired(NOW)))
 
 
@@ -791,9 +795,9 @@ def test_the_parent_is_the_first_event() -> None:
 HELD = Held("p", NOW)
 
 
-def at_minute(name: str, minutes: int) -> Run:
+def at_minute(name: str, minutes: int) -> TriggerRun:
     seen = Instant(minutes * MINUTE)
-    return Run(Firing("x", (Occurrence("c", EventContext("a", name), seen),)), Fired(seen + SECOND))
+    return TriggerRun(Firing("x", (Occurrence("c", EventContext("a", name), seen),)), Fired(seen + SECOND))
 
 
 def test_a_purge_takes_runs_with_their_events() -> None:
@@ -813,7 +817,7 @@ def test_a_purge_takes_runs_with_their_events() -> None:
 
 def test_a_run_that_ended_before_it_was_seen_can_go() -> None:
     """Two clocks stepped, or a cron is seen ahead of its time: it ends as it starts."""
-    early = Run(Firing("x", (Occurrence("c", EventContext("a", "e"), NOW),)), Fired(Instant(3)))
+    early = TriggerRun(Firing("x", (Occurrence("c", EventContext("a", "e"), NOW),)), Fired(Instant(3)))
 
     assert purge({}, (early,), (), now=Instant(40), keep_runs=Retention(age=1)).runs == (early.id,)
 
@@ -824,8 +828,8 @@ def test_a_run_reads_as_one_line() -> None:
     firing = Firing("x" * 20, (loaded,))
 
     assert str(firing) == f"run {firing.id[:8]} of trigger xxxxxxxx: event 'e' of 'a', seen 20 us@store"
-    assert str(Run(firing, Fired(NOW))).startswith(str(firing))
-    assert str(Run(firing, Fired(NOW))).endswith("after 1 attempts, version 1")
+    assert str(TriggerRun(firing, Fired(NOW))).startswith(str(firing))
+    assert str(TriggerRun(firing, Fired(NOW))).endswith("after 1 attempts, version 1")
 
 
 def test_a_plan_takes_time_in_proportion() -> None:
@@ -859,7 +863,7 @@ GOOD: list[tuple[Callable[..., object], dict[str, Any]]] = [
     (GivenUp, {"reasons": ("no",), "at": NOW}),
     (Fired, {"at": NOW}),
     (Firing, {"trigger_id": "x", "occurrences": AB, "number": 1}),
-    (Run, {"firing": FIRING, "state": HELD, "attempt": 1, "version": 1}),
+    (TriggerRun, {"firing": FIRING, "state": HELD, "attempt": 1, "version": 1}),
     (plan, {"triggers": (SINGLE,), "occurrences": AB, "runs": (), "now": NOW}),
     (Claims, {"expiry": 1, "attempts_max": 1}),
     (claim, {"firing": FIRING, "run": run(FIRING, HELD), "claims": CLAIMS, "by": "p", "now": NOW}),
@@ -891,7 +895,7 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
         lambda: Firing("x", [*AB], 1),  # type: ignore[arg-type]
         lambda: purge({"e": 5}, (), (), now=NOW),  # type: ignore[dict-item]
         lambda: Failed(()),
-        lambda: Run(FIRING, HELD, 2, 1),
+        lambda: TriggerRun(FIRING, HELD, 2, 1),
         lambda: claim(Firing("y", AB[:1]), run(FIRING, HELD), CLAIMS, by="p", now=NOW),
         lambda: plan((), AB, (), Instant(5, WALL)),
         lambda: plan((), (attrs.evolve(AB[0], seen=Instant(5, WALL)),), (), NOW),

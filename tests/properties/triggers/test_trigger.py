@@ -166,7 +166,7 @@ def check_tg4(registry: Registry) -> None:
 
         kind: Provider = FromContext("p", Kind.EVENT, provider) if of_one else FromAll("p", provider)
         document = Document.of(said) if isinstance(said, dict) else said if isinstance(said, Document) else None
-        assert laws.provides_a_document_or_tells(document, registry.provided(kind, (EVENT,)))
+        assert laws.provides_a_document_or_reasons(document, registry.provided(kind, (EVENT,)))
 
     there_is_an_answer()
 
@@ -356,7 +356,7 @@ def test_the_order_of_conditions_does_not_matter() -> None:
         (FromContext("told", Kind.EVENT, told), Provided(Document((("context", "event 'e' of 'a'"),)))),
         (FromContext("told", Kind.RESULT, told), NotProvided(("'told' needs a context of kind result",))),
         (FromAll("counted", counted), Provided(Document((("contexts", 3),)))),
-        (FromAll("nothing", nothing), NotProvided(("'nothing' answered a NoneType, which is no document",))),
+        (FromAll("nothing", nothing), NotProvided(("'nothing' answered a NoneType, which is not a document",))),
         (FromAll("fails", fails), NotProvided(("'fails' raised LookupError",))),
         (FromAll("naive", lambda _: {"k": object()}), NotProvided(("'naive' raised Misuse",))),
         (

@@ -1,1 +1,17 @@
-"""."""
+"""Invocations of tasks: which status comes next, who owns it, may it run now, and what frees it when it is stuck?
+
+Read in this order; the `__all__` of each module lists its public names.
+
+    status             a table of statuses, ownership and versions: what a transition makes of a record
+    invocation         pynenc's table of an invocation, as data
+    diagrams           a table as a Mermaid diagram
+    transition         the program of one transition: read, decide, one compare-and-set
+    array_push_lock    the lock of pynenc-mongo, for those who must interoperate with it
+    admission          which calls exclude each other, and who has a place
+    picker             the program that picks an invocation up, if it gets a place
+    registration       the program that makes a call an invocation, if it gets a place
+    recovery           what is stuck, and the one step that frees it
+    recoverer          the program that finds it and frees it
+
+Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
+"""

@@ -5,38 +5,27 @@ those that agree in some (KEYS). Whoever looks whether another one is there, and
 looks at the same time. So there is one document for each set of invocations that exclude each other, named by what they
 have in common, which lists who holds a place. A decision takes it as it was read and answers what it becomes; it is
 carried out by one compare-and-set on the places that it was decided on. It is a semaphore whose holders are known
-(Dijkstra 1965), so that the place of one that is gone can be told from the place of one that works.
+(Dijkstra 1965), so that the place of a holder that is gone can be distinguished from that of one that works.
 
 A place is held by an invocation at the version at which it was admitted. It is held
 
-    at that version           admitted, and about to be picked up (or, for registration, made: version 0 is none yet)
+    at that version           admitted, and about to be picked up (or, for registration, made: version 0 is no record yet)
     at a later version        while its status is one that counts: registered; or pending, running, paused
     else                      no more: it ended, went back to the queue, or was recovered, and needs a new place
 
-Nobody need give a place back: one that is held no more is taken over by whoever looks at the record of its holder,
+Nobody needs to give a place back: one that is no longer held is taken over by whoever looks at the record of its holder,
 AFTER the document of places was read. A status that counts is entered only from the version that the place names, and
 that version passes once; so a place that was seen to be free stays free until the document changes. A crash between any
-two of these writes leaves a place whose state can be told.
+two of these writes leaves a place whose state is known.
 
 Laws
     AD1  At most `at_most` invocations of one set are pending, running or paused at any time.
     AD2  At most one invocation of one set is registered at any time.
     AD3  Who asks for a place and knows the records of those who hold one is refused only if enough of them do hold it.
-    AD4  Who was admitted and asks again, at the same version, is told so, and nothing changes.
+    AD4  Who was admitted and asks again, at the same version, gets that answer, and nothing changes.
     AD5  Who is refused has a legal way on, open to anybody; it leads back to where it may be picked up again, or ends it.
     AD6  Two calls have one document of places exactly if they exclude each other by the rule.
-    AD7  A release takes away the place that it names, at its version, and only one that is held no more.
-
-Where we differ
-    - pynenc looks for others, and then sets its own status: two that look at once both run.
-    - pynenc checks when an invocation is picked up and again when it starts. Here its place is its own from before it is
-      pending until it is no longer running or paused, so there is nothing to check again.
-    - Paused counts. To pynenc it does not: a second one starts while the first waits, and then both run.
-    - pynenc's "same arguments" means "has all of these", so f(1) waits for f(1, 2), and f(1, 2) does not for f(1). Here
-      they are equal, or two different calls. For KEYS, a named argument that is not given is a value of its own.
-    - KEYS without names is refused: pynenc takes it for TASK.
-    - A refused retry, and a refused rerouted one with rerouting off, go on by edges of ours (`tidegate.invocations.invocation`).
-    - `at_most` may be more than one, which users of pynenc ask for.
+    AD7  A release takes away the place that it names, at its version, and only one that is no longer held.
 
 Known not to work
     - A paused invocation that waits for another of its own set waits for ever.
@@ -70,6 +59,35 @@ from tidegate.invocations.invocation import (
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.errors import Misuse
 from tidegate.model.values import check_int, check_name, check_type, check_types
+
+__all__ = [
+    "COUNTS",
+    "Admitted",
+    "AlreadyAdmitted",
+    "Ask",
+    "Call",
+    "Control",
+    "Differs",
+    "Found",
+    "NoFreePlace",
+    "NotAvailable",
+    "NotThere",
+    "Place",
+    "Purpose",
+    "RegistrationVerdict",
+    "Released",
+    "Reservation",
+    "Reuse",
+    "Rule",
+    "RunningVerdict",
+    "StillHeld",
+    "decide_registration",
+    "decide_running",
+    "differing",
+    "is_held",
+    "release",
+    "reservation_id",
+]
 
 # --- what excludes what -----------------------------------------------------------------------------------------------
 
@@ -128,13 +146,13 @@ class Rule:
 
 
 def _by_name(arguments: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The arguments in the order of their names; Misuse where they are none."""
+    """The arguments in the order of their names; Misuse where they are not pairs."""
     check_types(arguments, tuple, "a name and a value")
     for argument in arguments:
         parts: tuple[object, ...] = argument
         check_types(parts, str, "a string")
         if len(parts) != 2:
-            raise Misuse("an argument is no pair", why="it is a name and a serialized value")
+            raise Misuse("an argument is not a pair", why="it is a name and a serialized value")
     return tuple(sorted(arguments))
 
 
@@ -244,7 +262,7 @@ class Reservation:
 
 
 def is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool:
-    """Tell whether a place is held, by the record of its holder.
+    """Whether a place is held, by the record of its holder.
 
     Args:
         purpose: What it is for.
@@ -253,7 +271,7 @@ def is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool
             there is none.
 
     Returns:
-        False only if it is held no more, which is for good: until the document changes nobody holds it again.
+        False only if it is no longer held, which is for good: until the document changes nobody holds it again.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -261,6 +279,10 @@ def is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool
     check_type(purpose, Purpose, "a purpose")
     check_type(place, Place, "a place")
     check_type(record, (StatusRecord, NoneType), "a record or None")
+    return _is_held(purpose, place, record)
+
+
+def _is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool:
     if record is None:
         return place.version == 0
     return record.version <= place.version or record.status in COUNTS[purpose]
@@ -306,7 +328,7 @@ class Ask:
 
 @final
 @attrs.frozen
-class Refused:
+class NoFreePlace:
     """Others hold all places: these do, for certain. The way on of the one that asked is `target`."""
 
     by: tuple[Place, ...]
@@ -345,7 +367,7 @@ class Reuse:
 
     def __str__(self) -> str:
         made = "" if self.is_made else ", which is to be made"
-        return f"reuse {self.invocation!r}{made}{_told(self.differing)}"
+        return f"reuse {self.invocation!r}{made}{_differing(self.differing)}"
 
 
 @final
@@ -357,11 +379,11 @@ class Differs:
     differing: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"refused: {self.invocation!r} is registered{_told(self.differing)}"
+        return f"refused: {self.invocation!r} is registered{_differing(self.differing)}"
 
 
-Registration: TypeAlias = Admitted | AlreadyAdmitted | Ask | Reuse | Differs
-Running: TypeAlias = Admitted | AlreadyAdmitted | Ask | Refused | NotAvailable
+RegistrationVerdict: TypeAlias = Admitted | AlreadyAdmitted | Ask | Reuse | Differs
+RunningVerdict: TypeAlias = Admitted | AlreadyAdmitted | Ask | NoFreePlace | NotAvailable
 
 
 # --- the decisions ----------------------------------------------------------------------------------------------------
@@ -387,7 +409,7 @@ def decide_registration(
     known: Mapping[str, Found],
     *,
     must_agree: bool = False,
-) -> Registration:
+) -> RegistrationVerdict:
     """Whether a new invocation is registered for a call, or another one answers it.
 
     The call is stored under the invocation's id BEFORE, and its record is made AFTER it was admitted.
@@ -417,7 +439,7 @@ def decide_registration(
         return Ask(unknown)
     for place in reservation.places:
         found = known[place.invocation]
-        if is_held(Purpose.REGISTRATION, place, found.record):
+        if _is_held(Purpose.REGISTRATION, place, found.record):
             others = differing(call, found.call)
             if others and must_agree:
                 return Differs(place.invocation, others)
@@ -433,7 +455,7 @@ def decide_running(
     *,
     at_most: int = 1,
     reroute: bool = False,
-) -> Running:
+) -> RunningVerdict:
     """Whether an invocation may be picked up, BEFORE it becomes pending.
 
     Args:
@@ -446,7 +468,7 @@ def decide_running(
         reroute: What becomes of it if it is refused: it goes back to the queue, or it ends.
 
     Returns:
-        `Admitted` with the document to be written, `AlreadyAdmitted`, `Ask`, `Refused` or `NotAvailable`.
+        `Admitted` with the document to be written, `AlreadyAdmitted`, `Ask`, `NoFreePlace` or `NotAvailable`.
 
     Raises:
         Misuse: An id is empty or no string, there is no place at all, or an argument is of the wrong type.
@@ -463,17 +485,18 @@ def decide_running(
     mine = Place(invocation, record.version)
     if mine in reservation.places:
         return AlreadyAdmitted()
+    # A place whose holder has not been looked for may be held: it counts until its record says otherwise.
     held = tuple(
         place
         for place in reservation.places
         if place.invocation != invocation  # its own place is of an earlier turn
-        and (place.invocation not in known or is_held(Purpose.RUNNING, place, known[place.invocation]))
+        and (place.invocation not in known or _is_held(Purpose.RUNNING, place, known[place.invocation]))
     )
     if len(held) < at_most:
         return Admitted(Reservation((*held, mine)))
     by = tuple(place for place in held if place.invocation in known)
     if len(by) >= at_most:
-        return Refused(by, CONCURRENCY_CONTROLLED if reroute else CONCURRENCY_CONTROLLED_FINAL)
+        return NoFreePlace(by, CONCURRENCY_CONTROLLED if reroute else CONCURRENCY_CONTROLLED_FINAL)
     return Ask(tuple(place.invocation for place in held if place not in by))
 
 
@@ -536,5 +559,5 @@ def release(
     return Released(Reservation(tuple(each for each in reservation.places if each != place)))
 
 
-def _told(names: tuple[str, ...]) -> str:
+def _differing(names: tuple[str, ...]) -> str:
     return f", with other arguments: {', '.join(names)}" if names else ""

@@ -19,7 +19,7 @@ Laws
     AL3  a claim stands at most once.
     AL4  at rest no claim remains.
 
-Known not to work (the simulator shows each in a shortest run; `tidegate.invocations.transition` has none of it):
+Known not to work (the simulator shows each in a shortest run; `tidegate.invocations.transition` has none of these faults):
     - a holder that stalls beyond the threshold loses the lock without noticing, and writes all the same (AL1, AL2);
     - a lost reply to the push makes the claim stand twice (AL3);
     - a push that arrives late leaves a claim that nobody will pull (AL4);
@@ -40,6 +40,26 @@ from tidegate.model.effects import Ambiguous, Failure, Note, Now, Sleep
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import check_collection, find_one, update_one
 from tidegate.model.values import check_int, check_name, check_type
+
+__all__ = [
+    "ATTEMPTS",
+    "BACKOFF",
+    "HOLDS",
+    "INVOCATION_ID",
+    "RUNNER",
+    "STALE",
+    "STATUS",
+    "TIMESTAMP",
+    "TRANSITION_LOCK",
+    "ArrayPushLock",
+    "LockedOutcome",
+    "NoRecord",
+    "RaceCondition",
+    "Written",
+    "claim_time",
+    "claimed",
+    "is_stale",
+]
 
 TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")
 STATUS: Final = Field[str]("status")
@@ -116,58 +136,58 @@ class ArrayPushLock:
         check_int(self.attempts, "a number of attempts", 1)
         check_int(self.backoff, "a backoff", 0)
         check_int(self.stale, "a stale threshold", 0)
-        decide_transition(self.table, None, self.target, self.runner)  # refuses a target or a runner that is none
+        decide_transition(self.table, None, self.target, self.runner)  # checks the table, the target and the runner
 
     async def run(self) -> LockedOutcome:
         """The program."""
         for attempt in range(self.attempts):
             claim = claimed(f"{self.request}-{attempt}", await Now())
-            await self.push(claim)
-            record = await find_one(self.collection, self.me)
+            await self._push(claim)
+            record = await find_one(self.collection, self._me)
             if record is None:
                 return NoRecord()
             claims = record.get(TRANSITION_LOCK) or ()
             if claims and claims[0] == claim:
-                return await self.holding()
-            await update_one(self.collection, self.me, Pull(TRANSITION_LOCK, claim))
+                return await self._holding()
+            await update_one(self.collection, self._me, Pull(TRANSITION_LOCK, claim))
             if claims and is_stale(claims[0], await Now(), self.stale):
-                await self.clear()
+                await self._clear()
             if attempt + 1 < self.attempts:
-                await Sleep(self.backoff << attempt)
-        record = await find_one(self.collection, self.me)
+                await Sleep(self.backoff << attempt)  # twice as long each time
+        record = await find_one(self.collection, self._me)
         return NoRecord() if record is None else RaceCondition(self.attempts, record[STATUS])
 
     @property
-    def me(self) -> Filter:
+    def _me(self) -> Filter:
         return Eq(INVOCATION_ID, self.key)
 
-    async def push(self, claim: str) -> None:
+    async def _push(self, claim: str) -> None:
         """Push the claim; once more if the reply is lost."""
         try:
-            await update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim))
+            await update_one(self.collection, self._me, Push(TRANSITION_LOCK, claim))
         except Ambiguous:
             pass
         else:
             return
-        await update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim))
+        await update_one(self.collection, self._me, Push(TRANSITION_LOCK, claim))
 
-    async def holding(self) -> LockedOutcome:
+    async def _holding(self) -> LockedOutcome:
         """Decide and write; clear the array in the end, also after a failure."""
         await Note(HOLDS, value=True)
         failure: Exception | None = None
         outcome: LockedOutcome = NoRecord()
         try:
-            outcome = await self.write()
+            outcome = await self._write()
         except Exception as failed:  # noqa: BLE001  step 6 comes in every case; the failure is raised again
             failure = failed.fresh() if isinstance(failed, Failure) else failed
         await Note(HOLDS, value=False)
-        await self.clear()
+        await self._clear()
         if failure is not None:
             raise failure
         return outcome
 
-    async def write(self) -> LockedOutcome:
-        record = await find_one(self.collection, self.me)
+    async def _write(self) -> LockedOutcome:
+        record = await find_one(self.collection, self._me)
         if record is None:
             return NoRecord()
         verdict = decide_transition(
@@ -176,12 +196,12 @@ class ArrayPushLock:
         if not isinstance(verdict, Accepted):
             return verdict
         await update_one(
-            self.collection, self.me, Put(STATUS, verdict.status), Put(RUNNER, verdict.owner), PutServerTime(TIMESTAMP)
+            self.collection, self._me, Put(STATUS, verdict.status), Put(RUNNER, verdict.owner), PutServerTime(TIMESTAMP)
         )
         return Written(verdict.status, verdict.owner)
 
-    async def clear(self) -> None:
-        await update_one(self.collection, self.me, Put(TRANSITION_LOCK, ()))
+    async def _clear(self) -> None:
+        await update_one(self.collection, self._me, Put(TRANSITION_LOCK, ()))
 
 
 def claimed(claim_id: str, now: Instant) -> str:
@@ -191,17 +211,17 @@ def claimed(claim_id: str, now: Instant) -> str:
     return f"{claim_id}:{now.at // SECOND}.{now.at % SECOND:06d}"
 
 
-TIME: Final = re.compile(r".*:([0-9]{1,12})(?:\.([0-9]*))?", re.DOTALL)
+_TIME: Final = re.compile(r".*:([0-9]{1,12})(?:\.([0-9]*))?", re.DOTALL)
 
 
 def claim_time(claim: str) -> Instant:
     """When the claim says that it was made; 0 if it does not say, so that it counts as stale."""
     check_type(claim, str, "a claim")
-    told = TIME.fullmatch(claim)
-    if told is None:
+    parts = _TIME.fullmatch(claim)
+    if parts is None:
         return Instant(0, WALL)
-    whole, part = told[1], told[2] or ""
-    return Instant(int(whole) * SECOND + int(part[:6].ljust(6, "0")), WALL)
+    whole, fraction = parts[1], parts[2] or ""
+    return Instant(int(whole) * SECOND + int(fraction[:6].ljust(6, "0")), WALL)
 
 
 def is_stale(claim: str, now: Instant, threshold: Duration) -> bool:

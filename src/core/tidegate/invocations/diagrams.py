@@ -1,7 +1,7 @@
 """A status table as a Mermaid state diagram: drawn from the table, so it cannot say anything else.
 
 The text is the same for equal tables, states in the order of the table and edges in the order of names. A status that is
-no plain word, or that Mermaid takes for one of its own, goes by its number; labels are escaped, so that no status can
+not a plain word, or that Mermaid takes for one of its own, goes by its number; labels are escaped, so that no status can
 break the picture, or a page that shows it.
 """
 
@@ -11,6 +11,8 @@ from typing import Final
 
 from tidegate.invocations.status import StatusDefinition, StatusTable
 from tidegate.model.values import check_type
+
+__all__ = ["KEYWORDS", "LEGEND", "mermaid"]
 
 LEGEND: Final = (
     "available: a runner may pick it up",
@@ -36,7 +38,7 @@ def mermaid(table: StatusTable) -> str:
         Lines, each ended by a newline.
 
     Raises:
-        Misuse: It is no table.
+        Misuse: It is not a table.
     """
     check_type(table, StatusTable, "a table of statuses")
     alias = {each.status: _identifier(number, each.status) for number, each in enumerate(table.definitions)}
@@ -63,8 +65,8 @@ def _label(definition: StatusDefinition) -> str:
         "releases": definition.releases_owner,
         "overrides": definition.overrides_owner,
     }
-    told = ", ".join(flag for flag, is_set in flags.items() if is_set)
-    return _escaped(definition.status) + (f" ({told})" if told else "")
+    listed = ", ".join(flag for flag, is_set in flags.items() if is_set)
+    return _escaped(definition.status) + (f" ({listed})" if listed else "")
 
 
 def _escaped(text: str) -> str:

@@ -4,13 +4,6 @@ An invocation is registered, picked up (pending) by a runner that owns it from t
 exactly as long as it is pending, running or paused. What takes an invocation away from a runner that is presumed dead
 overrides its ownership (`pending_recovery`, `running_recovery`) and leads back to the queue through `rerouted`.
 
-Where we differ
-    - Four edges are ours, marked in the table with their reasons: pynenc's paused invocation is stuck when its owner
-      dies, and one that is refused when it should run again, from `retry`, or with rerouting off from `rerouted`, meets
-      no legal edge and is stranded with its message gone.
-    - pynenc stores the registering runner as owner although `registered` releases; here it has none, as the table says.
-    - Its version 0.2.3 also had `resumed` between paused and the rest; 0.3 resumes straight to running, as here.
-
 Known not to work
     - A pynenc runner beside ours does not know our edges: it denies what they lead to, and changes nothing.
 """
@@ -20,6 +13,23 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.invocations.status import Added, StatusDefinition, StatusTable
+
+__all__ = [
+    "CONCURRENCY_CONTROLLED",
+    "CONCURRENCY_CONTROLLED_FINAL",
+    "FAILED",
+    "INVOCATION",
+    "KILLED",
+    "PAUSED",
+    "PENDING",
+    "PENDING_RECOVERY",
+    "REGISTERED",
+    "REROUTED",
+    "RETRY",
+    "RUNNING",
+    "RUNNING_RECOVERY",
+    "SUCCESS",
+]
 
 REGISTERED: Final = "registered"
 CONCURRENCY_CONTROLLED: Final = "concurrency_controlled"

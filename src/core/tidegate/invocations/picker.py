@@ -1,7 +1,8 @@
 """An invocation is picked up if the rule of its task admits it: a place is reserved, then the invocation is pending.
 
-What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The places of a set of
-invocations that exclude each other are one document with a version, and whoever takes one changes it by compare-and-set.
+What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The
+places of a set of invocations that exclude each other are one document with a version, and whoever takes one changes it
+by compare-and-set.
 
     1  read the record, THEN the places, THEN the records of those who hold one, as far as the decision asks for them
     2  take a place, if the places are still as they were read
@@ -9,12 +10,9 @@ invocations that exclude each other are one document with a version, and whoever
     4  or, refused: move it on, to where the rule says
 
 Laws
-    IP1  At most so many invocations of one set are pending, running or paused at any time.
-    IP2  Whoever says that it has picked an invocation up has: it is pending, or was, at that version.
-    IP3  Whoever says that it was refused has moved it on.
-
-Where we differ from pynenc, see `tidegate.invocations.admission`: it looks for others and then sets its own status, so two that look at
-once both run.
+    IP1  At most `at_most` invocations of one set are pending, running or paused at any time.
+    IP2  Where an invocation is said to be picked up, it is pending, or was, at that version.
+    IP3  Where an invocation is said to be held back, it was moved on.
 
 Known not to work
     - A picker that gives up may have a place without being pending: the next one who looks finds that it is not held.
@@ -22,6 +20,7 @@ Known not to work
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -31,50 +30,65 @@ from tidegate.invocations.admission import (
     AlreadyAdmitted,
     Ask,
     Call,
+    NoFreePlace,
     Place,
     Purpose,
-    Refused,
     Reservation,
     Rule,
-    Running,
+    RunningVerdict,
     decide_running,
     reservation_id,
 )
 from tidegate.invocations.invocation import INVOCATION, PENDING
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, Transition, viewed
+from tidegate.invocations.transition import VERSION, Granted, Transition, TransitionOutcome, viewed
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, is_duplicate
-from tidegate.model.effects import Refused as StoreRefused
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused, is_duplicate
 from tidegate.model.operations import check_collection, find_one, insert_one, update_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
+__all__ = [
+    "ATTEMPTS",
+    "PARTS",
+    "PLACES",
+    "HeldBack",
+    "Known",
+    "NotPickedUp",
+    "PickOutcome",
+    "PickedUp",
+    "Picker",
+    "PickerParts",
+    "inserted",
+    "kept",
+    "places_of",
+    "take_places",
+]
+
 ATTEMPTS: Final = 8
 
 PLACES: Final = Field[tuple[Document, ...]]("places")
-VERSION: Final = Field[int]("version")
-INVOCATION_ID: Final = Field[str]("invocation")
+_INVOCATION_ID: Final = Field[str]("invocation")
 
 
 def places_of(record: Document | None) -> Reservation:
     """The places that a document holds; none where there is none.
 
     Raises:
-        Misuse: It is no document of places.
+        Misuse: It is not a document of places.
     """
     if record is None:
         return Reservation()
     held = needed(record, PLACES)
     check_tuple(held, Document, "a place")
-    return Reservation(tuple(Place(needed(each, INVOCATION_ID), needed(each, VERSION)) for each in held))
+    return Reservation(tuple(Place(needed(each, _INVOCATION_ID), needed(each, VERSION)) for each in held))
 
 
 def kept(reservation: Reservation) -> tuple[Document, ...]:
     """What is stored of it.
 
     Raises:
-        Misuse: It is no reservation.
+        Misuse: It is not a reservation.
     """
     check_type(reservation, Reservation, "a reservation")
     return tuple(Document.of({"invocation": each.invocation, "version": each.version}) for each in reservation.places)
@@ -113,6 +127,11 @@ class NotPickedUp:
 PickOutcome: TypeAlias = PickedUp | HeldBack | NotPickedUp
 
 
+Known: TypeAlias = tuple[tuple[str, StatusRecord | None], ...]
+"""Invocations and their records; a tuple of pairs, for a program holds immutable values only."""
+
+
+@final
 @attrs.frozen(kw_only=True)
 class Picker:
     """One command: `runner` picks an invocation up.
@@ -127,6 +146,7 @@ class Picker:
         reroute: Whether it goes back to the queue if it is refused; else it ends.
         records, places: The collections.
         attempts: How often to try before giving up.
+        parts: What it is made of; faulty variants have others.
     """
 
     key: str
@@ -139,6 +159,7 @@ class Picker:
     records: str = "invocations"
     places: str = "places"
     attempts: int = ATTEMPTS
+    parts: PickerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "an invocation")
@@ -151,6 +172,7 @@ class Picker:
         check_int(self.attempts, "a number of attempts", 1)
         check_collection(self.records)
         check_collection(self.places)
+        check_type(self.parts, PickerParts, "the parts of a picker")
 
     async def run(self) -> PickOutcome:
         """The program."""
@@ -159,75 +181,104 @@ class Picker:
         while attempt < self.attempts:
             attempt += 1
             try:
-                record = await self._record(self.key)
+                record = await _record(self, self.key)
                 if record is None:
                     return NotPickedUp("there is no such invocation")
                 if places is None:
                     return await self._pending(record)
-                verdict = await self._admitted(places, record)
+                verdict = await self.parts.admit(self, places, record)
             except (Ambiguous, NotApplied, NotDurable):
                 continue
             if isinstance(verdict, AlreadyAdmitted):
                 return await self._pending(record)
-            if isinstance(verdict, Refused):
-                return await self._held_back(record, verdict)
+            if isinstance(verdict, NoFreePlace):
+                answer = await self.parts.move(self, record, verdict.target, None)
+                return HeldBack(verdict.target) if isinstance(answer, Granted) else NotPickedUp(str(answer))
             if not isinstance(verdict, (Admitted, Ask)):
                 return NotPickedUp(str(verdict))
         return NotPickedUp(f"no place after {attempt} attempts")
 
-    async def _record(self, key: str) -> StatusRecord | None:
-        found = await find_one(self.records, Eq(ID, key))
-        return viewed(found)
-
-    async def _admitted(self, places: str, record: StatusRecord) -> Running:
-        """Decide, and take a place if there is one; `Admitted` says that it was not to be had: look again."""
-        found = await find_one(self.places, Eq(ID, places))
-        reservation = places_of(found)
-        verdict = self._decided(reservation, record, ())
-        if isinstance(verdict, Ask):
-            known = await self._known(verdict)
-            verdict = self._decided(reservation, record, known)
-        if isinstance(verdict, Admitted) and await self._taken(places, found, verdict.reservation):
-            return AlreadyAdmitted()
-        return verdict
-
-    async def _known(self, asked: Ask) -> tuple[tuple[str, StatusRecord | None], ...]:
-        """The records of those who have a place, read AFTER the places."""
-        known: tuple[tuple[str, StatusRecord | None], ...] = ()
-        for key in asked.invocations:
-            record = await self._record(key)
-            known = (*known, (key, record))
-        return known
-
-    def _decided(
-        self, reservation: Reservation, record: StatusRecord, known: tuple[tuple[str, StatusRecord | None], ...]
-    ) -> Running:
-        return decide_running(reservation, self.key, record, dict(known), at_most=self.at_most, reroute=self.reroute)
-
-    async def _taken(self, places: str, found: Document | None, wanted: Reservation) -> bool:
-        """Write the places, if they are as they were read."""
-        if found is None:
-            try:
-                await insert_one(self.places, Document.of({"_id": places, "version": 1, "places": kept(wanted)}))
-            except StoreRefused as refused:
-                if not is_duplicate(refused):
-                    raise
-                return False
-            return True
-        version = needed(found, VERSION)
-        where = AllOf((Eq(ID, places), Eq(VERSION, version)))
-        return await update_one(self.places, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
-
     async def _pending(self, record: StatusRecord) -> PickOutcome:
-        answer = await self._moved(record, PENDING, self.runner)
+        answer = await self.parts.move(self, record, PENDING, self.runner)
         return PickedUp(answer.version) if isinstance(answer, Granted) else NotPickedUp(str(answer))
 
-    async def _held_back(self, record: StatusRecord, refused: Refused) -> PickOutcome:
-        answer = await self._moved(record, refused.target, None)
-        return HeldBack(refused.target) if isinstance(answer, Granted) else NotPickedUp(str(answer))
 
-    async def _moved(self, record: StatusRecord, target: str, runner: str | None) -> object:
-        request = f"{self.request}.{record.version}.{target}"
-        return await Transition(
-            self.records, INVOCATION, self.key, target, runner, request, self.attempts, expected=record
-        ).run()
+# --- what it is made of -------------------------------------------------------------------------------------------------
+
+
+async def _record(picker: Picker, key: str) -> StatusRecord | None:
+    found = await find_one(picker.records, Eq(ID, key))
+    return viewed(found)
+
+
+def _decide(picker: Picker, reservation: Reservation, record: StatusRecord, known: Known) -> RunningVerdict:
+    return decide_running(reservation, picker.key, record, dict(known), at_most=picker.at_most, reroute=picker.reroute)
+
+
+async def _admit(picker: Picker, places: str, record: StatusRecord) -> RunningVerdict:
+    found = await find_one(picker.places, Eq(ID, places))
+    reservation = places_of(found)
+    verdict = _decide(picker, reservation, record, ())
+    if isinstance(verdict, Ask):
+        known = await picker.parts.look(picker, verdict.invocations)
+        verdict = _decide(picker, reservation, record, known)
+    if isinstance(verdict, Admitted) and await picker.parts.take(picker.places, places, found, verdict.reservation):
+        return AlreadyAdmitted()
+    return verdict
+
+
+async def _look(picker: Picker, invocations: tuple[str, ...]) -> Known:
+    known: Known = ()
+    for key in invocations:
+        record = await _record(picker, key)
+        known = (*known, (key, record))
+    return known
+
+
+async def take_places(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:
+    """Write the places, if they are still as they were read; False if they are not."""
+    if found is None:
+        return await inserted(collection, Document.of({"_id": places, "version": 1, "places": kept(wanted)}))
+    version = needed(found, VERSION)
+    where = AllOf((Eq(ID, places), Eq(VERSION, version)))
+    return await update_one(collection, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
+
+
+async def _move(picker: Picker, record: StatusRecord, target: str, runner: str | None) -> TransitionOutcome:
+    request = f"{picker.request}.{record.version}.{target}"
+    return await Transition(
+        picker.records, INVOCATION, picker.key, target, runner, request, picker.attempts, expected=record
+    ).run()
+
+
+@final
+@attrs.frozen
+class PickerParts:
+    """What a picker is made of.
+
+    Attributes:
+        admit: Decides, and takes a place if there is one: `AlreadyAdmitted` if it has one. `Admitted` if others were
+            faster: look again.
+        look: Reads the records of those who have a place, AFTER the places.
+        take: Writes the places, if they are still as they were read; False if they are not.
+        move: Moves the invocation from the very record that was decided on.
+    """
+
+    admit: Callable[[Picker, str, StatusRecord], Program[RunningVerdict]] = _admit
+    look: Callable[[Picker, tuple[str, ...]], Program[Known]] = _look
+    take: Callable[[str, str, Document | None, Reservation], Program[bool]] = take_places
+    move: Callable[[Picker, StatusRecord, str, str | None], Program[TransitionOutcome]] = _move
+
+
+PARTS: Final[PickerParts] = PickerParts()
+
+
+async def inserted(collection: str, doc: Document) -> bool:
+    """Insert it; False if there is one of that id."""
+    try:
+        await insert_one(collection, doc)
+    except Refused as refused:
+        if not is_duplicate(refused):
+            raise
+        return False
+    return True

@@ -1,43 +1,45 @@
 """What is stuck is found and freed, one step at a time, whoever else does the same.
 
-What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the store, and in which order.
-A pass reads the invocations, then the messages, then the time (by a beat of its own), then the members. Each step is a
-transition of the very record that it was decided on (status, owner and version), so it comes to nothing if that has moved;
-and a message is named by the version that it was published for, so it is published once, and leads nowhere afterwards.
-Who moves an invocation half of the way goes on with it. If it does not come that far, the next pass finds it there.
+What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the
+store, and in which order. A pass reads the invocations, then the messages, then the time (by a beat of its own), then
+the members. Each step is a transition of the very record that it was decided on (status, owner and version), so it
+comes to nothing if that has moved; and a message is named by the version that it was published for, so it is published
+once, and leads nowhere afterwards. Who moves an invocation half of the way goes on with it. If it does not come that
+far, the next pass finds it there.
 
 Laws
     RP1  Nothing is taken from an owner that was alive when it was looked at, unless it was pending for too long.
     RP2  Each version is made by one request and each change is legal, so what is run is run once at that version.
-    RP3  At rest the invocation is finished, or time has to pass before anybody can tell that it is stuck.
+    RP3  At rest the invocation is finished, or time has to pass before anybody can know that it is stuck.
 
-Where we differ from pynenc, see `tidegate.invocations.recovery`: it moves all items to a recovery status and then all of them on,
-unguarded, and looks at no other that is stuck.
-
-Known not to work, beside what is told there
-    - The recovering process has to be a member itself, for its beats tell the time.
+Known not to work, beside what `tidegate.invocations.recovery` names
+    - The recovering process has to be a member itself, for its beats reply the time.
     - An owner that is presumed dead and goes on does its work a second time, as far as the world outside is concerned. Its
       last transition is refused, for the version is another one.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, final
 
 import attrs
 
 from tidegate.invocations.invocation import INVOCATION, REROUTED
 from tidegate.invocations.recovery import PATIENCE, Item, MessageStatus, Move, Patience, RecoveryAction, plan_recovery
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import CHANGED_AT, Granted, Transition, viewed
+from tidegate.invocations.transition import CHANGED_AT, Granted, Transition, TransitionOutcome, viewed
 from tidegate.model.documents import ID, Document
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import InsertOne, check_collection, find_all, insert_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.services.members import SEEN, beat, everybody, membership_of
+from tidegate.services.membership import Membership
+
+__all__ = ["ITEMS_MAX", "PARTS", "Recoverer", "RecovererParts", "item_of", "message_id"]
 
 ITEMS_MAX: Final = 100
 ATTEMPTS: Final = 4
@@ -50,11 +52,12 @@ def message_id(key: str, version: int) -> str:
     return f"{key}@{version}"
 
 
-def message(collection: str, key: str, version: int) -> InsertOne:
+def _message(collection: str, key: str, version: int) -> InsertOne:
     """Publish it: where the id is taken, somebody has."""
     return insert_one(collection, Document.of({"_id": message_id(key, version), "key": key, "version": version}))
 
 
+@final
 @attrs.frozen(kw_only=True)
 class Recoverer:
     """Looks after invocations, a pass at a time. Invariants: the id is not empty; 1 <= dead_after, attempts.
@@ -65,6 +68,7 @@ class Recoverer:
         patience: How long is too long.
         records, messages, members: The collections.
         attempts: How often to ask for each step.
+        parts: What it is made of; faulty variants have others.
     """
 
     me: str
@@ -74,6 +78,7 @@ class Recoverer:
     messages: str = "messages"
     members: str = "members"
     attempts: int = ATTEMPTS
+    parts: RecovererParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.me, "a member")
@@ -82,11 +87,12 @@ class Recoverer:
         check_int(self.attempts, "a number of attempts", 1)
         for collection in (self.records, self.messages, self.members):
             check_collection(collection)
+        check_type(self.parts, RecovererParts, "the parts of a recoverer")
 
     async def run(self) -> bool:
         """The program: one pass. False if it could not look, or one step of it had no answer: look again soon."""
         try:
-            steps = await self._planned()
+            steps = await self.parts.look(self)
         except (Ambiguous, NotApplied, NotDurable):
             return False
         is_done = True
@@ -94,29 +100,23 @@ class Recoverer:
             is_done = await self._freed(step) and is_done
         return is_done
 
-    async def _planned(self) -> tuple[RecoveryAction, ...]:
-        """What to do: the members are read last, so that nobody seems gone who came in between."""
-        found = await find_all(self.records, limit=ITEMS_MAX)
-        published = await find_all(self.messages, limit=ITEMS_MAX)
-        beaten = await beat(self.members, self.me)
-        if beaten is None:
-            raise Misuse(f"{self.me!r} is no member", todo="join first")
-        members = await everybody(self.members)
-        return self.decided(found, published, members, beaten[SEEN])
-
-    def decided(
+    def planned(
         self,
         found: tuple[Document, ...],
         published: tuple[Document, ...],
         members: tuple[Document, ...],
         now: Instant,
     ) -> tuple[RecoveryAction, ...]:
-        """What there is to do, by what was read."""
+        """What there is to do, by what was read.
+
+        Raises:
+            Misuse: A document is not of an invocation, a message or a member, or an instant is of another clock.
+        """
         check_tuple(found, Document, "a record")
         check_tuple(published, Document, "a message")
         there = {needed(each, ID) for each in published}
         items = tuple(item_of(record, there) for record in found)
-        return plan_recovery(items, membership_of(members, self.dead_after), now, self.patience)
+        return self.parts.plan(items, membership_of(members, self.dead_after), now, self.patience)
 
     async def _freed(self, step: RecoveryAction) -> bool:
         """Carry out one step, and what follows from it."""
@@ -129,19 +129,12 @@ class Recoverer:
 
     async def _moved(self, key: str, expected: StatusRecord, target: str) -> int:
         """The version that was made; 0 if none was: others were faster, or there was no answer."""
-        request = f"{self.me}.{key}.{expected.version}"
-        answer = await self._transition(key, expected, target, request).run()
+        answer = await self.parts.move(self, key, expected, target)
         return answer.version if isinstance(answer, Granted) else 0
-
-    def _transition(self, key: str, expected: StatusRecord, target: str, request: str) -> Transition:
-        """By nobody in particular, of this record and no other."""
-        return Transition(
-            self.records, INVOCATION, key, target, None, request, attempts=self.attempts, expected=expected
-        )
 
     async def _published(self, key: str, version: int) -> bool:
         try:
-            await message(self.messages, key, version)
+            await _message(self.messages, key, version)
         except Refused as refused:
             if refused.reason != DUPLICATE_KEY:
                 raise
@@ -150,11 +143,50 @@ class Recoverer:
         return True
 
 
+# --- what it is made of -------------------------------------------------------------------------------------------------
+
+
+async def _look(recoverer: Recoverer) -> tuple[RecoveryAction, ...]:
+    found = await find_all(recoverer.records, limit=ITEMS_MAX)
+    published = await find_all(recoverer.messages, limit=ITEMS_MAX)
+    beaten = await beat(recoverer.members, recoverer.me)
+    if beaten is None:
+        raise Misuse(f"{recoverer.me!r} is not a member", todo="join first")
+    members = await everybody(recoverer.members)
+    return recoverer.planned(found, published, members, beaten[SEEN])
+
+
+async def _move(recoverer: Recoverer, key: str, expected: StatusRecord, target: str) -> TransitionOutcome:
+    request = f"{recoverer.me}.{key}.{expected.version}"
+    return await Transition(
+        recoverer.records, INVOCATION, key, target, None, request, recoverer.attempts, expected
+    ).run()
+
+
+@final
+@attrs.frozen
+class RecovererParts:
+    """What a recoverer is made of.
+
+    Attributes:
+        look: Reads what there is and plans; the members are read last, so that nobody seems gone who came in between.
+        plan: The steps, by what was read.
+        move: Moves an invocation by nobody in particular, from that record and no other.
+    """
+
+    look: Callable[[Recoverer], Program[tuple[RecoveryAction, ...]]] = _look
+    plan: Callable[[tuple[Item, ...], Membership, Instant, Patience], tuple[RecoveryAction, ...]] = plan_recovery
+    move: Callable[[Recoverer, str, StatusRecord, str], Program[TransitionOutcome]] = _move
+
+
+PARTS: Final[RecovererParts] = RecovererParts()
+
+
 def item_of(record: Document, published: set[str]) -> Item:
     """What the decision needs to know of an invocation.
 
     Raises:
-        Misuse: It is no record of one.
+        Misuse: It is not the record of one.
     """
     check_type(published, (set, frozenset), "a set of ids")
     key, known = needed(record, ID), viewed(record)

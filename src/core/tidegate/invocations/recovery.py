@@ -25,24 +25,12 @@ Laws
          take none from a living owner.
     RC6  Each item is judged on its own, whatever stands beside it and in whatever order.
 
-Where we differ
-    - pynenc looks at pending and running alone. Registered, rerouted and retry without a message, paused under a dead
-      owner, killed, concurrency_controlled and the recovery statuses themselves are stuck there for ever.
-    - pynenc moves all items to their recovery status and then all of them on, unguarded: the one that began to run in
-      between stops it, with those before it half-way and those behind it untouched.
-    - pynenc takes an owner without a record for dead, also one that has not had the time to beat. Here it is given as
-      long as a silent one, from when the record was changed.
-    - pynenc takes what has been pending for 5 s, and a process that starts more slowly loses what it was to run. Here it
-      is a minute, and at once where the owner is known to be gone. Due at the limit, as `OlderThan` says; pynenc's
-      backends differ by the equal sign.
-    - A record in a status that is owned, without an owner, is freed at once. pynenc never looks at it.
-
 Known not to work
     - What its living owner has forgotten (running, or paused) is not found: only the owner knows. It may move it to
       `running_recovery` itself.
     - Nothing is counted: an invocation that kills its runner is recovered as often as it does.
     - An owner that is presumed dead may go on. Its writes come to nothing, its effects on the world do not.
-    - Where nobody can tell whether a message is there, each look after `queued_max` publishes it again.
+    - Where nobody knows whether a message is there, each look after `queued_max` publishes it again.
 """
 
 from __future__ import annotations
@@ -69,7 +57,26 @@ from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
-WAY_ON: Final[Mapping[str, str]] = {
+__all__ = [
+    "PATIENCE",
+    "Finished",
+    "InHand",
+    "Item",
+    "LeftAlone",
+    "MessageStatus",
+    "Move",
+    "NoInvocation",
+    "Patience",
+    "Publish",
+    "Queued",
+    "RecoveryAction",
+    "RecoveryVerdict",
+    "Trouble",
+    "decide_recovery",
+    "plan_recovery",
+]
+
+_WAY_ON: Final[Mapping[str, str]] = {
     PENDING: PENDING_RECOVERY,
     RUNNING: RUNNING_RECOVERY,
     PAUSED: RUNNING_RECOVERY,
@@ -157,7 +164,7 @@ class Move:
 
     @property
     def publishes(self) -> bool:
-        """Tell whether a message for the version made is to be published AFTER the move."""
+        """Whether a message for the version made is to be published AFTER the move."""
         return INVOCATION[self.target].available
 
     def __str__(self) -> str:
@@ -219,7 +226,7 @@ class NoInvocation:
 
 RecoveryAction: TypeAlias = Move | Publish
 LeftAlone: TypeAlias = InHand | Queued | Finished | NoInvocation
-Recovery: TypeAlias = RecoveryAction | LeftAlone
+RecoveryVerdict: TypeAlias = RecoveryAction | LeftAlone
 
 
 # --- the decision -----------------------------------------------------------------------------------------------------
@@ -227,7 +234,7 @@ Recovery: TypeAlias = RecoveryAction | LeftAlone
 PATIENCE: Final = Patience()
 
 
-def decide_recovery(item: Item, membership: Membership, now: Instant, patience: Patience = PATIENCE) -> Recovery:
+def decide_recovery(item: Item, membership: Membership, now: Instant, patience: Patience = PATIENCE) -> RecoveryVerdict:
     """What frees an invocation, or why it is left alone.
 
     Args:
@@ -310,7 +317,7 @@ def _unless_owned(item: Item, membership: Membership, now: Instant, patience: Pa
 
 
 def _gone_at(item: Item, membership: Membership, now: Instant) -> Instant:
-    """From when on its owner is presumed dead, if it is not heard of; now, if it is gone already."""
+    """From when on its owner is presumed dead, if it does not beat again; now, if it is gone already."""
     if item.record.owner is None:
         return now
     match liveness(membership, item.record.owner, now):
@@ -323,4 +330,4 @@ def _gone_at(item: Item, membership: Membership, now: Instant) -> Instant:
 
 
 def _move(item: Item, trouble: Trouble) -> Move:
-    return Move(item.key, item.record, WAY_ON[item.record.status], trouble)
+    return Move(item.key, item.record, _WAY_ON[item.record.status], trouble)

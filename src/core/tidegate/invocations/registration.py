@@ -1,7 +1,8 @@
 """A call becomes an invocation if the rule of its task admits it: a place is reserved, then the invocation is made.
 
-What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The places of a set of
-calls that exclude each other are one document with a version, as for running (`tidegate.invocations.picker`).
+What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The
+places of a set of calls that exclude each other are one document with a version, as for running
+(`tidegate.invocations.picker`).
 
     1  store the call under the id made for it
     2  read the places, THEN the call and the record of whoever holds one
@@ -10,11 +11,8 @@ calls that exclude each other are one document with a version, as for running (`
 
 Laws
     IR1  At most one invocation of one set is registered at any time.
-    IR2  Whoever says that it has registered an invocation has: it has a record.
-    IR3  Whoever says that another one answers the call tells of one that has a record.
-
-Where we differ from pynenc, see `tidegate.invocations.admission`: it looks for one that is registered, and then registers its own, so
-two that look at once are both registered.
+    IR2  Where an invocation is said to be registered, it has a record.
+    IR3  Where another invocation is said to answer the call, that one has a record.
 
 Known not to work
     - A registrar that gives up may have a place without a record: whoever comes next makes the record, and it is run.
@@ -23,6 +21,7 @@ Known not to work
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -35,7 +34,7 @@ from tidegate.invocations.admission import (
     Differs,
     Found,
     Purpose,
-    Registration,
+    RegistrationVerdict,
     Reservation,
     Reuse,
     Rule,
@@ -43,19 +42,29 @@ from tidegate.invocations.admission import (
     reservation_id,
 )
 from tidegate.invocations.invocation import REGISTERED
-from tidegate.invocations.picker import ATTEMPTS, PLACES, VERSION, kept, places_of
+from tidegate.invocations.picker import ATTEMPTS, inserted, places_of, take_places
 from tidegate.invocations.transition import viewed
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused, is_duplicate
-from tidegate.model.operations import StoreTime, check_collection, find_one, insert_one, update_one
+from tidegate.model.documents import ID, Document, Eq, Field
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.operations import StoreTime, check_collection, find_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 
-TASK: Final = Field[str]("task")
-NAMES: Final = Field[tuple[str, ...]]("names")
-VALUES: Final = Field[tuple[str, ...]]("values")
+__all__ = [
+    "PARTS",
+    "NotRegistered",
+    "Registered",
+    "Registrar",
+    "RegistrarParts",
+    "RegistrationOutcome",
+    "Reused",
+]
 
-AllKnown: TypeAlias = tuple[tuple[str, Found], ...]
+_TASK: Final = Field[str]("task")
+_NAMES: Final = Field[tuple[str, ...]]("names")
+_VALUES: Final = Field[tuple[str, ...]]("values")
+
+_Known: TypeAlias = tuple[tuple[str, Found], ...]
 
 
 @final
@@ -71,7 +80,7 @@ class Registered:
 
 @final
 @attrs.frozen
-class Answered:
+class Reused:
     """Another one is registered for the same, and answers the call."""
 
     invocation: str
@@ -89,9 +98,10 @@ class NotRegistered:
     reason: str
 
 
-RegistrationOutcome: TypeAlias = Registered | Answered | NotRegistered
+RegistrationOutcome: TypeAlias = Registered | Reused | NotRegistered
 
 
+@final
 @attrs.frozen(kw_only=True)
 class Registrar:
     """One command: a call becomes an invocation.
@@ -104,6 +114,7 @@ class Registrar:
         request: An id used for this command only.
         records, places, calls: The collections.
         attempts: How often to try before giving up.
+        parts: What it is made of; faulty variants have others.
     """
 
     key: str
@@ -115,6 +126,7 @@ class Registrar:
     places: str = "places"
     calls: str = "calls"
     attempts: int = ATTEMPTS
+    parts: RegistrarParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "an invocation")
@@ -126,6 +138,7 @@ class Registrar:
         check_collection(self.records)
         check_collection(self.places)
         check_collection(self.calls)
+        check_type(self.parts, RegistrarParts, "the parts of a registrar")
 
     async def run(self) -> RegistrationOutcome:
         """The program."""
@@ -134,84 +147,92 @@ class Registrar:
         while attempt < self.attempts:
             attempt += 1
             try:
-                await self._stored()
-                verdict = await self._admitted(places)
+                await self._store_call()
+                verdict = await self.parts.admit(self, places)
                 if isinstance(verdict, AlreadyAdmitted):
-                    await self._made(self.key)
+                    await self.parts.make(self, self.key)
                     return Registered(self.key)
                 if isinstance(verdict, Reuse):
                     if not verdict.is_made:
-                        await self._made(verdict.invocation)
-                    return Answered(verdict.invocation, verdict.differing)
+                        await self.parts.make(self, verdict.invocation)
+                    return Reused(verdict.invocation, verdict.differing)
                 if isinstance(verdict, Differs):
                     return NotRegistered(str(verdict))
             except (Ambiguous, NotApplied, NotDurable):
                 pass
         return NotRegistered(f"no place after {attempt} attempts")
 
-    async def _stored(self) -> None:
-        """The call, under the id; it is harmless if it was stored before."""
+    async def _store_call(self) -> None:
+        """Under the id; it is harmless if it was stored before."""
         names, values = tuple(name for name, _ in self.call.arguments), tuple(text for _, text in self.call.arguments)
         stored = Document.of({"_id": self.key, "task": self.call.task, "names": names, "values": values})
-        await self._inserted(self.calls, stored)
+        await inserted(self.calls, stored)
 
-    async def _admitted(self, places: str | None) -> Registration:
-        """Decide, and take the place if it is there; `Admitted` says that it was not to be had: look again."""
-        if places is None:
-            return AlreadyAdmitted()
-        found = await find_one(self.places, Eq(ID, places))
-        reservation = places_of(found)
-        verdict = self._decided(reservation, ())
-        if isinstance(verdict, Ask):
-            known = await self._known(verdict)
-            verdict = self._decided(reservation, known)
-        if isinstance(verdict, Admitted) and await self._taken(places, found, verdict.reservation):
-            return AlreadyAdmitted()
-        return verdict
 
-    async def _known(self, asked: Ask) -> AllKnown:
-        """The calls and the records of those who have a place, read AFTER the places."""
-        known: AllKnown = ()
-        for key in asked.invocations:
-            stored = await find_one(self.calls, Eq(ID, key))
-            record = await find_one(self.records, Eq(ID, key))
-            if stored is not None:
-                names, values = needed(stored, NAMES), needed(stored, VALUES)
-                pairs = tuple(zip(names, values, strict=True))
-                known = (*known, (key, Found(Call(needed(stored, TASK), pairs), viewed(record))))
-        return known
+# --- what it is made of -------------------------------------------------------------------------------------------------
 
-    def _decided(self, reservation: Reservation, known: AllKnown) -> Registration:
-        return decide_registration(reservation, self.key, self.call, dict(known), must_agree=self.must_agree)
 
-    async def _taken(self, places: str, found: Document | None, wanted: Reservation) -> bool:
-        """Write the places, if they are as they were read."""
-        if found is None:
-            return await self._inserted(self.places, Document.of({"_id": places, "version": 1, "places": kept(wanted)}))
-        version = needed(found, VERSION)
-        where = AllOf((Eq(ID, places), Eq(VERSION, version)))
-        return await update_one(self.places, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
+async def _admit(registrar: Registrar, places: str | None) -> RegistrationVerdict:
+    if places is None:
+        return AlreadyAdmitted()
+    found = await find_one(registrar.places, Eq(ID, places))
+    reservation = places_of(found)
+    verdict = _decide(registrar, reservation, ())
+    if isinstance(verdict, Ask):
+        known = await _known(registrar, verdict)
+        verdict = _decide(registrar, reservation, known)
+    take = registrar.parts.take
+    if isinstance(verdict, Admitted) and await take(registrar.places, places, found, verdict.reservation):
+        return AlreadyAdmitted()
+    return verdict
 
-    async def _made(self, key: str) -> None:
-        """The record, as registered; it is harmless if it was made before."""
-        now = await StoreTime()
-        change = Document.of({"version": 1, "request": f"{self.request}.{key}", "status": REGISTERED})
-        record = {
-            "_id": key,
-            "status": REGISTERED,
-            "owner": None,
-            "version": 1,
-            "changed_at": now,
-            "history": (change,),
-        }
-        await self._inserted(self.records, Document.of(record))
 
-    async def _inserted(self, collection: str, doc: Document) -> bool:
-        """Insert it; False if there is one of that id."""
-        try:
-            await insert_one(collection, doc)
-        except Refused as refused:
-            if not is_duplicate(refused):
-                raise
-            return False
-        return True
+async def _known(registrar: Registrar, asked: Ask) -> _Known:
+    """The calls and the records of those who have a place, read AFTER the places."""
+    known: _Known = ()
+    for key in asked.invocations:
+        stored = await find_one(registrar.calls, Eq(ID, key))
+        record = await find_one(registrar.records, Eq(ID, key))
+        if stored is not None:
+            names, values = needed(stored, _NAMES), needed(stored, _VALUES)
+            pairs = tuple(zip(names, values, strict=True))
+            known = (*known, (key, Found(Call(needed(stored, _TASK), pairs), viewed(record))))
+    return known
+
+
+def _decide(registrar: Registrar, reservation: Reservation, known: _Known) -> RegistrationVerdict:
+    return decide_registration(reservation, registrar.key, registrar.call, dict(known), must_agree=registrar.must_agree)
+
+
+async def _make(registrar: Registrar, key: str) -> None:
+    now = await StoreTime()
+    change = Document.of({"version": 1, "request": f"{registrar.request}.{key}", "status": REGISTERED})
+    record = {
+        "_id": key,
+        "status": REGISTERED,
+        "owner": None,
+        "version": 1,
+        "changed_at": now,
+        "history": (change,),
+    }
+    await inserted(registrar.records, Document.of(record))
+
+
+@final
+@attrs.frozen
+class RegistrarParts:
+    """What a registrar is made of.
+
+    Attributes:
+        admit: Decides, and takes the place if it is there: `AlreadyAdmitted` if it has it. `Admitted` if others were
+            faster: look again. Nothing excludes a call that has no document of places.
+        take: Writes the places, if they are still as they were read; False if they are not.
+        make: Makes the record of an invocation, as registered; it is harmless if it was made before.
+    """
+
+    admit: Callable[[Registrar, str | None], Program[RegistrationVerdict]] = _admit
+    take: Callable[[str, str, Document | None, Reservation], Program[bool]] = take_places
+    make: Callable[[Registrar, str], Program[None]] = _make
+
+
+PARTS: Final[RegistrarParts] = RegistrarParts()

@@ -5,7 +5,8 @@ A decision takes the record as it was read and a request (this runner, that stat
 become, or why not. It is carried out by one compare-and-set on (status, owner, version), so of all decisions made on
 one version at most one comes true: optimistic concurrency control after Kung and Robinson 1981.
 
-Each write leaves its request id in the record, so that after a lost reply `tidegate.model.history` tells what became of it.
+Each write leaves its request id in the record, so that after a lost reply `tidegate.model.history` says what became of
+it.
 
 Laws
     S1  Nothing leaves a final status.
@@ -14,16 +15,8 @@ Laws
     S4  Every accepted transition makes exactly one version; the first is 1.
     S5  Only edges of the table are taken.
 
-Rules and flags are pynenc's, in its order: edge, owner, runner, new owner. We differ:
-    - A status that acquires needs a runner, also on a new record and where it overrides; there pynenc would let a status
-      that acquires an owner have none.
-    - None is never an owner, so it does not leave a status that requires one, not even a record that lost its owner.
-    - A table is also refused when a status cannot be reached, follows itself, or requires an owner that it may not have
-      (nobody could leave it).
-    - pynenc's record has a time instead of a version, and no request id: its retry after a lost reply is told that its
-      own success was illegal. Times belong to the store (`PutServerTime`).
-    - An edge that the described system lacks is marked in the table as `Added`, with its reason.
-
+The checks come in this order: edge, owner, runner, new owner. An edge that the system which a table was taken from
+lacks is marked as `Added`, with its reason.
 """
 
 from __future__ import annotations
@@ -38,9 +31,23 @@ import attrs
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
+__all__ = [
+    "Accepted",
+    "Added",
+    "Denied",
+    "NoRunner",
+    "NotAllowed",
+    "NotOwner",
+    "StatusDefinition",
+    "StatusRecord",
+    "StatusTable",
+    "TransitionVerdict",
+    "decide_transition",
+]
+
 
 def _frozen(statuses: Iterable[str]) -> frozenset[str]:
-    """The statuses as a set; Misuse where they are none: a string, too, is made of strings."""
+    """The statuses as a set; Misuse where they are not statuses: a string, too, is a collection of strings."""
     check_types(statuses, str, "a status")
     for status in statuses:
         _plain(status)
@@ -153,6 +160,7 @@ class StatusTable:
             raise Misuse(f"nothing leads to {_listed(unreachable)}", todo="add an edge to it, or drop it")
         acquiring = {each.status for each in self.definitions if each.acquires_owner}
         releasing = {each.status for each in self.definitions if each.releases_owner}
+        # What can be entered without an owner: from a start or a release, along edges that do not acquire one.
         ownerless = _reachable(
             {status: targets - acquiring for status, targets in edges.items()}, (self.initial | releasing) - acquiring
         )
@@ -282,7 +290,7 @@ def decide_transition(
         the table does not know has no edges: that is `NotAllowed` too.
 
     Raises:
-        Misuse: The target or the runner is empty or no string, or the table or the record is none.
+        Misuse: The target or the runner is empty or no string, or the table or the record is of the wrong type.
     """
     check_type(table, StatusTable, "a table of statuses")
     check_type(record, (StatusRecord, NoneType), "a record or None")

@@ -1,10 +1,11 @@
 """Move a record from one status to another: read, decide, one compare-and-set.
 
-The decision is `tidegate.invocations.status`; this is the way to carry it out so that it happens at most once and the caller is told
-the truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status, owner,
-version). It raises the version and leaves the request id in the record's history, so every write can be recognised:
+The decision is `tidegate.invocations.status`; this is the way to carry it out so that it happens at most once and the
+answer is the truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status,
+owner, version). It raises the version and leaves the request id in the record's history, so every write can be
+recognised:
 
-    the reply is lost        read back: the history tells whether this request made the version that it was to make
+    the reply is lost        read back: the history says whether this request made the version that it was to make
     no match                 somebody else was faster, or an earlier copy of this very request: read back
     a conflict               decide anew on what is there now, a bounded number of times
 
@@ -31,19 +32,41 @@ again, leaving out the owner, taking ambiguous for refused, pushing the history 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Push, Put, PutServerTime, Update
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
-from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, Won, outcome_of
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Push, Put, PutServerTime, Update
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Won, outcome_of
 from tidegate.model.instants import Instant
 from tidegate.model.operations import check_collection, find_one, find_one_and_update, insert_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type, check_types
+
+__all__ = [
+    "ATTEMPTS",
+    "CHANGED_AT",
+    "HISTORY",
+    "OWNER",
+    "PARTS",
+    "REQUEST",
+    "STATUS",
+    "VERSION",
+    "GaveUp",
+    "Granted",
+    "Outdated",
+    "Transition",
+    "TransitionOutcome",
+    "TransitionParts",
+    "Unknown",
+    "history",
+    "transition",
+    "viewed",
+]
 
 ATTEMPTS: Final = 8
 
@@ -82,13 +105,13 @@ class GaveUp:
     actual: StatusRecord | None
 
     def __str__(self) -> str:
-        return f"lost after attempt {self.attempts}: expected {_told(self.expected)}, actual {_told(self.actual)}"
+        return f"gave up after attempt {self.attempts}: expected {_shown(self.expected)}, actual {_shown(self.actual)}"
 
 
 @final
 @attrs.frozen
 class Unknown:
-    """The request may have been done, and nobody can tell any more."""
+    """The request may have been done, and it can no longer be known."""
 
     attempts: int
     reason: str
@@ -106,12 +129,13 @@ class Outdated:
     actual: StatusRecord | None
 
     def __str__(self) -> str:
-        return f"outdated: expected {self.expected}, actual {_told(self.actual)}"
+        return f"outdated: expected {self.expected}, actual {_shown(self.actual)}"
 
 
-Answer: TypeAlias = Granted | Denied | GaveUp | Unknown | Outdated
+TransitionOutcome: TypeAlias = Granted | Denied | GaveUp | Unknown | Outdated
 
 
+@final
 @attrs.frozen
 class Transition:
     """One command: `runner` wants the record `key` to be in the status `target`.
@@ -124,9 +148,10 @@ class Transition:
         key: The record's id.
         target: The status to enter.
         runner: Who asks; None where nobody in particular does.
-        request: The id that tells this command from all others.
+        request: An id used for this command only.
         attempts: How often to ask before giving up.
         expected: The one record to move, where the command was decided on it; None for whatever is there.
+        parts: What it is made of; faulty variants have others.
     """
 
     collection: str
@@ -137,6 +162,7 @@ class Transition:
     request: str
     attempts: int = ATTEMPTS
     expected: StatusRecord | None = None
+    parts: TransitionParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
@@ -144,9 +170,10 @@ class Transition:
         check_name(self.request, "a request")
         check_int(self.attempts, "a number of attempts", 1)
         check_type(self.expected, (StatusRecord, NoneType), "a record or None")
-        _ = decide_transition(self.table, None, self.target, self.runner)  # refuses a runner or a target that is none
+        check_type(self.parts, TransitionParts, "the parts of a transition")
+        _ = decide_transition(self.table, None, self.target, self.runner)  # checks the table, the target and the runner
 
-    async def run(self) -> Answer:
+    async def run(self) -> TransitionOutcome:
         """The program."""
         sent: int | None = None  # the version decided on by a request of ours that may have been applied
         expected: StatusRecord | None = None
@@ -164,7 +191,7 @@ class Transition:
                     raise
                 return Unknown(made, refused.reason)
             if sent is not None:
-                match self._fate(record, sent):
+                match self.parts.outcome(self, record, sent):
                     case Won(version):
                         return Granted(version)
                     case Forgotten():
@@ -175,12 +202,12 @@ class Transition:
                         sent = None
             if attempt > self.attempts:
                 break
-            verdict = self._decided(record)
+            verdict = self.parts.decide(self, viewed(record))
             if not isinstance(verdict, Accepted):
                 return verdict
             expected = viewed(record)
             try:
-                applied = await self._write(expected, verdict)
+                applied = await self.parts.write(self, expected, verdict)
             except (Ambiguous, NotDurable):
                 sent = verdict.version - 1
                 continue
@@ -196,60 +223,81 @@ class Transition:
             return Unknown(self.attempts, "no reply to the last attempt")
         return GaveUp(self.attempts, expected, viewed(record))
 
-    def _decided(self, record: Document | None) -> Accepted | Denied | Outdated:
-        """What the rules say."""
-        actual = viewed(record)
-        if self.expected is not None and actual != self.expected:
-            return Outdated(self.expected, actual)
-        return decide_transition(self.table, actual, self.target, self.runner)
 
-    def _fate(self, record: Document | None, sent: int) -> object:
-        """What became of our request that was decided on the version `sent`."""
-        if record is None:
-            return outcome_of(0, (), sent, self.request)
-        return outcome_of(needed(record, VERSION), history(record), sent, self.request)
+# --- what it is made of -----------------------------------------------------------------------------------------------
 
-    async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
-        """Carry the decision out; False if the record is no longer as it was read."""
-        if expected is None:
-            try:
-                await insert_one(self.collection, self._new(verdict))
-            except Refused as refused:
-                if refused.reason != DUPLICATE_KEY:
-                    raise
-                return False
-            return True
-        written = await find_one_and_update(self.collection, self._unchanged(expected), *self._changes(verdict))
-        return written is not None
 
-    def _new(self, verdict: Accepted) -> Document:
-        record = Document.of(
-            {"_id": self.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version}
+def _decide(command: Transition, actual: StatusRecord | None) -> Accepted | Denied | Outdated:
+    if command.expected is not None and actual != command.expected:
+        return Outdated(command.expected, actual)
+    return decide_transition(command.table, actual, command.target, command.runner)
+
+
+def _changes(command: Transition, verdict: Accepted) -> tuple[Update, ...]:
+    return (
+        Put(STATUS, verdict.status),
+        Put(OWNER, verdict.owner),
+        Put(VERSION, verdict.version),
+        PutServerTime(CHANGED_AT),
+        Push(HISTORY, _entry(command, verdict), last=HISTORY_MAX),
+    )
+
+
+def _entry(command: Transition, verdict: Accepted) -> Document:
+    return Document.of({"version": verdict.version, "request": command.request, "status": verdict.status})
+
+
+async def _write(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
+    if expected is None:
+        try:
+            record = {"_id": command.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version}
+            await insert_one(command.collection, Document.of(record).put(HISTORY, (_entry(command, verdict),)))
+        except Refused as refused:
+            if refused.reason != DUPLICATE_KEY:
+                raise
+            return False
+        return True
+    unchanged = AllOf(
+        (
+            Eq(ID, command.key),
+            Eq(STATUS, expected.status),
+            Eq(OWNER, expected.owner),
+            Eq(VERSION, expected.version),
         )
-        return record.put(HISTORY, (self._entry(verdict),))
+    )
+    return (
+        await find_one_and_update(command.collection, unchanged, *command.parts.changes(command, verdict)) is not None
+    )
 
-    def _unchanged(self, expected: StatusRecord) -> Filter:
-        """The record is still as it was read."""
-        return AllOf(
-            (
-                Eq(ID, self.key),
-                Eq(STATUS, expected.status),
-                Eq(OWNER, expected.owner),
-                Eq(VERSION, expected.version),
-            )
-        )
 
-    def _changes(self, verdict: Accepted) -> tuple[Update, ...]:
-        return (
-            Put(STATUS, verdict.status),
-            Put(OWNER, verdict.owner),
-            Put(VERSION, verdict.version),
-            PutServerTime(CHANGED_AT),
-            Push(HISTORY, self._entry(verdict), last=HISTORY_MAX),
-        )
+def _outcome(command: Transition, record: Document | None, sent: int) -> RequestOutcome:
+    if record is None:
+        return outcome_of(0, (), sent, command.request)
+    return outcome_of(needed(record, VERSION), history(record), sent, command.request)
 
-    def _entry(self, verdict: Accepted) -> Document:
-        return Document.of({"version": verdict.version, "request": self.request, "status": verdict.status})
+
+@final
+@attrs.frozen
+class TransitionParts:
+    """What a transition is made of.
+
+    Attributes:
+        decide: What the rules say of the record as it is; None where there is none.
+        changes: What the write of a decision changes in a record that is there.
+        write: Carries the decision out; False if the record is no longer the one that it was made on.
+        outcome: What became of our request that was decided on that version, by the record as it is now.
+    """
+
+    decide: Callable[[Transition, StatusRecord | None], Accepted | Denied | Outdated] = _decide
+    changes: Callable[[Transition, Accepted], tuple[Update, ...]] = _changes
+    write: Callable[[Transition, StatusRecord | None, Accepted], Program[bool]] = _write
+    outcome: Callable[[Transition, Document | None, int], RequestOutcome] = _outcome
+
+
+PARTS: Final[TransitionParts] = TransitionParts()
+
+
+# --- the same as a function -------------------------------------------------------------------------------------------
 
 
 async def transition(
@@ -261,8 +309,8 @@ async def transition(
     runner: str | None,
     request: str,
     attempts: int = ATTEMPTS,
-) -> Answer:
-    """Move a record to another status, at most once, and tell the truth about it.
+) -> TransitionOutcome:
+    """Move a record to another status, at most once, and answer what became of it.
 
     Args:
         collection: Where the records are.
@@ -287,7 +335,7 @@ def viewed(record: Document | None) -> StatusRecord | None:
     """What a decision needs to know of the record.
 
     Raises:
-        Misuse: The document is no record: a field is missing or of the wrong type.
+        Misuse: The document is not a record: a field is missing or of the wrong type.
     """
     check_type(record, (Document, NoneType), "a document or None")
     if record is None:
@@ -299,7 +347,7 @@ def history(record: Document) -> tuple[Change, ...]:
     """What the record remembers of its versions, newest last.
 
     Raises:
-        Misuse: The document is no record: what its history holds is no version.
+        Misuse: The document is not a record: its history holds something else than versions.
     """
     check_type(record, Document, "a document")
     entries = record.get(HISTORY) or ()
@@ -307,5 +355,5 @@ def history(record: Document) -> tuple[Change, ...]:
     return tuple(Change(needed(entry, VERSION), needed(entry, REQUEST), needed(entry, STATUS)) for entry in entries)
 
 
-def _told(record: StatusRecord | None) -> str:
+def _shown(record: StatusRecord | None) -> str:
     return "nothing" if record is None else str(record)

@@ -1,9 +1,9 @@
 """Whose turn is it? Runners share a cycle of time, one slot each, so that a service runs on one of them at a time.
 
-Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a word: the
-cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that begins
-with slot p and ends one margin before the next. This is time-division multiple access over a membership service (Kopetz
-and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time systems"); the margin is its guard time.
+Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a message:
+the cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that
+begins with slot p and ends one margin before the next. This is time-division multiple access over a membership service
+(Kopetz and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time systems"); the margin is its guard time.
 
     I = interval, M = spread, N = runners, t = now - cycle start (cycles are counted from the epoch)
     edge(p)   = floor(p * I / N)
@@ -15,17 +15,17 @@ are instants between two windows. The assigned p is computed from the same edges
 p * I / N < t + 1, so it is the largest such p, ((t + 1) * N - 1) // I. (t * N // I would be another one at an edge that
 was rounded down.)
 
-The checks and their order are pynenc's `decide_atomic_service_claim`:
+The checks, in their order:
 
     1  no runners                                            NoStableRunners
-    2  the caller is none of them                            NotAssignedSlot
+    2  the caller is not among them                          NotAssignedSlot
     3  N > 1, and the shortest slot is not above the margin  SlotWindowInvalid
     4  the assigned runner is younger than stabilisation     ScheduledRunnerInGrace, whoever asks
     5  now is outside the caller's window                    NotAssignedSlot
     6  more than start_fraction of the window is gone        LateStart
     7  otherwise                                             Assigned
 
-What a configuration bears can be told beforehand (`tolerance`, `check_start_up`), from the shortest slot s = I // N:
+What a configuration bears is known beforehand (`tolerance`, `check_start_up`), from the shortest slot s = I // N:
 
     windows     while s > M                                         that is for up to I // (M + 1) runners
     clocks      s - 1 - the last instant of its window that clears  may lie between two clocks: M without a late guard
@@ -44,17 +44,6 @@ Laws
     A10 Asked at least once a period, each of up to `polled_max` runners is cleared in each cycle with its margin left;
         of one more, one can be missed.
 
-Where we differ
-    - Integers: see above. The shortest slot is I // N, so slots that exceed the margin by less than a microsecond are
-      invalid for all, where some windows would be empty.
-    - Fractions are parts per million. A late fraction is rounded up, for a whole number is exceeded by x exactly if it
-      is exceeded by x rounded up: the number told is above the limit exactly when the start is late.
-    - Settings that mean nothing (interval <= 0, spread < 0, spread >= interval, a negative stabilisation, a fraction
-      outside 0 to 1) are refused at construction; 0 and 1 turn the late guard off, 0 turns grace off.
-    - At start-up pynenc looks at two runners and warns by the length of their windows. With its defaults five stop all
-      services, and the windows of four (15 s, of which 7.5 s clear) lie between the polls (every 30 s). Here the number
-      of runners is an argument, the answer tells how many would do, and only instants that lead to a run count.
-
 Known not to work
     - Runners with different views may be cleared together: the decision knows one view. A write that only one of them
       can make is still needed, and a fencing token where work may outlive its window (both in `executions`).
@@ -67,14 +56,42 @@ Known not to work
 
 from __future__ import annotations
 
-from types import NoneType
-from typing import Final, TypeAlias, final, get_args
+from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name, check_type, check_types
+
+__all__ = [
+    "WINDOW_MIN",
+    "Alone",
+    "Assigned",
+    "AtomicService",
+    "AtomicServiceClaim",
+    "AtomicServiceRun",
+    "ClaimVerdict",
+    "Claiming",
+    "Concern",
+    "Crowded",
+    "LateStart",
+    "MissedByPolls",
+    "NoStableRunners",
+    "NoWindows",
+    "NotAssignedSlot",
+    "Runner",
+    "ScheduledRunnerInGrace",
+    "Shared",
+    "ShortWindow",
+    "SlotWindowInvalid",
+    "StartUp",
+    "Tolerance",
+    "Window",
+    "check_start_up",
+    "decide_atomic_service_claim",
+    "tolerance",
+]
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
@@ -126,28 +143,14 @@ class Runner:
 @final
 @attrs.frozen
 class Window:
-    """From start, included, to end, excluded. Invariant: start < end, on one clock."""
+    """From start, included, to end, excluded; start < end, on one clock."""
 
     start: Instant
     end: Instant
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.start, Instant, "an instant")
-        check_type(self.end, Instant, "an instant")
-        if self.length <= 0:
-            raise Misuse(f"no time from {self.start} to {self.end}", why="a window ends after it starts")
-
     @property
     def length(self) -> Duration:
         return self.end - self.start
-
-    def holds(self, now: Instant) -> bool:
-        check_type(now, Instant, "an instant")
-        return 0 <= now - self.start < self.length
-
-    def gone_ppm(self, now: Instant) -> int:
-        """The part of the window before `now`, in parts per million, rounded up."""
-        return -((self.start - now) * PPM // self.length)
 
     def __str__(self) -> str:
         return f"{self.start} to {self.end}"
@@ -164,13 +167,6 @@ class AtomicServiceRun:
     window: Window
     started: Instant
 
-    def __attrs_post_init__(self) -> None:
-        check_name(self.runner_id, "a runner")
-        check_name(self.run_id, "a run")
-        check_type(self.cycle_start, Instant, "an instant")
-        check_type(self.window, Window, "a window")
-        check_type(self.started, Instant, "an instant")
-
 
 @final
 @attrs.frozen
@@ -178,9 +174,6 @@ class Assigned:
     """The caller may start this run now."""
 
     run: AtomicServiceRun
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.run, AtomicServiceRun, "a run")
 
     def __str__(self) -> str:
         return f"assigned: run {self.run.run_id!r}"
@@ -198,7 +191,7 @@ class NoStableRunners:
 @final
 @attrs.frozen
 class NotAssignedSlot:
-    """It is not the caller's turn, or the margin after it, or the caller is none of the runners."""
+    """It is not the caller's turn, or it is the margin after it, or the caller is not among the runners."""
 
     def __str__(self) -> str:
         return "not_assigned_slot: it is not its turn"
@@ -212,10 +205,6 @@ class SlotWindowInvalid:
     slot: Duration
     margin: Duration
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.slot, "the length of a slot in microseconds", 0)
-        check_int(self.margin, "a margin in microseconds", 0)
-
     def __str__(self) -> str:
         return f"slot_window_invalid: a slot of {seconds(self.slot)} has no room for a margin of {seconds(self.margin)}"
 
@@ -226,9 +215,6 @@ class ScheduledRunnerInGrace:
     """The assigned runner is new; its slot stays empty until then."""
 
     until: Instant
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.until, Instant, "an instant")
 
     def __str__(self) -> str:
         return f"scheduled_runner_in_grace: the slot stays empty until {self.until}"
@@ -242,10 +228,6 @@ class LateStart:
     gone_ppm: int
     limit_ppm: int
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.gone_ppm, "a fraction in parts per million", 0, PPM)
-        check_int(self.limit_ppm, "a fraction in parts per million", 0, PPM)
-
     def __str__(self) -> str:
         return f"late_start: {_percent(self.gone_ppm)} of the window is gone, and {_percent(self.limit_ppm)} may be"
 
@@ -258,12 +240,13 @@ ClaimVerdict: TypeAlias = (
 @final
 @attrs.frozen
 class Alone:
-    """One runner, or none: whatever clocks show, there are no two to be cleared. So many would still have windows."""
+    """One runner, or none: whatever clocks show, there are no two to be cleared.
+
+    Attributes:
+        runners_max: How many runners would still have windows.
+    """
 
     runners_max: int
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.runners_max, "a number of runners", 0)
 
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners"
@@ -272,14 +255,15 @@ class Alone:
 @final
 @attrs.frozen
 class Shared:
-    """Several runners: no two are cleared while clocks differ by no more than this; so many would still have windows."""
+    """Several runners.
+
+    Attributes:
+        clock_difference: No two runners are cleared while clocks differ by no more than this.
+        runners_max: How many runners would still have windows.
+    """
 
     clock_difference: Duration
     runners_max: int
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.clock_difference, "a difference of clocks in microseconds", 0)
-        check_int(self.runners_max, "a number of runners", 0)
 
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners, clocks within {seconds(self.clock_difference)}"
@@ -288,12 +272,13 @@ class Shared:
 @final
 @attrs.frozen
 class Crowded:
-    """More runners than have windows, so nobody is ever cleared; so many would have."""
+    """More runners than have windows, so nobody is ever cleared.
+
+    Attributes:
+        runners_max: How many would have windows.
+    """
 
     runners_max: int
-
-    def __attrs_post_init__(self) -> None:
-        check_int(self.runners_max, "a number of runners", 0)
 
     def __str__(self) -> str:
         return f"at most {self.runners_max} runners would have windows"
@@ -315,7 +300,7 @@ class AtomicServiceClaim:
         cycle_start: When the current cycle began.
         runners: How many share it.
         assigned: Whose slot it is, margin included; None where there are no runners.
-        position: The caller's place among the runners, from 0; None if it is none of them.
+        position: The caller's place among the runners, from 0; None if it is not among them.
         window: When the caller may start in this cycle; None if it never may.
         owner_now: The slot is the caller's, and it has a window. True in the margin after the window too.
         tolerance: How many runners, and which difference of clocks, the configuration bears.
@@ -330,19 +315,6 @@ class AtomicServiceClaim:
     window: Window | None
     owner_now: bool
     tolerance: Tolerance
-
-    def __attrs_post_init__(self) -> None:
-        check_name(self.runner_id, "a runner")
-        check_type(self.verdict, get_args(ClaimVerdict), "what is decided for a runner")
-        check_type(self.cycle_start, Instant, "an instant")
-        check_int(self.runners, "a number of runners", 0)
-        if self.assigned is not None:
-            check_name(self.assigned, "a runner")
-        if self.position is not None:
-            check_int(self.position, "the place of a runner", 0, self.runners - 1)
-        check_type(self.window, (Window, NoneType), "a window or None")
-        check_type(self.owner_now, bool, "whether a slot is the caller's")
-        check_type(self.tolerance, get_args(Tolerance), "what a configuration bears")
 
     def __str__(self) -> str:
         place = "not one" if self.position is None else f"position {self.position}"
@@ -381,11 +353,12 @@ def decide_atomic_service_claim(
     check_types(runners, Runner, "a runner")
     check_type(now, Instant, "an instant")
     interval, count = service.interval, len(runners)
-    cycle_start = now + -(now.at % interval)
+    cycle_start = now + -(now.at % interval)  # cycles are counted from the epoch, the same for all
     position = next((place for place, runner in enumerate(runners) if runner.id == runner_id), None)
     scheduled = runners[_assigned_slot(now - cycle_start, interval, count)] if runners else None
     window = None if position is None else _window_of(position, count, service, cycle_start)
 
+    # The order is that of the header: an earlier reason hides a later one.
     verdict: ClaimVerdict
     if scheduled is None:
         verdict = NoStableRunners()
@@ -395,10 +368,10 @@ def decide_atomic_service_claim(
         verdict = SlotWindowInvalid(interval // count, service.spread)
     elif service.stabilisation and now - scheduled.created < service.stabilisation:
         verdict = ScheduledRunnerInGrace(scheduled.created + service.stabilisation)
-    elif not window.holds(now):
+    elif not 0 <= now - window.start < window.length:
         verdict = NotAssignedSlot()
-    elif 0 < service.start_fraction_ppm < window.gone_ppm(now):
-        verdict = LateStart(window.gone_ppm(now), service.start_fraction_ppm)
+    elif 0 < service.start_fraction_ppm < (gone_ppm := _gone_ppm(window, now)):
+        verdict = LateStart(gone_ppm, service.start_fraction_ppm)
     else:
         verdict = Assigned(AtomicServiceRun(runner_id, run_id, cycle_start, window, now))
 
@@ -473,7 +446,7 @@ class Claiming:
 
 
 WINDOW_MIN: Final = 5 * SECOND
-"""Shorter windows are told at start-up: stalls and differences of clocks are of that size (pynenc's number)."""
+"""A shorter window is a concern at start-up: stalls and differences of clocks are of that size."""
 
 
 @final
@@ -520,8 +493,8 @@ class StartUp:
     """What a configuration is good for.
 
     Attributes:
-        runners_max: So many runners have windows.
-        polled_max: So many are sure of a run in each cycle; 0 if not even a single one is.
+        runners_max: How many runners have windows.
+        polled_max: How many are sure of a run in each cycle; 0 if not even a single one is.
         concerns: What is wrong for the number of runners that was asked about; empty if nothing is.
     """
 
@@ -531,7 +504,7 @@ class StartUp:
 
 
 def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
-    """What to warn of before so many runners start.
+    """What to warn of before this number of runners start.
 
     What means nothing at all (an interval of 0, a spread as long as the interval) is refused when the settings are made.
 
@@ -541,7 +514,7 @@ def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> 
         runners: How many there will be; count those that a restart leaves behind, until they are found dead.
 
     Returns:
-        For how many runners the configuration works, and the concerns, if any.
+        For how many runners the configuration works, and the concerns, if there are any.
 
     Raises:
         Misuse: The number is below 1 or no integer, or an argument is of the wrong type.
@@ -573,6 +546,7 @@ def _window_needed(service: AtomicService, claiming: Claiming) -> Duration:
     """The least length of a window in which the instants that lead to a run reach from one claim to the next."""
     on_time = claiming.period - 1 + max(1, claiming.run_margin_min)
     limit = service.start_fraction_ppm
+    # The least window w with limit * w // PPM >= period - 1: a division that rounds up, as the floor of its negative.
     return max(on_time, -((claiming.period - 1) * -PPM // limit)) if 0 < limit < PPM else on_time
 
 
@@ -605,6 +579,11 @@ def _window_of(position: int, count: int, service: AtomicService, cycle_start: I
         cycle_start + _edge(position, service.interval, count),
         cycle_start + (_edge(position + 1, service.interval, count) - service.spread),
     )
+
+
+def _gone_ppm(window: Window, now: Instant) -> int:
+    """The part of the window before `now`, in parts per million, rounded up: by the floor of its negative."""
+    return -((window.start - now) * PPM // window.length)
 
 
 def _percent(ppm: int) -> str:

@@ -1,16 +1,16 @@
 """May this run start, is there time left for it, and what became of it?
 
-The slots of `atomic_service` keep runners apart while they see one list of runners and one time. When a runner joins, or
-two lists differ, two can be cleared at once. So a gate stands behind the slots: one document that holds the run under
-way and a token that grows with each run that is let in, changed by compare-and-set on both. The token is a fencing token:
-what a run writes while it works is to be refused once a greater one was seen. Beside the gate a history tells people what
-became of each run.
+The slots of `atomic_service` keep runners apart while they see one list of runners and one time. When a runner joins,
+or two lists differ, two can be cleared at once. So a gate stands behind the slots: one document that holds the run
+under way and a token that grows with each run that is let in, changed by compare-and-set on both. The token is a
+fencing token: what a run writes while it works is to be refused once a greater one was seen. Beside the gate a history
+records for people what became of each run.
 
 The flow of a claim, each step a decision here:
 
     1  `skipped`     a claim that was not cleared leaves a row, where somebody should know why
-    2  `admit`       the gate lets the run in, in place of one whose runner is gone (as read AFTER the gate), which is told
-                     in the history first
+    2  `admit`       the gate lets the run in, in place of one whose runner is gone (as read AFTER the gate), which is
+                     recorded in the history first
     3  `margin`      AFTER the gate was written, on a new reading of the clock: is there time left to work?
     4  `ended`       whatever happened, once the work is over: first into the history,
     5  `released`    THEN out of the gate, until the store has answered, and BEFORE the runner asks again
@@ -19,23 +19,12 @@ Laws
     EX1  A run whose runner is alive is never replaced in the gate.
     EX2  Each run that is let in has a greater token than all before it.
     EX3  A run whose runner is gone blocks nobody.
-    EX4  A run that leaves the gate for another one is told as abandoned.
+    EX4  A run that leaves the gate for another one is recorded as abandoned.
     EX5  The first end of a run counts; nothing changes an execution that is over.
     EX6  Reaping ends exactly the runs under way whose runners are gone, and done again it finds nothing.
     EX7  No work is done with less than the least margin left of the window.
     EX8  A range holds what overlaps it and nothing else, newest first, and no more than the limit.
     EX9  Only the run that is in the gate leaves it, and only under its token.
-
-After pynenc's documents. Where we differ
-    - pynenc's shipped code reaps nothing, so a runner that is killed at work stops all services of all runners for good;
-      its documents reap at each claim, and so does `admit`.
-    - Its gate and the row of the run are two writes, and a crash between them blocks for ever with no run to be seen.
-      Here the run stands in the gate.
-    - Its gate has no token, so a run that was reaped while it was only slow goes on writing.
-    - Its documents check the margin; its shipped code never reads the setting. A least margin of 0 turns the check off
-      there; here a window that is over is never margin enough.
-    - A range holds the runs under way that began before it: they reach into it. pynenc leaves them out.
-    - An end before the start (the clock stepped back) becomes the start.
 
 Known not to work
     - Whoever is alive and never ends blocks for ever: how long the work may take is not known here. The rows of those
@@ -65,6 +54,29 @@ from tidegate.services.atomic_service import (
 )
 from tidegate.services.retention import Row
 
+__all__ = [
+    "NO_MARGIN",
+    "Admitted",
+    "AlreadyEnded",
+    "Blocked",
+    "Ended",
+    "Enough",
+    "Execution",
+    "ExecutionStatus",
+    "Gate",
+    "GateVerdict",
+    "NoMargin",
+    "NotInTheGate",
+    "Released",
+    "admit",
+    "ended",
+    "in_range",
+    "margin",
+    "reaped",
+    "released",
+    "skipped",
+]
+
 
 class ExecutionStatus(Enum):
     """What became of a run."""
@@ -93,7 +105,7 @@ class Execution:
         start: When it began, or was blocked.
         status: What became of it.
         end: When it was over; None while it is running.
-        reason: Why it was abandoned or blocked; empty where there is nothing to tell.
+        reason: Why it was abandoned or blocked; empty where there is nothing to say.
     """
 
     id: str
@@ -132,7 +144,7 @@ class Execution:
 
 
 def skipped(claim: AtomicServiceClaim, *, run_id: str, now: Instant) -> tuple[Execution, ...]:
-    """What a claim leaves in the history that was not cleared.
+    """What a claim that was not cleared leaves in the history.
 
     Args:
         claim: What was decided.
@@ -141,7 +153,7 @@ def skipped(claim: AtomicServiceClaim, *, run_id: str, now: Instant) -> tuple[Ex
 
     Returns:
         A blocked execution where somebody should know: no window is long enough, the scheduled runner is new, or the
-        start is late. Nothing where it was cleared, or is not its turn, which is no news.
+        start is late. Nothing where it was cleared, or is not its turn, which nobody needs to know.
 
     Raises:
         Misuse: An id is empty or no string, or an argument is of the wrong type.
@@ -184,8 +196,8 @@ class Admitted:
 
     Attributes:
         gate: What to write if the gate is still as it was read; its token is the run's.
-        reaped: What to tell in the history, BEFORE the gate is written: the run of a runner that is gone, if one stood
-            in the gate. (`ended` sees to it that an end that was told before counts.)
+        reaped: What to write into the history, BEFORE the gate is written: the run of a runner that is gone, if one was
+            in the gate. (By `ended`, an end that was written before counts.)
     """
 
     gate: Gate
@@ -198,16 +210,16 @@ class Blocked:
     """Another run is under way, and its runner is alive.
 
     Attributes:
-        execution: The row that tells so.
+        execution: The row that says so.
     """
 
     execution: Execution
 
 
-Admission: TypeAlias = Admitted | Blocked
+GateVerdict: TypeAlias = Admitted | Blocked
 
 
-def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> Admission:
+def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> GateVerdict:
     """Whether a run that was cleared is let in.
 
     Args:
@@ -262,7 +274,7 @@ def reaped(executions: Collection[Execution], *, live: Collection[str], now: Ins
 @final
 @attrs.frozen
 class Enough:
-    """So much of the window is left, in microseconds: work."""
+    """Work: this much of the window is left, in microseconds."""
 
     left: Duration
 
@@ -335,7 +347,7 @@ def ended(
         What the row becomes; a run that has none ends as it starts.
 
     Raises:
-        Misuse: The outcome is no end, the row is another run's, an argument is of the wrong type, or `now` was read on
+        Misuse: The outcome is not an end, the row is another run's, an argument is of the wrong type, or `now` was read on
             another clock.
     """
     check_type(execution, (Execution, NoneType), "an execution or None")
@@ -428,7 +440,7 @@ def in_range(
     check_type(runner_id, (str, NoneType), "the id of a runner or None")
     check_int(duration_min, "a duration in microseconds", 0)
     if type(limit) is not int:
-        raise Misuse(f"a {type(limit).__name__} is no limit", why="it is an integer")
+        raise Misuse(f"a {type(limit).__name__} is not a limit", why="it is an integer")
     found = [
         each
         for each in executions

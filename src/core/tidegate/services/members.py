@@ -1,7 +1,7 @@
-"""How a process joins, beats and leaves, and how everybody reads who is there: `tidegate.services.membership` on a document store.
+"""How a process joins, beats and leaves, and how everybody reads who is there: `membership` on a document store.
 
-A member is one document. The store writes every instant in it by its own clock, and each write of one's own record replies
-what the store's clock showed: so a process knows the time that judges for all without a clock of its own.
+A member is one document. The store writes every instant in it by its own clock, and each write of one's own record
+replies what the store's clock showed: so a process knows the time that judges for all without a clock of its own.
 
     join    insert the record without instants, then let the store write them: done again, both change nothing
     beat    the store writes `seen`; a member that has left does not beat
@@ -11,8 +11,8 @@ Laws
     MP1  A join that is done again, after a lost reply, changes nothing: a life begins once.
     MP2  Who has left is not a member again.
 
-Known not to work: see `tidegate.services.membership`. A beat that is under way for as long as its sender is silent makes it alive
-again: there is no `younger than` in a filter.
+Known not to work: see `tidegate.services.membership`. A beat that is under way for as long as its sender is silent
+makes it alive again: there is no `younger than` in a filter.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.services.membership import Member, Membership
 
-CREATED: Final = Field[Instant]("created")
-JOINED: Final = Field[Instant]("joined")
-SEEN: Final = Field[Instant]("seen")
-DEPARTED: Final = Field[bool]("departed")
+__all__ = ["SEEN", "announce", "beat", "begin", "everybody", "leave", "member_of", "membership_of"]
 
-MEMBERS_MAX: Final = 1_000
+_CREATED: Final = Field[Instant]("created")
+_JOINED: Final = Field[Instant]("joined")
+SEEN: Final = Field[Instant]("seen")
+_DEPARTED: Final = Field[bool]("departed")
+
+_MEMBERS_MAX: Final = 1_000
 
 
 def member_of(record: Document) -> Member | None:
     """The member that a record holds; None if the store has not written when it joined.
 
     Raises:
-        Misuse: It is no record of a member.
+        Misuse: It is not the record of a member.
     """
     check_type(record, Document, "a record")
-    created = record.get(CREATED)
+    created = record.get(_CREATED)
     if created is None:
         return None
     who = needed(record, ID)
@@ -51,9 +53,9 @@ def member_of(record: Document) -> Member | None:
         life=1,
         runner=None,
         created=created,
-        joined=needed(record, JOINED),
+        joined=needed(record, _JOINED),
         seen=needed(record, SEEN),
-        departed=needed(record, DEPARTED),
+        departed=needed(record, _DEPARTED),
     )
 
 
@@ -61,7 +63,7 @@ def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Member
     """All members.
 
     Raises:
-        Misuse: A record is none of a member.
+        Misuse: A record is not of a member.
     """
     check_tuple(records, Document, "a record")
     members = (member_of(record) for record in records)
@@ -76,20 +78,20 @@ def announce(collection: str, who: str) -> InsertOne:
 
 def begin(collection: str, who: str) -> FindOneAndUpdate:
     """The second step of a join: the store writes when it was, once."""
-    where = AllOf((Eq(ID, who), Eq(Field[Instant | None](CREATED.name), None), Eq(DEPARTED, False)))
-    return find_one_and_update(collection, where, PutServerTime(CREATED), PutServerTime(JOINED), PutServerTime(SEEN))
+    where = AllOf((Eq(ID, who), Eq(Field[Instant | None](_CREATED.name), None), Eq(_DEPARTED, False)))
+    return find_one_and_update(collection, where, PutServerTime(_CREATED), PutServerTime(_JOINED), PutServerTime(SEEN))
 
 
 def beat(collection: str, who: str) -> FindOneAndUpdate:
     """A beat; it replies the record, whose `seen` is what the store's clock shows, or None for who has left."""
-    return find_one_and_update(collection, AllOf((Eq(ID, who), Eq(DEPARTED, False))), PutServerTime(SEEN))
+    return find_one_and_update(collection, AllOf((Eq(ID, who), Eq(_DEPARTED, False))), PutServerTime(SEEN))
 
 
 def leave(collection: str, who: str) -> FindOneAndUpdate:
     """To leave, AFTER the work has ended."""
-    return find_one_and_update(collection, Eq(ID, who), Put(DEPARTED, True))
+    return find_one_and_update(collection, Eq(ID, who), Put(_DEPARTED, True))
 
 
 def everybody(collection: str) -> FindAll:
     """All records of members."""
-    return find_all(collection, limit=MEMBERS_MAX)
+    return find_all(collection, limit=_MEMBERS_MAX)

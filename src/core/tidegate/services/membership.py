@@ -2,11 +2,11 @@
 
 A failure detector by heartbeats (Chandra and Toueg 1996, "Unreliable failure detectors for reliable distributed
 systems"): whoever beats is alive, and whoever was silent for `dead_after` is presumed dead. One clock judges, the
-store's: it writes the instants of beats, and it tells now. The list of living runners, in an order that all agree on, is
-what `tidegate.services.atomic_service` takes.
+store's: it writes the instants of beats, and says what time it is now. The list of living runners, in an order that all
+agree on, is what `tidegate.services.atomic_service` takes.
 
 A process joins under an id of its own, used for this one life, and beats from then on. Runners have workers, threads or
-processes that own what they work on; each worker beats for itself, or its runner for it, and none of them ever takes part
+processes that own what they work on; each worker beats for itself, or its runner for it, and no worker ever takes part
 in the atomic service. Who is gone does not come back: silent, departed, replaced or orphaned, it joins again under a new
 id. So what was decided about the dead stays true.
 
@@ -30,16 +30,6 @@ Laws
     M4  They stand by creation, then name. Of two that stay, none overtakes the other, whoever beats, joins or goes.
     M5  A restart under a name that seems alive puts the new id in the place of the old one, and changes nothing else.
     M6  What may be forgotten is gone, and while it is forgotten, one by one and in order, nobody else comes or goes.
-
-Where we differ
-    - pynenc has ids only: each restart is one more member until its former life has been silent for 10 minutes, so that
-      two runners that restart twice fill the five places at which its defaults stop. Nor does anybody depart.
-    - pynenc's beat brings back the dead, and sets anew whether its sender may run the service. Here a beat changes
-      nothing but the instant of the last one, and the dead join anew, at the end of the order.
-    - pynenc reads the writer's clock and compares it with the reader's. Here two clocks are never compared: Misuse.
-    - An owner that has no record is dead to pynenc. Here it is `Unseen`, and who asks judges by what else it knows.
-    - Silent from `dead_after` on; pynenc, after it. The store's filter `OlderThan` says the same as we do.
-    - pynenc keeps all records for ever.
 
 Known not to work
     - Silence is no proof: a process that stalls is presumed dead and may go on. What it writes carries its owner and
@@ -66,8 +56,32 @@ from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.atomic_service import Runner
 
+__all__ = [
+    "DEAD_AFTER",
+    "Alive",
+    "Beaten",
+    "Departed",
+    "Gone",
+    "Joined",
+    "Left",
+    "Liveness",
+    "Member",
+    "Membership",
+    "Orphaned",
+    "Replaced",
+    "RunnerNotAlive",
+    "Silent",
+    "Taken",
+    "Unseen",
+    "beat",
+    "forgettable",
+    "join",
+    "leave",
+    "liveness",
+    "runners",
+]
+
 DEAD_AFTER: Final[Duration] = 10 * MINUTE
-"""pynenc's `runner_considered_dead_after_minutes`."""
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -149,6 +163,7 @@ class Membership:
         if len({member.seen.clock for member in self.members}) > 1:
             raise Misuse("members were seen on different clocks", why="two clocks are never compared")
         object.__setattr__(self, "by_id", by_id)
+        # Of the lives of a name the highest number comes last, and so it stays.
         object.__setattr__(self, "latest", {member.place: member for member in sorted(self.members, key=_by_life)})
 
 
@@ -208,7 +223,7 @@ class Orphaned:
 @final
 @attrs.frozen
 class Unseen:
-    """There is no such member. Nobody can tell from that whether it is alive."""
+    """There is no such member, which does not say whether it is alive."""
 
     def __str__(self) -> str:
         return "unseen"
@@ -278,6 +293,10 @@ def liveness(membership: Membership, who: str, now: Instant) -> Liveness:
     """
     _check_clock(membership, now)
     check_name(who, "a member")
+    return _liveness(membership, who, now)
+
+
+def _liveness(membership: Membership, who: str, now: Instant) -> Liveness:
     member = membership.by_id.get(who)
     if member is None:
         return Unseen()
@@ -308,7 +327,7 @@ def runners(membership: Membership, now: Instant) -> tuple[Runner, ...]:
     living = [
         member
         for member in membership.latest.values()
-        if member.runner is None and isinstance(liveness(membership, member.id, now), Alive)
+        if member.runner is None and _is_alive(membership, member.id, now)
     ]
     return tuple(Runner(member.id, member.joined) for member in sorted(living, key=_by_creation))
 
@@ -336,20 +355,20 @@ def join(
         Misuse: An id or a name is empty or no string, an argument is of the wrong type, or now was read on another clock.
     """
     _check_clock(membership, now)
-    command = Member(
+    newcomer = Member(
         id=who, name=who if name is None else name, life=1, runner=runner, created=now, joined=now, seen=now
     )
     there = membership.by_id.get(who)
     if there is not None:
-        same = there.place == command.place and there.runner == runner and _is_alive(membership, who, now)
+        same = there.place == newcomer.place and there.runner == runner and _is_alive(membership, who, now)
         return Joined(there) if same else Taken(there)
-    if runner is not None and not isinstance(known := liveness(membership, runner, now), Alive):
+    if runner is not None and not isinstance(known := _liveness(membership, runner, now), Alive):
         return RunnerNotAlive(runner, known)
-    former = membership.latest.get(command.place)
+    former = membership.latest.get(newcomer.place)
     if former is None:
-        return Joined(command)
-    command = attrs.evolve(command, life=former.life + 1)
-    return Joined(_taking_over(command, former) if _is_alive(membership, former.id, now) else command)
+        return Joined(newcomer)
+    newcomer = attrs.evolve(newcomer, life=former.life + 1)
+    return Joined(_taking_over(newcomer, former) if _is_alive(membership, former.id, now) else newcomer)
 
 
 def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:
@@ -451,7 +470,7 @@ def _taking_over(member: Member, former: Member) -> Member:
 
 
 def _is_alive(membership: Membership, who: str, now: Instant) -> bool:
-    return isinstance(liveness(membership, who, now), Alive)
+    return isinstance(_liveness(membership, who, now), Alive)
 
 
 def _later(one: Instant, other: Instant) -> Instant:

@@ -10,11 +10,6 @@ Laws
     RN3  Of two rows that may go and are not too old, none that stays started before one that goes.
     RN4  Asked again afterwards nothing goes, and the order of the rows does not matter.
 
-Where we differ
-    pynenc's backends count differently: in memory all that is unprotected counts, and a running row can go; in SQLite
-    protected rows count. Ours is what its MongoDB backend does.
-    Rows that started at the same instant go by id, so that two observers choose the same.
-
 Known not to work
     A cut says nothing about what is added meanwhile: with several writers more than `count` rows may stand for a while.
 """
@@ -30,6 +25,8 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_type, check_types
+
+__all__ = ["Retention", "Row", "surplus"]
 
 
 @final
@@ -101,6 +98,7 @@ def surplus(
     oldest_first = sorted(
         (row.start.at, row.id, now - row.end) for row in rows if row.end is not None and row.id not in spared
     )
+    # An age of 0 keeps every row, for `0 < 0` fails first. The slice is all but the last `count`, the newest.
     fresh = [row_id for _, row_id, age in oldest_first if not 0 < retention.age < age]
     gone = {row_id for _, row_id, _ in oldest_first}.difference(fresh)
     gone.update(fresh[: -retention.count] if retention.count else ())

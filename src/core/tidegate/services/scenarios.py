@@ -18,12 +18,14 @@ from tidegate.services.executions import ExecutionStatus, Gate
 from tidegate.services.members import membership_of
 from tidegate.services.membership import Alive, liveness
 from tidegate.services.service_runner import (
+    PARTS,
     REASON,
     STATUS,
-    Over,
-    Ran,
+    Abandoned,
+    Completed,
     ServiceOutcome,
     ServiceRunner,
+    ServiceRunnerParts,
     Skipped,
     gate_of,
     new_gate,
@@ -35,6 +37,20 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
+
+__all__ = [
+    "ALL_FAULTS",
+    "FENCED",
+    "LEAVES",
+    "LIVING",
+    "OVER",
+    "REPLACED",
+    "SCENARIOS",
+    "TOKENS",
+    "TOLD",
+    "WRONG",
+    "atomic_service",
+]
 
 KEY: Final = "trigger"
 MEMBERS: Final = "members"
@@ -76,7 +92,7 @@ def only_the_gone_are_replaced(before: State, after: State) -> bool:
     return not isinstance(liveness(known, was.runner_id, before.read(CLOCK)), Alive)
 
 
-def who_leaves_is_told(before: State, after: State) -> bool:
+def who_leaves_is_recorded(before: State, after: State) -> bool:
     was, now = gate(before).active, gate(after).active
     has_left = was is not None and (now is None or now.id != was.id)
     return not has_left or was is None or row(after, was.id) is not None
@@ -128,7 +144,7 @@ def outcomes(state: State, runner: str) -> tuple[ServiceOutcome, ...]:
 
 def is_over(runner: str) -> Law:
     def holds(state: State) -> bool:
-        over = [each.run for each in outcomes(state, runner) if isinstance(each, (Ran, Over))]
+        over = [each.run for each in outcomes(state, runner) if isinstance(each, (Completed, Abandoned))]
         if not over:
             return True
         active = gate(state).active
@@ -141,7 +157,7 @@ def is_told(runner: str) -> Law:
     return lambda state: all(
         row(state, each.run) is not None
         for each in outcomes(state, runner)
-        if isinstance(each, Skipped) and each.is_told
+        if isinstance(each, Skipped) and each.is_recorded
     )
 
 
@@ -152,7 +168,7 @@ async def logged(program: ServiceRunner) -> tuple[ServiceOutcome, ...]:
 
 
 def atomic_service(
-    program: type[ServiceRunner] = ServiceRunner,
+    parts: ServiceRunnerParts = PARTS,
     *,
     summary: str = "two runners share a service: one at a time, in slots, behind a gate, and whoever dies is reaped",
     runners: int = 2,
@@ -165,7 +181,7 @@ def atomic_service(
     """The scenario.
 
     Args:
-        program: The program of a runner, or a faulty variant of it.
+        parts: What the program of a runner is made of; those of a faulty variant, perhaps.
         summary: One line for people.
         runners: How many there are.
         polls: How often each asks.
@@ -176,7 +192,9 @@ def atomic_service(
     """
     names = ("a", "b", "c")[:runners]
     programs = {
-        name: program(me=name, service=SERVICE, key=KEY, polls=polls, pause=SECOND, dead_after=DEAD_AFTER)
+        name: ServiceRunner(
+            me=name, service=SERVICE, key=KEY, polls=polls, pause=SECOND, dead_after=DEAD_AFTER, parts=parts
+        )
         for name in names
     }
     return Scenario(
@@ -196,7 +214,7 @@ def atomic_service(
         step={
             TOKENS: tokens_grow,
             REPLACED: only_the_gone_are_replaced,
-            LEAVES: who_leaves_is_told,
+            LEAVES: who_leaves_is_recorded,
             LIVING: lambda before, after: all(
                 only_the_living_block(f"{name}.{poll}")(before, after) for name in names for poll in range(polls)
             ),
@@ -205,7 +223,7 @@ def atomic_service(
         sometimes={
             "two run one after the other": lambda state: fence(state) == 2 and gate(state).active is None,
             "a run that is late is skipped": lambda state: any(
-                isinstance(each, Skipped) and each.is_told for name in names for each in outcomes(state, name)
+                isinstance(each, Skipped) and each.is_recorded for name in names for each in outcomes(state, name)
             ),
             "a dead runner is reaped": lambda state: (
                 any(isinstance(state.status(name), Crashed) and row(state, f"{name}.0") is not None for name in names)

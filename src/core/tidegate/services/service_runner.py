@@ -1,47 +1,47 @@
 """A service that runs on one of several runners at a time: slots, a gate behind them, and a history beside it.
 
-What is decided is in `tidegate.services.atomic_service`, `tidegate.services.membership` and `tidegate.services.executions`; this is what is asked of
-the store, and when. Nobody reads a clock of its own: a beat replies what the store's clock shows, and so does the write of
-the gate. So a machine whose clock is wrong, or jumps, takes part like any other.
+What is decided is in `tidegate.services.atomic_service`, `tidegate.services.membership` and
+`tidegate.services.executions`; this is what is asked of the store, and when. Nobody reads a clock of its own: a beat
+replies what the store's clock shows, and so does the write of the gate. So a machine whose clock is wrong, or jumps,
+takes part like any other.
 
-    1  beat, and read who is there; decide whose turn it is. A skipped run is told in the history
+    1  beat, and read who is there; decide whose turn it is. A skipped run is written into the history
     2  read the gate, THEN who is alive; a run that was cleared is let in, in place of one whose runner is gone, by
        compare-and-set on the token and on the run that was read there
     3  from what the store's clock showed when the gate was written: is there time left to work?
     4  work, under the token of the gate; what is written to refuses older ones
-    5  whatever happened, tell the history, then leave the gate: insisted upon, for a run that stays there blocks all
+    5  whatever happened, write the history, THEN leave the gate; ask until the store answers, for a run that stays there
+       blocks all
 
 Laws
     AP1  Each run that is let in has the next token, and nothing else makes one.
     AP2  A run is put out of the gate only by itself, or when its runner is gone.
     AP3  What is written under a token is never written after a greater one.
-    AP4  A run leaves the gate only after the history tells of it, whoever puts it out.
-    AP5  A run is blocked by none whose runner was gone when it looked.
+    AP4  A run leaves the gate only after the history has a row of it, whoever puts it out.
+    AP5  No run is blocked by one whose runner was gone when it looked.
     AP6  Who says that its run is over is right: it has a row in the history, and is not in the gate.
-    AP7  Who was skipped and says that this is told finds a row that says why.
+    AP7  Where a skipped run is said to be recorded, the history has a row that says why.
 
-Found by the simulator: to read who is alive before the gate, as the description of the flow has it, lets a runner be put
-out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order is kept
-as a specimen (`atomic_service.members_before_gate`).
-
-Where we differ from pynenc, see `tidegate.services.executions`: its gate has no token and nobody reaps, so a runner that is killed
-at work stops all services, and one that was only slow writes over the next.
+Found by the simulator: to read who is alive before the gate, as the description of the flow has it, lets a runner be
+put out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order
+is kept as a specimen (`atomic_service.members_before_gate`).
 
 Known not to work
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
       keeps what the older one writes from counting (AP3).
-    - Insisting has an end. A runner that has asked in vain so many times says so, beats no more, and is reaped.
+    - Insisting has an end. A runner that has asked in vain often enough says so, beats no more, and is reaped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.leases.leader import fenced
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, PutServerTime, Update
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Note, Refused, Sleep
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, PutServerTime
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Note, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
@@ -58,11 +58,9 @@ from tidegate.services.atomic_service import (
     Assigned,
     AtomicService,
     AtomicServiceRun,
-    Runner,
     decide_atomic_service_claim,
 )
 from tidegate.services.executions import (
-    Admitted,
     Blocked,
     Execution,
     ExecutionStatus,
@@ -73,17 +71,34 @@ from tidegate.services.executions import (
     skipped,
 )
 from tidegate.services.members import SEEN, announce, beat, begin, everybody, leave, membership_of
-from tidegate.services.membership import Alive, liveness, runners
+from tidegate.services.membership import Alive, Membership, liveness, runners
 
-TOKEN: Final = Field[int]("token")
+__all__ = [
+    "PARTS",
+    "REASON",
+    "RUN",
+    "RUNNER",
+    "STATUS",
+    "Abandoned",
+    "Completed",
+    "ServiceOutcome",
+    "ServiceRunner",
+    "ServiceRunnerParts",
+    "Skipped",
+    "Unanswered",
+    "gate_of",
+    "new_gate",
+]
+
+_TOKEN: Final = Field[int]("token")
 RUN: Final = Field[str | None]("run")
 RUNNER: Final = Field[str | None]("runner")
-STARTED: Final = Field[Instant]("started")
+_STARTED: Final = Field[Instant]("started")
 STATUS: Final = Field[str]("status")
 REASON: Final = Field[str]("reason")
 
-INSISTING: Final = 8
-WORKS: Final = "works"
+_INSISTING: Final = 8
+_WORKS: Final = "works"
 """The note of a runner: which run it is at work on."""
 
 
@@ -97,26 +112,26 @@ def gate_of(record: Document) -> Gate:
     """The gate that a record holds.
 
     Raises:
-        Misuse: It is no record of a gate.
+        Misuse: It is not the record of a gate.
     """
-    token, run, runner = needed(record, TOKEN), needed(record, RUN), needed(record, RUNNER)
+    token, run, runner = needed(record, _TOKEN), needed(record, RUN), needed(record, RUNNER)
     if run is None or runner is None:
         return Gate(token)
-    return Gate(token, Execution(id=run, runner_id=runner, start=needed(record, STARTED)))
+    return Gate(token, Execution(id=run, runner_id=runner, start=needed(record, _STARTED)))
 
 
 @final
 @attrs.frozen
-class Ran:
-    """The run did its work, told so and left the gate."""
+class Completed:
+    """The run did its work, is in the history and has left the gate."""
 
     run: str
 
 
 @final
 @attrs.frozen
-class Over:
-    """The run was let in, did not work, told so and left the gate."""
+class Abandoned:
+    """The run was let in, did not work, is in the history and has left the gate."""
 
     run: str
     reason: str
@@ -125,38 +140,45 @@ class Over:
 @final
 @attrs.frozen
 class Skipped:
-    """The run was not let in; `is_told` in the history, where somebody should know why."""
+    """The run was not let in.
+
+    Attributes:
+        run: Its id.
+        reason: Why.
+        is_recorded: The history has a row that says why.
+    """
 
     run: str
     reason: str
-    is_told: bool
+    is_recorded: bool
 
 
 @final
 @attrs.frozen
 class Unanswered:
-    """Nobody answered, often enough: what was begun is left to those who reap."""
+    """There was no answer, however often the runner asked: what was begun is left to those who reap."""
 
     run: str
 
 
-ServiceOutcome: TypeAlias = Ran | Over | Skipped | Unanswered
+ServiceOutcome: TypeAlias = Completed | Abandoned | Skipped | Unanswered
 
 
 @final
-class _Gone(Exception):  # noqa: N818  control flow of this program, never seen outside
-    """Nobody answered, often enough."""
+class _NoAnswerError(Exception):
+    """There was no answer, however often the runner asked. Control flow of this program, never seen outside."""
 
 
+@final
 @attrs.frozen(kw_only=True)
 class ServiceRunner:
-    """A runner that joins, polls so many times, and leaves.
+    """A runner that joins, polls a number of times, and leaves.
 
     Invariants: the names are not empty; 1 <= polls, dead_after, insisting; 0 <= pause, least.
 
     Attributes:
         me: Its id, used for this life only.
-        service: Whose turn it is; the same for all.
+        service: How runners share the time; the same for all.
         key: The id of the gate, and of what the work writes to.
         polls: How often to ask.
         pause: How long to wait in between, in microseconds.
@@ -164,6 +186,7 @@ class ServiceRunner:
         dead_after: After how much silence a runner is presumed dead, in microseconds.
         members, gates, history, work: The collections.
         insisting: How often to ask for what must be done before giving up.
+        parts: What it is made of; faulty variants have others.
     """
 
     me: str
@@ -177,7 +200,8 @@ class ServiceRunner:
     gates: str = "gates"
     history: str = "executions"
     work: str = "work"
-    insisting: int = INSISTING
+    insisting: int = _INSISTING
+    parts: ServiceRunnerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.me, "a runner")
@@ -190,6 +214,7 @@ class ServiceRunner:
         check_int(self.insisting, "a number of attempts", 1)
         for collection in (self.members, self.gates, self.history, self.work):
             check_collection(collection)
+        check_type(self.parts, ServiceRunnerParts, "the parts of a runner")
 
     async def run(self) -> tuple[ServiceOutcome, ...]:
         """The program."""
@@ -231,24 +256,18 @@ class ServiceRunner:
                 return Unanswered(run_id)
             records = await everybody(self.members)
         except (Ambiguous, NotApplied, NotDurable):
-            return Skipped(run_id, "no reply", is_told=False)
+            return Skipped(run_id, "no reply", is_recorded=False)
         now = beaten[SEEN]
+        known = membership_of(records, self.dead_after)
         claim = decide_atomic_service_claim(
-            service=self.service, runner_id=self.me, runners=self._runners(records, now), now=now, run_id=run_id
+            service=self.service, runner_id=self.me, runners=runners(known, now), now=now, run_id=run_id
         )
         if not isinstance(claim.verdict, Assigned):
-            told = False
+            is_recorded = False
             for row in skipped(claim, run_id=run_id, now=now):
-                told = await self._told(row)
-            return Skipped(run_id, str(claim.verdict), is_told=told)
-        return await self._entered(claim.verdict.run, self._live(records, now))
-
-    def _runners(self, records: tuple[Document, ...], now: Instant) -> tuple[Runner, ...]:
-        return runners(membership_of(records, self.dead_after), now)
-
-    def _live(self, records: tuple[Document, ...], now: Instant) -> tuple[str, ...]:
-        known = membership_of(records, self.dead_after)
-        return tuple(member.id for member in known.members if isinstance(liveness(known, member.id, now), Alive))
+                is_recorded = await self.parts.record(self, row)
+            return Skipped(run_id, str(claim.verdict), is_recorded=is_recorded)
+        return await self._entered(claim.verdict.run, self.parts.living(known, now))
 
     async def _entered(self, run: AtomicServiceRun, live: tuple[str, ...]) -> ServiceOutcome:
         """Enter the gate, work, and leave it."""
@@ -261,109 +280,145 @@ class ServiceRunner:
                     raise Misuse(f"there is no gate {self.key!r}", todo="insert new_gate(service)")
                 gate = gate_of(record)
                 if gate.active is not None and gate.active.id != run.run_id:
-                    live = await self._living(live)
+                    live = await self.parts.look(self, live)
                 verdict = admit(gate, run, live=live, now=run.started)
                 if isinstance(verdict, Blocked):
-                    told = await self._told(verdict.execution)
-                    return Skipped(run.run_id, verdict.execution.reason, is_told=told)
+                    is_recorded = await self.parts.record(self, verdict.execution)
+                    return Skipped(run.run_id, verdict.execution.reason, is_recorded=is_recorded)
                 for row in verdict.reaped:
-                    await self._end(row)
+                    await _end(self, row)  # BEFORE the gate is written, or a crash in between leaves no row of it
                 if verdict.gate.active == gate.active:  # it is in already
-                    return await self._at_work(run, gate.token, record[STARTED])
-                written = await find_one_and_update(self.gates, self._unchanged(gate), *self._entering(verdict, run))
+                    return await self._at_work(run, gate.token, record[_STARTED])
+                written = await find_one_and_update(
+                    self.gates,
+                    self.parts.unchanged(self.key, gate),
+                    Put(_TOKEN, verdict.gate.token),
+                    Put(RUN, run.run_id),
+                    Put(RUNNER, run.runner_id),
+                    PutServerTime(_STARTED),
+                )
             except (Ambiguous, NotApplied, NotDurable):
                 continue
             if written is not None:
-                return await self._at_work(run, written[TOKEN], written[STARTED])
+                return await self._at_work(run, written[_TOKEN], written[_STARTED])
         return Unanswered(run.run_id)
 
-    async def _living(self, live: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG002  a specimen uses it
-        """Who is alive, read AFTER the gate: who stands there may have joined since it was last read who is there."""
-        beaten = await beat(self.members, self.me)
-        records = await everybody(self.members)
-        return () if beaten is None else self._live(records, beaten[SEEN])
-
-    def _unchanged(self, gate: Gate) -> Filter:
-        """The gate is as it was read."""
-        active = None if gate.active is None else gate.active.id
-        return AllOf((Eq(ID, self.key), Eq(TOKEN, gate.token), Eq(RUN, active)))
-
-    def _entering(self, admitted: Admitted, run: AtomicServiceRun) -> tuple[Update, ...]:
-        return (
-            Put(TOKEN, admitted.gate.token),
-            Put(RUN, run.run_id),
-            Put(RUNNER, run.runner_id),
-            PutServerTime(STARTED),
-        )
-
     async def _at_work(self, run: AtomicServiceRun, token: int, entered: Instant) -> ServiceOutcome:
-        """The run is in the gate: work if there is time, tell how it ended, leave."""
+        """The run is in the gate: work if there is time, record how it ended, leave."""
         left = margin(run, self.least, entered)
         outcome: ServiceOutcome
         if isinstance(left, NoMargin):
-            outcome, row = Over(run.run_id, str(left)), self._row(run, entered, ExecutionStatus.ABANDONED, str(left))
+            outcome, row = Abandoned(run.run_id, str(left)), _row(run, entered, ExecutionStatus.ABANDONED, str(left))
         else:
-            await Note(WORKS, run.run_id)
+            await Note(_WORKS, run.run_id)
             try:
-                matched = await self._piece(run, token)
+                matched = await self.parts.work(self, run, token)
             except (Ambiguous, NotApplied, NotDurable):
                 matched = -1
-            await Note(WORKS, None)
+            await Note(_WORKS, None)
             if matched == 1:
-                outcome, row = Ran(run.run_id), self._row(run, entered, ExecutionStatus.COMPLETED, "")
+                outcome, row = Completed(run.run_id), _row(run, entered, ExecutionStatus.COMPLETED, "")
             else:
                 why = "fenced" if matched == 0 else "no reply"
-                outcome, row = Over(run.run_id, why), self._row(run, entered, ExecutionStatus.ABANDONED, why)
+                outcome, row = Abandoned(run.run_id, why), _row(run, entered, ExecutionStatus.ABANDONED, why)
         try:
-            await self._insisted(row, token)
-        except _Gone:
+            await self.parts.insist(self, row, token)
+        except _NoAnswerError:
             return Unanswered(run.run_id)
         return outcome
 
-    def _piece(self, run: AtomicServiceRun, token: int) -> UpdateOne:
-        """What the service does: one write under the token."""
-        return fenced(self.work, self.key, token, Put(RUN, run.run_id))
 
-    def _row(self, run: AtomicServiceRun, entered: Instant, status: ExecutionStatus, reason: str) -> Execution:
-        return Execution(
-            id=run.run_id, runner_id=run.runner_id, start=entered, status=status, end=entered, reason=reason
-        )
+# --- what it is made of -------------------------------------------------------------------------------------------------
 
-    async def _insisted(self, row: Execution, token: int) -> None:
-        """Tell the history, THEN leave the gate, until the store has answered."""
-        attempt = 0
-        is_told = False
-        while attempt < self.insisting:
-            attempt += 1
-            try:
-                if not is_told:
-                    await self._end(row)
-                    is_told = True
-                await self._left(row, token)
-            except (Ambiguous, NotApplied, NotDurable):
-                continue
-            return
-        raise _Gone
 
-    async def _left(self, row: Execution, token: int) -> None:
-        inside = AllOf((Eq(ID, self.key), Eq(TOKEN, token), Eq(RUN, row.id)))
-        await update_one(self.gates, inside, Put(RUN, None), Put(RUNNER, None))
+def _living(known: Membership, now: Instant) -> tuple[str, ...]:
+    return tuple(member.id for member in known.members if isinstance(liveness(known, member.id, now), Alive))
 
-    async def _end(self, row: Execution) -> None:
-        """The first end of a run counts: its row is inserted once."""
+
+async def _look(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...]:
+    del live  # who stands in the gate may have joined since
+    beaten = await beat(runner.members, runner.me)
+    records = await everybody(runner.members)
+    return () if beaten is None else runner.parts.living(membership_of(records, runner.dead_after), beaten[SEEN])
+
+
+def _unchanged(key: str, gate: Gate) -> Filter:
+    active = None if gate.active is None else gate.active.id
+    return AllOf((Eq(ID, key), Eq(_TOKEN, gate.token), Eq(RUN, active)))
+
+
+def _work(runner: ServiceRunner, run: AtomicServiceRun, token: int) -> UpdateOne:
+    return fenced(runner.work, runner.key, token, Put(RUN, run.run_id))
+
+
+async def _insist(runner: ServiceRunner, row: Execution, token: int) -> None:
+    attempt = 0
+    is_recorded = False
+    while attempt < runner.insisting:
+        attempt += 1
         try:
-            await insert_one(self.history, self._kept(row))
-        except Refused as refused:
-            if refused.reason != DUPLICATE_KEY:
-                raise
-
-    async def _told(self, row: Execution) -> bool:
-        """A row for people; one that nobody answers for is let go."""
-        try:
-            await self._end(row)
+            if not is_recorded:
+                await _end(runner, row)
+                is_recorded = True
+            await runner.parts.leave(runner, row, token)
         except (Ambiguous, NotApplied, NotDurable):
-            return False
-        return True
+            continue
+        return
+    raise _NoAnswerError
 
-    def _kept(self, row: Execution) -> Document:
-        return Document.of({"_id": row.id, "runner": row.runner_id, "status": row.status.value, "reason": row.reason})
+
+async def _leave(runner: ServiceRunner, row: Execution, token: int) -> None:
+    inside = AllOf((Eq(ID, runner.key), Eq(_TOKEN, token), Eq(RUN, row.id)))
+    await update_one(runner.gates, inside, Put(RUN, None), Put(RUNNER, None))
+
+
+async def _record(runner: ServiceRunner, row: Execution) -> bool:
+    try:
+        await _end(runner, row)
+    except (Ambiguous, NotApplied, NotDurable):
+        return False
+    return True
+
+
+@final
+@attrs.frozen
+class ServiceRunnerParts:
+    """What a runner is made of.
+
+    Attributes:
+        living: The ids of those who are alive.
+        look: Who is alive, read AFTER the gate; the runner also knows who was alive when it polled.
+        unchanged: Finds the gate if it is still as it was read.
+        work: What the service does: one write under the token.
+        insist: Writes the history, THEN leaves the gate, until the store has answered.
+        leave: Leaves the gate, if this run is in it, under this token.
+        record: Writes a row for people; False if there was no answer, which is let go.
+    """
+
+    living: Callable[[Membership, Instant], tuple[str, ...]] = _living
+    look: Callable[[ServiceRunner, tuple[str, ...]], Program[tuple[str, ...]]] = _look
+    unchanged: Callable[[str, Gate], Filter] = _unchanged
+    work: Callable[[ServiceRunner, AtomicServiceRun, int], UpdateOne] = _work
+    insist: Callable[[ServiceRunner, Execution, int], Program[None]] = _insist
+    leave: Callable[[ServiceRunner, Execution, int], Program[None]] = _leave
+    record: Callable[[ServiceRunner, Execution], Program[bool]] = _record
+
+
+PARTS: Final[ServiceRunnerParts] = ServiceRunnerParts()
+
+
+# --- rows of the history ------------------------------------------------------------------------------------------------
+
+
+def _row(run: AtomicServiceRun, entered: Instant, status: ExecutionStatus, reason: str) -> Execution:
+    return Execution(id=run.run_id, runner_id=run.runner_id, start=entered, status=status, end=entered, reason=reason)
+
+
+async def _end(runner: ServiceRunner, row: Execution) -> None:
+    """The first end of a run counts: its row is inserted once."""
+    doc = Document.of({"_id": row.id, "runner": row.runner_id, "status": row.status.value, "reason": row.reason})
+    try:
+        await insert_one(runner.history, doc)
+    except Refused as refused:
+        if refused.reason != DUPLICATE_KEY:
+            raise

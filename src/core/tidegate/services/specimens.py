@@ -11,13 +11,14 @@ from typing import Final
 import attrs
 
 from tidegate.leases.leader import FENCE
-from tidegate.model.documents import ID, Document, Eq, Filter, Put
+from tidegate.model.documents import ID, Eq, Filter, Put
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now
 from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateOne, update_one
 from tidegate.services.atomic_service import AtomicServiceRun
 from tidegate.services.executions import Execution, Gate
 from tidegate.services.members import SEEN, beat, everybody, membership_of
+from tidegate.services.membership import Membership
 from tidegate.services.scenarios import (
     ALL_FAULTS,
     FENCED,
@@ -30,143 +31,132 @@ from tidegate.services.scenarios import (
     WRONG,
     atomic_service,
 )
-from tidegate.services.service_runner import RUN, RUNNER, ServiceRunner
+from tidegate.services.service_runner import PARTS, RUN, RUNNER, ServiceRunner, ServiceRunnerParts
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
 
-@attrs.frozen(kw_only=True)
-class MembersBeforeGate(ServiceRunner):
+
+async def members_before_gate(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...]:
     """Who is alive is read before the gate: whoever joins and enters in between passes for gone."""
+    del runner
+    return live
 
-    async def _living(self, live: tuple[str, ...]) -> tuple[str, ...]:
-        return live
 
-
-@attrs.frozen(kw_only=True)
-class NobodyReaps(ServiceRunner):
+def nobody_reaps(known: Membership, now: Instant) -> tuple[str, ...]:
     """Whoever stands in the gate counts as alive, so a runner that is killed at work stops all services."""
+    del now
+    return tuple(member.id for member in known.members)
 
-    def _live(self, records: tuple[Document, ...], now: Instant) -> tuple[str, ...]:  # noqa: ARG002
-        return tuple(member.id for member in membership_of(records, self.dead_after).members)
 
-
-@attrs.frozen(kw_only=True)
-class NotFenced(ServiceRunner):
+def not_fenced(runner: ServiceRunner, run: AtomicServiceRun, token: int) -> UpdateOne:
     """The work names no token: a run that was reaped while it was only slow writes over the next one."""
-
-    def _piece(self, run: AtomicServiceRun, token: int) -> UpdateOne:
-        return update_one(self.work, Eq(ID, self.key), Put(FENCE, token), Put(RUN, run.run_id))
+    return update_one(runner.work, Eq(ID, runner.key), Put(FENCE, token), Put(RUN, run.run_id))
 
 
-@attrs.frozen(kw_only=True)
-class GateNotCompared(ServiceRunner):
+def gate_not_compared(key: str, gate: Gate) -> Filter:
     """The gate is written by its id alone: of two that read it empty, both enter."""
+    del gate
+    return Eq(ID, key)
 
-    def _unchanged(self, gate: Gate) -> Filter:  # noqa: ARG002  that is the bug
-        return Eq(ID, self.key)
 
-
-@attrs.frozen(kw_only=True)
-class EmptiesTheGate(ServiceRunner):
+async def empties_the_gate(runner: ServiceRunner, row: Execution, token: int) -> None:
     """A run that ends empties the gate, whoever stands there by now."""
+    del row, token
+    await update_one(runner.gates, Eq(ID, runner.key), Put(RUN, None), Put(RUNNER, None))
 
-    async def _left(self, row: Execution, token: int) -> None:  # noqa: ARG002  that is the bug
-        await update_one(self.gates, Eq(ID, self.key), Put(RUN, None), Put(RUNNER, None))
 
-
-@attrs.frozen(kw_only=True)
-class LeavesBeforeItTells(ServiceRunner):
+async def leaves_before_it_tells(runner: ServiceRunner, row: Execution, token: int) -> None:
     """The gate is left first, then the history is told: a crash in between, and nobody ever hears of the run."""
-
-    async def _insisted(self, row: Execution, token: int) -> None:
-        await self._left(row, token)
-        await super()._insisted(row, token)
+    await PARTS.leave(runner, row, token)
+    await PARTS.insist(runner, row, token)
 
 
-@attrs.frozen(kw_only=True)
-class DoesNotInsist(ServiceRunner):
+async def does_not_insist(runner: ServiceRunner, row: Execution, token: int) -> None:
     """A run that gets no answer when it leaves the gate takes that for a yes."""
-
-    async def _left(self, row: Execution, token: int) -> None:
-        try:
-            await super()._left(row, token)
-        except (Ambiguous, NotApplied, NotDurable):
-            return
+    try:
+        await PARTS.leave(runner, row, token)
+    except (Ambiguous, NotApplied, NotDurable):
+        return
 
 
-@attrs.frozen(kw_only=True)
-class ToldWithoutAnAnswer(ServiceRunner):
+async def told_without_an_answer(runner: ServiceRunner, row: Execution) -> bool:
     """A row that nobody answered for passes for told."""
-
-    async def _told(self, row: Execution) -> bool:
-        await super()._told(row)
-        return True
+    await PARTS.record(runner, row)
+    return True
 
 
-@attrs.frozen(kw_only=True)
-class JudgesByItsOwnClock(ServiceRunner):
+async def judges_by_its_own_clock(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...]:
     """Who is alive is judged by the clock of the runner's own machine."""
+    del live
+    beaten = await beat(runner.members, runner.me)
+    records = await everybody(runner.members)
+    now = await Now()
+    known = membership_of(records, runner.dead_after)
+    return () if beaten is None else PARTS.living(known, Instant(now.at, beaten[SEEN].clock))
 
-    async def _living(self, live: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG002
-        beaten = await beat(self.members, self.me)
-        records = await everybody(self.members)
-        now = await Now()
-        return () if beaten is None else self._live(records, Instant(now.at, beaten[SEEN].clock))
 
-
-def planted(name: str, bug: type[ServiceRunner], law: str, source: str, *, alone: bool = False) -> Specimen:
+def planted(name: str, wrong: object, parts: ServiceRunnerParts, law: str, source: str) -> Specimen:
     """The scenario of the runners, with the bug in its place."""
-    make = partial(atomic_service, bug, faults=ALL_FAULTS, summary=(bug.__doc__ or "").partition("\n")[0])
-    return Specimen(f"atomic_service.{name}", make, law, source, of="atomic_service", alone=alone)
+    make = partial(atomic_service, parts, faults=ALL_FAULTS, summary=(wrong.__doc__ or "").partition("\n")[0])
+    return Specimen(f"atomic_service.{name}", make, law, source, of="atomic_service")
 
 
 SPECIMENS: Final = (
     planted(
         "members_before_gate",
-        MembersBeforeGate,
+        members_before_gate,
+        attrs.evolve(PARTS, look=members_before_gate),
         REPLACED,
         "pynenc's documents list the runners, then reap, then claim; found by the simulator in our description of it.",
     ),
     planted(
         "nobody_reaps",
-        NobodyReaps,
+        nobody_reaps,
+        attrs.evolve(PARTS, living=nobody_reaps),
         LIVING,
         "pynenc's shipped code has no reaper: the active row of a killed runner blocks every later claim.",
     ),
     planted(
         "not_fenced",
-        NotFenced,
+        not_fenced,
+        attrs.evolve(PARTS, work=not_fenced),
         FENCED,
         "pynenc's gate has no token, so a run that outlives its slot, or was reaped, goes on firing triggers.",
     ),
     planted(
         "gate_not_compared",
-        GateNotCompared,
+        gate_not_compared,
+        attrs.evolve(PARTS, unchanged=gate_not_compared),
         TOKENS,
         "Planted: a check and a write that are two operations.",
     ),
     planted(
         "empties_the_gate",
-        EmptiesTheGate,
+        empties_the_gate,
+        attrs.evolve(PARTS, leave=empties_the_gate),
         LEAVES,
         "Planted, after the array-push lock of pynenc-mongo, whose release erases whoever holds it by then.",
     ),
     planted(
         "leaves_before_it_tells",
-        LeavesBeforeItTells,
+        leaves_before_it_tells,
+        attrs.evolve(PARTS, insist=leaves_before_it_tells),
         LEAVES,
         "pynenc writes the gate and the row of a run in two steps, and a crash between them leaves no row to be seen.",
     ),
     planted(
         "does_not_insist",
-        DoesNotInsist,
+        does_not_insist,
+        attrs.evolve(PARTS, leave=does_not_insist),
         OVER,
         "Planted: whoever is alive and does not insist on leaving blocks itself and all others.",
     ),
     planted(
         "told_without_an_answer",
-        ToldWithoutAnAnswer,
+        told_without_an_answer,
+        attrs.evolve(PARTS, record=told_without_an_answer),
         TOLD,
         "pynenc-mongo takes any error of its driver for an answer.",
     ),
@@ -174,8 +164,8 @@ SPECIMENS: Final = (
         "atomic_service.judges_by_its_own_clock",
         partial(
             atomic_service,
-            JudgesByItsOwnClock,
-            summary=JudgesByItsOwnClock.__doc__ or "",
+            attrs.evolve(PARTS, look=judges_by_its_own_clock),
+            summary=judges_by_its_own_clock.__doc__ or "",
             moves=1,
             faults=Faults.of(Fault.SKEW),
             host=WRONG,

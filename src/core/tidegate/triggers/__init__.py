@@ -1,1 +1,12 @@
-"""."""
+"""Triggers that start tasks by themselves: does a condition hold, what fires, and who makes it happen, once?
+
+Read in this order; the `__all__` of each module lists its public names.
+
+    conditions           whether a condition holds of what happened
+    trigger              what starts a task, with which arguments, and what is registered
+    firing               what fires of what was seen, who may make it happen, and what may be forgotten
+    trigger_documents    occurrences, cells of crons and runs as documents, and back
+    evaluator            the programs: notice, evaluate, purge
+
+Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
+"""

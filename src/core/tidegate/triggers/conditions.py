@@ -12,25 +12,17 @@ sent. Conditions say of which contexts something is to follow (`trigger`).
     Composite      whatever all, or any, of its conditions hold of
 
 Filters may be the user's code, which may raise, or answer nonsense. So an answer has three values, after Kleene (1938):
-it holds, it fails, or nobody can tell. What nobody can tell starts nothing, and is told.
+it holds, it fails, or it cannot be decided. What cannot be decided starts nothing, and is reported.
 
 What has an id is named by all that makes it what it is, written down so that nothing can be mistaken for something else,
 and hashed (SHA-256). An invocation that reaches a status twice does so at two versions, so these are two contexts.
 
 Laws
-    CD1  Conditions have the same id exactly if they are equal, their functions going by name; contexts, if they tell of
+    CD1  Conditions have the same id exactly if they are equal, their functions going by name; contexts, if they are of
          the same happening.
     CD2  A condition holds only of a context from one of its sources.
     CD3  A composite answers as Kleene's logic does.
     CD4  Whatever the user's code does there is an answer, and only a plain True of it holds.
-
-After pynenc. Where we differ
-    Its context of an exception is named by the type of the error alone, and that of a status by invocation and status: a
-    second one is taken for the first, and lost. Ours have the invocation and its version.
-    Its crons of equal text share how far they were looked at, whatever their windows. Here only equal schedules do.
-    A composite that can never hold (all of: a status and a result) is refused, and so is a cron in one: a trigger may
-    have several conditions, which hold of one context each.
-    A filter that raises passes through into whoever reports the change. Here nobody can tell whether it holds.
 
 Known not to work
     A function is part of an id by its name. Two functions of one name are noticed where they meet in one registration,
@@ -55,11 +47,46 @@ from tidegate.model.patches import Json, to_json
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.retries.schedule import Schedule
 
+__all__ = [
+    "CONDITIONS",
+    "CONTEXTS",
+    "CannotTell",
+    "Composite",
+    "Condition",
+    "ConditionVerdict",
+    "Context",
+    "CronContext",
+    "Equal",
+    "EventContext",
+    "Everything",
+    "ExceptionContext",
+    "Fails",
+    "Holds",
+    "Judge",
+    "Kind",
+    "Logic",
+    "OnCron",
+    "OnEvent",
+    "OnException",
+    "OnResult",
+    "OnStatus",
+    "ResultContext",
+    "Source",
+    "StatusContext",
+    "ValueFilter",
+    "condition_id",
+    "context_id",
+    "holds",
+    "identity",
+    "in_order",
+    "sources",
+]
+
 # --- what happened ------------------------------------------------------------------------------------------------------
 
 
 class Kind(Enum):
-    """What a context tells of."""
+    """What a context is about."""
 
     CRON = "cron"
     STATUS = "status"
@@ -246,8 +273,8 @@ class Judge:
         check_callable(self.function, "a filter")
 
 
-Filter: TypeAlias = Everything | Equal | Judge
-FILTERS: Final = (Everything, Equal, Judge)
+ValueFilter: TypeAlias = Everything | Equal | Judge
+_FILTERS: Final = (Everything, Equal, Judge)
 
 
 # --- conditions ---------------------------------------------------------------------------------------------------------
@@ -278,14 +305,14 @@ class OnStatus:
 
     task: str
     statuses: frozenset[str]
-    arguments: Filter = Everything()
+    arguments: ValueFilter = Everything()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.task, "a task")
         _check_names(self.statuses, "a status")
-        check_type(self.arguments, FILTERS, "a filter")
+        check_type(self.arguments, _FILTERS, "a filter")
         if not self.statuses:
-            raise Misuse("a condition of no status holds never", todo="name the statuses that it waits for")
+            raise Misuse("a condition of no status never holds", todo="name the statuses that it waits for")
 
 
 @final
@@ -294,13 +321,13 @@ class OnResult:
     """Holds of an invocation that succeeded. Invariant: the task is named."""
 
     task: str
-    result: Filter = Everything()
-    arguments: Filter = Everything()
+    result: ValueFilter = Everything()
+    arguments: ValueFilter = Everything()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.task, "a task")
-        check_type(self.result, FILTERS, "a filter")
-        check_type(self.arguments, FILTERS, "a filter")
+        check_type(self.result, _FILTERS, "a filter")
+        check_type(self.arguments, _FILTERS, "a filter")
 
 
 @final
@@ -310,12 +337,12 @@ class OnException:
 
     task: str
     errors: frozenset[str] = frozenset()
-    arguments: Filter = Everything()
+    arguments: ValueFilter = Everything()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.task, "a task")
         _check_names(self.errors, "a type of errors")
-        check_type(self.arguments, FILTERS, "a filter")
+        check_type(self.arguments, _FILTERS, "a filter")
 
 
 @final
@@ -324,11 +351,11 @@ class OnEvent:
     """Holds of an event of this code. Invariant: the code is not empty."""
 
     code: str
-    payload: Filter = Everything()
+    payload: ValueFilter = Everything()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.code, "a code of events")
-        check_type(self.payload, FILTERS, "a filter")
+        check_type(self.payload, _FILTERS, "a filter")
 
 
 @final
@@ -421,7 +448,7 @@ class Fails:
 @final
 @attrs.frozen
 class CannotTell:
-    """Nobody can tell: the user's filter raised, or did not answer True or False."""
+    """It cannot be decided: the user's filter raised, or did not answer True or False."""
 
     reason: str
 
@@ -429,10 +456,10 @@ class CannotTell:
         return f"cannot tell: {self.reason}"
 
 
-Answer: TypeAlias = Holds | Fails | CannotTell
+ConditionVerdict: TypeAlias = Holds | Fails | CannotTell
 
 
-def holds(condition: Condition, context: Context) -> Answer:
+def holds(condition: Condition, context: Context) -> ConditionVerdict:
     """Whether a condition holds of what happened.
 
     Args:
@@ -476,7 +503,7 @@ def holds(condition: Condition, context: Context) -> Answer:
             return Fails("it is of another kind")
 
 
-def _passes(by: Filter, value: Value, what: str) -> Answer:
+def _passes(by: ValueFilter, value: Value, what: str) -> ConditionVerdict:
     match by:
         case Everything():
             return Holds()
@@ -496,10 +523,11 @@ def _passes(by: Filter, value: Value, what: str) -> Answer:
             assert_never(by)
 
 
-_TRUTH: Final[Mapping[type[Answer], int]] = {Fails: 0, CannotTell: 1, Holds: 2}
+# In this order, so that all of several answers is their minimum, and any of them the maximum (Kleene).
+_TRUTH: Final[Mapping[type[ConditionVerdict], int]] = {Fails: 0, CannotTell: 1, Holds: 2}
 
 
-def _truth(answer: Answer) -> int:
+def _truth(answer: ConditionVerdict) -> int:
     return _TRUTH[type(answer)]
 
 
@@ -516,12 +544,14 @@ def identity(*parts: Json) -> str:
     JSON would take for the halves of one character, are kept apart.
 
     Raises:
-        Misuse: A part is no JSON.
+        Misuse: A part is not JSON.
     """
     try:
         written = _WRITER.encode(parts)
     except (TypeError, ValueError, RecursionError):
-        raise Misuse("what an id is made of is no JSON", why="text, numbers that are finite, lists and dicts") from None
+        raise Misuse(
+            "what an id is made of is not JSON", why="text, numbers that are finite, lists and dicts"
+        ) from None
     return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -536,7 +566,7 @@ def condition_id(condition: Condition) -> str:
 
 
 def context_id(context: Context) -> str:
-    """The id of what happened: made of what tells it from everything else that happens.
+    """The id of what happened: made of what distinguishes it from everything else that happens.
 
     Raises:
         Misuse: The argument is of the wrong type.
@@ -579,7 +609,7 @@ def _written_condition(condition: Condition) -> list[Json]:
             assert_never(condition)
 
 
-def _written_filter(by: Filter) -> Json:
+def _written_filter(by: ValueFilter) -> Json:
     match by:
         case Everything():
             return ["everything"]
@@ -598,7 +628,7 @@ def in_order(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     """A tuple of conditions sorted by id.
 
     Raises:
-        Misuse: It is no tuple of conditions, or one comes twice.
+        Misuse: It is not a tuple of conditions, or one comes twice.
     """
     check_tuple(conditions, CONDITIONS, "a condition")
     by_id = {condition_id(each): each for each in conditions}

@@ -1,11 +1,11 @@
 """The programs of triggers: keep what has happened, and let fire what is due, once, whoever looks.
 
-The decisions are `tidegate.triggers.trigger`, `tidegate.retries.schedule` and `tidegate.triggers.firing`. Several processes may evaluate at the same
-time, over views of different ages, and each may die anywhere.
+The decisions are `tidegate.triggers.trigger`, `tidegate.retries.schedule` and `tidegate.triggers.firing`. Several
+processes may evaluate at the same time, over views of different ages, and each may die anywhere.
 
     notice      what happened is kept as an occurrence of each condition that holds of it
     evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; claim each run, insert
-                its invocation under the run's id, and say so; drop what nobody waits for any more
+                its invocation under the run's id, and record that; drop what nobody waits for any more
     purge       forget runs that are over
 
 Each write is of one document: an insert under an id that is made of what it is, or a compare-and-set on a version. So a
@@ -19,9 +19,6 @@ Laws, over what is stored:
     TE5  The runs of a trigger of all conditions are numbered without a gap.
     TE6  A run that says that it has fired has its invocation, of the same occurrences.
 
-Where we differ from pynenc: it claims a run, drops the occurrence and then makes the invocation, so that a crash in
-between loses it. Here the invocation comes first, under an id that says which run it is, and the occurrence goes last.
-
 Known not to work
     - A pass reads at most FOUND_MAX occurrences and runs; what is beyond waits for a later pass.
     - Whoever purges runs while another evaluator still holds a view from before lets it fire again: keep runs for longer
@@ -30,13 +27,13 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, final
 
 import attrs
 
 from tidegate.model.documents import ID, AllOf, AnyOf, Document, Eq, Field, Filter, In, Put, Remove, Update
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
     FOUND_MAX,
@@ -49,12 +46,26 @@ from tidegate.model.operations import (
     update_one,
 )
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
-from tidegate.retries import schedule
-from tidegate.retries.schedule import Cell, Due, FirstSeen, NextAfter, TooLate
+from tidegate.retries.schedule import Cell, Due, FirstSeen, Look, NextAfter, Schedule, TooLate, closed, look
 from tidegate.services.retention import Retention
-from tidegate.triggers import firing
 from tidegate.triggers.conditions import Condition, Context, OnCron, condition_id
-from tidegate.triggers.firing import HISTORY, Busy, Claims, Exhausted, Firing, Ignored, Plan, Run, Settled, plan
+from tidegate.triggers.firing import (
+    HISTORY,
+    Busy,
+    Claims,
+    Exhausted,
+    Firing,
+    Ignored,
+    Plan,
+    RunClaim,
+    Settled,
+    TriggerRun,
+    claim,
+    failed,
+    fired,
+    plan,
+    purge,
+)
 from tidegate.triggers.trigger import NotProvided, Occurrence, Trigger, noticed, provided, ticks
 from tidegate.triggers.trigger_documents import (
     FAILED,
@@ -68,28 +79,32 @@ from tidegate.triggers.trigger_documents import (
     loaded_run,
     stored_cell,
     stored_occurrence,
+    stored_progress,
     stored_run,
-    told,
 )
+
+__all__ = ["ATTEMPTS", "PARTS", "Evaluator", "EvaluatorParts"]
 
 ATTEMPTS: Final = 8
 """How often a write is tried before it is left to the next pass."""
 
-CHANGING: Final = ("by", "until", "reasons", "at")
+_CHANGING: Final = ("by", "until", "reasons", "at")
 """The fields of a run that not every state has."""
 
 
+@final
 @attrs.frozen(kw_only=True)
 class Evaluator:
     """Whoever evaluates triggers.
 
     Attributes:
         triggers: All that are registered, as they were read.
-        next_after: Tells the next instant of a cron.
+        next_after: Answers the next instant of a cron.
         occurrences, cells, runs, invocations: The collections.
         claims: How runs are claimed.
         keep: How long and how many runs are kept.
         attempts: How often each write is tried.
+        parts: What it is made of; faulty variants have others.
     """
 
     triggers: tuple[Trigger, ...]
@@ -101,15 +116,17 @@ class Evaluator:
     claims: Claims = attrs.field(factory=Claims)
     keep: Retention = HISTORY
     attempts: int = ATTEMPTS
+    parts: EvaluatorParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.triggers, Trigger, "a trigger")
-        check_callable(self.next_after, "a port that tells the next instant")
+        check_callable(self.next_after, "a port that answers the next instant")
         for name in (self.occurrences, self.cells, self.runs, self.invocations):
             check_collection(name)
         check_type(self.claims, Claims, "how runs are claimed")
         check_type(self.keep, Retention, "how long runs are kept")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.parts, EvaluatorParts, "the parts of an evaluator")
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -133,7 +150,7 @@ class Evaluator:
             try:
                 seen = await StoreTime()
                 for each in noticed(self.conditions, context, seen).occurrences:
-                    await self._inserted(self.occurrences, stored_occurrence(each))
+                    await _inserted(self.occurrences, stored_occurrence(each))
             except (Ambiguous, NotApplied, NotDurable):
                 continue
             return True
@@ -142,7 +159,7 @@ class Evaluator:
     # --- evaluate ---
 
     async def evaluate(self, by: str) -> None:
-        """One pass. What it does not come to, for nobody answers or others are faster, is left to the next one.
+        """One pass. What it does not reach, because there is no answer or others are faster, is left to the next one.
 
         Args:
             by: The id of this pass; no other has it.
@@ -156,7 +173,7 @@ class Evaluator:
                 await self._look(cron)
             made = await self._planned()
             for run in made.given_up:
-                await self._changed(run)
+                await _changed(self, run)
             for each in made.firings:
                 await self._fire(each, by)
             for dropped in made.dropped:
@@ -171,9 +188,9 @@ class Evaluator:
             now = await StoreTime()
             found = await find_one(self.cells, Eq(ID, name))
             cell = None if found is None else loaded_cell(found)
-            match self._looked(cron, cell, now):
+            match self.parts.look(cron.schedule, self.next_after, cell, now):
                 case FirstSeen(first):
-                    await self._inserted(self.cells, stored_cell(name, first))
+                    await _inserted(self.cells, stored_cell(name, first))
                     return
                 case Due(_, after) | TooLate(_, after):
                     written = await self._moved(name, after)
@@ -182,15 +199,14 @@ class Evaluator:
                 case _:
                     return
 
-    def _looked(self, cron: OnCron, cell: Cell | None, now: Instant) -> schedule.Look:
-        return schedule.look(cron.schedule, self.next_after, cell, now)
-
     async def _moved(self, name: str, after: Cell) -> bool:
         doc = stored_cell(name, after)
         puts = tuple(Put(Field[object](key), value) for key, value in doc.without(ID).items)
-        return await update_one(self.cells, self._at_version(name, after.version - 1), *puts) > 0
+        return await update_one(self.cells, self.parts.at_version(name, after.version - 1), *puts) > 0
 
     async def _planned(self) -> Plan:
+        # In this order (`firing`): what is seen after the time was read is not taken for too old, and of an occurrence
+        # that was read its runs are read later, those made meanwhile included.
         now = await StoreTime()
         found = await find_all(self.occurrences, limit=FOUND_MAX)
         occurrences = tuple([loaded_occurrence(each) for each in found])
@@ -199,16 +215,13 @@ class Evaluator:
             if cell is not None:
                 occurrences += ticks(cron, loaded_cell(cell))
         runs = await find_all(self.runs, self._wanted(occurrences), limit=FOUND_MAX)
-        return self._plans(occurrences, tuple([loaded_run(each) for each in runs]), now)
+        return self.parts.plan(self.triggers, occurrences, tuple([loaded_run(each) for each in runs]), now)
 
     def _wanted(self, occurrences: Collection[Occurrence]) -> Filter:
         """The runs that a plan is made from."""
         joins = tuple(trigger.id for trigger in self.triggers if trigger.joins)
         of = tuple(each.id for each in occurrences)
         return AnyOf((In(STATE, (HELD, FAILED)), In(OF, of), In(TRIGGER, joins)))
-
-    def _plans(self, occurrences: tuple[Occurrence, ...], runs: tuple[Run, ...], now: Instant) -> Plan:
-        return plan(self.triggers, occurrences, runs, now)
 
     # --- fire ---
 
@@ -220,22 +233,23 @@ class Evaluator:
         trigger = next(each for each in self.triggers if each.id == run.firing.trigger_id)
         answer = provided(trigger.provider, tuple(each.context for each in run.firing.occurrences))
         if isinstance(answer, NotProvided):
-            await self._told(run.id, run.attempt, answer.reasons)
+            await self.parts.settle(self, run, answer.reasons)
             return
-        await self._inserted(self.invocations, self._invocation(run, trigger, answer.arguments))
-        await self._told(run.id, run.attempt, ())
+        # First the invocation: after a crash in between, the next claim of the run inserts the same one again.
+        await self.parts.invoke(self, run, trigger, answer.arguments)
+        await self.parts.settle(self, run, ())
 
-    async def _claimed(self, wanted: Firing, by: str) -> Run | None:
+    async def _claimed(self, wanted: Firing, by: str) -> TriggerRun | None:
         for _ in range(self.attempts):
             try:
                 found = await find_one(self.runs, Eq(ID, wanted.id))
                 now = await StoreTime()
                 run = None if found is None else loaded_run(found)
-                verdict = self._claims(wanted, run, by, now)
+                verdict = self.parts.claim(wanted, run, self.claims, by, now)
                 if isinstance(verdict, (Busy, Settled)):
                     return None
                 if isinstance(verdict, Exhausted):
-                    await self._changed(verdict.run)
+                    await _changed(self, verdict.run)
                     return None
                 if verdict.run == run or await self._written(verdict.run, run):
                     return verdict.run
@@ -243,32 +257,8 @@ class Evaluator:
                 continue  # a claim of ours is known by its pass
         return None
 
-    def _claims(self, wanted: Firing, run: Run | None, by: str, now: Instant) -> firing.Claim:
-        return firing.claim(wanted, run, self.claims, by=by, now=now)
-
-    def _invocation(self, run: Run, trigger: Trigger, arguments: Document) -> Document:
-        parent = (("parent", run.firing.parent),) if run.firing.parent is not None else ()
-        of = tuple(each.id for each in run.firing.occurrences)
-        fields = (
-            ("_id", run.id),
-            ("task", trigger.task),
-            ("trigger", trigger.id),
-            ("of", of),
-            ("arguments", arguments),
-        )
-        return Document((*fields, *parent))
-
-    async def _told(self, run_id: str, attempt: int, reasons: tuple[str, ...]) -> None:
-        """Write what has become of a run: it has fired, or there are reasons why not."""
-        for _ in range(self.attempts):
-            found = await find_one(self.runs, Eq(ID, run_id))
-            if found is None:
-                return
-            now = await StoreTime()
-            run = loaded_run(found)
-            verdict = firing.failed(run, attempt, reasons, self.claims, now) if reasons else firing.fired(run, now)
-            if isinstance(verdict, Ignored) or await self._changed(verdict.run):
-                return
+    async def _written(self, run: TriggerRun, before: TriggerRun | None) -> bool:
+        return await (_inserted(self.runs, stored_run(run)) if before is None else _changed(self, run))
 
     # --- drop, purge ---
 
@@ -282,7 +272,7 @@ class Evaluator:
             if found is None:
                 continue
             cell = loaded_cell(found)
-            after = schedule.closed(cell, _instants(cron, cell, occurrence_id))
+            after = closed(cell, _instants(cron, cell, occurrence_id))
             if after != cell:
                 await self._moved(name, after)
 
@@ -293,41 +283,94 @@ class Evaluator:
             waiting = await find_all(self.occurrences, limit=FOUND_MAX)
             found = await find_all(self.runs, limit=FOUND_MAX)
             runs = tuple([loaded_run(each) for each in found])
-            what = firing.purge({}, runs, [loaded_occurrence(each) for each in waiting], now=now, keep_runs=self.keep)
+            what = purge({}, runs, [loaded_occurrence(each) for each in waiting], now=now, keep_runs=self.keep)
             for run in runs:
                 if run.id in what.runs:
-                    await delete_one(self.runs, self._at_version(run.id, run.version))
+                    await delete_one(self.runs, self.parts.at_version(run.id, run.version))
         except (Ambiguous, NotApplied, NotDurable):
             return
 
-    # --- writes ---
 
-    async def _changed(self, run: Run) -> bool:
-        """Write a run that was read one version before, if it still is at that version."""
-        return await update_one(self.runs, self._at_version(run.id, run.version - 1), *_changes(run)) > 0
-
-    async def _written(self, run: Run, before: Run | None) -> bool:
-        return await (self._inserted(self.runs, stored_run(run)) if before is None else self._changed(run))
-
-    def _at_version(self, key: str, version: int) -> Filter:
-        return AllOf((Eq(ID, key), Eq(VERSION, version)))
-
-    async def _inserted(self, collection: str, doc: Document) -> bool:
-        """Insert it; False if it is there already."""
-        try:
-            await insert_one(collection, doc)
-        except Refused as refused:
-            if refused.reason != DUPLICATE_KEY:
-                raise
-            return False
-        return True
+# --- what it is made of -------------------------------------------------------------------------------------------------
 
 
-def _changes(run: Run) -> tuple[Update, ...]:
+def _claim(wanted: Firing, run: TriggerRun | None, claims: Claims, by: str, now: Instant) -> RunClaim:
+    return claim(wanted, run, claims, by=by, now=now)
+
+
+def _at_version(key: str, version: int) -> Filter:
+    return AllOf((Eq(ID, key), Eq(VERSION, version)))
+
+
+async def _invoke(evaluator: Evaluator, run: TriggerRun, trigger: Trigger, arguments: Document) -> None:
+    parent = (("parent", run.firing.parent),) if run.firing.parent is not None else ()
+    of = tuple(each.id for each in run.firing.occurrences)
+    fields = (("_id", run.id), ("task", trigger.task), ("trigger", trigger.id), ("of", of), ("arguments", arguments))
+    await _inserted(evaluator.invocations, Document((*fields, *parent)))
+
+
+async def _settle(evaluator: Evaluator, claimed: TriggerRun, reasons: tuple[str, ...]) -> None:
+    for _ in range(evaluator.attempts):
+        found = await find_one(evaluator.runs, Eq(ID, claimed.id))
+        if found is None:
+            return
+        now = await StoreTime()
+        run = loaded_run(found)
+        verdict = failed(run, claimed.attempt, reasons, evaluator.claims, now) if reasons else fired(run, now)
+        if isinstance(verdict, Ignored) or await _changed(evaluator, verdict.run):
+            return
+
+
+@final
+@attrs.frozen
+class EvaluatorParts:
+    """What an evaluator is made of.
+
+    Attributes:
+        look: What is due of a cron.
+        plan: What fires, and what may be dropped.
+        claim: Whether a pass may make a run happen.
+        at_version: Finds a document if it is still at that version.
+        invoke: Inserts the invocation of a run, under its id; if it is there, fine.
+        settle: Writes what became of a run that was claimed: it has fired, or there are reasons why not.
+    """
+
+    look: Callable[[Schedule, NextAfter, Cell | None, Instant], Look] = look
+    plan: Callable[[tuple[Trigger, ...], tuple[Occurrence, ...], tuple[TriggerRun, ...], Instant], Plan] = plan
+    claim: Callable[[Firing, TriggerRun | None, Claims, str, Instant], RunClaim] = _claim
+    at_version: Callable[[str, int], Filter] = _at_version
+    invoke: Callable[[Evaluator, TriggerRun, Trigger, Document], Program[None]] = _invoke
+    settle: Callable[[Evaluator, TriggerRun, tuple[str, ...]], Program[None]] = _settle
+
+
+PARTS: Final[EvaluatorParts] = EvaluatorParts()
+
+
+# --- writes -------------------------------------------------------------------------------------------------------------
+
+
+async def _inserted(collection: str, doc: Document) -> bool:
+    """Insert it; False if it is there already."""
+    try:
+        await insert_one(collection, doc)
+    except Refused as refused:
+        if refused.reason != DUPLICATE_KEY:
+            raise
+        return False
+    return True
+
+
+async def _changed(evaluator: Evaluator, run: TriggerRun) -> bool:
+    """Write a run that was read one version before, if it still is at that version."""
+    where = evaluator.parts.at_version(run.id, run.version - 1)
+    return await update_one(evaluator.runs, where, *_changes(run)) > 0
+
+
+def _changes(run: TriggerRun) -> tuple[Update, ...]:
     """What a write of a run changes: a field that its state does not have is removed."""
-    fields = dict(told(run))
+    fields = dict(stored_progress(run))
     puts = tuple(Put(Field[object](key), value) for key, value in fields.items())
-    return (*puts, *(Remove(Field[object](key)) for key in CHANGING if key not in fields))
+    return (*puts, *(Remove(Field[object](key)) for key in _CHANGING if key not in fields))
 
 
 def _instants(cron: OnCron, cell: Cell, occurrence_id: str) -> tuple[Instant, ...]:

@@ -18,7 +18,7 @@ A pass, each step one write of one document:
     2  `plan`              what fires, and what may be dropped
     3  `claim`             the run, with an expiry; its record keeps the occurrences, so that the next one can go on
     4  make the arguments (`trigger.provided`), and insert the invocation under the id of the run: if it is there, fine
-    5  `fired`, `failed`   tell the run what came of it
+    5  `fired`, `failed`   write into the run what came of it
     6  drop what the next plan says may be dropped
 
 A crash anywhere leaves either no run, or a run whose claim expires; and the invocation has the id of the run, so made
@@ -35,17 +35,6 @@ Laws
     FI7  Nor does the order of what it is made from.
     FI8  No attempt is one more than allowed; what has none left is given up.
     FI9  A purge leaves what waits, what is not settled, and the last run of each trigger of all conditions.
-
-After pynenc. Where we differ
-    - It deletes an occurrence that was tried, although the claim was refused; with an expiry of 60 s and a cycle of 300 s
-      a crash before the invocation loses it, and one after it fires twice. Here a run is settled first, and the
-      invocation bears its id.
-    - A claim that fails by an error of the store counts there as refused. Here nothing is dropped for it.
-    - Its run of all conditions is named by the occurrences that one planner sees, so two planners with two views fire
-      twice. Its sets never age: last month's event meets today's.
-    - Its record of such a run keeps the occurrences of one invocation only. Ours keeps all, for they are used up.
-    - An occurrence that no trigger waits for is dropped at once; there it stays for ever.
-    - A provider that raises ends its pass, and the same one raises in the next. Here the run is given up in the end.
 
 Known not to work
     - An occurrence that becomes visible later than one that was seen after it may come too late for its set, and then
@@ -71,6 +60,33 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.services.retention import Retention, Row, surplus
 from tidegate.triggers.conditions import EventContext, identity
 from tidegate.triggers.trigger import Occurrence, Trigger
+
+__all__ = [
+    "HISTORY",
+    "TRIGGER_GONE",
+    "Busy",
+    "Changed",
+    "Claimed",
+    "Claims",
+    "Exhausted",
+    "Failed",
+    "Fired",
+    "Firing",
+    "GivenUp",
+    "Held",
+    "Ignored",
+    "Plan",
+    "Purge",
+    "RunClaim",
+    "RunState",
+    "Settled",
+    "TriggerRun",
+    "claim",
+    "failed",
+    "fired",
+    "plan",
+    "purge",
+]
 
 # --- runs ---------------------------------------------------------------------------------------------------------------
 
@@ -141,7 +157,7 @@ class Fired:
         check_type(self.at, Instant, "an instant")
 
 
-State: TypeAlias = Held | Failed | GivenUp | Fired
+RunState: TypeAlias = Held | Failed | GivenUp | Fired
 
 
 @final
@@ -187,7 +203,7 @@ class Firing:
 
 @final
 @attrs.frozen
-class Run:
+class TriggerRun:
     """The record of a run. Invariants: 1 <= attempt <= version.
 
     Attributes:
@@ -198,7 +214,7 @@ class Run:
     """
 
     firing: Firing
-    state: State
+    state: RunState
     attempt: int = 1
     version: int = 1
 
@@ -231,7 +247,7 @@ class Plan:
     """
 
     firings: tuple[Firing, ...]
-    given_up: tuple[Run, ...]
+    given_up: tuple[TriggerRun, ...]
     dropped: tuple[str, ...]
 
 
@@ -239,7 +255,7 @@ TRIGGER_GONE: Final = "its trigger is gone"
 
 
 def plan(
-    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[Run], now: Instant
+    triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
     """What fires of what has been seen, and what may be dropped.
 
@@ -259,17 +275,19 @@ def plan(
     """
     check_types(triggers, Trigger, "a trigger")
     check_types(occurrences, Occurrence, "an occurrence")
-    check_types(runs, Run, "a run")
+    check_types(runs, TriggerRun, "a run")
     check_type(now, Instant, "an instant")
     there: set[str] = set()
     waiting: dict[str, list[Occurrence]] = {}
     for each in sorted(occurrences, key=_by_sight):
-        _ = now - each.seen
+        _ = now - each.seen  # Misuse where it was seen on another clock
         if each.id not in there:
             there.add(each.id)
             waiting.setdefault(each.condition_id, []).append(each)
-    by_id = {run.id: run for run in sorted(runs, key=lambda run: run.version)}
-    of_trigger: dict[str, list[Run]] = {}
+    by_id = {
+        run.id: run for run in sorted(runs, key=lambda run: run.version)
+    }  # the highest version comes last, and stays
+    of_trigger: dict[str, list[TriggerRun]] = {}
     for run in by_id.values():
         of_trigger.setdefault(run.firing.trigger_id, []).append(run)
 
@@ -309,14 +327,16 @@ class _Joined:
     needed: frozenset[str]
 
 
-def _joined(trigger: Trigger, waiting: Iterable[Occurrence], runs: Collection[Run], now: Instant) -> _Joined:
+def _joined(trigger: Trigger, waiting: Iterable[Occurrence], runs: Collection[TriggerRun], now: Instant) -> _Joined:
     used = {each.id: run for run in runs for each in run.firing.occurrences}
     needed = {each for each, run in used.items() if not run.state.settled}
     left = deque(each for each in waiting if each.id not in used)
+    # The latch holds what may still meet, oldest first; `there` counts its occurrences by condition.
     latch: deque[Occurrence] = deque()
     there = dict.fromkeys(trigger.condition_ids, 0)
     while left and not all(there.values()):
         newest = left.popleft()
+        # What is too old for the newest is too old for all that come after it, so it never returns to the latch.
         while latch and newest.seen - latch[0].seen > trigger.within:
             there[latch.popleft().condition_id] -= 1
         latch.append(newest)
@@ -355,7 +375,7 @@ class Claims:
 class Claimed:
     """The run is the caller's, once it is written; what fires is what its record says."""
 
-    run: Run
+    run: TriggerRun
 
 
 @final
@@ -371,7 +391,7 @@ class Busy:
 class Settled:
     """It has fired, or was given up; nothing is written."""
 
-    run: Run
+    run: TriggerRun
 
 
 @final
@@ -379,13 +399,13 @@ class Settled:
 class Exhausted:
     """There is no attempt left: write that it is given up."""
 
-    run: Run
+    run: TriggerRun
 
 
-Claim: TypeAlias = Claimed | Busy | Settled | Exhausted
+RunClaim: TypeAlias = Claimed | Busy | Settled | Exhausted
 
 
-def claim(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Instant) -> Claim:
+def claim(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, now: Instant) -> RunClaim:
     """Whether this pass may make a run happen.
 
     Args:
@@ -409,8 +429,8 @@ def claim(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Inst
     check_type(now, Instant, "an instant")
     mine = Held(by, now + claims.expiry)
     if run is None:
-        return Claimed(Run(firing, mine))
-    check_type(run, Run, "a run or None")
+        return Claimed(TriggerRun(firing, mine))
+    check_type(run, TriggerRun, "a run or None")
     if run.id != firing.id:
         raise Misuse("the record is of another run", why=f"{run.id} is not {firing.id}")
     match run.state:
@@ -436,7 +456,7 @@ def claim(firing: Firing, run: Run | None, claims: Claims, *, by: str, now: Inst
 class Changed:
     """Write this record if it is still at the version before."""
 
-    run: Run
+    run: TriggerRun
 
 
 @final
@@ -444,10 +464,10 @@ class Changed:
 class Ignored:
     """The run was settled before, or another attempt is under way; nothing is written."""
 
-    run: Run
+    run: TriggerRun
 
 
-def fired(run: Run, now: Instant) -> Changed | Ignored:
+def fired(run: TriggerRun, now: Instant) -> Changed | Ignored:
     """What a run becomes whose invocation is there.
 
     It does not matter whose attempt it was: the invocation bears the id of the run, so it is there for all of them.
@@ -462,12 +482,12 @@ def fired(run: Run, now: Instant) -> Changed | Ignored:
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    check_type(run, Run, "a run")
+    check_type(run, TriggerRun, "a run")
     check_type(now, Instant, "an instant")
     return Ignored(run) if isinstance(run.state, Fired) else Changed(_changed(run, Fired(now)))
 
 
-def failed(run: Run, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant) -> Changed | Ignored:
+def failed(run: TriggerRun, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant) -> Changed | Ignored:
     """What a run becomes that could not be made to happen: no arguments, or the invocation was refused, definitely.
 
     Where nobody knows whether the invocation was inserted the claim is left to expire: the next attempt inserts it again.
@@ -486,7 +506,7 @@ def failed(run: Run, attempt: int, reasons: tuple[str, ...], claims: Claims, now
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    check_type(run, Run, "a run")
+    check_type(run, TriggerRun, "a run")
     check_int(attempt, "an attempt", 1, INT64_MAX)
     _check_reasons(reasons)
     check_type(claims, Claims, "how runs are claimed")
@@ -515,7 +535,7 @@ HISTORY: Final = Retention(age=7 * 24 * 60 * 60 * SECOND, count=0)
 
 def purge(
     events: Mapping[str, Instant],
-    runs: Collection[Run],
+    runs: Collection[TriggerRun],
     waiting: Collection[Occurrence],
     *,
     now: Instant,
@@ -539,9 +559,10 @@ def purge(
         Misuse: An argument is of the wrong type, or an instant was read on another clock than `now`.
     """
     check_type(events, Mapping, "a mapping of events")
-    check_types(runs, Run, "a run")
+    check_types(runs, TriggerRun, "a run")
     check_types(waiting, Occurrence, "an occurrence")
     still = {each.id for each in waiting}
+    # By trigger, the run of the highest number: it comes last, and stays.
     last = {run.firing.trigger_id: run.id for run in sorted(runs, key=lambda run: run.firing.number)}
     protected = {
         run.id
@@ -575,7 +596,7 @@ def _by_sight(occurrence: Occurrence) -> tuple[int, str]:
     return occurrence.seen.at, occurrence.id
 
 
-def _changed(run: Run, state: State) -> Run:
+def _changed(run: TriggerRun, state: RunState) -> TriggerRun:
     return attrs.evolve(run, state=state, version=run.version + 1)
 
 
@@ -584,7 +605,7 @@ def _events(occurrences: Iterable[Occurrence]) -> frozenset[str]:
     return frozenset(context.event_id for context in contexts if isinstance(context, EventContext))
 
 
-def _row(run: Run) -> Row:
+def _row(run: TriggerRun) -> Row:
     start = run.firing.occurrences[0].seen
     end = run.state.at if isinstance(run.state, (Fired, GivenUp)) else None
     return Row(run.id, start, end if end is None or end - start >= 0 else start)

@@ -24,8 +24,8 @@ from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, Reads, World, contents, document, perform, world_with
 from tidegate.triggers.conditions import EventContext, Kind, OnCron, OnEvent, condition_id
-from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.firing import HISTORY, Claims, GivenUp, Held, Run, plan
+from tidegate.triggers.evaluator import PARTS, Evaluator, EvaluatorParts
+from tidegate.triggers.firing import HISTORY, Claims, GivenUp, Held, TriggerRun, plan
 from tidegate.triggers.trigger import FromContext, Occurrence, Static, Trigger, ticks
 from tidegate.triggers.trigger_documents import (
     TRIGGER,
@@ -35,6 +35,27 @@ from tidegate.triggers.trigger_documents import (
     stored_cell,
     stored_occurrence,
 )
+
+__all__ = [
+    "CLAIMED",
+    "DROPPED",
+    "EACH",
+    "INSTANTS",
+    "INVOKED",
+    "MINUTE",
+    "NUMBERED",
+    "ON_A_BROKEN",
+    "ON_BOTH",
+    "ON_MINUTE",
+    "SCENARIOS",
+    "SETTLED",
+    "TOGETHER",
+    "TWICE",
+    "run_of",
+    "triggers",
+]
+
+Purging: TypeAlias = Callable[[Evaluator], Program[None]]
 
 Ids: TypeAlias = tuple[str, ...]
 
@@ -92,12 +113,12 @@ def stored(name: str, seen: Instant = Instant(0)) -> Document:  # noqa: B008  an
 
 
 @lru_cache(10_000)
-def run_of(doc: Document) -> Run:
+def run_of(doc: Document) -> TriggerRun:
     """What laws look at again and again."""
     return loaded_run(doc)
 
 
-def runs(world: Reads) -> tuple[Run, ...]:
+def runs(world: Reads) -> tuple[TriggerRun, ...]:
     return tuple(map(run_of, contents(world, "runs")))
 
 
@@ -123,7 +144,7 @@ def is_needed(world: World, programs: Evaluator) -> bool:
     return bool(made.dropped) or not all(lasts(known.get(each.id), now) for each in made.firings)
 
 
-def lasts(run: Run | None, now: Instant) -> bool:
+def lasts(run: TriggerRun | None, now: Instant) -> bool:
     """Is somebody at it, as far as anybody knows?"""
     return run is not None and isinstance(run.state, Held) and run.state.until - now > 0
 
@@ -164,9 +185,9 @@ async def reporter(programs: Evaluator, events: tuple[str, ...]) -> None:
         await programs.notice(EventContext(name[0], name))
 
 
-async def purger(programs: Evaluator) -> None:
+async def purger(programs: Evaluator, purge: Purging) -> None:
     await Call("a run is over")
-    await programs.purge()
+    await purge(programs)
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------------
@@ -257,16 +278,16 @@ FAULTS: Final = Faults(
 
 
 def triggers(
-    kind: type[Evaluator] = Evaluator,
+    parts: EvaluatorParts = PARTS,
     *,
-    summary: str = "two evaluators notice the same event, and crash, stall, or do not hear: it fires once",
+    summary: str = "two evaluators notice the same event, and crash, stall, or get no answer: it fires once",
     trigger: Trigger = ON_A,
     events: tuple[str, ...] = ("a1",),
     reported: tuple[str, ...] = (),
     evaluators: int = 2,
     budget: int = 0,
     moves: int = 1,
-    purges: bool = False,
+    purge: Purging | None = None,
     keep: Retention = HISTORY,
     is_seen: bool = True,
     only: str | None = None,
@@ -274,7 +295,7 @@ def triggers(
     """Evaluators of one trigger.
 
     Args:
-        kind: The programs, or a faulty variant of them.
+        parts: What the programs are made of; those of a faulty variant, perhaps.
         summary: One line for people.
         trigger: The trigger.
         events: What was noticed before.
@@ -282,17 +303,18 @@ def triggers(
         evaluators: How many there are.
         budget: How many faults may strike the evaluators.
         moves: How often a minute may pass, in which a claim expires.
-        purges: Whether somebody purges runs, too.
+        purge: How somebody purges runs, too; None if nobody does.
         keep: How long runs are kept then.
         is_seen: Whether a cron was seen at the beginning of time.
         only: The only law that is judged, for one break hides the next; None for all.
     """
-    programs = kind(
+    programs = Evaluator(
         triggers=(trigger,),
         next_after=next_minute,
         claims=Claims(expiry=MINUTE, attempts_max=2),
         keep=keep,
         attempts=2,
+        parts=parts,
     )
     means = around(programs)
     names = tuple(f"evaluator {number}" for number in range(1, evaluators + 1))
@@ -303,7 +325,7 @@ def triggers(
     actors: tuple[Actor, ...] = (
         *(Process(name, evaluate(name), FAULTS, means) for name in names),
         *((Process("reporter", lambda _: reporter(programs, reported), meaning=means),) if reported else ()),
-        *((Process("purger", lambda _: purger(programs), meaning=means),) if purges else ()),
+        *((Process("purger", lambda _: purger(programs, purge), meaning=means),) if purge else ()),
         Network(means),
     )
     occurrences = tuple(map(stored, events))
@@ -315,7 +337,7 @@ def triggers(
         DROPPED: is_fired_before_it_goes,
         INVOKED: is_invoked,
         **({INSTANTS: is_an_instant} if programs.crons else {TOGETHER: is_together(programs)}),
-        **({NUMBERED: is_numbered} if trigger.joins and not purges else {}),
+        **({NUMBERED: is_numbered} if trigger.joins and not purge else {}),
     }
     steps = {CLAIMED: is_not_taken}
     at_rest = {EACH: is_each_invoked(names)} if programs.crons and is_seen else {SETTLED: is_settled(programs, names)}
@@ -397,12 +419,12 @@ SCENARIOS: Final = (
             summary="runs that are over are forgotten while others evaluate: what has fired does not fire again",
             events=("a1", "a2"),
             moves=0,
-            purges=True,
+            purge=Evaluator.purge,
             keep=Retention(age=0, count=1),
         ),
-        thorough=partial(triggers, events=("a1", "a2"), purges=True, keep=Retention(age=0, count=1), moves=1),
+        thorough=partial(triggers, events=("a1", "a2"), purge=Evaluator.purge, keep=Retention(age=0, count=1), moves=1),
         large=partial(
-            triggers, events=("a1", "a2"), purges=True, keep=Retention(age=MINUTE, count=1), budget=1, moves=2
+            triggers, events=("a1", "a2"), purge=Evaluator.purge, keep=Retention(age=MINUTE, count=1), budget=1, moves=2
         ),
     ),
 )

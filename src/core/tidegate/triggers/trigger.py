@@ -2,25 +2,18 @@
 
 A trigger starts a task when its conditions hold (`conditions`). That a condition held of something that happened is an
 occurrence; it is kept until every trigger that waits for it has fired, or has given it up (`firing`). The arguments are
-made by a provider, of what happened. Providers may be the user's code, which may raise, or answer nonsense; then there are
-no arguments, and the reasons are told.
+made by a provider, of what happened. Providers may be the user's code, which may raise, or answer nonsense; then there
+are no arguments, but the reasons why.
 
 Laws
     TG1  Triggers have the same id exactly if they are equal, and occurrences if they are of one condition and happening;
          functions go by name.
-    TG2  What is noticed is one occurrence for each condition that holds, and all of which nobody can tell.
-    TG3  The first of several providers that has arguments decides; without any, all reasons are told.
+    TG2  What is noticed is one occurrence for each condition that holds, and all that cannot be decided.
+    TG3  The first of several providers that has arguments decides; without any, the answer has all reasons.
     TG4  Whatever the user's code does, a provider has an answer.
     TG5  After a registration the task has the triggers that were wanted; those that were there already, and those of
          other tasks, are not touched, and done again it changes nothing.
     TG6  A condition is dropped with the last trigger that waits for it, and not before.
-
-After pynenc. Where we differ
-    Its triggers that differ only in what makes the arguments share an id, and the second is ignored. Here the provider is
-    part of the id.
-    Its registration deletes what is stored and writes it again, and then all crons are seen for the first time. Ours
-    touches only what differs.
-    Its providers may raise into the loop of all triggers, except for errors of one kind.
 
 Known not to work
     A function is part of an id by its name, see `conditions`.
@@ -57,9 +50,27 @@ from tidegate.triggers.conditions import (
     in_order,
 )
 
-WEEK: Final[Duration] = 7 * 24 * 60 * MINUTE
+__all__ = [
+    "FirstOf",
+    "FromAll",
+    "FromContext",
+    "NotProvided",
+    "Noticed",
+    "Occurrence",
+    "Provided",
+    "Provider",
+    "Registration",
+    "Static",
+    "Trigger",
+    "noticed",
+    "provided",
+    "registration",
+    "ticks",
+]
 
-Of = TypeVar("Of")
+_WEEK: Final[Duration] = 7 * 24 * 60 * MINUTE
+
+_Of = TypeVar("_Of")
 
 
 # --- occurrences --------------------------------------------------------------------------------------------------------
@@ -99,7 +110,7 @@ class Noticed:
 
     Attributes:
         occurrences: To be kept; one for each condition that holds.
-        unknown: The ids of conditions of which nobody can tell, and why.
+        unknown: The ids of conditions that could not be decided, and why.
     """
 
     occurrences: tuple[Occurrence, ...]
@@ -110,7 +121,7 @@ def noticed(conditions: Collection[Condition], context: Context, seen: Instant) 
     """What is kept of something that happened.
 
     Args:
-        conditions: Those to be asked; `sources` tells which need not be.
+        conditions: Those to be asked; `sources` says which need not be.
         context: What happened.
         seen: When it was noticed, by the store's clock.
 
@@ -170,7 +181,7 @@ class FromContext:
 
     Attributes:
         name: What the function is known by, in every process.
-        kind: Of which kind the context is.
+        kind: _Of which kind the context is.
         function: Takes the context and answers a document, or a dict that can be one.
     """
 
@@ -207,7 +218,7 @@ class FirstOf:
     def __attrs_post_init__(self) -> None:
         check_tuple(self.providers, (Static, FromContext, FromAll), "a provider")
         if not self.providers:
-            raise Misuse("none of no providers has arguments", todo="use Static()")
+            raise Misuse("there is no provider to have arguments", todo="use Static()")
 
 
 Provider: TypeAlias = Static | FromContext | FromAll | FirstOf
@@ -228,7 +239,7 @@ class Provided:
 @final
 @attrs.frozen
 class NotProvided:
-    """There are none. Invariant: there is a reason."""
+    """There are no arguments. Invariant: there is a reason."""
 
     reasons: tuple[str, ...]
 
@@ -274,7 +285,7 @@ def provided(provider: Provider, contexts: tuple[Context, ...]) -> Provided | No
             assert_never(provider)
 
 
-def _made(name: str, function: Callable[[Of], object], of: Of) -> Provided | NotProvided:
+def _made(name: str, function: Callable[[_Of], object], of: _Of) -> Provided | NotProvided:
     try:
         answer = function(of)
         if isinstance(answer, Document):
@@ -283,7 +294,7 @@ def _made(name: str, function: Callable[[Of], object], of: Of) -> Provided | Not
             return Provided(Document.of(cast("Mapping[str, object]", answer)))
     except Exception as error:  # noqa: BLE001  one provider must not stop the triggers of others
         return NotProvided((f"{name!r} raised {type(error).__name__}",))
-    return NotProvided((f"{name!r} answered a {type(answer).__name__}, which is no document",))
+    return NotProvided((f"{name!r} answered a {type(answer).__name__}, which is not a document",))
 
 
 # --- triggers -----------------------------------------------------------------------------------------------------------
@@ -311,7 +322,7 @@ class Trigger:
     conditions: tuple[Condition, ...]
     logic: Logic = Logic.ALL
     provider: Provider = Static()
-    within: Duration = WEEK
+    within: Duration = _WEEK
     id: str = attrs.field(init=False, repr=False, eq=False)
     condition_ids: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
 
@@ -330,7 +341,7 @@ class Trigger:
 
     @property
     def joins(self) -> bool:
-        """Tell whether several conditions have to hold, so that occurrences wait for each other."""
+        """Whether several conditions have to hold, so that occurrences wait for each other."""
         return self.logic is Logic.ALL and len(self.conditions) > 1
 
 

@@ -29,32 +29,48 @@ from tidegate.triggers.conditions import (
     ResultContext,
     StatusContext,
 )
-from tidegate.triggers.firing import Failed, Fired, Firing, GivenUp, Held, Run, State
+from tidegate.triggers.firing import Failed, Fired, Firing, GivenUp, Held, RunState, TriggerRun
 from tidegate.triggers.trigger import Occurrence
 
-CONDITION: Final = Field[str]("condition")
-SEEN: Final = Field[Instant]("seen")
-CONTEXT: Final = Field[Document]("context")
+__all__ = [
+    "FAILED",
+    "HELD",
+    "OF",
+    "STATE",
+    "TRIGGER",
+    "VERSION",
+    "loaded_cell",
+    "loaded_occurrence",
+    "loaded_run",
+    "stored_cell",
+    "stored_occurrence",
+    "stored_progress",
+    "stored_run",
+]
 
-LAST: Final = Field[Instant]("last")
+_CONDITION: Final = Field[str]("condition")
+_SEEN: Final = Field[Instant]("seen")
+_CONTEXT: Final = Field[Document]("context")
+
+_LAST: Final = Field[Instant]("last")
 VERSION: Final = Field[int]("version")
-PENDING: Final = Field[tuple[Instant, ...]]("pending")
+_PENDING: Final = Field[tuple[Instant, ...]]("pending")
 
 TRIGGER: Final = Field[str]("trigger")
-NUMBER: Final = Field[int]("number")
+_NUMBER: Final = Field[int]("number")
 OF: Final = Field[str]("of")  # an array of them; a filter asks whether one of them fits
-OCCURRENCES: Final = Field[tuple[Document, ...]]("occurrences")
-ATTEMPT: Final = Field[int]("attempt")
+_OCCURRENCES: Final = Field[tuple[Document, ...]]("occurrences")
+_ATTEMPT: Final = Field[int]("attempt")
 STATE: Final = Field[str]("state")
-BY: Final = Field[str]("by")
-UNTIL: Final = Field[Instant]("until")
-REASONS: Final = Field[tuple[str, ...]]("reasons")
-AT: Final = Field[Instant]("at")
+_BY: Final = Field[str]("by")
+_UNTIL: Final = Field[Instant]("until")
+_REASONS: Final = Field[tuple[str, ...]]("reasons")
+_AT: Final = Field[Instant]("at")
 
 HELD: Final = "held"
 FAILED: Final = "failed"
-GIVEN_UP: Final = "given up"
-FIRED: Final = "fired"
+_GIVEN_UP: Final = "given up"
+_FIRED: Final = "fired"
 
 
 # --- occurrences --------------------------------------------------------------------------------------------------------
@@ -75,7 +91,7 @@ def loaded_occurrence(doc: Document) -> Occurrence:
         Misuse: It holds none.
     """
     check_type(doc, Document, "a document")
-    return Occurrence(needed(doc, CONDITION), _loaded_context(needed(doc, CONTEXT)), needed(doc, SEEN))
+    return Occurrence(needed(doc, _CONDITION), _loaded_context(needed(doc, _CONTEXT)), needed(doc, _SEEN))
 
 
 def _context(context: Context) -> Document:
@@ -151,15 +167,15 @@ def loaded_cell(doc: Document) -> Cell:
         Misuse: It holds none.
     """
     check_type(doc, Document, "a document")
-    return Cell(needed(doc, LAST), needed(doc, VERSION), needed(doc, PENDING))
+    return Cell(needed(doc, _LAST), needed(doc, VERSION), needed(doc, _PENDING))
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------------
 
 
-def stored_run(run: Run) -> Document:
+def stored_run(run: TriggerRun) -> Document:
     """The run as a document, under its id."""
-    check_type(run, Run, "a run")
+    check_type(run, TriggerRun, "a run")
     firing = run.firing
     fields: tuple[tuple[str, Value], ...] = (
         ("_id", run.id),
@@ -168,12 +184,12 @@ def stored_run(run: Run) -> Document:
         ("of", tuple(each.id for each in firing.occurrences)),
         ("occurrences", tuple(map(stored_occurrence, firing.occurrences))),
     )
-    return Document((*fields, *told(run)))
+    return Document((*fields, *stored_progress(run)))
 
 
-def told(run: Run) -> tuple[tuple[str, Value], ...]:
+def stored_progress(run: TriggerRun) -> tuple[tuple[str, Value], ...]:
     """What changes of a run: how far it has come, and what became of it."""
-    check_type(run, Run, "a run")
+    check_type(run, TriggerRun, "a run")
     counted: tuple[tuple[str, Value], ...] = (("attempt", run.attempt), ("version", run.version))
     match run.state:
         case Held(by, until):
@@ -181,35 +197,35 @@ def told(run: Run) -> tuple[tuple[str, Value], ...]:
         case Failed(reasons):
             return (*counted, ("state", FAILED), ("reasons", reasons))
         case GivenUp(reasons, at):
-            return (*counted, ("state", GIVEN_UP), ("reasons", reasons), ("at", at))
+            return (*counted, ("state", _GIVEN_UP), ("reasons", reasons), ("at", at))
         case Fired(at):
-            return (*counted, ("state", FIRED), ("at", at))
+            return (*counted, ("state", _FIRED), ("at", at))
         case _:
             assert_never(run.state)
 
 
-def loaded_run(doc: Document) -> Run:
+def loaded_run(doc: Document) -> TriggerRun:
     """The run that a document holds.
 
     Raises:
         Misuse: It holds none.
     """
     check_type(doc, Document, "a document")
-    stored = needed(doc, OCCURRENCES)
+    stored = needed(doc, _OCCURRENCES)
     check_tuple(stored, Document, "an occurrence")
-    firing = Firing(needed(doc, TRIGGER), tuple([loaded_occurrence(each) for each in stored]), needed(doc, NUMBER))
-    return Run(firing, _state(doc), needed(doc, ATTEMPT), needed(doc, VERSION))
+    firing = Firing(needed(doc, TRIGGER), tuple([loaded_occurrence(each) for each in stored]), needed(doc, _NUMBER))
+    return TriggerRun(firing, _state(doc), needed(doc, _ATTEMPT), needed(doc, VERSION))
 
 
-def _state(doc: Document) -> State:
+def _state(doc: Document) -> RunState:
     match needed(doc, STATE):
         case "held":
-            return Held(needed(doc, BY), needed(doc, UNTIL))
+            return Held(needed(doc, _BY), needed(doc, _UNTIL))
         case "failed":
-            return Failed(needed(doc, REASONS))
+            return Failed(needed(doc, _REASONS))
         case "given up":
-            return GivenUp(needed(doc, REASONS), needed(doc, AT))
+            return GivenUp(needed(doc, _REASONS), needed(doc, _AT))
         case "fired":
-            return Fired(needed(doc, AT))
+            return Fired(needed(doc, _AT))
         case other:
             raise Misuse(f"{shown(other)} is no state of a run", where=f"the document {shown(doc.held(ID))}")

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.invocations.admission` as predicates: over the records of one set, a decision, two calls, or a release."""
+"""The laws of `tidegate.invocations.admission` as predicates over records, decisions and calls."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from tidegate.invocations.admission import (
-    Admitted,
     AlreadyAdmitted,
     Ask,
     Call,
     Control,
     Differs,
-    NotAvailable,
+    NoFreePlace,
     NotThere,
     Place,
-    Refused,
+    RegistrationVerdict,
     Released,
     Reservation,
     Reuse,
     Rule,
+    RunningVerdict,
     StillHeld,
 )
 from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, PAUSED, PENDING, REGISTERED, RUNNING
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 
-Verdict: TypeAlias = Admitted | AlreadyAdmitted | Ask | Refused | NotAvailable | Reuse | Differs
+__all__ = [
+    "AdmissionVerdict",
+    "asking_again_changes_nothing",
+    "has_a_way_on",
+    "no_more_are_registered",
+    "no_more_run",
+    "refused_by_those_who_hold",
+    "share_exactly_if_they_exclude_each_other",
+    "takes_away_one_place",
+]
+
+AdmissionVerdict: TypeAlias = RegistrationVerdict | RunningVerdict
 
 
 def no_more_run(records: Iterable[StatusRecord], at_most: int) -> bool:
@@ -38,7 +49,7 @@ def no_more_are_registered(records: Iterable[StatusRecord]) -> bool:
     return sum(record.status == REGISTERED for record in records) <= 1
 
 
-def refused_by_those_who_hold(verdict: Verdict, holding: Collection[str], at_most: int) -> bool:
+def refused_by_those_who_hold(verdict: AdmissionVerdict, holding: Collection[str], at_most: int) -> bool:
     """Law AD3: who knows the records of those who have a place is refused only if enough of them do hold it.
 
     Args:
@@ -49,18 +60,18 @@ def refused_by_those_who_hold(verdict: Verdict, holding: Collection[str], at_mos
     match verdict:
         case Ask():
             return False
-        case Refused() | Reuse() | Differs():
+        case NoFreePlace() | Reuse() | Differs():
             return len(holding) >= at_most
         case _:
             return True
 
 
-def is_told_so(again: Verdict) -> bool:
-    """Law AD4: who was admitted and asks again, at the same version, is told so, and nothing changes."""
+def asking_again_changes_nothing(again: AdmissionVerdict) -> bool:
+    """Law AD4: who was admitted and asks again, at the same version, gets that answer, and nothing changes."""
     return again == AlreadyAdmitted()
 
 
-def has_a_way_on(table: StatusTable, record: StatusRecord, verdict: Refused) -> bool:
+def has_a_way_on(table: StatusTable, record: StatusRecord, verdict: NoFreePlace) -> bool:
     """Law AD5: who is refused has a legal way on, open to anybody; it may be picked up again in the end, or it ends."""
     moved = decide_transition(table, record, verdict.target, None)
     if not isinstance(moved, Accepted):

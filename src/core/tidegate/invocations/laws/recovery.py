@@ -1,4 +1,4 @@
-"""The laws of `tidegate.invocations.recovery` as predicates: over a decision, the path of an item, or an item as it is in the end."""
+"""The laws of `tidegate.invocations.recovery` as predicates over decisions and paths of items."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.recovery import InHand, Item, Move, Publish, Recovery, RecoveryAction
+from tidegate.invocations.recovery import InHand, Item, Move, Publish, RecoveryAction, RecoveryVerdict
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.model.instants import Duration, Instant
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
+
+__all__ = [
+    "STEPS_MAX",
+    "carried_out",
+    "is_free",
+    "judged_alone",
+    "living_owners_are_spared",
+    "path_is_short",
+    "step_is_legal",
+    "until_is_exact",
+]
 
 STEPS_MAX: Final = 3
 
@@ -22,7 +33,7 @@ def carried_out(step: Move, record: StatusRecord) -> StatusRecord:
     return verdict.record
 
 
-def step_is_legal(verdict: Recovery) -> bool:
+def step_is_legal(verdict: RecoveryVerdict) -> bool:
     """Law RC1: each step proposed is legal by the table, for anybody, on the record that it was decided on."""
     match verdict:
         case Move(_, expected, target):
@@ -34,7 +45,7 @@ def step_is_legal(verdict: Recovery) -> bool:
 
 
 def living_owners_are_spared(
-    item: Item, membership: Membership, now: Instant, pending_max: Duration, verdict: Recovery
+    item: Item, membership: Membership, now: Instant, pending_max: Duration, verdict: RecoveryVerdict
 ) -> bool:
     """Law RC2: nothing is taken from an owner that is alive, unless it has been pending for `pending_max`.
 
@@ -49,12 +60,12 @@ def living_owners_are_spared(
     return age >= membership.dead_after if isinstance(found, Unseen) else not isinstance(found, Alive)
 
 
-def until_is_exact(verdict: InHand, just_before: Recovery, then: Recovery) -> bool:
+def until_is_exact(verdict: InHand, just_before: RecoveryVerdict, then: RecoveryVerdict) -> bool:
     """Law RC3: what is left alone until an instant is acted upon at that instant, and at none before it."""
     return just_before == verdict and isinstance(then, RecoveryAction)
 
 
-def path_is_short(path: Sequence[Recovery]) -> bool:
+def path_is_short(path: Sequence[RecoveryVerdict]) -> bool:
     """Law RC4: three steps at most lead to a published message; the last one publishes it."""
     last = path[-1] if path else None
     publishes = isinstance(last, Publish) or (isinstance(last, Move) and last.publishes)
@@ -70,6 +81,6 @@ def is_free(item: Item, membership: Membership, now: Instant, *, has_message: bo
     return owner is not None and isinstance(liveness(membership, owner, now), Alive)
 
 
-def judged_alone(together: Sequence[RecoveryAction], each: Sequence[Recovery]) -> bool:
+def judged_alone(together: Sequence[RecoveryAction], each: Sequence[RecoveryVerdict]) -> bool:
     """Law RC6: the plan of many items is the steps of each, in their order."""
     return list(together) == [verdict for verdict in each if isinstance(verdict, RecoveryAction)]

@@ -9,7 +9,18 @@ from typing import final
 import attrs
 
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
-from tidegate.invocations.transition import Answer, Granted, Unknown
+from tidegate.invocations.transition import Granted, TransitionOutcome, Unknown
+
+__all__ = [
+    "Answered",
+    "Version",
+    "answers_are_true",
+    "changes_are_legal",
+    "nothing_is_unknown",
+    "requests_count_once",
+    "versions_are_consecutive",
+    "versions_are_recorded",
+]
 
 
 @final
@@ -25,10 +36,10 @@ class Version:
 @final
 @attrs.frozen
 class Answered:
-    """What a caller was told of a request."""
+    """The answer that a caller got to a request."""
 
     request: str
-    answer: Answer
+    answer: TransitionOutcome
 
 
 def versions_are_consecutive(history: Sequence[Version]) -> bool:

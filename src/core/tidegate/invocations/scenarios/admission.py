@@ -13,7 +13,7 @@ from tidegate import laws
 from tidegate.invocations import invocation as status
 from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.picker import HeldBack, PickedUp, Picker, PickOutcome
+from tidegate.invocations.picker import PARTS, HeldBack, PickedUp, Picker, PickerParts, PickOutcome
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import HISTORY, STATUS, VERSION, Transition, viewed
 from tidegate.model.documents import Document
@@ -24,6 +24,8 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, world_with
+
+__all__ = ["AT_MOST", "HELD_BACK", "PICKED", "SCENARIOS", "admission"]
 
 RECORDS: Final = "invocations"
 PLACES: Final = "places"
@@ -92,7 +94,7 @@ def born_as(picker: Picker) -> Birth:
 
 
 def admission(
-    picker: type[Picker] = Picker,
+    parts: PickerParts = PARTS,
     *,
     summary: str = "two invocations of a task that may run once at a time: one is picked up, the other one afterwards or never",
     invocations: int = 2,
@@ -104,7 +106,7 @@ def admission(
     """The scenario.
 
     Args:
-        picker: The program, or a faulty variant of it.
+        parts: What the program is made of; those of a faulty variant, perhaps.
         summary: One line for people.
         invocations: How many there are, with a worker each.
         at_most: How many may run at once.
@@ -119,7 +121,9 @@ def admission(
     places = reservation_id(Purpose.RUNNING, RULE, call)
     used = (Document.of({"_id": places, "version": 1, "places": ()}),) if is_used else ()
     pickers = {
-        key: picker(key=key, call=call, rule=RULE, runner=f"worker {key}", request=f"pick {key}", at_most=at_most)
+        key: Picker(
+            key=key, call=call, rule=RULE, runner=f"worker {key}", request=f"pick {key}", at_most=at_most, parts=parts
+        )
         for key in keys
     }
     return Scenario(

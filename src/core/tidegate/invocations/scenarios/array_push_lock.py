@@ -1,6 +1,7 @@
 """The array-push lock as it is in the wild, where it is right: while nobody stalls and nothing is lost.
 
-What is wrong with it otherwise: `tidegate.invocations.specimens.array_push_lock`. A record is running under one runner, several of whose processes want to end it: one says retry, the others finish it.
+What is wrong with it otherwise: `tidegate.invocations.specimens.array_push_lock`. A record is running under one runner,
+several of whose processes want to end it: one says retry, the others finish it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tidegate.sim.faults import Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, notes, world_with
+
+__all__ = ["ALONE", "FINAL", "NONE_LEFT", "NO_STALL", "ONCE", "SCENARIOS", "array_push_lock"]
 
 RECORDS: Final = "invocations"
 KEY: Final = "x"

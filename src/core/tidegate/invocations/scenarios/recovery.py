@@ -1,8 +1,8 @@
 """An invocation, two workers, and a process that recovers what is stuck.
 
-A worker waits for a message that leads to the invocation, claims it, runs it and says how it went. The first one may crash
-anywhere, and stall until it is presumed dead; the second one is there for what is recovered. Whoever waits is woken when
-there is something to do, so that looking in vain costs no states.
+A worker waits for a message that leads to the invocation, claims it, runs it and says how it went. The first one may
+crash anywhere, and stall until it is presumed dead; the second one is there for what is recovered. Whoever waits is
+woken when there is something to do, so that looking in vain costs no states.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from tidegate import laws
 from tidegate.invocations import invocation as status
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.recoverer import Recoverer, item_of, message_id
+from tidegate.invocations.recoverer import PARTS, Recoverer, RecovererParts, item_of, message_id
 from tidegate.invocations.recovery import Finished, InHand, Patience, Queued, decide_recovery
 from tidegate.invocations.scenarios.transition import KEY, RECORDS, history, seen
 from tidegate.invocations.transition import CHANGED_AT, STATUS, Granted, Transition, viewed
@@ -41,6 +41,8 @@ from tidegate.sim.world import (
     world_with,
 )
 
+__all__ = ["DONE", "HISTORY", "SCENARIOS", "SPARED", "recovery", "together"]
+
 MESSAGES: Final = "messages"
 MEMBERS: Final = "members"
 WORKERS: Final = ("a", "b")
@@ -60,7 +62,7 @@ NETWORK: Final = Faults.of(
 
 
 async def work(name: str, times: int) -> None:
-    """Run the invocation whenever a message leads to it, so many times."""
+    """Run the invocation whenever a message leads to it, a number of times."""
     for run in range(times):
         found = await Call(READY)
         try:
@@ -108,7 +110,7 @@ def membership(world: World | State) -> Membership:
 
 
 def is_done_or_in_hand(state: State) -> bool:
-    """Nobody waits for anything: then the invocation is finished, or time has to pass before anybody can tell.
+    """Nobody waits for anything: then the invocation is finished, or time has to pass before anybody can know.
 
     Or a message leads to it, and the last worker has gone home.
     """
@@ -119,7 +121,7 @@ def is_done_or_in_hand(state: State) -> bool:
 
 
 def woken(recoverer: Recoverer, otherwise: Meaning) -> Meaning:
-    """Whoever waits is woken when there is something to do, as far as it can tell."""
+    """Whoever waits is woken when there is something to do, as far as it can know."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         if effect == Call(READY):
@@ -128,7 +130,7 @@ def woken(recoverer: Recoverer, otherwise: Meaning) -> Meaning:
                 yield world, found
         elif effect == Call(STUCK):
             records, messages, members = (contents(world, each) for each in (RECORDS, MESSAGES, MEMBERS))
-            if recoverer.decided(records, messages, members, world.read(CLOCK)):
+            if recoverer.planned(records, messages, members, world.read(CLOCK)):
                 yield world, None
         else:
             yield from otherwise(effect, world, who)
@@ -173,7 +175,7 @@ def living(name: str) -> Document:
 
 
 def recovery(
-    recoverer: type[Recoverer] = Recoverer,
+    parts: RecovererParts = PARTS,
     *,
     summary: str = "a worker crashes or stalls at work: what it had is recovered, run again, and never taken from the living",
     times: int = 3,
@@ -188,7 +190,7 @@ def recovery(
     """The scenario.
 
     Args:
-        recoverer: The program, or a faulty variant of it.
+        parts: What the program is made of; those of a faulty variant, perhaps.
         summary: One line for people.
         times: How often the second worker is there.
         moves: How often the clock may move, by a second.
@@ -211,7 +213,9 @@ def recovery(
         }
     )
     names = ("recovery", "another")[:recoverers]
-    programs = [recoverer(me=me, dead_after=DEAD_AFTER, patience=PATIENCE, attempts=attempts) for me in names]
+    programs = [
+        Recoverer(me=me, dead_after=DEAD_AFTER, patience=PATIENCE, attempts=attempts, parts=parts) for me in names
+    ]
     means = woken(programs[0], journaled(RECORDS, KEY, seen, perform))
     sent = (Document.of({"_id": message_id(KEY, 1), "key": KEY, "version": 1}),) if is_sent else ()
     world = world_with({RECORDS: (first,), MESSAGES: sent, MEMBERS: tuple(map(living, (*WORKERS, *names)))})

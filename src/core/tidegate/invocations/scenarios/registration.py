@@ -12,7 +12,7 @@ from tidegate import laws
 from tidegate.invocations import invocation as status
 from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.registration import Answered, Registered, Registrar
+from tidegate.invocations.registration import PARTS, Registered, Registrar, RegistrarParts, Reused
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Transition, viewed
 from tidegate.model.documents import ID, Document, Eq
@@ -23,6 +23,8 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, world_with
+
+__all__ = ["ANSWERED", "AT_MOST", "REGISTERED", "SCENARIOS", "registration"]
 
 RECORDS: Final = "invocations"
 PLACES: Final = "places"
@@ -50,11 +52,11 @@ def known(state: State, key: str) -> StatusRecord | None:
     return viewed(state.read(document(RECORDS, key)))
 
 
-def has_told_the_truth(key: str, kind: type[Registered | Answered]) -> Law:
+def has_told_the_truth(key: str, kind: type[Registered | Reused]) -> Law:
     def holds(state: State) -> bool:
         match state.status(f"caller {key}"):
-            case Returned(Registered() | Answered() as told) if isinstance(told, kind):
-                return known(state, told.invocation) is not None
+            case Returned(Registered() | Reused() as answer) if isinstance(answer, kind):
+                return known(state, answer.invocation) is not None
             case _:
                 return True
 
@@ -71,7 +73,7 @@ def born_as(registrar: Registrar) -> Birth:
 
 
 def registration(
-    registrar: type[Registrar] = Registrar,
+    parts: RegistrarParts = PARTS,
     *,
     summary: str = "two calls of a task that may be registered once: one is, and answers the other, or both do in turn",
     callers: int = 2,
@@ -82,7 +84,7 @@ def registration(
     """The scenario.
 
     Args:
-        registrar: The program, or a faulty variant of it.
+        parts: What the program is made of; those of a faulty variant, perhaps.
         summary: One line for people.
         callers: How many call.
         is_used: The document of places is there from the beginning.
@@ -92,7 +94,7 @@ def registration(
     keys, call = KEYS[:callers], Call(TASK, ())
     places = reservation_id(Purpose.REGISTRATION, RULE, call)
     used = (Document.of({"_id": places, "version": 1, "places": ()}),) if is_used else ()
-    registrars = {key: registrar(key=key, call=call, rule=RULE, request=f"call {key}") for key in keys}
+    registrars = {key: Registrar(key=key, call=call, rule=RULE, request=f"call {key}", parts=parts) for key in keys}
     return Scenario(
         name="registration",
         summary=summary,
@@ -106,11 +108,11 @@ def registration(
         always={
             AT_MOST: no_more_are_registered,
             REGISTERED: tuple(has_told_the_truth(key, Registered) for key in keys),
-            ANSWERED: tuple(has_told_the_truth(key, Answered) for key in keys),
+            ANSWERED: tuple(has_told_the_truth(key, Reused) for key in keys),
         },
         sometimes={
             "one answers for the other": lambda state: any(
-                state.status(f"caller {key}") == Returned(Answered(other))
+                state.status(f"caller {key}") == Returned(Reused(other))
                 for key in keys
                 for other in keys
                 if key != other

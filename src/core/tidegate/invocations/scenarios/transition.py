@@ -6,16 +6,27 @@ and routes it again. Every request may meet every fault of the network; processe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from tidegate import laws
 from tidegate.invocations import invocation as status
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.transition import HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, Transition, viewed
+from tidegate.invocations.transition import (
+    HISTORY,
+    OWNER,
+    REQUEST,
+    STATUS,
+    VERSION,
+    Granted,
+    Transition,
+    TransitionOutcome,
+    viewed,
+)
 from tidegate.model.documents import ID, Document, Eq
-from tidegate.model.effects import Ambiguous, Call, NotApplied
+from tidegate.model.effects import Ambiguous, Call, NotApplied, Program
 from tidegate.model.operations import find_one
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Birth, Returned
@@ -24,6 +35,11 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import calling, journal, journaled, world_with
+
+__all__ = ["KEY", "RECORDS", "SCENARIOS", "TransitionProgram", "answers", "history", "seen", "transition", "versions"]
+
+TransitionProgram: TypeAlias = Callable[[Transition], Program[TransitionOutcome]]
+"""The program that carries a transition out."""
 
 RECORDS: Final = "invocations"
 KEY: Final = "x"
@@ -35,20 +51,20 @@ RESTARTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
 STALE: Final = Faults.of(Fault.STALE_READ, Fault.LOST_REPLY, Fault.DUPLICATE)
 
 
-async def work(program: type[Transition], runner: str, life: str) -> tuple[Answered, ...]:
+async def work(program: TransitionProgram, runner: str, life: str) -> tuple[Answered, ...]:
     """Claim the record, run it, and say how it went; stop at the first answer that is no grant."""
     answered: tuple[Answered, ...] = ()
     for step in (status.PENDING, status.RUNNING, ""):
         target = step or str(await Call("user code"))
         request = f"{life}.{target}"
-        answer = await program(RECORDS, INVOCATION, KEY, target, runner, request).run()
+        answer = await program(Transition(RECORDS, INVOCATION, KEY, target, runner, request))
         answered = (*answered, Answered(request, answer))
         if not isinstance(answer, Granted):
             break
     return answered
 
 
-async def recover(program: type[Transition], life: str) -> tuple[Answered, ...]:
+async def recover(program: TransitionProgram, life: str) -> tuple[Answered, ...]:
     """Take the record from whoever has it, and route it again."""
     stuck = await look()
     if stuck not in RECOVERY:
@@ -56,7 +72,7 @@ async def recover(program: type[Transition], life: str) -> tuple[Answered, ...]:
     answered: tuple[Answered, ...] = ()
     for target in (RECOVERY[stuck], status.REROUTED):
         request = f"{life}.{target}"
-        answer = await program(RECORDS, INVOCATION, KEY, target, None, request).run()
+        answer = await program(Transition(RECORDS, INVOCATION, KEY, target, None, request))
         answered = (*answered, Answered(request, answer))
         if not isinstance(answer, Granted):
             break
@@ -98,10 +114,10 @@ def runner_of(request: str) -> str | None:
 
 
 def answers(state: State, process: str) -> tuple[Answered, ...]:
-    """What the process was told, once it has finished."""
+    """The answers that the process got, once it has finished."""
     match state.status(process):
-        case Returned(tuple() as told):
-            return told
+        case Returned(tuple() as found):
+            return found
         case _:
             return ()
 
@@ -116,11 +132,11 @@ def is_told_something(process: str) -> Law:
     return lambda state: laws.transition.nothing_is_unknown(answers(state, process))
 
 
-def worker(program: type[Transition], name: str, runner: str) -> Birth:
+def worker(program: TransitionProgram, name: str, runner: str) -> Birth:
     return lambda life: work(program, runner, f"{name}:{runner}.{life}")
 
 
-def recoverer(program: type[Transition]) -> Birth:
+def recoverer(program: TransitionProgram) -> Birth:
     return lambda life: recover(program, f"recovery.{life}")
 
 
@@ -133,7 +149,7 @@ GOALS: Final[dict[str, Law]] = {
 
 
 def transition(
-    program: type[Transition] = Transition,
+    program: TransitionProgram = Transition.run,
     *,
     summary: str = "three runners on one record: at most once, and every answer is the truth",
     budget: int = 1,

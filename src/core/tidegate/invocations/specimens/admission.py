@@ -7,15 +7,17 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.admission import AlreadyAdmitted, Ask, Place, Refused, Reservation, Running
+from tidegate.invocations.admission import AlreadyAdmitted, NoFreePlace, Place, Reservation, RunningVerdict
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.picker import PLACES, VERSION, HeldBack, PickedUp, Picker, PickOutcome, kept
+from tidegate.invocations.picker import PARTS, PLACES, Known, Picker, PickerParts, kept
 from tidegate.invocations.scenarios.admission import AT_MOST, HELD_BACK, PICKED, admission
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Transition, viewed
+from tidegate.invocations.transition import VERSION, Granted, Transition, TransitionOutcome, viewed
 from tidegate.model.documents import ID, Document, Eq, Put
 from tidegate.model.operations import find_all, update_one
 from tidegate.sim.shipping import Specimen
+
+__all__ = ["SPECIMENS", "places_not_compared"]
 
 RUNNING: Final = frozenset({"pending", "running", "paused"})
 
@@ -25,90 +27,82 @@ def are_running(found: tuple[Document, ...]) -> bool:
     return any(record is not None and record.status in RUNNING for record in records)
 
 
-@attrs.frozen(kw_only=True)
-class LooksAndGoes(Picker):
+async def looks_and_goes(picker: Picker, places: str, record: StatusRecord) -> RunningVerdict:
     """It looks whether another one is there, and goes on if not: two that look at once both run."""
-
-    async def _admitted(self, places: str, record: StatusRecord) -> Running:
-        found = await find_all(self.records, limit=100)
-        if are_running(found):
-            return Refused((Place(places, 1),), "concurrency_controlled_final")
-        del record
-        return AlreadyAdmitted()
+    found = await find_all(picker.records, limit=100)
+    if are_running(found):
+        return NoFreePlace((Place(places, 1),), "concurrency_controlled_final")
+    del record
+    return AlreadyAdmitted()
 
 
-@attrs.frozen(kw_only=True)
-class PlacesNotCompared(Picker):
+async def places_not_compared(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:
     """The places are written by their id alone: of two that read the same, the later one wipes out the other's."""
-
-    async def _taken(self, places: str, found: Document | None, wanted: Reservation) -> bool:
-        if found is None:
-            return await super()._taken(places, found, wanted)
-        changes = (Put(VERSION, found[VERSION] + 1), Put(PLACES, kept(wanted)))
-        return await update_one(self.places, Eq(ID, places), *changes) > 0
+    if found is None:
+        return await PARTS.take(collection, places, found, wanted)
+    changes = (Put(VERSION, found[VERSION] + 1), Put(PLACES, kept(wanted)))
+    return await update_one(collection, Eq(ID, places), *changes) > 0
 
 
-@attrs.frozen(kw_only=True)
-class WhoeverAsksIsIn(Picker):
+async def whoever_asks_is_in(picker: Picker, invocations: tuple[str, ...]) -> Known:
     """Whoever has a place is not asked for: it is taken for one that is held no more."""
+    del picker
+    return tuple((key, StatusRecord("success", None, 9)) for key in invocations)
 
-    async def _known(self, asked: Ask) -> tuple[tuple[str, StatusRecord | None], ...]:
-        return tuple((key, StatusRecord("success", None, 9)) for key in asked.invocations)
 
-
-@attrs.frozen(kw_only=True)
-class PlaceIsEnough(Picker):
+async def place_is_enough(picker: Picker, record: StatusRecord, target: str, runner: str | None) -> TransitionOutcome:
     """Who has a place says that it has picked the invocation up, whatever becomes of the write after it."""
+    if target != PENDING:
+        return await PARTS.move(picker, record, target, runner)
+    request = f"{picker.request}.{record.version}"
+    await Transition(picker.records, INVOCATION, picker.key, target, runner, request, attempts=1).run()
+    return Granted(record.version + 1)
 
-    async def _pending(self, record: StatusRecord) -> PickOutcome:
-        request = f"{self.request}.{record.version}"
-        await Transition(self.records, INVOCATION, self.key, PENDING, self.runner, request, attempts=1).run()
-        return PickedUp(record.version + 1)
 
-
-@attrs.frozen(kw_only=True)
-class HeldBackUnseen(Picker):
+async def held_back_unseen(picker: Picker, record: StatusRecord, target: str, runner: str | None) -> TransitionOutcome:
     """Who is refused says that the invocation was moved on, whether it was or not."""
-
-    async def _held_back(self, record: StatusRecord, refused: Refused) -> PickOutcome:
-        del record
-        return HeldBack(refused.target)
+    return await PARTS.move(picker, record, target, runner) if target == PENDING else Granted(record.version + 1)
 
 
-def planted(name: str, bug: type[Picker], law: str, source: str) -> Specimen:
+def planted(name: str, wrong: object, parts: PickerParts, law: str, source: str) -> Specimen:
     """The scenario of the program, with the bug in its place."""
-    make = partial(admission, bug, summary=(bug.__doc__ or "").partition("\n")[0], is_used=True)
+    make = partial(admission, parts, summary=(wrong.__doc__ or "").partition("\n")[0], is_used=True)
     return Specimen(f"admission.{name}", make, law, source, of="admission")
 
 
 SPECIMENS: Final = (
     planted(
         "looks_and_goes",
-        LooksAndGoes,
+        looks_and_goes,
+        attrs.evolve(PARTS, admit=looks_and_goes),
         AT_MOST,
         "pynenc: two invocations of a limited task both pass the check, both are pending, both pass again, both run.",
     ),
     planted(
         "places_not_compared",
-        PlacesNotCompared,
+        places_not_compared,
+        attrs.evolve(PARTS, take=places_not_compared),
         AT_MOST,
         "Planted: a semaphore whose count is read and written in two operations.",
     ),
     planted(
         "whoever_asks_is_in",
-        WhoeverAsksIsIn,
+        whoever_asks_is_in,
+        attrs.evolve(PARTS, look=whoever_asks_is_in),
         AT_MOST,
         "Planted: the place of one that is gone and the place of one that works look the same.",
     ),
     planted(
         "place_is_enough",
-        PlaceIsEnough,
+        place_is_enough,
+        attrs.evolve(PARTS, move=place_is_enough),
         PICKED,
         "Planted: a place is held from before the invocation is pending, and is not the same as that.",
     ),
     planted(
         "held_back_unseen",
-        HeldBackUnseen,
+        held_back_unseen,
+        attrs.evolve(PARTS, move=held_back_unseen),
         HELD_BACK,
         "pynenc: a refusal whose edge does not exist leaves the invocation stranded, and nobody hears of it.",
     ),

@@ -1,8 +1,8 @@
 """What is wrong with the array-push lock, followed to the letter.
 
 These are specimens of a kind: nothing is planted. The program is the one that ships for those who must interoperate
-(`tidegate.invocations.array_push_lock`), its description is followed step by step, and it is wrong wherever somebody stalls
-or a reply is lost. Each scenario judges the one law that it breaks, for one break hides the next.
+(`tidegate.invocations.array_push_lock`), its description is followed step by step, and it is wrong wherever somebody
+stalls or a reply is lost. Each scenario judges the one law that it breaks, for one break hides the next.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from tidegate.model.operations import UpdateOne
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock
 from tidegate.sim.shipping import Specimen
+
+__all__ = ["SPECIMENS"]
 
 STALLS: Final = Clock(quantum=3 * SECOND, moves=3)
 """Beyond the stale threshold in two moves; the third one lets the other try again, where there is no third runner."""

@@ -7,16 +7,18 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.admission import AlreadyAdmitted, Registration, Reservation, Reuse
+from tidegate.invocations.admission import AlreadyAdmitted, RegistrationVerdict, Reuse
 from tidegate.invocations.invocation import REGISTERED as IS_REGISTERED
-from tidegate.invocations.picker import PLACES, VERSION, kept
-from tidegate.invocations.registration import Registrar
+from tidegate.invocations.registration import PARTS, Registrar, RegistrarParts
 from tidegate.invocations.scenarios.registration import ANSWERED, AT_MOST, REGISTERED, registration
+from tidegate.invocations.specimens.admission import places_not_compared
 from tidegate.invocations.transition import viewed
-from tidegate.model.documents import ID, Document, Eq, Put
+from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Ambiguous
-from tidegate.model.operations import find_all, update_one
+from tidegate.model.operations import find_all
 from tidegate.sim.shipping import Specimen
+
+__all__ = ["SPECIMENS"]
 
 
 def registered(found: tuple[Document, ...]) -> tuple[str, ...]:
@@ -24,75 +26,60 @@ def registered(found: tuple[Document, ...]) -> tuple[str, ...]:
     return tuple(key for key, record in records if record is not None and record.status == IS_REGISTERED)
 
 
-@attrs.frozen(kw_only=True)
-class LooksAndRegisters(Registrar):
+async def looks_and_registers(registrar: Registrar, places: str | None) -> RegistrationVerdict:
     """It looks whether one is registered, and registers its own if not: two that look at once both do."""
-
-    async def _admitted(self, places: str | None) -> Registration:
-        del places
-        found = await find_all(self.records, limit=100)
-        there = registered(found)
-        return Reuse(there[0], is_made=True, differing=()) if there else AlreadyAdmitted()
+    del places
+    found = await find_all(registrar.records, limit=100)
+    there = registered(found)
+    return Reuse(there[0], is_made=True, differing=()) if there else AlreadyAdmitted()
 
 
-@attrs.frozen(kw_only=True)
-class PlaceNotCompared(Registrar):
-    """The place is written by the id of its document alone: of two that read the same, both have it."""
-
-    async def _taken(self, places: str, found: Document | None, wanted: Reservation) -> bool:
-        assert found is not None, "it is there from the beginning"
-        changes = (Put(VERSION, found[VERSION] + 1), Put(PLACES, kept(wanted)))
-        return await update_one(self.places, Eq(ID, places), *changes) > 0
-
-
-@attrs.frozen(kw_only=True)
-class PlaceIsEnough(Registrar):
+async def place_is_enough(registrar: Registrar, key: str) -> None:
     """Who has the place says that it is registered, whatever becomes of the record."""
-
-    async def _made(self, key: str) -> None:
-        try:
-            await super()._made(key)
-        except Ambiguous:
-            return
+    try:
+        await PARTS.make(registrar, key)
+    except Ambiguous:
+        return
 
 
-@attrs.frozen(kw_only=True)
-class NameIsEnough(Registrar):
+async def name_is_enough(registrar: Registrar, places: str | None) -> RegistrationVerdict:
     """Whoever has the place answers the call, whether it has come to be made or not."""
-
-    async def _admitted(self, places: str | None) -> Registration:
-        verdict = await super()._admitted(places)
-        return attrs.evolve(verdict, is_made=True) if isinstance(verdict, Reuse) else verdict
+    verdict = await PARTS.admit(registrar, places)
+    return attrs.evolve(verdict, is_made=True) if isinstance(verdict, Reuse) else verdict
 
 
-def planted(name: str, bug: type[Registrar], law: str, source: str) -> Specimen:
+def planted(name: str, wrong: object, parts: RegistrarParts, law: str, source: str) -> Specimen:
     """The scenario of the program, with the bug in its place."""
-    make = partial(registration, bug, summary=(bug.__doc__ or "").partition("\n")[0], is_used=True)
+    make = partial(registration, parts, summary=(wrong.__doc__ or "").partition("\n")[0], is_used=True)
     return Specimen(f"registration.{name}", make, law, source, of="registration")
 
 
 SPECIMENS: Final = (
     planted(
         "looks_and_registers",
-        LooksAndRegisters,
+        looks_and_registers,
+        attrs.evolve(PARTS, admit=looks_and_registers),
         AT_MOST,
         "pynenc looks for an invocation that is registered, and registers its own if there is none.",
     ),
     planted(
         "place_not_compared",
-        PlaceNotCompared,
+        places_not_compared,
+        attrs.evolve(PARTS, take=places_not_compared),
         AT_MOST,
         "Planted: whoever writes a lock without naming what it has read takes it from whoever was faster.",
     ),
     planted(
         "place_is_enough",
-        PlaceIsEnough,
+        place_is_enough,
+        attrs.evolve(PARTS, make=place_is_enough),
         REGISTERED,
         "Planted: a write whose reply is lost passes for done, and its caller waits for an invocation that is not there.",
     ),
     planted(
         "name_is_enough",
-        NameIsEnough,
+        name_is_enough,
+        attrs.evolve(PARTS, admit=name_is_enough),
         ANSWERED,
         "Planted: the caller is answered by an invocation whose maker has crashed before it made it.",
     ),

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, final
 
 import attrs
 
-from tidegate.invocations.scenarios.transition import transition
+from tidegate.invocations.scenarios.transition import TransitionProgram, transition
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, decide_transition
 from tidegate.invocations.transition import (
     HISTORY,
     OWNER,
+    PARTS,
     STATUS,
     VERSION,
-    Answer,
     GaveUp,
     Granted,
     Transition,
+    TransitionOutcome,
+    TransitionParts,
     viewed,
 )
-from tidegate.model.documents import ID, AllOf, Document, Eq, Filter, Push, Put, Update
-from tidegate.model.effects import Ambiguous, NotApplied
-from tidegate.model.history import HISTORY_MAX, NotYet
+from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, Update
+from tidegate.model.effects import Ambiguous, NotApplied, Program
+from tidegate.model.history import NotYet, RequestOutcome
 from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.shipping import Specimen
+
+__all__ = [
+    "HISTORY_IN_A_SECOND_WRITE",
+    "NOT_READ_AGAIN",
+    "NO_VERSION_IN_FILTER",
+    "ONLY_THE_LAST_REQUEST_ID",
+    "OWNER_NOT_CHECKED",
+    "REQUEST_ID_IGNORED",
+    "SPECIMENS",
+    "VERSION_NOT_COMPARED",
+    "VERSION_NOT_RAISED",
+    "MadeOf",
+    "ambiguous_is_refused",
+]
 
 TRUTH: Final = "every answer is the truth"
 CONSECUTIVE: Final = "versions are consecutive"
@@ -34,169 +50,194 @@ ONCE: Final = "requests count once"
 KNOWN: Final = "nothing is unknown"
 
 
-@attrs.frozen
-class NoVersionInFilter(Transition):
+async def no_version_in_filter(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
     """The write asks for status and owner only. They can be the same again later: the record went round in between."""
+    assert expected is not None
+    where = AllOf((Eq(ID, command.key), Eq(STATUS, expected.status), Eq(OWNER, expected.owner)))
+    return await find_one_and_update(command.collection, where, *PARTS.changes(command, verdict)) is not None
 
-    def _unchanged(self, expected: StatusRecord) -> Filter:
-        return AllOf((Eq(ID, self.key), Eq(STATUS, expected.status), Eq(OWNER, expected.owner)))
 
-
-@attrs.frozen
-class VersionNotRaised(Transition):
+def version_not_raised(command: Transition, verdict: Accepted) -> tuple[Update, ...]:
     """The version is in the filter, and never grows: it tells nothing."""
-
-    def _changes(self, verdict: Accepted) -> tuple[Update, ...]:
-        kept = Put(VERSION, verdict.version - 1)
-        return (kept, *(change for change in super()._changes(verdict) if change.field != VERSION))
+    kept = Put(VERSION, verdict.version - 1)
+    return (kept, *(change for change in PARTS.changes(command, verdict) if change.field != VERSION))
 
 
-@attrs.frozen
-class RequestIdIgnored(Transition):
+def request_id_ignored(command: Transition, record: Document | None, sent: int) -> RequestOutcome:
     """A retry does not look for its own request id: after a lost reply it is told that its own success is illegal."""
+    del command, record, sent
+    return NotYet()
 
-    def _fate(self, record: Document | None, sent: int) -> object:  # noqa: ARG002  that is the bug
-        return NotYet()
 
-
-@attrs.frozen
-class OnlyTheLastRequestId(Transition):
+def only_the_last_request_id(command: Transition, verdict: Accepted) -> tuple[Update, ...]:
     """The record keeps the request id of its last version only: once others have written, a success looks lost."""
-
-    def _changes(self, verdict: Accepted) -> tuple[Update, ...]:
-        kept = Push(HISTORY, self._entry(verdict), last=1)
-        return (*(change for change in super()._changes(verdict) if change.field != HISTORY), kept)
-
-    def _fate(self, record: Document | None, sent: int) -> object:
-        last = record[HISTORY][-1] if record else None
-        return super()._fate(record, sent) if last and last[VERSION] == sent + 1 else NotYet()
+    changes = PARTS.changes(command, verdict)
+    return tuple(attrs.evolve(change, last=1) if isinstance(change, Push) else change for change in changes)
 
 
-@attrs.frozen
-class NotReadAgain(Transition):
+def found_in_the_last(command: Transition, record: Document | None, sent: int) -> RequestOutcome:
+    """And so a retry looks there only."""
+    last = record[HISTORY][-1] if record else None
+    return PARTS.outcome(command, record, sent) if last and last[VERSION] == sent + 1 else NotYet()
+
+
+async def not_read_again(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
     """A conflict is answered by writing again what was decided on the old record, whatever it is by now."""
-
-    def _unchanged(self, expected: StatusRecord) -> Filter:  # noqa: ARG002  that is the bug
-        return Eq(ID, self.key)
-
-    async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
-        assert expected is not None
-        first = AllOf((Eq(ID, self.key), Eq(VERSION, expected.version)))
-        if await find_one_and_update(self.collection, first, *self._changes(verdict)) is not None:
-            return True
-        return await super()._write(expected, verdict)
-
-
-@attrs.frozen
-class OwnerNotChecked(Transition):
-    """Whoever asks passes for the owner."""
-
-    def _decided(self, record: Document | None) -> Accepted | Denied:
-        owner = self.runner if record is None or self.runner is None else record[OWNER] or self.runner
-        return decide_transition(self.table, viewed(record), self.target, owner)
-
-
-@attrs.frozen
-class AmbiguousIsRefused(Transition):
-    """No reply is taken for a no."""
-
-    async def run(self) -> Answer:
-        try:
-            record = await find_one(self.collection, Eq(ID, self.key))
-        except (Ambiguous, NotApplied):
-            return GaveUp(1, None, None)
-        verdict = self._decided(record)
-        if not isinstance(verdict, Accepted):
-            return verdict
-        try:
-            applied = await self._write(viewed(record), verdict)
-        except (Ambiguous, NotApplied):
-            applied = False
-        return Granted(verdict.version) if applied else GaveUp(1, viewed(record), None)
-
-
-@attrs.frozen
-class HistoryInASecondWrite(Transition):
-    """The history is pushed after the write that it tells of: who looks in between does not find itself."""
-
-    async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
-        assert expected is not None
-        first = tuple(change for change in self._changes(verdict) if change.field != HISTORY)
-        if await find_one_and_update(self.collection, self._unchanged(expected), *first) is None:
-            return False
-        await update_one(self.collection, Eq(ID, self.key), Push(HISTORY, self._entry(verdict), last=HISTORY_MAX))
+    assert expected is not None
+    changes = PARTS.changes(command, verdict)
+    first = AllOf((Eq(ID, command.key), Eq(VERSION, expected.version)))
+    if await find_one_and_update(command.collection, first, *changes) is not None:
         return True
+    return await find_one_and_update(command.collection, Eq(ID, command.key), *changes) is not None
+
+
+def owner_not_checked(command: Transition, actual: StatusRecord | None) -> Accepted | Denied:
+    """Whoever asks passes for the owner."""
+    owner = command.runner if actual is None or command.runner is None else actual.owner or command.runner
+    return decide_transition(command.table, actual, command.target, owner)
+
+
+async def ambiguous_is_refused(command: Transition) -> TransitionOutcome:
+    """No reply is taken for a no."""
+    try:
+        record = await find_one(command.collection, Eq(ID, command.key))
+    except (Ambiguous, NotApplied):
+        return GaveUp(1, None, None)
+    verdict = PARTS.decide(command, viewed(record))
+    if not isinstance(verdict, Accepted):
+        return verdict
+    try:
+        applied = await PARTS.write(command, viewed(record), verdict)
+    except (Ambiguous, NotApplied):
+        applied = False
+    return Granted(verdict.version) if applied else GaveUp(1, viewed(record), None)
+
+
+async def history_in_a_second_write(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
+    """The history is pushed after the write that it tells of: who looks in between does not find itself."""
+    assert expected is not None
+    changes = PARTS.changes(command, verdict)
+    where = AllOf(
+        (
+            Eq(ID, command.key),
+            Eq(STATUS, expected.status),
+            Eq(OWNER, expected.owner),
+            Eq(VERSION, expected.version),
+        )
+    )
+    if await find_one_and_update(command.collection, where, *changes[:-1]) is None:
+        return False
+    await update_one(command.collection, Eq(ID, command.key), changes[-1])
+    return True
+
+
+@final
+@attrs.frozen
+class MadeOf:
+    """The program with other parts; a frozen value, for a closure is not one to the simulator."""
+
+    parts: TransitionParts
+
+    def __call__(self, command: Transition) -> Program[TransitionOutcome]:
+        return attrs.evolve(command, parts=self.parts).run()
 
 
 def planted(
     name: str,
-    bug: type[Transition],
+    wrong: object,
+    run: TransitionProgram,
     law: str,
     source: str,
     *,
     runners: tuple[str, str] = ("runner", "runner"),
     alone: bool = False,
 ) -> Specimen:
-    """The scenario of the program, with the bug in its place."""
-    make = partial(transition, bug, summary=(bug.__doc__ or "").partition("\n")[0], runners=runners)
+    """The scenario of the program, with the bug in its place; what the wrong part says of itself is the summary."""
+    make = partial(transition, run, summary=(wrong.__doc__ or "").partition("\n")[0], runners=runners)
     return Specimen(f"transition.{name}", make, law, source, of="transition", alone=alone)
 
+
+VERSION_NOT_COMPARED: Final = attrs.evolve(PARTS, write=no_version_in_filter)
+NO_VERSION_IN_FILTER: Final = MadeOf(VERSION_NOT_COMPARED)
+VERSION_NOT_RAISED: Final = MadeOf(attrs.evolve(PARTS, changes=version_not_raised))
+REQUEST_ID_IGNORED: Final = MadeOf(attrs.evolve(PARTS, outcome=request_id_ignored))
+ONLY_THE_LAST_REQUEST_ID: Final = MadeOf(
+    attrs.evolve(PARTS, changes=only_the_last_request_id, outcome=found_in_the_last)
+)
+NOT_READ_AGAIN: Final = MadeOf(attrs.evolve(PARTS, write=not_read_again))
+OWNER_NOT_CHECKED: Final = MadeOf(attrs.evolve(PARTS, decide=owner_not_checked))
+HISTORY_IN_A_SECOND_WRITE: Final = MadeOf(attrs.evolve(PARTS, write=history_in_a_second_write))
 
 SPECIMENS: Final = (
     planted(
         "no_version_in_filter",
-        NoVersionInFilter,
+        no_version_in_filter,
+        NO_VERSION_IN_FILTER,
         CONSECUTIVE,
         "The ABA problem: pynenc-mongo compares the status it has read, and a record can come round to it again.",
     ),
-    planted("version_not_raised", VersionNotRaised, CONSECUTIVE, "Planted: a version that tells nothing."),
+    planted(
+        "version_not_raised",
+        version_not_raised,
+        VERSION_NOT_RAISED,
+        CONSECUTIVE,
+        "Planted: a version that tells nothing.",
+    ),
     planted(
         "request_id_ignored",
-        RequestIdIgnored,
+        request_id_ignored,
+        REQUEST_ID_IGNORED,
         TRUTH,
         "The resilience article: who tries again after a lost reply must recognise a success of its own.",
     ),
     planted(
         "only_the_last_request_id",
-        OnlyTheLastRequestId,
+        only_the_last_request_id,
+        ONLY_THE_LAST_REQUEST_ID,
         TRUTH,
         "Planted: what the record remembers is too short for a retry that comes after another's write.",
     ),
     planted(
         "not_read_again",
-        NotReadAgain,
+        not_read_again,
+        NOT_READ_AGAIN,
         CONSECUTIVE,
         "pynenc-mongo writes by id alone once it believes that it holds the lock, whatever the record is by then.",
     ),
     planted(
         "owner_not_checked",
-        OwnerNotChecked,
+        owner_not_checked,
+        OWNER_NOT_CHECKED,
         LEGAL,
         "Planted: two runners, and either passes for the owner of what the other one claimed.",
         runners=("one", "two"),
     ),
     planted(
         "ambiguous_is_refused",
-        AmbiguousIsRefused,
+        ambiguous_is_refused,
+        ambiguous_is_refused,
         TRUTH,
         "The resilience article: a time-out says nothing about whether the write was done.",
     ),
     planted(
         "history_in_a_second_write",
-        HistoryInASecondWrite,
+        history_in_a_second_write,
+        HISTORY_IN_A_SECOND_WRITE,
         RECORDED,
         "pynenc-mongo keeps the history in a collection of its own, written after the status.",
     ),
     planted(
         "history_in_a_second_write.twice",
-        HistoryInASecondWrite,
+        history_in_a_second_write,
+        HISTORY_IN_A_SECOND_WRITE,
         ONCE,
         "The same: of two versions without a history nobody can tell which request made them.",
         alone=True,
     ),
     planted(
         "version_not_raised.unknown",
-        VersionNotRaised,
+        version_not_raised,
+        VERSION_NOT_RAISED,
         KNOWN,
         "The same: a record whose version tells nothing cannot answer for a request without a reply.",
         alone=True,

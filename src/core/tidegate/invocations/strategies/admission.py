@@ -14,11 +14,11 @@ from tidegate.invocations.admission import (
     NotThere,
     Place,
     Purpose,
-    Registration,
+    RegistrationVerdict,
     Released,
     Reservation,
     Rule,
-    Running,
+    RunningVerdict,
     StillHeld,
     decide_registration,
     decide_running,
@@ -26,6 +26,18 @@ from tidegate.invocations.admission import (
 )
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.status import StatusRecord
+
+__all__ = [
+    "calls",
+    "founds",
+    "invocation_records",
+    "places",
+    "registrations",
+    "releases",
+    "reservations",
+    "rules",
+    "runnings",
+]
 
 _STATUSES: Final = st.sampled_from([each.status for each in INVOCATION.definitions])
 _IDS: Final[SearchStrategy[str]] = st.sampled_from(("x", "y", "z"))
@@ -92,7 +104,7 @@ def invocation_records() -> SearchStrategy[StatusRecord]:
 
 
 @st.composite
-def registrations(draw: DrawFn) -> Registration:
+def registrations(draw: DrawFn) -> RegistrationVerdict:
     """What is decided on a call: of others nothing, something or everything is known."""
     return decide_registration(
         draw(_RESERVATIONS), draw(_IDS), draw(_CALLS), draw(_FOUND_OF_EACH), must_agree=draw(_YES_OR_NO)
@@ -100,7 +112,7 @@ def registrations(draw: DrawFn) -> Registration:
 
 
 @st.composite
-def runnings(draw: DrawFn) -> Running:
+def runnings(draw: DrawFn) -> RunningVerdict:
     """What is decided on an invocation: of others nothing, something or everything is known."""
     return decide_running(
         draw(_RESERVATIONS),

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.recovery import Item, MessageStatus, Patience, Recovery, decide_recovery
+from tidegate.invocations.recovery import Item, MessageStatus, Patience, RecoveryVerdict, decide_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.instants import Instant
 from tidegate.services.strategies.membership import memberships, short_times
+
+__all__ = ["items", "patiences", "recoveries"]
 
 _STATUSES: Final = st.sampled_from([PENDING, PENDING, *(each.status for each in INVOCATION.definitions)])
 _OWNERS: Final = st.sampled_from(("a-1", "a-2", "b-1", "a-1w", "nobody", None))
@@ -40,7 +42,7 @@ def items(draw: DrawFn) -> Item:
 
 
 @st.composite
-def recoveries(draw: DrawFn) -> Recovery:
+def recoveries(draw: DrawFn) -> RecoveryVerdict:
     """What is decided: a step, or why there is none, also of a record that is no invocation's."""
     return decide_recovery(
         _STRANGER if draw(_IN_TWENTY) == 1 else draw(items()),

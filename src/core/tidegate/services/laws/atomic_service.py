@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services.atomic_service` as predicates over claims; claims of one view are of one list of runners."""
+"""The laws of `tidegate.services.atomic_service` as predicates over claims, those of one view together."""
 
 from __future__ import annotations
 
@@ -21,6 +21,20 @@ from tidegate.services.atomic_service import (
     Tolerance,
     Window,
 )
+
+__all__ = [
+    "a_poll_leads_to_a_run",
+    "cleared",
+    "every_runner_is_cleared",
+    "gaps_are_the_margin",
+    "moved_by_whole_cycles",
+    "newcomers_are_spared",
+    "no_start_is_late",
+    "one_runner_is_cleared",
+    "refused_beyond_what_it_bears",
+    "the_assigned_is_cleared",
+    "tolerates_just_that",
+]
 
 
 def cleared(claims: Iterable[AtomicServiceClaim]) -> frozenset[str]:
@@ -56,7 +70,7 @@ def every_runner_is_cleared(claims: Iterable[AtomicServiceClaim], runners: Itera
 
 def moved_by_whole_cycles(claim: AtomicServiceClaim, later: AtomicServiceClaim, by: Duration) -> bool:
     """Law A4: moving now and all creations `by` whole cycles moves the claim and changes nothing else."""
-    return later == moved(claim, by)
+    return later == _moved(claim, by)
 
 
 def the_assigned_is_cleared(claim: AtomicServiceClaim) -> bool:
@@ -92,7 +106,7 @@ def tolerates_just_that(instants: Sequence[Iterable[AtomicServiceClaim]], tolera
     Args:
         instants: The claims of all runners, without grace, at instants that follow each other by a microsecond, from the
             start of a cycle to the end of the next one.
-        tolerance: What is named for so many runners.
+        tolerance: What is named for that number of runners.
     """
     starts = [(at, runner) for at, claims in enumerate(instants) for runner in cleared(claims)]
     apart = [later - earlier for (earlier, one), (later, other) in pairwise(starts) if one != other]
@@ -110,24 +124,24 @@ def a_poll_leads_to_a_run(claims: Iterable[AtomicServiceClaim], claiming: Claimi
     return any(run.window.end - run.started >= claiming.run_margin_min for run in runs)
 
 
-def moved(claim: AtomicServiceClaim, by: Duration) -> AtomicServiceClaim:
+def _moved(claim: AtomicServiceClaim, by: Duration) -> AtomicServiceClaim:
     """The same claim with all its instants later."""
     return attrs.evolve(
         claim,
-        verdict=moved_verdict(claim.verdict, by),
+        verdict=_moved_verdict(claim.verdict, by),
         cycle_start=claim.cycle_start + by,
-        window=None if claim.window is None else moved_window(claim.window, by),
+        window=None if claim.window is None else _moved_window(claim.window, by),
     )
 
 
-def moved_verdict(verdict: ClaimVerdict, by: Duration) -> ClaimVerdict:
+def _moved_verdict(verdict: ClaimVerdict, by: Duration) -> ClaimVerdict:
     match verdict:
         case Assigned(run):
             return Assigned(
                 attrs.evolve(
                     run,
                     cycle_start=run.cycle_start + by,
-                    window=moved_window(run.window, by),
+                    window=_moved_window(run.window, by),
                     started=run.started + by,
                 )
             )
@@ -137,5 +151,5 @@ def moved_verdict(verdict: ClaimVerdict, by: Duration) -> ClaimVerdict:
             return verdict
 
 
-def moved_window(window: Window, by: Duration) -> Window:
+def _moved_window(window: Window, by: Duration) -> Window:
     return Window(window.start + by, window.end + by)

@@ -7,37 +7,49 @@ from collections.abc import Collection, Sequence
 from tidegate.model.instants import Duration, Instant
 from tidegate.services.atomic_service import AtomicServiceRun
 from tidegate.services.executions import (
-    Admission,
     Admitted,
     Enough,
     Execution,
     ExecutionStatus,
     Gate,
+    GateVerdict,
     NoMargin,
     NotInTheGate,
     Released,
 )
 
+__all__ = [
+    "exactly_the_gone_are_reaped",
+    "is_the_range",
+    "only_the_run_in_the_gate_leaves",
+    "the_first_end_counts",
+    "the_gone_block_nobody",
+    "the_living_are_not_replaced",
+    "tokens_grow",
+    "who_leaves_is_recorded",
+    "work_has_its_margin",
+]
 
-def the_living_are_not_replaced(gate: Gate, admission: Admission, live: Collection[str]) -> bool:
+
+def the_living_are_not_replaced(gate: Gate, admission: GateVerdict, live: Collection[str]) -> bool:
     """Law EX1: a run whose runner is alive is never replaced in the gate."""
     if gate.active is None or gate.active.runner_id not in live or not isinstance(admission, Admitted):
         return True
     return admission.gate == gate
 
 
-def tokens_grow(gate: Gate, admission: Admission) -> bool:
+def tokens_grow(gate: Gate, admission: GateVerdict) -> bool:
     """Law EX2: each run that is let in has a greater token than all before it."""
     return not isinstance(admission, Admitted) or admission.gate == gate or admission.gate.token > gate.token
 
 
-def the_gone_block_nobody(gate: Gate, admission: Admission, live: Collection[str]) -> bool:
+def the_gone_block_nobody(gate: Gate, admission: GateVerdict, live: Collection[str]) -> bool:
     """Law EX3: a run whose runner is gone blocks nobody, and an empty gate does not either."""
     return isinstance(admission, Admitted) or (gate.active is not None and gate.active.runner_id in live)
 
 
-def who_leaves_is_told(gate: Gate, admission: Admission) -> bool:
-    """Law EX4: a run that leaves the gate for another one is told as abandoned."""
+def who_leaves_is_recorded(gate: Gate, admission: GateVerdict) -> bool:
+    """Law EX4: a run that leaves the gate for another one is recorded as abandoned."""
     if gate.active is None or not isinstance(admission, Admitted) or admission.gate == gate:
         return True
     return [(each.id, each.status) for each in admission.reaped] == [(gate.active.id, ExecutionStatus.ABANDONED)]

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services.membership` as predicates: over members and a judgement, or over what is seen before and after."""
+"""The laws of `tidegate.services.membership` as predicates over members and a judgement."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ import attrs
 from tidegate.model.instants import Instant
 from tidegate.services.atomic_service import Runner
 from tidegate.services.membership import Alive, Liveness, Member, Membership, Unseen
+
+__all__ = [
+    "a_restart_moves_nobody",
+    "deleted",
+    "gone_is_gone",
+    "nobody_overtakes",
+    "only_the_forgotten_go",
+    "runners_are_the_living",
+    "they_stand_by_creation",
+    "who_beats_is_alive",
+    "written",
+]
 
 
 def written(membership: Membership, member: Member) -> Membership:
@@ -28,12 +40,12 @@ def who_beats_is_alive(membership: Membership, who: str, now: Instant, found: Li
     And nobody else is.
     """
     return isinstance(found, Alive) == any(
-        member.id == who and now - member.seen < membership.dead_after and not is_over(membership, member)
+        member.id == who and now - member.seen < membership.dead_after and not _is_over(membership, member)
         for member in membership.members
     )
 
 
-def is_over(membership: Membership, member: Member) -> bool:
+def _is_over(membership: Membership, member: Member) -> bool:
     """Whether a life has ended, however recently it beat."""
     runners = [each for each in membership.members if each.id == member.runner]
     return any(
@@ -56,7 +68,7 @@ def gone_is_gone(before: Liveness, after: Liveness) -> bool:
 def runners_are_the_living(membership: Membership, found: Mapping[str, Liveness], runners: Sequence[Runner]) -> bool:
     """Law M3: the runners are the living ones, each once, one a name, and no worker.
 
-    Each is told with the instant at which its life began.
+    Each comes with the instant at which its life began.
     """
     by_id = {member.id: member for member in membership.members}
     living = {who for who, liveness in found.items() if isinstance(liveness, Alive) and by_id[who].runner is None}

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services.retention` as predicates over a history, what is protected, and the ids of what may go."""
+"""The laws of `tidegate.services.retention` as predicates over a history and what may go of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 
 from tidegate.model.instants import Instant
 from tidegate.services.retention import Retention, Row
+
+__all__ = ["goes_for_a_reason", "nothing_more_goes", "stays_within_bounds", "the_oldest_go"]
 
 
 def goes_for_a_reason(

@@ -9,13 +9,13 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.model.instants import Instant
 from tidegate.services.executions import (
-    Admission,
     AlreadyEnded,
     Ended,
     Enough,
     Execution,
     ExecutionStatus,
     Gate,
+    GateVerdict,
     NoMargin,
     NotInTheGate,
     Released,
@@ -25,6 +25,8 @@ from tidegate.services.executions import (
     released,
 )
 from tidegate.services.strategies.atomic_service import runs
+
+__all__ = ["admissions", "endings", "executions", "gates", "histories", "margins", "releases"]
 
 _NAMES: Final = ("x", "y", "z")
 _RUNNERS: Final = ("r0", "r1", "r2")
@@ -66,7 +68,7 @@ def gates() -> SearchStrategy[Gate]:
 
 
 @st.composite
-def admissions(draw: DrawFn) -> Admission:
+def admissions(draw: DrawFn) -> GateVerdict:
     """What becomes of a run that was cleared: let in, perhaps in place of one whose runner is gone, or blocked."""
     return admit(draw(gates()), draw(runs()), live=draw(st.sets(st.sampled_from(_RUNNERS))), now=Instant(draw(_TIMES)))
 

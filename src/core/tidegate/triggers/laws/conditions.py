@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final, assert_never
 
 from tidegate.triggers.conditions import (
-    Answer,
     CannotTell,
     Condition,
+    ConditionVerdict,
     Context,
     CronContext,
     EventContext,
@@ -21,6 +21,14 @@ from tidegate.triggers.conditions import (
     sources,
 )
 
+__all__ = [
+    "answers_as_kleene",
+    "conditions_are_named_by_all",
+    "contexts_are_named_by_what_happened",
+    "holds_of_its_sources_only",
+    "only_a_plain_true_holds",
+]
+
 _TRUTH: Final = {Fails: 0, CannotTell: 1, Holds: 2}
 
 
@@ -30,23 +38,23 @@ def conditions_are_named_by_all(left: Condition, right: Condition, left_id: str,
 
 
 def contexts_are_named_by_what_happened(left: Context, right: Context, left_id: str, right_id: str) -> bool:
-    """Law CD1: contexts have the same id exactly if they tell of the same happening."""
+    """Law CD1: contexts have the same id exactly if they are of the same happening."""
     return (_happening(left) == _happening(right)) is (left_id == right_id)
 
 
-def holds_of_its_sources_only(condition: Condition, context: Context, answer: Answer) -> bool:
+def holds_of_its_sources_only(condition: Condition, context: Context, answer: ConditionVerdict) -> bool:
     """Law CD2: a condition holds only of a context from one of its sources."""
     return not isinstance(answer, Holds) or context.source in sources(condition)
 
 
-def answers_as_kleene(logic: Logic, parts: Sequence[Answer], whole: Answer) -> bool:
+def answers_as_kleene(logic: Logic, parts: Sequence[ConditionVerdict], whole: ConditionVerdict) -> bool:
     """Law CD3: a composite answers as Kleene's logic does: the least of all, the greatest of any."""
     truths = [_TRUTH[type(part)] for part in parts]
     return _TRUTH[type(whole)] == (min(truths) if logic is Logic.ALL else max(truths))
 
 
-def only_a_plain_true_holds(said: object, answer: Answer) -> bool:
-    """Law CD4: only a plain True of the user's code holds, only a plain False fails, and nobody can tell otherwise.
+def only_a_plain_true_holds(said: object, answer: ConditionVerdict) -> bool:
+    """Law CD4: only a plain True of the user's code holds, only a plain False fails, and anything else decides nothing.
 
     Args:
         said: What the user's code answered; the exception where it raised.

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tidegate.model.instants import Instant
-from tidegate.triggers.firing import Fired, Firing, Held, Run
+from tidegate.triggers.firing import Fired, Firing, Held, TriggerRun
+
+__all__ = [
+    "a_claim_is_not_taken",
+    "instants_are_due",
+    "instants_are_invoked_once",
+    "no_occurrence_is_invoked_twice",
+    "nothing_is_dropped_unfired",
+    "nothing_waits",
+    "runs_are_numbered",
+    "what_fired_is_invoked",
+]
 
 
 def no_occurrence_is_invoked_twice(invocations: Iterable[tuple[str, Collection[str]]]) -> bool:
@@ -19,7 +30,7 @@ def no_occurrence_is_invoked_twice(invocations: Iterable[tuple[str, Collection[s
 
 
 def nothing_is_dropped_unfired(
-    noticed: Iterable[str], waiting: Collection[str], runs: Iterable[Run], invoked: Collection[str]
+    noticed: Iterable[str], waiting: Collection[str], runs: Iterable[TriggerRun], invoked: Collection[str]
 ) -> bool:
     """Law TE2: each occurrence waits, or has fired, or was given up.
 
@@ -38,7 +49,7 @@ def nothing_waits(waiting: Collection[str]) -> bool:
     return not waiting
 
 
-def a_claim_is_not_taken(before: Run, after: Run, now: Instant) -> bool:
+def a_claim_is_not_taken(before: TriggerRun, after: TriggerRun, now: Instant) -> bool:
     """Law TE3: while the claim of a run lasts, no other pass claims it.
 
     Args:
@@ -68,7 +79,7 @@ def runs_are_numbered(firings: Iterable[Firing]) -> bool:
     return numbers == list(range(1, len(numbers) + 1))
 
 
-def what_fired_is_invoked(run: Run, of: Collection[str] | None) -> bool:
+def what_fired_is_invoked(run: TriggerRun, of: Collection[str] | None) -> bool:
     """Law TE6: a run that says that it has fired has its invocation, of the same occurrences.
 
     Args:

@@ -9,7 +9,6 @@ from tidegate.triggers.conditions import EventContext
 from tidegate.triggers.firing import (
     Busy,
     Changed,
-    Claim,
     Claimed,
     Claims,
     Exhausted,
@@ -20,10 +19,24 @@ from tidegate.triggers.firing import (
     Ignored,
     Plan,
     Purge,
-    Run,
+    RunClaim,
     Settled,
+    TriggerRun,
 )
 from tidegate.triggers.trigger import Occurrence, Trigger
+
+__all__ = [
+    "a_purge_leaves_what_is_needed",
+    "a_run_is_complete",
+    "attempts_are_bounded",
+    "dropped_when_done",
+    "held_claims_are_kept",
+    "no_occurrence_fires_twice",
+    "only_its_own_attempt_fails",
+    "order_does_not_matter",
+    "what_is_settled_stays",
+    "when_it_is_planned_does_not_matter",
+]
 
 
 def no_occurrence_fires_twice(firings: Iterable[Firing]) -> bool:
@@ -37,7 +50,11 @@ def no_occurrence_fires_twice(firings: Iterable[Firing]) -> bool:
 
 
 def dropped_when_done(
-    plan: Plan, triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[Run], now: Instant
+    plan: Plan,
+    triggers: Collection[Trigger],
+    occurrences: Collection[Occurrence],
+    runs: Collection[TriggerRun],
+    now: Instant,
 ) -> bool:
     """Law FI2: an occurrence is dropped only when each trigger that waits for it is done with it.
 
@@ -58,7 +75,7 @@ def dropped_when_done(
     )
 
 
-def held_claims_are_kept(before: Run | None, by: str, now: Instant, answer: Claim) -> bool:
+def held_claims_are_kept(before: TriggerRun | None, by: str, now: Instant, answer: RunClaim) -> bool:
     """Law FI3: a claim that has not expired is not taken by another; each claim is an attempt of its own."""
     if before is None:
         return isinstance(answer, Claimed) and answer.run.attempt == 1
@@ -67,12 +84,12 @@ def held_claims_are_kept(before: Run | None, by: str, now: Instant, answer: Clai
     return not isinstance(answer, Claimed) or answer.run.attempt == before.attempt + 1
 
 
-def only_its_own_attempt_fails(before: Run, attempt: int, answer: Changed | Ignored) -> bool:
+def only_its_own_attempt_fails(before: TriggerRun, attempt: int, answer: Changed | Ignored) -> bool:
     """Law FI3: an attempt that fails late does not end the one after it."""
     return isinstance(answer, Changed) is (isinstance(before.state, Held) and before.attempt == attempt)
 
 
-def what_is_settled_stays(before: Run, after: Run) -> bool:
+def what_is_settled_stays(before: TriggerRun, after: TriggerRun) -> bool:
     """Law FI4: what fired stays so; what was given up stays so, or fired after all; each change is one version."""
     changed = after.version == before.version + 1 and not isinstance(before.state, Fired)
     reopened = isinstance(before.state, GivenUp) and not isinstance(after.state, (GivenUp, Fired))
@@ -103,7 +120,7 @@ def order_does_not_matter(plan: Plan, shuffled: Plan) -> bool:
     return plan == shuffled
 
 
-def attempts_are_bounded(claims: Claims, before: Run | None, answer: Claim | Changed | Ignored) -> bool:
+def attempts_are_bounded(claims: Claims, before: TriggerRun | None, answer: RunClaim | Changed | Ignored) -> bool:
     """Law FI8: no attempt is one more than allowed; what has none left is given up, and nothing else is."""
     if isinstance(answer, (Busy, Settled, Ignored)) or answer.run == before:
         return True
@@ -115,7 +132,7 @@ def attempts_are_bounded(claims: Claims, before: Run | None, answer: Claim | Cha
 
 
 def a_purge_leaves_what_is_needed(
-    events: Mapping[str, Instant], runs: Collection[Run], waiting: Collection[Occurrence], gone: Purge
+    events: Mapping[str, Instant], runs: Collection[TriggerRun], waiting: Collection[Occurrence], gone: Purge
 ) -> bool:
     """Law FI9: a purge leaves what waits, what is not settled, and the last run of each trigger of all conditions."""
     still = {each.id for each in waiting}

@@ -1,12 +1,23 @@
-"""The laws of `tidegate.triggers.trigger` as predicates over triggers, occurrences, what providers answer, and registrations."""
+"""The laws of `tidegate.triggers.trigger` as predicates over what it decides."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 from tidegate.model.documents import Document
-from tidegate.triggers.conditions import Answer, CannotTell, Holds, context_id
+from tidegate.triggers.conditions import CannotTell, ConditionVerdict, Holds, context_id
 from tidegate.triggers.trigger import Noticed, NotProvided, Occurrence, Provided, Registration, Trigger
+
+__all__ = [
+    "all_that_holds_is_noticed",
+    "drops_what_nobody_waits_for",
+    "occurrences_are_named_by_both",
+    "provides_a_document_or_reasons",
+    "registered",
+    "registers_what_is_wanted",
+    "the_first_decides",
+    "triggers_are_named_by_all",
+]
 
 
 def triggers_are_named_by_all(left: Trigger, right: Trigger) -> bool:
@@ -20,8 +31,8 @@ def occurrences_are_named_by_both(left: Occurrence, right: Occurrence) -> bool:
     return (happening[0] == happening[1]) is (left.id == right.id)
 
 
-def all_that_holds_is_noticed(answers: Mapping[str, Answer], noticed: Noticed) -> bool:
-    """Law TG2: what is noticed is one occurrence for each condition that holds, and all of which nobody can tell.
+def all_that_holds_is_noticed(answers: Mapping[str, ConditionVerdict], noticed: Noticed) -> bool:
+    """Law TG2: what is noticed is one occurrence for each condition that holds, and all that cannot be decided.
 
     Args:
         answers: Whether each condition holds, by its id.
@@ -33,13 +44,13 @@ def all_that_holds_is_noticed(answers: Mapping[str, Answer], noticed: Noticed) -
 
 
 def the_first_decides(parts: Sequence[Provided | NotProvided], whole: Provided | NotProvided) -> bool:
-    """Law TG3: the first of several providers that has arguments decides; without any, all reasons are told."""
+    """Law TG3: the first of several providers that has arguments decides; without any, the answer has all reasons."""
     first = next((part for part in parts if isinstance(part, Provided)), None)
     reasons = tuple(reason for part in parts if isinstance(part, NotProvided) for reason in part.reasons)
     return whole == (first or NotProvided(reasons))
 
 
-def provides_a_document_or_tells(said: Document | None, answer: Provided | NotProvided) -> bool:
+def provides_a_document_or_reasons(said: Document | None, answer: Provided | NotProvided) -> bool:
     """Law TG4: whatever the user's code does, a provider has an answer: its document, or the reason why there is none.
 
     Args:

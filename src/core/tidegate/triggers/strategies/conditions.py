@@ -20,7 +20,6 @@ from tidegate.triggers.conditions import (
     EventContext,
     Everything,
     ExceptionContext,
-    Filter,
     Judge,
     Kind,
     Logic,
@@ -32,9 +31,12 @@ from tidegate.triggers.conditions import (
     ResultContext,
     Source,
     StatusContext,
+    ValueFilter,
     condition_id,
     sources,
 )
+
+__all__ = ["JUDGES", "composites", "conditions", "contexts", "contexts_of", "filters", "no", "raises", "truthy", "yes"]
 
 _TASKS: Final = st.sampled_from(("a", "b"))
 _STATUSES: Final = ("success", "failed", "retry")
@@ -73,7 +75,7 @@ def raises(value: Value) -> object:
 JUDGES: Final = tuple(Judge(each.__name__, each) for each in (yes, no, truthy, raises))
 
 
-_FILTERS: Final[SearchStrategy[Filter]] = st.one_of(
+_FILTERS: Final[SearchStrategy[ValueFilter]] = st.one_of(
     st.just(Everything()), st.builds(Equal, _DOCUMENTS), st.sampled_from(JUDGES)
 )
 _ANY_STATUSES: Final = st.frozensets(st.sampled_from(_STATUSES), min_size=1)
@@ -92,12 +94,12 @@ def _of(name: str) -> dict[Source, SearchStrategy[Condition]]:
 _OF: Final = {**_of("a"), **_of("b")}
 
 
-def filters() -> SearchStrategy[Filter]:
+def filters() -> SearchStrategy[ValueFilter]:
     """Filters of all kinds, functions that raise or answer nonsense included."""
     return _FILTERS
 
 
-def simple_conditions() -> SearchStrategy[Condition]:
+def _simple_conditions() -> SearchStrategy[Condition]:
     """Conditions of every kind but composites."""
     return st.one_of(st.builds(OnCron, schedules()), *_OF.values())
 
@@ -119,7 +121,7 @@ def composites(draw: DrawFn, depth_max: int = 2) -> Composite:
 
 def conditions() -> SearchStrategy[Condition]:
     """Conditions of every kind."""
-    return st.one_of(simple_conditions(), composites())
+    return st.one_of(_simple_conditions(), composites())
 
 
 _INVOCATION: Final = (_TASKS, st.sampled_from(("i", "j")), st.integers(1, 3))

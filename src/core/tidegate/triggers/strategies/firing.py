@@ -11,8 +11,10 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.model.instants import Instant
 from tidegate.triggers.conditions import EventContext, Logic, OnEvent
-from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, Run, State, plan
+from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, RunState, TriggerRun, plan
 from tidegate.triggers.trigger import Occurrence, Trigger
+
+__all__ = ["Found", "claims", "event", "event_triggers", "events", "found", "runs", "states"]
 
 _CODES: Final = ("a", "b", "c")
 _ON: Final = {code: Trigger(task="t", conditions=(OnEvent(code),)).condition_ids[0] for code in _CODES}
@@ -31,7 +33,7 @@ class Found:
 
     triggers: tuple[Trigger, ...]
     occurrences: tuple[Occurrence, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[TriggerRun, ...]
     now: Instant
 
 
@@ -77,10 +79,10 @@ def _seen(drawn: Sequence[tuple[str, int]]) -> tuple[Occurrence, ...]:
 
 
 @st.composite
-def states(draw: DrawFn) -> State:
+def states(draw: DrawFn) -> RunState:
     """What may have become of a run."""
     at = Instant(draw(st.integers(0, 40)))
-    some: tuple[State, ...] = (
+    some: tuple[RunState, ...] = (
         Held("p", at),
         Held("q", at),
         Failed(("no",)),
@@ -92,11 +94,11 @@ def states(draw: DrawFn) -> State:
 
 
 @st.composite
-def runs(draw: DrawFn) -> Run:
+def runs(draw: DrawFn) -> TriggerRun:
     """The record of a run of one event, in every state, after one to three attempts."""
     attempt = draw(st.integers(1, 3))
     firing = Firing(draw(event_triggers()).id, (event("a", draw(st.integers(0, 3))),))
-    return Run(firing, draw(states()), attempt, attempt + draw(st.integers(0, 3)))
+    return TriggerRun(firing, draw(states()), attempt, attempt + draw(st.integers(0, 3)))
 
 
 @st.composite
@@ -107,12 +109,12 @@ def found(draw: DrawFn) -> Found:
         draw: Hypothesis's.
     """
     triggers = tuple(draw(st.lists(event_triggers(), max_size=4, unique_by=lambda each: each.id)))
-    seen, made = draw(events()), dict[str, Run]()
+    seen, made = draw(events()), dict[str, TriggerRun]()
     for _ in range(draw(st.integers(0, 4))):
         some = seen[: draw(st.integers(0, len(seen)))]
         firings = plan(triggers, some, tuple(made.values()), Instant(0)).firings
         for firing in [each for each in firings if each.id not in made and draw(st.booleans())]:
-            made[firing.id] = Run(firing, draw(states()))
+            made[firing.id] = TriggerRun(firing, draw(states()))
     known = tuple(each for each in triggers if draw(st.integers(0, 5)))
     waits = tuple(each for each in seen if draw(st.integers(0, 5)))
     return Found(known, waits, tuple(made.values()), Instant(draw(st.integers(0, 40))))

@@ -13,6 +13,8 @@ from tidegate.triggers.conditions import Context, Kind, Logic, condition_id
 from tidegate.triggers.strategies.conditions import conditions, contexts, contexts_of
 from tidegate.triggers.trigger import FirstOf, FromAll, FromContext, Occurrence, Provider, Static, Trigger
 
+__all__ = ["counted", "fails", "nothing", "occurrences", "providers", "told", "triggers"]
+
 
 def told(context: Context) -> object:
     """Answer a dict that says what happened."""

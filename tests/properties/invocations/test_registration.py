@@ -1,0 +1,66 @@
+"""Registration where nothing races; the rest is explored in the scenario `registration`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import pytest
+from tests.properties.on_documents import one
+
+from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
+from tidegate.invocations.picker import kept
+from tidegate.invocations.registration import NotRegistered, Registered, Registrar, Reused
+from tidegate.model.documents import Document
+from tidegate.model.effects import Refused
+from tidegate.model.operations import InsertOne
+from tidegate.sim.automaton import Returned
+
+BY_A = Rule(Control.KEYS, ("a",))
+
+
+def registered(call: Call, *, status: str, version: int = 1) -> Mapping[str, tuple[Document, ...]]:
+    """The store after `y` was registered for the call `t(a=1, b=2)`, and whatever became of it."""
+    y = Registrar(key="y", call=Call("t", (("a", "1"), ("b", "2"))), rule=BY_A, request="first")
+    places = reservation_id(Purpose.REGISTRATION, BY_A, call)
+    record = {"_id": "y", "status": status, "owner": None, "version": version, "history": ()}
+    stored = {"_id": "y", "task": "t", "names": ("a", "b"), "values": ("1", "2")}
+    held = Document.of({"_id": places, "version": 1, "places": kept(Reservation((Place(y.key, 0),)))})
+    return {
+        "places": (held,),
+        "calls": (Document.of(stored),),
+        "invocations": (Document.of(record),) if version else (),
+    }
+
+
+def test_a_call_is_registered_or_answered_or_differs() -> None:
+    """One that is registered for the same answers it, also where it is still to be made; one that has gone on does not.
+    Where calls must agree, other arguments are an error. Where the rule is off nothing needs a place.
+    """
+    call = Call("t", (("a", "1"), ("b", "3")))
+    registrar = Registrar(key="x", call=call, rule=BY_A, request="r")
+    there = registered(call, status="registered")
+    assert one(registrar.run, {}) == Returned(Registered("x"))
+    assert one(registrar.run, there) == Returned(Reused("y", ("b",)))
+    assert one(registrar.run, registered(call, status="registered", version=0)) == Returned(Reused("y", ("b",)))
+    assert one(registrar.run, registered(call, status="pending", version=2)) == Returned(Registered("x"))
+    assert one(attrs.evolve(registrar, rule=Rule(Control.DISABLED)).run, there) == Returned(Registered("x"))
+    found = one(attrs.evolve(registrar, must_agree=True).run, there)
+    assert isinstance(found, Returned)
+    assert isinstance(found.value, NotRegistered)
+    assert one(attrs.evolve(registrar, attempts=1).run, {**there, "calls": ()}) == Returned(
+        NotRegistered("no place after 1 attempts")
+    )
+
+
+def test_a_refusal_of_the_store_is_passed_on() -> None:
+    """One that has nothing to do with ids ends the program."""
+    program = Registrar(key="x", call=Call("t", ()), rule=BY_A, request="r").run()
+    assert isinstance(program.send(None), InsertOne)
+    with pytest.raises(Refused, match="not authorised"):
+        program.throw(Refused("not authorised"))
+
+
+def test_outcomes_read_as_sentences() -> None:
+    """One line each, for people."""
+    assert [str(Registered("x")), str(Reused("y"))] == ["registered 'x'", "answered by 'y'"]

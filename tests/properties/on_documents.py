@@ -1,0 +1,55 @@
+"""Programs on documents, apart from their scenarios: what is done to a world, and what a record may be spoiled to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tidegate.model.documents import Document, Field, Value
+from tidegate.model.effects import Effect, Program
+from tidegate.model.errors import Misuse
+from tidegate.sim.actors import Process
+from tidegate.sim.report import explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.world import Plain, perform, world_with
+
+WRONG: tuple[Value, ...] = (None, True, -7, 1.5, "", "no", b"", (7,), ("no",), (Document(),), Document())
+
+
+def done(world: Plain, *effects: Effect[object]) -> Plain:
+    """The world after the effects, done one after the other."""
+    for effect in effects:
+        ((after, _),) = perform(effect, world, "a")
+        assert isinstance(after, Plain)
+        world = after
+    return world
+
+
+def one(program: Callable[[], Program[object]], contents: Mapping[str, tuple[Document, ...]]) -> object:
+    """The status of the program in the end, when nothing goes wrong."""
+    process = Process("a", lambda _: program())
+    scenario = Scenario("one", "one program alone", world_with(contents), (process,))
+    assert explore(scenario).ok
+    return process.behaviour.nodes[-1].status
+
+
+def spoiled(value: Value) -> Iterator[Value]:
+    """The value with one thing wrong: it, a field of it that is not there, or a part."""
+    yield from WRONG
+    if isinstance(value, Document):
+        for name, part in value.items:
+            yield value.without(Field[object](name))
+            yield from (value.put(Field[object](name), wrong) for wrong in spoiled(part))
+    elif isinstance(value, tuple) and value:
+        yield from ((wrong, *value[1:]) for wrong in spoiled(value[0]))
+
+
+def is_read_or_misuse(read: Callable[[Document], object], good: Document) -> bool:
+    """Whatever is wrong in a field, or missing: it is read, or Misuse is raised, which it is for some; nothing else."""
+    _ = read(good)
+    refused = 0  # of some that are not documents, too
+    for bad in spoiled(good):
+        try:
+            _ = read(bad)  # type: ignore[arg-type]
+        except Misuse:
+            refused += 1
+    return refused > len(WRONG)  # which are not records, but for the last
