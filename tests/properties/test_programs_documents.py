@@ -26,7 +26,7 @@ from tidegate.model.reading import needed, one_of
 from tidegate.payloads.replacement import Swapped, Unsettled, seen_of
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_documents import loaded, stored
-from tidegate.reactive.task_records import Ended, Run, TaskRecord, TaskStatus
+from tidegate.reactive.task_records import Ended, RunEnd, TaskRecord, TaskStatus
 from tidegate.retries.schedule import Cell, Missed, Schedule
 from tidegate.services.members import announce, beat, begin, everybody, leave, member_of, membership_of
 from tidegate.services.membership import Member
@@ -127,8 +127,8 @@ TASK = TaskRecord(
     changed_at=TIME,
     waiting_since=None,
     created_at=TIME,
-    history=(Run(1, Ended.FAILED, TIME, 5, "no"),),
-    last_success=Run(1, Ended.SUCCEEDED, TIME, 5),
+    history=(RunEnd(1, Ended.FAILED, TIME, 5, "no"),),
+    last_success=RunEnd(1, Ended.SUCCEEDED, TIME, 5),
 )
 CRON = Occurrence("c", CronContext(Schedule("* * * * *", Missed.EACH, 5), TIME), TIME)
 STATUS = Occurrence("c", StatusContext("t", "i", 3, "failed"), TIME)

@@ -15,10 +15,10 @@ from tidegate.reactive.laws import (
     debounce,
     evolution,
     orphans,
-    reactive,
     reactive_task,
     reconciliation,
     snapshot,
+    tasks,
 )
 from tidegate.retries.laws import polling, retry, schedule
 from tidegate.services.laws import atomic_service, executions, membership, retention
@@ -54,7 +54,6 @@ __all__ = [
     "outbox",
     "partition",
     "polling",
-    "reactive",
     "reactive_task",
     "reconciliation",
     "recovery",
@@ -64,6 +63,7 @@ __all__ = [
     "shutdown",
     "snapshot",
     "status",
+    "tasks",
     "transition",
     "trigger",
     "watermark",

@@ -41,9 +41,9 @@ from tidegate.reactive.strategies import (
     debounce,
     evolution,
     orphans,
-    reactive,
     reconciliation,
     snapshot,
+    tasks,
 )
 from tidegate.retries.strategies import polling, retry, schedule
 from tidegate.services.strategies import atomic_service, executions, membership, retention
@@ -88,7 +88,6 @@ __all__ = [
     "partition",
     "polling",
     "projections",
-    "reactive",
     "reconciliation",
     "records",
     "recovery",
@@ -98,6 +97,7 @@ __all__ = [
     "schedule",
     "snapshot",
     "status",
+    "tasks",
     "trigger",
     "updates",
     "values",

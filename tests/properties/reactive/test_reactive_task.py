@@ -16,11 +16,11 @@ from tidegate.model.operations import DeleteOne, InsertOne, StoreTime, UpdateOne
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.laws import reactive_task as laws
 from tidegate.reactive.orphans import CleanUp
-from tidegate.reactive.reactive import Claim, Task, Why, WhyNot
 from tidegate.reactive.reactive_task import Idle, Later, Ran, ReactiveTask
 from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.task_documents import loaded, record_id
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.tasks import Claim, Task, Why, WhyNot
 from tidegate.retries.retry import Fixed, Policy
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform, world_with
 

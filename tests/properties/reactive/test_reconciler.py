@@ -14,10 +14,10 @@ from tidegate.model.instants import SECOND
 from tidegate.model.operations import UpdateOne, update_one
 from tidegate.reactive.laws import change_stream as laws
 from tidegate.reactive.reconciler import CHECKPOINT, EPOCH, FORGOTTEN, HISTORY, RECONCILED, Reconciler
-from tidegate.reactive.reconciliation import Run, Trigger
+from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.sim.world import World, document, perform, world_with
 
-RUN: Final = Run(1, 0)
+RUN: Final = ReconciliationRun(1, 0)
 Trouble = Callable[[World, Effect[object]], tuple[World, object]]
 
 
@@ -72,7 +72,7 @@ def reconciler(looked: list[tuple[str, ...]], fails: int = 0) -> Reconciler:
         looked.append(())
         return answering(())
 
-    return Reconciler("s", "streams", "orders", Trigger("bill", None), look, sweep, batch=2)
+    return Reconciler("s", "streams", "orders", TaskTrigger("bill", None), look, sweep, batch=2)
 
 
 async def answering(left: tuple[str, ...]) -> tuple[str, ...]:

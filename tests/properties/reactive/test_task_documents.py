@@ -12,9 +12,9 @@ from hypothesis import given
 from tidegate.model.documents import Document, Field, matches, updated
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.reactive.strategies.reactive import records
+from tidegate.reactive.strategies.tasks import records
 from tidegate.reactive.task_documents import changes, guarded, loaded, record_id, stored
-from tidegate.reactive.task_records import Guard, Run, TaskRecord
+from tidegate.reactive.task_records import Guard, RunEnd, TaskRecord
 
 NOW: Final = Instant(0)
 
@@ -26,7 +26,7 @@ def whole(record: TaskRecord) -> TaskRecord:
         match value:
             case Instant(at, clock):
                 return Instant(at // MILLISECOND * MILLISECOND, clock)
-            case Run():
+            case RunEnd():
                 return attrs.evolve(value, at=rounded(value.at))
             case tuple():
                 return tuple(map(rounded, value))

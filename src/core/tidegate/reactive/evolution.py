@@ -64,7 +64,7 @@ STATUSES: Final[Mapping[OnNewVersion, frozenset[TaskStatus]]] = {
 
 @final
 @attrs.frozen(kw_only=True)
-class Policy:
+class EvolutionPolicy:
     """What a change of a definition means.
 
     Attributes:
@@ -104,7 +104,7 @@ class Definition:
 @final
 @attrs.frozen
 class Reprocess:
-    """Reset each record of the task that has one of these statuses (`reactive.reset`)."""
+    """Reset each record of the task that has one of these statuses (`tasks.reset`)."""
 
     statuses: frozenset[TaskStatus]
 
@@ -118,7 +118,7 @@ class Reprocess:
 
 @final
 @attrs.frozen
-class Reconcile:
+class ForgetReconciled:
     """Forget that the documents of this task were looked at, and from where a look at them would go on."""
 
     def __str__(self) -> str:
@@ -139,10 +139,10 @@ class Remember:
         return f"remember {self.definition}"
 
 
-Action: TypeAlias = Reprocess | Reconcile | Remember
+Action: TypeAlias = Reprocess | ForgetReconciled | Remember
 
 
-def evolve(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+def evolve(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
     """What has to be done now that a task is defined so.
 
     Args:
@@ -158,7 +158,7 @@ def evolve(stored: Definition | None, current: Definition, policy: Policy) -> tu
     """
     check_type(stored, (Definition, NoneType), "a definition")
     check_type(current, Definition, "a definition")
-    check_type(policy, Policy, "a policy")
+    check_type(policy, EvolutionPolicy, "a policy")
     version = UNKNOWN_VERSION if stored is None else stored.version
     is_another = stored is None or exactly(stored.trigger) != exactly(current.trigger)
     statuses = STATUSES[policy.on_new_version] if current.version > version else frozenset[TaskStatus]()
@@ -167,7 +167,7 @@ def evolve(stored: Definition | None, current: Definition, policy: Policy) -> tu
     if statuses:
         actions.append(Reprocess(statuses))
     if is_another and (stored is None or policy.reconciles):
-        actions.append(Reconcile())
+        actions.append(ForgetReconciled())
     if remembered != stored:
         actions.append(Remember(remembered))
     return tuple(actions)

@@ -83,7 +83,7 @@ class CleanUp:
         check_int(self.keep_for, "a duration in microseconds", 0)
 
 
-class Because(Enum):
+class WhyKept(Enum):
     """Why a record stays."""
 
     WANTED = "its document is there, or the policy keeps it"
@@ -94,7 +94,7 @@ class Because(Enum):
 
 @final
 @attrs.frozen
-class Remove:
+class RemoveRecord:
     """Remove the record, if it is still what this was decided on."""
 
     on: Guard
@@ -108,19 +108,19 @@ class Remove:
 
 @final
 @attrs.frozen
-class Keep:
+class KeepRecord:
     """Leave the record as it is."""
 
-    because: Because
+    because: WhyKept
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.because, Because, "a reason to keep it")
+        check_type(self.because, WhyKept, "a reason to keep it")
 
     def __str__(self) -> str:
         return f"keep: {self.because.value}"
 
 
-SweepVerdict: TypeAlias = Remove | Keep
+SweepVerdict: TypeAlias = RemoveRecord | KeepRecord
 
 
 def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
@@ -143,14 +143,14 @@ def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) 
     check_type(policy, CleanUp, "a policy")
     check_type(now, Instant, "the time")
     if source is Source.UNKNOWN:
-        return Keep(Because.UNKNOWN)
+        return KeepRecord(WhyKept.UNKNOWN)
     if source not in ORPHANED[policy.delete_when]:
-        return Keep(Because.WANTED)
+        return KeepRecord(WhyKept.WANTED)
     if record.status in PROCESSED and record.next_run_at is not None and now - record.next_run_at < 0:
-        return Keep(Because.HELD)
+        return KeepRecord(WhyKept.HELD)
     if now - last_touched(record) <= policy.keep_for:
-        return Keep(Because.RECENT)
-    return Remove(record.guard)
+        return KeepRecord(WhyKept.RECENT)
+    return RemoveRecord(record.guard)
 
 
 def last_touched(record: TaskRecord) -> Instant:

@@ -1,6 +1,6 @@
 """The programs of a reactive task: look at documents, take what is due, run the handler, remove what is of no use.
 
-The decisions are `tidegate.reactive.reactive` and `tidegate.reactive.orphans`; this is the way to carry them out, so that they are right
+The decisions are `tidegate.reactive.tasks` and `tidegate.reactive.orphans`; this is the way to carry them out, so that they are right
 whatever becomes of requests and replies, whoever else is at work and however long one of them stands still.
 
     plan_pass   for each document: its record, THEN the document, the store's time; write what the look means
@@ -47,9 +47,12 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import StoreTime, check_collection, delete_one, find_one, insert_one, update_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.reactive import orphans, reactive
-from tidegate.reactive.orphans import Remove, Source
-from tidegate.reactive.reactive import (
+from tidegate.reactive import orphans, tasks
+from tidegate.reactive.orphans import RemoveRecord, Source
+from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
+from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, TASK, changes, guarded, loaded, record_id, stored
+from tidegate.reactive.task_records import TaskRecord
+from tidegate.reactive.tasks import (
     CannotRun,
     Claim,
     Claimed,
@@ -57,21 +60,18 @@ from tidegate.reactive.reactive import (
     Go,
     Gone,
     HandlerOutcome,
-    Insert,
+    InsertRecord,
     Lapsed,
     Leave,
     Matching,
     NotMatching,
-    Planned,
+    PlanVerdict,
     Seen,
     Succeeded,
-    Update,
+    UpdateRecord,
     Why,
     WhyNot,
 )
-from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
-from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, TASK, changes, guarded, loaded, record_id, stored
-from tidegate.reactive.task_records import TaskRecord
 from tidegate.retries import retry
 
 ATTEMPTS: Final = 8
@@ -146,7 +146,7 @@ class ReactiveTask:
     records: str
     watched: Projection = attrs.field(factory=Projection)
     where: Filter | None = None
-    rules: reactive.Task = attrs.field(factory=reactive.Task)
+    rules: tasks.Task = attrs.field(factory=tasks.Task)
     policy: retry.Policy = attrs.field(factory=retry.Policy)
     cleaning: orphans.CleanUp = attrs.field(factory=orphans.CleanUp)
     attempts: int = ATTEMPTS
@@ -157,7 +157,7 @@ class ReactiveTask:
         check_collection(self.records)
         check_type(self.watched, Projection, "what is watched")
         check_type(self.where, (*FILTERS, NoneType), "a filter or None")
-        check_type(self.rules, reactive.Task, "how a task is run")
+        check_type(self.rules, tasks.Task, "how a task is run")
         check_type(self.policy, retry.Policy, "a policy")
         check_type(self.cleaning, orphans.CleanUp, "when records go")
         check_int(self.attempts, "a number of attempts", 1)
@@ -221,7 +221,7 @@ class ReactiveTask:
             try:
                 record = await self._record(key)
                 now = await self._now()
-                verdict = reactive.renew(record, claim, task=self.rules, now=now)
+                verdict = tasks.renew(record, claim, task=self.rules, now=now)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return verdict.why
             except (Ambiguous, NotApplied, NotDurable):
@@ -265,8 +265,8 @@ class ReactiveTask:
                 continue  # the next look finds what became of it
         return False
 
-    def _plans(self, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> Planned:
-        return reactive.plan(record, seen, task=self.rules, now=now, new_id=new_id)
+    def _plans(self, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
+        return tasks.plan(record, seen, task=self.rules, now=now, new_id=new_id)
 
     async def _cleaned(self, key: str) -> bool:
         for _ in range(self.attempts):
@@ -282,11 +282,11 @@ class ReactiveTask:
                 continue
         return False
 
-    def _of_use(self, record: TaskRecord, document: Document | None, now: Instant) -> Remove | Planned:
+    def _of_use(self, record: TaskRecord, document: Document | None, now: Instant) -> RemoveRecord | PlanVerdict:
         """What becomes of a record that is held against its document."""
         seen = self._seen(document)
         verdict = orphans.clean_up(record, SOURCES[type(seen)], self.cleaning, now)
-        if isinstance(verdict, Remove):
+        if isinstance(verdict, RemoveRecord):
             return verdict
         return self._plans(record, seen, now, record.id)
 
@@ -299,7 +299,7 @@ class ReactiveTask:
         except (Ambiguous, NotApplied):
             return Idle.NOT_CLAIMED
         verdict = self._claims(record, worker, now)
-        if isinstance(verdict, Update):
+        if isinstance(verdict, UpdateRecord):
             try:
                 await self._written(key, record, verdict)
             except (Ambiguous, NotApplied, NotDurable):
@@ -323,11 +323,11 @@ class ReactiveTask:
             wanted = found or wanted
         return wanted if is_mine else Idle.NOT_CLAIMED
 
-    def _claims(self, record: TaskRecord, worker: str, now: Instant) -> reactive.Claiming:
-        verdict = reactive.claim(record, worker=worker, task=self.rules, now=now)
+    def _claims(self, record: TaskRecord, worker: str, now: Instant) -> tasks.ClaimVerdict:
+        verdict = tasks.claim(record, worker=worker, task=self.rules, now=now)
         if isinstance(verdict, Lapsed):
             retried = self._retried(verdict.attempts, verdict.failing_since, now)
-            return reactive.claim(record, worker=worker, task=self.rules, now=now, lapsed=retried)
+            return tasks.claim(record, worker=worker, task=self.rules, now=now, lapsed=retried)
         return verdict
 
     def _is_made(self, found: TaskRecord, wanted: TaskRecord) -> bool:
@@ -349,14 +349,14 @@ class ReactiveTask:
                 is_known = False
                 document = await find_one(self.source, Eq(ID, key))
                 now = await self._now()
-                verdict = reactive.begin(known, claim, self._seen(document), task=self.rules, now=now)
+                verdict = tasks.begin(known, claim, self._seen(document), task=self.rules, now=now)
                 if isinstance(verdict, Leave):
                     return Idle.STALE
                 if isinstance(verdict, Go):
                     return Begun(known)
-                write = verdict if isinstance(verdict, Update) else verdict.write
+                write = verdict if isinstance(verdict, UpdateRecord) else verdict.write
                 if await self._written(key, known, write):
-                    if isinstance(verdict, Update):
+                    if isinstance(verdict, UpdateRecord):
                         return Idle.SKIPPED
                     return Begun(write.record, str(verdict.why) if isinstance(verdict, CannotRun) else None)
             except (Ambiguous, NotApplied, NotDurable):
@@ -386,8 +386,8 @@ class ReactiveTask:
 
     def _finalises(
         self, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
-    ) -> Update | Leave:
-        return reactive.finalise(record, claim, outcome, task=self.rules, now=now)
+    ) -> UpdateRecord | Leave:
+        return tasks.finalise(record, claim, outcome, task=self.rules, now=now)
 
     def _outcome(self, claim: Claim, heard: str | Later | None, now: Instant) -> HandlerOutcome:
         match heard:
@@ -397,11 +397,11 @@ class ReactiveTask:
                 return Deferred(now + after)
             case _:
                 since = now if claim.failing_since is None else claim.failing_since
-                return reactive.Failed(heard, self._retried(max(claim.attempts, 1), since, now))
+                return tasks.Failed(heard, self._retried(max(claim.attempts, 1), since, now))
 
-    def _retried(self, attempts: int, since: Instant, now: Instant) -> reactive.Retry:
+    def _retried(self, attempts: int, since: Instant, now: Instant) -> tasks.NextAttempt:
         verdict = retry.decide(self.policy, attempts, since, now)
-        return reactive.TryAgain(verdict.at) if isinstance(verdict, retry.Retry) else reactive.GiveUp()
+        return tasks.TryAgain(verdict.at) if isinstance(verdict, retry.Retry) else tasks.GiveUp()
 
     # --- what is read and written ---
 
@@ -420,16 +420,16 @@ class ReactiveTask:
         found = await find_one(self.records, Eq(ID, record_id(self.name, key)))
         return None if found is None else loaded(found)
 
-    async def _carried_out(self, key: str, record: TaskRecord, verdict: Remove | Planned) -> bool:
+    async def _carried_out(self, key: str, record: TaskRecord, verdict: RemoveRecord | PlanVerdict) -> bool:
         if isinstance(verdict, Leave):
             return True
-        if isinstance(verdict, Remove):
+        if isinstance(verdict, RemoveRecord):
             return await delete_one(self.records, self._unchanged(key, verdict)) > 0
         return await self._written(key, record, verdict)
 
-    async def _written(self, key: str, before: TaskRecord | None, write: Insert | Update) -> bool:
+    async def _written(self, key: str, before: TaskRecord | None, write: InsertRecord | UpdateRecord) -> bool:
         """Write it; False if the record is no longer what this was decided on."""
-        if isinstance(write, Update):
+        if isinstance(write, UpdateRecord):
             assert before is not None, "an update is of a record"
             changed = changes(before, write.record)
             return await update_one(self.records, self._unchanged(key, write), *changed) > 0
@@ -441,7 +441,7 @@ class ReactiveTask:
             return False
         return True
 
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
+    def _unchanged(self, key: str, write: UpdateRecord | RemoveRecord) -> Filter:
         """The record is still what this was decided on."""
         return guarded(record_id(self.name, key), write.on)
 

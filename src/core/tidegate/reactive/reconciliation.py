@@ -88,7 +88,7 @@ def _history(history: object) -> None:
 
 @final
 @attrs.frozen(cache_hash=True)
-class Trigger:
+class TaskTrigger:
     """A task, and what triggers it.
 
     Attributes:
@@ -110,7 +110,7 @@ class Checkpoint:
     """The documents of a collection up to this id had their pass for exactly these tasks."""
 
     collection: str
-    triggers: frozenset[Trigger]
+    triggers: frozenset[TaskTrigger]
     last_id: Value = attrs.field(eq=exactly)
 
     def __attrs_post_init__(self) -> None:
@@ -151,9 +151,9 @@ class Progress:
         return next((each for each in self.checkpoints if each.collection == collection), None)
 
 
-def _check_triggers(triggers: frozenset[Trigger]) -> None:
+def _check_triggers(triggers: frozenset[TaskTrigger]) -> None:
     check_type(triggers, frozenset, "a set of triggers")
-    check_types(triggers, Trigger, "a trigger")
+    check_types(triggers, TaskTrigger, "a trigger")
     if len({each.task for each in triggers}) != len(triggers):
         raise Misuse("a task has two triggers", why="no two tasks have the same name")
 
@@ -173,7 +173,7 @@ class Scan:
     """
 
     collection: str
-    triggers: frozenset[Trigger]
+    triggers: frozenset[TaskTrigger]
     after: Checkpoint | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -197,7 +197,7 @@ class Scan:
 
 @final
 @attrs.frozen
-class Planned:
+class BatchPlanned:
     """The passes over these documents succeeded; they follow the scan's checkpoint, by ascending id. Invariant: one does."""
 
     ids: tuple[Value, ...] = attrs.field(eq=exactly)
@@ -218,17 +218,17 @@ class CleanedUp:
 
 @final
 @attrs.frozen
-class Failed:
+class PassFailed:
     """Reading, planning or removing failed, or some of it."""
 
 
-PassOutcome: TypeAlias = Planned | CleanedUp | Failed
-OUTCOMES: Final = (Planned, CleanedUp, Failed)
+PassOutcome: TypeAlias = BatchPlanned | CleanedUp | PassFailed
+OUTCOMES: Final = (BatchPlanned, CleanedUp, PassFailed)
 
 
 @final
 @attrs.frozen
-class Write:
+class WriteProgress:
     """Store this, if the record is of this epoch and of its history; then ask `scans` for what is left."""
 
     epoch: int
@@ -241,7 +241,7 @@ class Write:
 
 @final
 @attrs.frozen
-class Again:
+class ScanAgain:
     """Write nothing, and try the same scan again after a while."""
 
     scan: Scan
@@ -256,12 +256,12 @@ class RunSuperseded:
     """Write nothing: the run is over, for the record is of another history, or its scan is not what is left."""
 
 
-ScanVerdict: TypeAlias = Write | Again | RunSuperseded
+ScanVerdict: TypeAlias = WriteProgress | ScanAgain | RunSuperseded
 
 
 @final
 @attrs.frozen
-class Run:
+class ReconciliationRun:
     """A reconciliation, as it was asked for (`change_stream.Reconcile`)."""
 
     epoch: int
@@ -272,7 +272,7 @@ class Run:
         _history(self.history)
 
 
-def scans(progress: Progress, triggers: Mapping[str, frozenset[Trigger]]) -> tuple[Scan, ...]:
+def scans(progress: Progress, triggers: Mapping[str, frozenset[TaskTrigger]]) -> tuple[Scan, ...]:
     """What is still to be scanned.
 
     Args:
@@ -299,7 +299,7 @@ def scans(progress: Progress, triggers: Mapping[str, frozenset[Trigger]]) -> tup
     return tuple(sorted(left, key=lambda scan: scan.collection))
 
 
-def reconcile(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
+def reconcile(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """What is written after a part of a scan.
 
     Args:
@@ -314,7 +314,7 @@ def reconcile(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) ->
     Raises:
         Misuse: An argument is of another type.
     """
-    check_type(run, Run, "a run")
+    check_type(run, ReconciliationRun, "a run")
     check_type(progress, Progress, "progress")
     check_type(scan, Scan, "a scan")
     check_type(outcome, OUTCOMES, "what came of a scan")
@@ -323,14 +323,14 @@ def reconcile(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) ->
         return RunSuperseded()
     others = _others(progress, scan.collection)
     match outcome:
-        case Failed():
-            return Again(scan)
-        case Planned(ids):
+        case PassFailed():
+            return ScanAgain(scan)
+        case BatchPlanned(ids):
             here = Checkpoint(scan.collection, scan.triggers, ids[-1])
-            return Write(run.epoch, attrs.evolve(progress, checkpoints=(*others, here)))
+            return WriteProgress(run.epoch, attrs.evolve(progress, checkpoints=(*others, here)))
         case CleanedUp():
             flags = progress.reconciled | names
-            return Write(run.epoch, attrs.evolve(progress, reconciled=flags, checkpoints=others))
+            return WriteProgress(run.epoch, attrs.evolve(progress, reconciled=flags, checkpoints=others))
         case _:
             assert_never(outcome)
 
@@ -389,7 +389,7 @@ class Sweeps:
 
 @final
 @attrs.frozen
-class Begin:
+class BeginSweep:
     """Store this if nothing else was stored meanwhile, and if it was stored, sweep."""
 
     sweeps: Sweeps
@@ -400,7 +400,7 @@ class Begin:
 
 @final
 @attrs.frozen
-class Wait:
+class SweepLater:
     """It is not time before this."""
 
     until: Instant
@@ -409,7 +409,7 @@ class Wait:
         check_type(self.until, Instant, "the time of a sweep")
 
 
-class WhyNot(Enum):
+class WhyNoSweep(Enum):
     """Why nothing is done."""
 
     RUNNING = "a sweep of this epoch runs"
@@ -419,19 +419,21 @@ class WhyNot(Enum):
 
 @final
 @attrs.frozen
-class Leave:
+class SkipSweep:
     """Do nothing, and write nothing."""
 
-    why: WhyNot
+    why: WhyNoSweep
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.why, WhyNot, "a reason to do nothing")
+        check_type(self.why, WhyNoSweep, "a reason to do nothing")
 
     def __str__(self) -> str:
         return f"leave: {self.why.value}"
 
 
-def decide_sweep(sweeps: Sweeps, epoch: int, now: Instant, interval: Duration = DAY) -> Begin | Wait | Leave:
+def decide_sweep(
+    sweeps: Sweeps, epoch: int, now: Instant, interval: Duration = DAY
+) -> BeginSweep | SweepLater | SkipSweep:
     """Whether the leader sweeps.
 
     Args:
@@ -451,13 +453,13 @@ def decide_sweep(sweeps: Sweeps, epoch: int, now: Instant, interval: Duration = 
     check_type(now, Instant, "the time")
     check_int(interval, "an interval in microseconds", 0)
     if sweeps.epoch is not None and sweeps.epoch >= epoch:
-        return Leave(WhyNot.RUNNING if sweeps.epoch == epoch else WhyNot.FENCED)
+        return SkipSweep(WhyNoSweep.RUNNING if sweeps.epoch == epoch else WhyNoSweep.FENCED)
     if sweeps.last is not None and 0 <= now - sweeps.last < interval:
-        return Wait(sweeps.last + interval)
-    return Begin(attrs.evolve(sweeps, epoch=epoch))
+        return SweepLater(sweeps.last + interval)
+    return BeginSweep(attrs.evolve(sweeps, epoch=epoch))
 
 
-def swept(sweeps: Sweeps, epoch: int, now: Instant, *, is_done: bool) -> Sweeps | Leave:
+def swept(sweeps: Sweeps, epoch: int, now: Instant, *, is_done: bool) -> Sweeps | SkipSweep:
     """What is stored at the end of a sweep, by compare-and-set.
 
     Args:
@@ -477,5 +479,5 @@ def swept(sweeps: Sweeps, epoch: int, now: Instant, *, is_done: bool) -> Sweeps 
     check_type(now, Instant, "the time")
     check_type(is_done, bool, "whether all of it succeeded")
     if sweeps.epoch != epoch:
-        return Leave(WhyNot.FENCED if sweeps.epoch is not None and sweeps.epoch > epoch else WhyNot.ENDED)
+        return SkipSweep(WhyNoSweep.FENCED if sweeps.epoch is not None and sweeps.epoch > epoch else WhyNoSweep.ENDED)
     return Sweeps(now if is_done else sweeps.last)

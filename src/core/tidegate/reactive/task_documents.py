@@ -21,7 +21,7 @@ from tidegate.model.instants import Instant
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.reactive.snapshot import Digest
-from tidegate.reactive.task_records import Ended, Guard, Run, TaskRecord, TaskStatus
+from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 
 TASK: Final = Field[str]("task")
 DOCUMENT: Final = Field[str]("document")
@@ -150,7 +150,7 @@ def guarded(key: str, on: Guard) -> Filter:
     return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(TOKEN, on.token)))
 
 
-def _written(run: Run) -> Document:
+def _written(run: RunEnd) -> Document:
     return Document(
         (
             ("token", run.token),
@@ -162,7 +162,7 @@ def _written(run: Run) -> Document:
     )
 
 
-def _run(doc: Document) -> Run:
-    return Run(
+def _run(doc: Document) -> RunEnd:
+    return RunEnd(
         needed(doc, TOKEN), one_of(Ended, needed(doc, ENDED)), needed(doc, AT), needed(doc, DURATION), doc.get(ERROR)
     )

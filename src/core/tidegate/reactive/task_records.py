@@ -1,4 +1,4 @@
-"""What is known of a document's task: the record that planners and workers of `tidegate.reactive.reactive` write.
+"""What is known of a document's task: the record that planners and workers of `tidegate.reactive.tasks` write.
 
 Its statuses are those of mongodash. What a status becomes when another run is wanted is a table.
 
@@ -66,7 +66,7 @@ class Ended(Enum):
 
 @final
 @attrs.frozen
-class Run:
+class RunEnd:
     """The end of a run. Invariants: 1 <= token; 0 <= duration; there is an error exactly if it failed.
 
     Attributes:
@@ -167,8 +167,8 @@ class TaskRecord:
     first_error_at: Instant | None = None
     last_error: str | None = attrs.field(default=None, repr=False)
     finalised_at: Instant | None = None
-    last_success: Run | None = None
-    history: tuple[Run, ...] = ()
+    last_success: RunEnd | None = None
+    history: tuple[RunEnd, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.id, "a record")
@@ -178,8 +178,8 @@ class TaskRecord:
         check_type(self.status, TaskStatus, "the status of a record")
         check_type(self.snapshot, (Document, Digest, NoneType), "what is kept of a snapshot")
         check_type(self.last_error, (str, NoneType), "the text of an error")
-        check_type(self.last_success, (Run, NoneType), "a run")
-        check_tuple(self.history, Run, "a run")
+        check_type(self.last_success, (RunEnd, NoneType), "a run")
+        check_tuple(self.history, RunEnd, "a run")
         check_type(self.created_at, Instant, "the time of creation")
         for at in (self.due_at, self.changed_at):
             check_type(at, Instant, "a time of a record")

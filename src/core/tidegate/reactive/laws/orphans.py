@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.model.instants import Instant
-from tidegate.reactive.orphans import ORPHANED, CleanUp, Remove, Source, SweepVerdict
+from tidegate.reactive.orphans import ORPHANED, CleanUp, RemoveRecord, Source, SweepVerdict
 from tidegate.reactive.task_records import PROCESSED, TaskRecord
 
 
@@ -12,17 +12,17 @@ def removes_orphans_only(
 ) -> bool:
     """Law RE41: what goes has no document that the policy wants it for, and nothing has happened to it for so long."""
     is_orphan = source in ORPHANED[policy.delete_when]
-    return not isinstance(verdict, Remove) or (is_orphan and is_untouched(record, policy, now))
+    return not isinstance(verdict, RemoveRecord) or (is_orphan and is_untouched(record, policy, now))
 
 
 def leaves_what_is_held(record: TaskRecord, now: Instant, verdict: SweepVerdict) -> bool:
     """Law RE42: what is held by a lease that lasts does not go."""
-    return not isinstance(verdict, Remove) or not is_held(record, now)
+    return not isinstance(verdict, RemoveRecord) or not is_held(record, now)
 
 
 def leaves_what_is_unknown(source: Source, verdict: SweepVerdict) -> bool:
     """Law RE43: where nobody knows of its document, it does not go."""
-    return not isinstance(verdict, Remove) or source is not Source.UNKNOWN
+    return not isinstance(verdict, RemoveRecord) or source is not Source.UNKNOWN
 
 
 def removes_every_orphan(
@@ -32,7 +32,7 @@ def removes_every_orphan(
     if source not in ORPHANED[policy.delete_when] or is_held(record, now) or not is_untouched(record, policy, now):
         return True
     known = (record.id, record.version, record.owner, record.token)
-    return isinstance(verdict, Remove) and known == (
+    return isinstance(verdict, RemoveRecord) and known == (
         verdict.on.id,
         verdict.on.version,
         verdict.on.owner,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidegate.model.instants import Instant
-from tidegate.reactive.reactive import Claim
 from tidegate.reactive.task_records import FINISHED, PROCESSED, TaskRecord, TaskStatus
+from tidegate.reactive.tasks import Claim
 
 
 def no_change_is_lost(record: TaskRecord | None, said: object, handled: Iterable[object]) -> bool:

@@ -6,7 +6,7 @@ one who leads may lose that to the other without knowing, may crash, and the sto
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias, final
@@ -22,15 +22,18 @@ from tidegate.reactive.change_stream import (
     ChangeStreamConsumer,
     Consuming,
     Following,
+    HandleChanged,
     HandleDeleted,
     LeadershipLost,
-    Plan,
     Read,
     Reconcile,
+    StreamEvent,
+    StreamState,
+    StreamStep,
     event_for,
 )
 from tidegate.reactive.reconciler import FORGOTTEN, RECONCILED, Reconciler
-from tidegate.reactive.reconciliation import Run, Trigger
+from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import dead, tell
@@ -94,7 +97,7 @@ async def look_at_orders(ids: tuple[str, ...]) -> tuple[str, ...]:
     return await look(ORDERS, ids)
 
 
-async def passed(command: Plan | HandleDeleted) -> None:
+async def passed(command: HandleChanged | HandleDeleted) -> None:
     await look(command.collection, tuple(map(str, command.ids)))
 
 
@@ -237,12 +240,13 @@ def is_pass(effect: Effect[object]) -> bool:
     return isinstance(effect, UpdateOne) and effect.collection == LOOKS
 
 
+Stepping: TypeAlias = Callable[[ChangeStreamConsumer, StreamState, StreamEvent], StreamStep]
 NO_FAULTS: Final[Mapping[Fault, Which]] = MappingProxyType({})
 PASSES_FAIL: Final[Mapping[Fault, Which]] = MappingProxyType({Fault.DROPPED: is_pass})
 
 
 def change_stream(
-    kind: type[ChangeStreamConsumer] = ChangeStreamConsumer,
+    step: Stepping = ChangeStreamConsumer.step,
     *,
     summary: str = "documents change while leaders come and go: each change is looked at, or will be",
     edits: tuple[Effect[object], ...] = ONE_CHANGE,
@@ -260,7 +264,7 @@ def change_stream(
     """Two consumers of one stream, one of whom leads.
 
     Args:
-        kind: The reducer, or a faulty variant of it.
+        step: How a consumer steps, or a faulty variant of it.
         summary: One line for people.
         edits: What is done to the documents.
         docs: The documents: collection and id.
@@ -276,17 +280,17 @@ def change_stream(
     """
     stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others, forgotten=forgotten)
     means = watched(stream)
-    consumer = kind(size=size)
+    consumer = ChangeStreamConsumer(size=size)
     orders = Reconciler(
-        STREAM, stream.collection, ORDERS, Trigger("looks", None), look_at_orders, swept, batch=1, pause=0
+        STREAM, stream.collection, ORDERS, TaskTrigger("looks", None), look_at_orders, swept, batch=1, pause=0
     )
 
     def carried_out(command: Effect[object]) -> Program[object] | None:
         match command:
-            case Plan() | HandleDeleted():
+            case HandleChanged() | HandleDeleted():
                 return passed(command)
             case Reconcile(epoch, history):
-                return orders.run(Run(epoch, history))
+                return orders.run(ReconciliationRun(epoch, history))
             case _:
                 return None
 
@@ -294,7 +298,7 @@ def change_stream(
         ReducerProcess(
             name,
             Following(),
-            consumer.step,
+            partial(step, consumer),
             event_for,
             Faults(kinds),
             means,

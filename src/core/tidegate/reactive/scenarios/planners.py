@@ -15,8 +15,7 @@ import attrs
 from tidegate.model.documents import ID, AllOf, Document, Eq, Filter
 from tidegate.model.effects import Call, Effect, Refused, duplicate_key, is_duplicate
 from tidegate.model.operations import Unique, find_one, insert_one
-from tidegate.reactive.orphans import Remove
-from tidegate.reactive.reactive import Insert, Update
+from tidegate.reactive.orphans import RemoveRecord
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import (
     FAULTS,
@@ -33,6 +32,7 @@ from tidegate.reactive.scenarios.reactive_task import (
 )
 from tidegate.reactive.task_documents import DOCUMENT, RECORD, SNAPSHOT, TASK, guarded, loaded, stored
 from tidegate.reactive.task_records import TaskRecord
+from tidegate.reactive.tasks import InsertRecord, UpdateRecord
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Faults
@@ -58,8 +58,8 @@ class Indexed(ReactiveTask):
         found = await find_one(self.records, AllOf((Eq(TASK, self.name), Eq(DOCUMENT, key))))
         return None if found is None else loaded(found)
 
-    async def _written(self, key: str, before: TaskRecord | None, write: Insert | Update) -> bool:
-        if isinstance(write, Update):
+    async def _written(self, key: str, before: TaskRecord | None, write: InsertRecord | UpdateRecord) -> bool:
+        if isinstance(write, UpdateRecord):
             return await super()._written(key, before, write)
         doc = stored(write.record, self.name, key)
         try:
@@ -70,7 +70,7 @@ class Indexed(ReactiveTask):
             return False
         return True
 
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:  # noqa: ARG002  its own id says which
+    def _unchanged(self, key: str, write: UpdateRecord | RemoveRecord) -> Filter:  # noqa: ARG002  its own id says which
         return guarded(write.on.id, write.on)
 
 

@@ -19,11 +19,11 @@ from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
-from tidegate.reactive.reactive import Claim, Insert, Matching, Task, plan
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
+from tidegate.reactive.tasks import Claim, InsertRecord, Matching, Task, plan
 from tidegate.retries.retry import Fixed, Policy
 from tidegate.sim.actors import Network, Process, stuck
 from tidegate.sim.automaton import Asking
@@ -150,7 +150,7 @@ def planned(task: ReactiveTask, doc: Document) -> Document:
     """The record of a document that was seen for the first time."""
     seen = Matching(Document((("total", doc[TOTAL]),)))
     verdict = plan(None, seen, task=task.rules, now=Instant(0), new_id="first")
-    assert isinstance(verdict, Insert)
+    assert isinstance(verdict, InsertRecord)
     return stored(verdict.record, NAME, KEY)
 
 

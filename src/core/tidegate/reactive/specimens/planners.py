@@ -7,10 +7,10 @@ from typing import Final
 
 import attrs
 
-from tidegate.reactive.reactive import Insert, Update
 from tidegate.reactive.scenarios.planners import ALONE, Indexed, planners
 from tidegate.reactive.scenarios.reactive_task import KEPT
 from tidegate.reactive.task_records import TaskRecord
+from tidegate.reactive.tasks import InsertRecord, UpdateRecord
 from tidegate.sim.shipping import Specimen
 from tidegate.sim.world import NO_INDEXES
 
@@ -19,8 +19,8 @@ from tidegate.sim.world import NO_INDEXES
 class RefusalIsDone(Indexed):
     """Whoever is refused an insert takes it for done: there is a record, but of what another one saw."""
 
-    async def _written(self, key: str, before: TaskRecord | None, write: Insert | Update) -> bool:
-        return await super()._written(key, before, write) or isinstance(write, Insert)
+    async def _written(self, key: str, before: TaskRecord | None, write: InsertRecord | UpdateRecord) -> bool:
+        return await super()._written(key, before, write) or isinstance(write, InsertRecord)
 
 
 SPECIMENS: Final = (

@@ -10,9 +10,8 @@ import attrs
 from tidegate.model.documents import ID, AllOf, Document, Eq, Exists, Filter
 from tidegate.model.effects import Now
 from tidegate.model.instants import Instant
-from tidegate.reactive import reactive
-from tidegate.reactive.orphans import Remove
-from tidegate.reactive.reactive import Claim, HandlerOutcome, Leave, Planned, Seen, TryAgain, Update, Why, WhyNot
+from tidegate.reactive import tasks
+from tidegate.reactive.orphans import RemoveRecord
 from tidegate.reactive.reactive_task import ReactiveTask, Worked
 from tidegate.reactive.scenarios.reactive_task import (
     BOUNDED,
@@ -32,6 +31,7 @@ from tidegate.reactive.scenarios.reactive_task import (
 )
 from tidegate.reactive.task_documents import NEXT_RUN_AT, TASK, record_id
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.tasks import Claim, HandlerOutcome, Leave, PlanVerdict, Seen, TryAgain, UpdateRecord, Why, WhyNot
 from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
@@ -44,8 +44,8 @@ ENDS: Final = frozenset({Why.SUCCEEDED, Why.RETRIED, Why.GIVEN_UP, Why.DEFERRED,
 class EndsById(ReactiveTask):
     """The end of a run is written by id alone, so one that has lost its lease ends the run of another."""
 
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
-        is_end = isinstance(write, Update) and write.why in ENDS
+    def _unchanged(self, key: str, write: UpdateRecord | RemoveRecord) -> Filter:
+        is_end = isinstance(write, UpdateRecord) and write.why in ENDS
         return Eq(ID, record_id(self.name, key)) if is_end else super()._unchanged(key, write)
 
 
@@ -53,8 +53,8 @@ class EndsById(ReactiveTask):
 class ClaimsById(ReactiveTask):
     """A claim is written by id alone, on a record that another may have claimed since it was read."""
 
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
-        is_claim = isinstance(write, Update) and write.why in (Why.DUE, Why.TAKEN_OVER)
+    def _unchanged(self, key: str, write: UpdateRecord | RemoveRecord) -> Filter:
+        is_claim = isinstance(write, UpdateRecord) and write.why in (Why.DUE, Why.TAKEN_OVER)
         return Eq(ID, record_id(self.name, key)) if is_claim else super()._unchanged(key, write)
 
 
@@ -72,7 +72,7 @@ class DirtyIgnored(ReactiveTask):
 
     def _finalises(
         self, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
-    ) -> Update | Leave:
+    ) -> UpdateRecord | Leave:
         if record is not None and record.status is TaskStatus.PROCESSING_DIRTY:
             clean = attrs.evolve(record, status=TaskStatus.PROCESSING)
             return super()._finalises(clean, claim, outcome, now)
@@ -83,9 +83,9 @@ class DirtyIgnored(ReactiveTask):
 class LookWithoutAVersion(ReactiveTask):
     """A look that finds nothing changed writes nothing, though a run that saw another document is about to begin."""
 
-    def _plans(self, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> Planned:
+    def _plans(self, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
         verdict = super()._plans(record, seen, now, new_id)
-        looked = isinstance(verdict, Update) and verdict.why is Why.LOOKED_AT
+        looked = isinstance(verdict, UpdateRecord) and verdict.why is Why.LOOKED_AT
         return Leave(WhyNot.UNCHANGED) if looked else verdict
 
 
@@ -93,10 +93,10 @@ class LookWithoutAVersion(ReactiveTask):
 class LimitAtTheEnd(ReactiveTask):
     """Attempts are compared with the limit when a run has failed, so runs that never end are not counted."""
 
-    def _claims(self, record: TaskRecord, worker: str, now: Instant) -> reactive.Claiming:
-        verdict = reactive.claim(record, worker=worker, task=self.rules, now=now)
-        if isinstance(verdict, reactive.Lapsed):
-            return reactive.claim(record, worker=worker, task=self.rules, now=now, lapsed=TryAgain(now))
+    def _claims(self, record: TaskRecord, worker: str, now: Instant) -> tasks.ClaimVerdict:
+        verdict = tasks.claim(record, worker=worker, task=self.rules, now=now)
+        if isinstance(verdict, tasks.Lapsed):
+            return tasks.claim(record, worker=worker, task=self.rules, now=now, lapsed=TryAgain(now))
         return verdict
 
 
@@ -104,8 +104,8 @@ class LimitAtTheEnd(ReactiveTask):
 class RenewsById(Renewing):
     """A renewal is written by id alone: on a finished record, it makes work."""
 
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
-        is_renewal = isinstance(write, Update) and write.why is Why.RENEWED
+    def _unchanged(self, key: str, write: UpdateRecord | RemoveRecord) -> Filter:
+        is_renewal = isinstance(write, UpdateRecord) and write.why is Why.RENEWED
         return Eq(ID, record_id(self.name, key)) if is_renewal else super()._unchanged(key, write)
 
 
@@ -113,17 +113,17 @@ class RenewsById(Renewing):
 class RemovesById(ReactiveTask):
     """A record whose document is gone is removed by id alone, though the document may have come back since."""
 
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
-        return Eq(ID, record_id(self.name, key)) if isinstance(write, Remove) else super()._unchanged(key, write)
+    def _unchanged(self, key: str, write: UpdateRecord | RemoveRecord) -> Filter:
+        return Eq(ID, record_id(self.name, key)) if isinstance(write, RemoveRecord) else super()._unchanged(key, write)
 
 
 @attrs.frozen(kw_only=True)
 class NeverSweeps(ReactiveTask):
     """Orphans are looked at, and none is ever of no use."""
 
-    def _of_use(self, record: TaskRecord, document: Document | None, now: Instant) -> Remove | Planned:
+    def _of_use(self, record: TaskRecord, document: Document | None, now: Instant) -> RemoveRecord | PlanVerdict:
         verdict = super()._of_use(record, document, now)
-        return Leave(WhyNot.FINISHED) if isinstance(verdict, Remove) else verdict
+        return Leave(WhyNot.FINISHED) if isinstance(verdict, RemoveRecord) else verdict
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.reactive.reactive`, over single decisions, and over a journal of what was seen and run."""
+"""The laws of `tidegate.reactive.tasks`, over single decisions, and over a journal of what was seen and run."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ import attrs
 from tidegate.model.documents import equal
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.reactive.debounce import due
-from tidegate.reactive.reactive import (
+from tidegate.reactive.snapshot import Kept, NotComputed, Unchanged, changed
+from tidegate.reactive.task_records import PROCESSED, Ended, TaskRecord, TaskStatus
+from tidegate.reactive.tasks import (
     Adopt,
-    Beginning,
+    BeginVerdict,
     CannotRun,
     Claim,
     Claimed,
-    Claiming,
+    ClaimVerdict,
     Deferred,
     Failed,
     GiveUp,
     Go,
     HandlerOutcome,
-    Insert,
+    InsertRecord,
     Lapsed,
     Leave,
     Matching,
-    Planned,
+    PlanVerdict,
     Seen,
     Succeeded,
     Task,
     TryAgain,
-    Update,
+    UpdateRecord,
     Wait,
     Why,
 )
-from tidegate.reactive.snapshot import Kept, NotComputed, Unchanged, changed
-from tidegate.reactive.task_records import PROCESSED, Ended, TaskRecord, TaskStatus
 
-Verdict: TypeAlias = Planned | Claiming | Beginning
+Verdict: TypeAlias = PlanVerdict | ClaimVerdict | BeginVerdict
 """What any of the decisions answers."""
 
 END_A_STREAK: Final = frozenset({Why.SUCCEEDED, Why.LEFT, Why.RESET, Why.CHANGED, Why.LATEST, Why.RUNS_AGAIN})
 BEGIN_A_STREAK: Final = frozenset({Why.RETRIED, Why.GIVEN_UP, Why.TAKEN_OVER, Why.RUNS_AGAIN})
 
 
-def write_of(verdict: Verdict) -> Insert | Update | None:
+def write_of(verdict: Verdict) -> InsertRecord | UpdateRecord | None:
     """What the verdict has written, if anything."""
     match verdict:
-        case Insert() | Update():
+        case InsertRecord() | UpdateRecord():
             return verdict
         case Claimed(write, _) | Adopt(write, _) | CannotRun(write, _):
             return write
@@ -59,9 +59,9 @@ def write_of(verdict: Verdict) -> Insert | Update | None:
 def carried_out(verdict: Verdict, current: TaskRecord | None) -> TaskRecord | None:
     """The record after a store has carried the verdict out: only on what it was decided on, in one step."""
     match write_of(verdict):
-        case Insert(record, _) if current is None:
+        case InsertRecord(record, _) if current is None:
             return record
-        case Update(on, record, _) if current is not None and current.guard == on:
+        case UpdateRecord(on, record, _) if current is not None and current.guard == on:
             return record
         case _:
             return current
@@ -70,46 +70,46 @@ def carried_out(verdict: Verdict, current: TaskRecord | None) -> TaskRecord | No
 # --- single decisions -------------------------------------------------------------------------------------------------
 
 
-def no_change_is_lost(before: TaskRecord | None, seen: Seen, verdict: Planned) -> bool:
+def no_change_is_lost(before: TaskRecord | None, seen: Seen, verdict: PlanVerdict) -> bool:
     """Law RE1: what is seen to have changed is due, or will be once its run has ended, with what was seen."""
     write = write_of(verdict)
     if isinstance(seen, NotComputed):
         return write is None
     if before is None:
-        return isinstance(write, Insert) == isinstance(seen, Matching)
+        return isinstance(write, InsertRecord) == isinstance(seen, Matching)
     if differs(before.snapshot, seen):
         is_due = write is not None and write.record.status in (TaskStatus.PENDING, TaskStatus.PROCESSING_DIRTY)
         return is_due and write is not None and not differs(write.record.snapshot, seen)
     return (write is not None) == (before.status in PROCESSED)
 
 
-def forgets_what_cannot_be_computed(seen: Seen, verdict: Beginning) -> bool:
+def forgets_what_cannot_be_computed(seen: Seen, verdict: BeginVerdict) -> bool:
     """Law RE1, of a run that cannot begin: whatever can be computed later is a change."""
     if not isinstance(seen, NotComputed) or isinstance(verdict, Leave):
         return True
     return isinstance(verdict, CannotRun) and verdict.write.record.snapshot is None
 
 
-def claims_the_latest(before: TaskRecord, verdict: Claiming) -> bool:
+def claims_the_latest(before: TaskRecord, verdict: ClaimVerdict) -> bool:
     """Law RE2, of a claim: it runs with what was last seen."""
     return not isinstance(verdict, Claimed) or same_snapshot(verdict.claim.snapshot, before.snapshot)
 
 
-def begins_with_what_is_there(seen: Seen, verdict: Beginning) -> bool:
+def begins_with_what_is_there(seen: Seen, verdict: BeginVerdict) -> bool:
     """Law RE2, of a beginning: the handler runs with what the document says, and only where that is known."""
     if isinstance(verdict, (Go, Adopt)):
         return isinstance(seen, Matching) and not differs(verdict.claim.snapshot, seen)
     return isinstance(verdict, Leave) or not isinstance(seen, Matching)
 
 
-def runs_again_after_a_change(before: TaskRecord, verdict: Update | Leave) -> bool:
+def runs_again_after_a_change(before: TaskRecord, verdict: UpdateRecord | Leave) -> bool:
     """Law RE3: the end of a run whose record is dirty leaves it pending, with what was seen last."""
     if before.status is not TaskStatus.PROCESSING_DIRTY or isinstance(verdict, Leave):
         return True
     return verdict.record.status is TaskStatus.PENDING and same_snapshot(verdict.record.snapshot, before.snapshot)
 
 
-def stale_runs_change_nothing(before: TaskRecord | None, claim: Claim, verdict: Beginning) -> bool:
+def stale_runs_change_nothing(before: TaskRecord | None, claim: Claim, verdict: BeginVerdict) -> bool:
     """Law RE4: only the claim that holds the record is answered with anything but `Leave`."""
     return isinstance(verdict, Leave) == (before is None or not holds(claim, before))
 
@@ -135,7 +135,7 @@ def counts_attempts_at_claim(before: TaskRecord | None, verdict: Verdict) -> boo
             return attempts == before.attempts
 
 
-def counts_the_end(before: TaskRecord, outcome: HandlerOutcome, verdict: Update | Leave) -> bool:
+def counts_the_end(before: TaskRecord, outcome: HandlerOutcome, verdict: UpdateRecord | Leave) -> bool:
     """Law RE5, of the end of a run: a failure counts, a deferral does not, and after a success it is counted anew."""
     if isinstance(verdict, Leave):
         return True
@@ -164,26 +164,26 @@ def is_guarded(before: TaskRecord | None, verdict: Verdict) -> bool:
     """Law RE7: what is written is guarded by the id, version, owner and token of what it was decided on."""
     write = write_of(verdict)
     if write is None or before is None:
-        return write is None or isinstance(write, Insert)
+        return write is None or isinstance(write, InsertRecord)
     known = (before.id, before.version, before.owner, before.token)
-    return isinstance(write, Update) and known == (write.on.id, write.on.version, write.on.owner, write.on.token)
+    return isinstance(write, UpdateRecord) and known == (write.on.id, write.on.version, write.on.owner, write.on.token)
 
 
-def takes_what_is_due(before: TaskRecord, now: Instant, verdict: Claiming) -> bool:
+def takes_what_is_due(before: TaskRecord, now: Instant, verdict: ClaimVerdict) -> bool:
     """Law RE8: what is not due, held or finished is not taken, and what is due is."""
     is_due = before.next_run_at is not None and now - before.next_run_at >= 0
     return is_due == (not isinstance(verdict, (Wait, Leave)))
 
 
-def completes_what_left(seen: Seen, verdict: Beginning) -> bool:
+def completes_what_left(seen: Seen, verdict: BeginVerdict) -> bool:
     """Law RE9: what does not match when its handler is about to run is completed, and its snapshot is forgotten."""
     if isinstance(seen, (Matching, NotComputed)) or isinstance(verdict, Leave):
         return True
     write = write_of(verdict)
-    return isinstance(verdict, Update) and write is not None and is_forgotten(write.record)
+    return isinstance(verdict, UpdateRecord) and write is not None and is_forgotten(write.record)
 
 
-def is_due_as_debounced(before: TaskRecord | None, task: Task, now: Instant, verdict: Planned) -> bool:
+def is_due_as_debounced(before: TaskRecord | None, task: Task, now: Instant, verdict: PlanVerdict) -> bool:
     """Law RE10: a change is due when its debounce says; where it does not reset, no earlier than a retry."""
     write = write_of(verdict)
     if write is None or write.why is Why.LOOKED_AT:
@@ -198,7 +198,9 @@ def is_due_as_debounced(before: TaskRecord | None, task: Task, now: Instant, ver
     return after.due_at == when and after.next_run_at == latest(when, held_back)
 
 
-def runs_again_as_debounced(before: TaskRecord, task: Task, outcome: HandlerOutcome, verdict: Update | Leave) -> bool:
+def runs_again_as_debounced(
+    before: TaskRecord, task: Task, outcome: HandlerOutcome, verdict: UpdateRecord | Leave
+) -> bool:
     """Law RE10, of the end of a run: what changed meanwhile is due when its debounce says, or at a retry after that."""
     if isinstance(verdict, Leave) or verdict.why is not Why.RUNS_AGAIN:
         return True
@@ -211,7 +213,7 @@ def runs_again_as_debounced(before: TaskRecord, task: Task, outcome: HandlerOutc
     return verdict.record.next_run_at == when
 
 
-def follows_the_policy(before: TaskRecord, outcome: HandlerOutcome, verdict: Update | Leave) -> bool:
+def follows_the_policy(before: TaskRecord, outcome: HandlerOutcome, verdict: UpdateRecord | Leave) -> bool:
     """Law RE11: a failure is tried again when the policy says, and where it gives up it has failed."""
     if isinstance(verdict, Leave) or before.status is TaskStatus.PROCESSING_DIRTY:
         return True
@@ -224,14 +226,14 @@ def follows_the_policy(before: TaskRecord, outcome: HandlerOutcome, verdict: Upd
             return verdict.record.status is TaskStatus.COMPLETED
 
 
-def asks_the_policy(before: TaskRecord, lapsed: TryAgain | GiveUp | None, verdict: Claiming) -> bool:
+def asks_the_policy(before: TaskRecord, lapsed: TryAgain | GiveUp | None, verdict: ClaimVerdict) -> bool:
     """Law RE11, of a lease that ran out: whether there is another run is the policy's word, unless something changed."""
     if before.status is not TaskStatus.PROCESSING or isinstance(verdict, Wait):
         return not isinstance(verdict, Lapsed)
     if lapsed is None:
         return isinstance(verdict, Lapsed)
     if isinstance(lapsed, GiveUp):
-        return isinstance(verdict, Update) and verdict.record.status is TaskStatus.FAILED
+        return isinstance(verdict, UpdateRecord) and verdict.record.status is TaskStatus.FAILED
     return isinstance(verdict, Claimed)
 
 
@@ -257,7 +259,7 @@ def a_failure_is_in_the_streak(before: TaskRecord | None, ended: Ended | None, v
     return write.record.first_error_at is not None and write.record.last_error is not None
 
 
-def a_success_ends_the_streak(outcome: HandlerOutcome, verdict: Update | Leave) -> bool:
+def a_success_ends_the_streak(outcome: HandlerOutcome, verdict: UpdateRecord | Leave) -> bool:
     """Law RE12, of a success: no failure is left, and what follows counts anew."""
     if isinstance(verdict, Leave) or not isinstance(outcome, Succeeded):
         return True

@@ -14,41 +14,41 @@ from hypothesis import strategies as st
 from tidegate.model.documents import Document, Field, Value
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Instant
-from tidegate.reactive import reactive, task_records
+from tidegate.reactive import task_records, tasks
 from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.laws import reactive as laws
-from tidegate.reactive.reactive import (
+from tidegate.reactive.laws import tasks as laws
+from tidegate.reactive.snapshot import Digest, Kept, NotComputed, Projection, digest, snapshot
+from tidegate.reactive.strategies.tasks import Situation, claimings, claims, guards, plans, records, situations
+from tidegate.reactive.task_records import FINISHED, ONCE_MORE, PROCESSED, Ended, Guard, RunEnd, TaskRecord, TaskStatus
+from tidegate.reactive.tasks import (
     Adopt,
-    Beginning,
+    BeginVerdict,
     CannotRun,
     Claim,
     Claimed,
-    Claiming,
+    ClaimVerdict,
     Deferred,
     Failed,
     GiveUp,
     Go,
     Gone,
     HandlerOutcome,
-    Insert,
+    InsertRecord,
     Lapsed,
     Leave,
     Matching,
+    NextAttempt,
     NotMatching,
-    Planned,
-    Retry,
+    PlanVerdict,
     Seen,
     Succeeded,
     Task,
     TryAgain,
-    Update,
+    UpdateRecord,
     Wait,
     Why,
     WhyNot,
 )
-from tidegate.reactive.snapshot import Digest, Kept, NotComputed, Projection, digest, snapshot
-from tidegate.reactive.strategies.reactive import Situation, claimings, claims, guards, plans, records, situations
-from tidegate.reactive.task_records import FINISHED, ONCE_MORE, PROCESSED, Ended, Guard, Run, TaskRecord, TaskStatus
 
 T: Final = Task(debounce=Debounce(500 * MILLISECOND, 2 * SECOND))
 KEEPING: Final = attrs.evolve(T, resets_on_change=False)
@@ -66,12 +66,12 @@ def doc(**items: object) -> Document:
 class Decisions:
     """What planners and workers ask: the real functions, but for one that is planted."""
 
-    plan: Callable[..., Planned] = reactive.plan
-    claim: Callable[..., Claiming] = reactive.claim
-    begin: Callable[..., Beginning] = reactive.begin
-    renew: Callable[..., Update | Leave] = reactive.renew
-    finalise: Callable[..., Update | Leave] = reactive.finalise
-    reset: Callable[..., Update] = reactive.reset
+    plan: Callable[..., PlanVerdict] = tasks.plan
+    claim: Callable[..., ClaimVerdict] = tasks.claim
+    begin: Callable[..., BeginVerdict] = tasks.begin
+    renew: Callable[..., UpdateRecord | Leave] = tasks.renew
+    finalise: Callable[..., UpdateRecord | Leave] = tasks.finalise
+    reset: Callable[..., UpdateRecord] = tasks.reset
 
 
 def answer(ask: Decisions, kind: str, given: Situation) -> laws.Verdict:
@@ -104,7 +104,7 @@ def ended(kind: str, given: Situation, verdict: laws.Verdict) -> Ended | None:
             return Ended.SUCCEEDED
         case "finalise", Failed():
             return Ended.FAILED
-        case "begin", _ if isinstance(verdict, Update):
+        case "begin", _ if isinstance(verdict, UpdateRecord):
             return Ended.SKIPPED
         case "claim", _ if given.record is not None and given.record.owner is not None:
             return Ended.LOST
@@ -174,7 +174,7 @@ LAWS: Final[dict[str, Callable[[Decisions], None]]] = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_decisions_keep_the_law(law: str) -> None:
-    """Laws RE1 to RE14, of any record that may be, as the header of `tidegate.reactive.reactive` states them."""
+    """Laws RE1 to RE14, of any record that may be, as the header of `tidegate.reactive.tasks` states them."""
     LAWS[law](Decisions())
 
 
@@ -184,7 +184,7 @@ def test_decisions_keep_the_law(law: str) -> None:
 def rewritten(verdict: Any, change: Callable[[TaskRecord], TaskRecord]) -> Any:
     """The verdict, writing something else."""
     match verdict:
-        case Insert() | Update():
+        case InsertRecord() | UpdateRecord():
             return attrs.evolve(verdict, record=change(verdict.record))
         case Claimed() | Adopt() | CannotRun():
             return attrs.evolve(verdict, write=rewritten(verdict.write, change))
@@ -196,55 +196,57 @@ def with_other(verdict: Any, **fields: Any) -> Any:
     return rewritten(verdict, lambda record: attrs.evolve(record, **fields))
 
 
-def not_while_processed(record: TaskRecord | None, seen: Seen, **told: Any) -> Planned:
+def not_while_processed(record: TaskRecord | None, seen: Seen, **told: Any) -> PlanVerdict:
     """A change is not looked at while the record is processed."""
     if record is not None and record.status in PROCESSED:
         return Leave(WhyNot.UNCHANGED)
-    return reactive.plan(record, seen, **told)
+    return tasks.plan(record, seen, **told)
 
 
-def with_the_old_snapshot(record: TaskRecord | None, seen: Seen, **told: Any) -> Planned:
+def with_the_old_snapshot(record: TaskRecord | None, seen: Seen, **told: Any) -> PlanVerdict:
     """The record is due, and what was seen is not kept."""
-    verdict = reactive.plan(record, seen, **told)
+    verdict = tasks.plan(record, seen, **told)
     return verdict if record is None or record.snapshot is None else with_other(verdict, snapshot=record.snapshot)
 
 
-def computed_or_not(record: TaskRecord | None, seen: Seen, **told: Any) -> Planned:
+def computed_or_not(record: TaskRecord | None, seen: Seen, **told: Any) -> PlanVerdict:
     """What cannot be computed is taken for an empty snapshot."""
-    return reactive.plan(record, Matching(doc()) if isinstance(seen, NotComputed) else seen, **told)
+    return tasks.plan(record, Matching(doc()) if isinstance(seen, NotComputed) else seen, **told)
 
 
-def never_leaving(record: TaskRecord | None, seen: Seen, **told: Any) -> Planned:
+def never_leaving(record: TaskRecord | None, seen: Seen, **told: Any) -> PlanVerdict:
     """mongodash: leaving the filter writes nothing."""
     is_there = isinstance(seen, (Matching, NotComputed))
-    return reactive.plan(record, seen, **told) if is_there else Leave(WhyNot.NOT_MATCHING)
+    return tasks.plan(record, seen, **told) if is_there else Leave(WhyNot.NOT_MATCHING)
 
 
-def without_a_trace(record: TaskRecord | None, seen: Seen, **told: Any) -> Planned:
+def without_a_trace(record: TaskRecord | None, seen: Seen, **told: Any) -> PlanVerdict:
     """A look that finds nothing changed writes nothing, also while the record is processed."""
-    verdict = reactive.plan(record, seen, **told)
-    return Leave(WhyNot.UNCHANGED) if isinstance(verdict, Update) and verdict.why is Why.LOOKED_AT else verdict
+    verdict = tasks.plan(record, seen, **told)
+    return Leave(WhyNot.UNCHANGED) if isinstance(verdict, UpdateRecord) and verdict.why is Why.LOOKED_AT else verdict
 
 
 def completed_at_sight(record: TaskRecord | None, seen: Seen, **told: Any) -> Any:
     """What is pending and no longer matches is completed by the look itself."""
-    verdict = reactive.plan(record, seen, **told)
-    is_over = isinstance(verdict, Update) and verdict.why is Why.LEFT and verdict.record.status is TaskStatus.PENDING
+    verdict = tasks.plan(record, seen, **told)
+    is_over = (
+        isinstance(verdict, UpdateRecord) and verdict.why is Why.LEFT and verdict.record.status is TaskStatus.PENDING
+    )
     return with_other(verdict, status=TaskStatus.COMPLETED, next_run_at=None) if is_over else verdict
 
 
-def for_ever_later(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new_id: str) -> Planned:
+def for_ever_later(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new_id: str) -> PlanVerdict:
     """mongodash: each change starts the wait again, without a maximum."""
     again = None if record is None else attrs.evolve(record, waiting_since=now if record.waiting_since else None)
     whole = Instant(now.at - now.at % MILLISECOND)
     record = again if again is None or again.waiting_since is None else attrs.evolve(again, waiting_since=whole)
-    return reactive.plan(record, seen, task=task, now=now, new_id=new_id)
+    return tasks.plan(record, seen, task=task, now=now, new_id=new_id)
 
 
-def over_any_wait(record: TaskRecord | None, seen: Seen, **told: Any) -> Planned:
+def over_any_wait(record: TaskRecord | None, seen: Seen, **told: Any) -> PlanVerdict:
     """mongodash: a change brings a retry forward in every case."""
     told["task"] = attrs.evolve(told["task"], resets_on_change=True)
-    return reactive.plan(record, seen, **told)
+    return tasks.plan(record, seen, **told)
 
 
 def by_id_alone(decision: Callable[..., Any], record: TaskRecord | None, claim: Claim, *rest: Any, **told: Any) -> Any:
@@ -261,63 +263,63 @@ def whoever_owns(decision: Callable[..., Any], record: TaskRecord | None, claim:
     return decision(record, claim, *rest, **told)
 
 
-def unchecked(record: TaskRecord | None, claim: Claim, seen: Seen, **told: Any) -> Beginning:
+def unchecked(record: TaskRecord | None, claim: Claim, seen: Seen, **told: Any) -> BeginVerdict:
     """mongodash: the handler runs with what was claimed, before anybody looks."""
     del seen
-    held = reactive.renew(record, claim, **told)
+    held = tasks.renew(record, claim, **told)
     return held if isinstance(held, Leave) else Go(claim)
 
 
 def remembering(record: TaskRecord | None, claim: Claim, seen: Seen, **told: Any) -> Any:
     """What cannot be computed leaves the snapshot as it was."""
-    verdict = reactive.begin(record, claim, seen, **told)
+    verdict = tasks.begin(record, claim, seen, **told)
     return with_other(verdict, snapshot=claim.snapshot) if isinstance(verdict, CannotRun) else verdict
 
 
 def whatever_is_written(
     record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any
-) -> Update | Leave:
+) -> UpdateRecord | Leave:
     """A change while it was processed is not looked at."""
     if record is not None and record.status is TaskStatus.PROCESSING_DIRTY:
         clean = attrs.evolve(record, status=TaskStatus.PROCESSING)
-        return reactive.finalise(clean, claim, outcome, **told)
-    return reactive.finalise(record, claim, outcome, **told)
+        return tasks.finalise(clean, claim, outcome, **told)
+    return tasks.finalise(record, claim, outcome, **told)
 
 
 def counted_at_the_end(record: TaskRecord, **told: Any) -> Any:
     """A claim counts nothing, so a handler that kills its process runs for ever."""
-    return with_other(reactive.claim(record, **told), attempts=record.attempts)
+    return with_other(tasks.claim(record, **told), attempts=record.attempts)
 
 
-def zeroed(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
+def zeroed(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> UpdateRecord | Leave:
     """mongodash: a deferral zeroes the attempts."""
-    verdict = reactive.finalise(record, claim, outcome, **told)
+    verdict = tasks.finalise(record, claim, outcome, **told)
     return with_other(verdict, attempts=0) if isinstance(outcome, Deferred) else verdict
 
 
 def not_counted_if_dirty(
     record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any
-) -> Update | Leave:
+) -> UpdateRecord | Leave:
     """mongodash: what has changed while it was processed has its attempts zeroed, also where changes are not to do so."""
-    verdict = reactive.finalise(record, claim, outcome, **told)
-    is_again = isinstance(verdict, Update) and verdict.why is Why.RUNS_AGAIN
+    verdict = tasks.finalise(record, claim, outcome, **told)
+    is_again = isinstance(verdict, UpdateRecord) and verdict.why is Why.RUNS_AGAIN
     return with_other(verdict, attempts=0) if is_again else verdict
 
 
 def same_version(record: TaskRecord, **told: Any) -> Any:
     """A claim makes no version."""
-    return with_other(reactive.claim(record, **told), version=record.version)
+    return with_other(tasks.claim(record, **told), version=record.version)
 
 
-def same_token(record: TaskRecord, **told: Any) -> Claiming:
+def same_token(record: TaskRecord, **told: Any) -> ClaimVerdict:
     """What was lost is taken over under the same token."""
-    verdict = reactive.claim(record, **told)
+    verdict = tasks.claim(record, **told)
     return with_other(verdict, token=record.token) if record.token else verdict
 
 
-def forgetful_claim(record: TaskRecord, **told: Any) -> Claiming:
+def forgetful_claim(record: TaskRecord, **told: Any) -> ClaimVerdict:
     """The run does not get the snapshot."""
-    verdict = reactive.claim(record, **told)
+    verdict = tasks.claim(record, **told)
     return (
         attrs.evolve(verdict, claim=attrs.evolve(verdict.claim, snapshot=None))
         if isinstance(verdict, Claimed)
@@ -325,67 +327,69 @@ def forgetful_claim(record: TaskRecord, **told: Any) -> Claiming:
     )
 
 
-def whenever(record: TaskRecord, *, now: Instant, **told: Any) -> Claiming:
+def whenever(record: TaskRecord, *, now: Instant, **told: Any) -> ClaimVerdict:
     """mongodash: what is finished has no time, so a time that a late renewal wrote makes it due; here none is needed."""
     del now
-    return reactive.claim(record, now=at(10**6), **told)
+    return tasks.claim(record, now=at(10**6), **told)
 
 
-def one_later(record: TaskRecord, *, now: Instant, **told: Any) -> Claiming:
+def one_later(record: TaskRecord, *, now: Instant, **told: Any) -> ClaimVerdict:
     """What is due at this instant is not due yet."""
-    return reactive.claim(record, now=now + -1, **told)
+    return tasks.claim(record, now=now + -1, **told)
 
 
-def never_asking(record: TaskRecord, *, lapsed: Retry | None, **told: Any) -> Claiming:
+def never_asking(record: TaskRecord, *, lapsed: NextAttempt | None, **told: Any) -> ClaimVerdict:
     """mongodash: what was lost runs again, however often."""
     del lapsed
-    return reactive.claim(record, lapsed=TryAgain(at(0)), **told)
+    return tasks.claim(record, lapsed=TryAgain(at(0)), **told)
 
 
-def guarded_by_id(record: TaskRecord, **told: Any) -> Update:
+def guarded_by_id(record: TaskRecord, **told: Any) -> UpdateRecord:
     """mongodash: a write is guarded by the id alone."""
-    return attrs.evolve(reactive.reset(record, **told), on=Guard(record.id, 1, None, 0))
+    return attrs.evolve(tasks.reset(record, **told), on=Guard(record.id, 1, None, 0))
 
 
 def kept_when_it_left(record: TaskRecord | None, claim: Claim, seen: Seen, **told: Any) -> Any:
     """What left is completed, and what it was is remembered: what comes back is taken for what was run."""
-    verdict = reactive.begin(record, claim, seen, **told)
-    if isinstance(verdict, Update) and record is not None and record.snapshot is not None:
+    verdict = tasks.begin(record, claim, seen, **told)
+    if isinstance(verdict, UpdateRecord) and record is not None and record.snapshot is not None:
         return with_other(verdict, snapshot=record.snapshot)
     return verdict
 
 
 def at_once(
     record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, *, now: Instant, **told: Any
-) -> Update | Leave:
+) -> UpdateRecord | Leave:
     """What the policy says is not looked at."""
-    verdict = reactive.finalise(record, claim, outcome, now=now, **told)
-    is_pending = isinstance(verdict, Update) and verdict.record.status is TaskStatus.PENDING
+    verdict = tasks.finalise(record, claim, outcome, now=now, **told)
+    is_pending = isinstance(verdict, UpdateRecord) and verdict.record.status is TaskStatus.PENDING
     return with_other(verdict, next_run_at=Instant(now.at - now.at % MILLISECOND)) if is_pending else verdict
 
 
-def never_giving_up(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
+def never_giving_up(
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any
+) -> UpdateRecord | Leave:
     """A failure is tried again, whatever the policy says."""
     if isinstance(outcome, Failed):
         outcome = attrs.evolve(outcome, retry=TryAgain(at(1)))
-    return reactive.finalise(record, claim, outcome, **told)
+    return tasks.finalise(record, claim, outcome, **told)
 
 
 def each_failure_begins_one(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Any:
     """A streak that begins anew with each failure never comes to its maximum duration."""
     fresh = None if record is None else attrs.evolve(record, first_error_at=None)
-    return reactive.finalise(fresh, claim, outcome, **told)
+    return tasks.finalise(fresh, claim, outcome, **told)
 
 
 def without_a_beginning(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Any:
     """Nobody knows since when it has failed, so a policy with a maximum duration never gives up."""
-    verdict = reactive.finalise(record, claim, outcome, **told)
+    verdict = tasks.finalise(record, claim, outcome, **told)
     return with_other(verdict, first_error_at=None if record is None else record.first_error_at)
 
 
 def lost_without_a_trace(record: TaskRecord, **told: Any) -> Any:
     """A lease that ran out is no failure where something has changed as well."""
-    verdict = reactive.claim(record, **told)
+    verdict = tasks.claim(record, **told)
     if record.status is not TaskStatus.PROCESSING_DIRTY:
         return verdict
     return with_other(verdict, first_error_at=record.first_error_at, last_error=record.last_error)
@@ -393,26 +397,28 @@ def lost_without_a_trace(record: TaskRecord, **told: Any) -> Any:
 
 def with_the_error(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Any:
     """A success leaves the last error."""
-    verdict = reactive.finalise(record, claim, outcome, **told)
+    verdict = tasks.finalise(record, claim, outcome, **told)
     return verdict if record is None else with_other(verdict, last_error=record.last_error)
 
 
-def all_of_them(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
+def all_of_them(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> UpdateRecord | Leave:
     """The history grows without end."""
     told["task"] = attrs.evolve(told["task"], history_max=99)
-    return reactive.finalise(record, claim, outcome, **told)
+    return tasks.finalise(record, claim, outcome, **told)
 
 
-def the_first_ones(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
+def the_first_ones(
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any
+) -> UpdateRecord | Leave:
     """A full history takes nothing more."""
     full = record is not None and len(record.history) >= told["task"].history_max
-    verdict = reactive.finalise(record, claim, outcome, **told)
+    verdict = tasks.finalise(record, claim, outcome, **told)
     return with_other(verdict, history=record.history) if full and record is not None else verdict
 
 
 def to_the_microsecond(record: TaskRecord, *, now: Instant) -> Any:
     """Times are written as they were read."""
-    return with_other(reactive.reset(record, now=now), changed_at=now)
+    return with_other(tasks.reset(record, now=now), changed_at=now)
 
 
 def rounded_down(record: TaskRecord | None, seen: Seen, **told: Any) -> Any:
@@ -421,7 +427,7 @@ def rounded_down(record: TaskRecord | None, seen: Seen, **told: Any) -> Any:
     def early(record: TaskRecord) -> TaskRecord:
         return attrs.evolve(record, due_at=record.due_at + -MILLISECOND)
 
-    return rewritten(reactive.plan(record, seen, **told), early)
+    return rewritten(tasks.plan(record, seen, **told), early)
 
 
 PLANTED: Final[tuple[tuple[str, Decisions], ...]] = (
@@ -432,10 +438,10 @@ PLANTED: Final[tuple[tuple[str, Decisions], ...]] = (
     ("RE2 claim", Decisions(claim=forgetful_claim)),
     ("RE2 begin", Decisions(begin=unchecked)),
     ("RE3", Decisions(finalise=whatever_is_written)),
-    ("RE4", Decisions(finalise=partial(by_id_alone, reactive.finalise))),
-    ("RE4", Decisions(renew=partial(by_id_alone, reactive.renew))),
-    ("RE4", Decisions(finalise=partial(whoever_owns, reactive.finalise))),
-    ("RE4", Decisions(begin=partial(whoever_owns, reactive.begin))),
+    ("RE4", Decisions(finalise=partial(by_id_alone, tasks.finalise))),
+    ("RE4", Decisions(renew=partial(by_id_alone, tasks.renew))),
+    ("RE4", Decisions(finalise=partial(whoever_owns, tasks.finalise))),
+    ("RE4", Decisions(begin=partial(whoever_owns, tasks.begin))),
     ("RE5", Decisions(claim=counted_at_the_end)),
     ("RE5 end", Decisions(finalise=zeroed)),
     ("RE5 end", Decisions(finalise=not_counted_if_dirty)),
@@ -517,7 +523,7 @@ class World:
         if write is None:
             return False
         guarded = laws.carried_out(verdict, self.record)
-        if guarded is self.record and (self.is_guarded or isinstance(write, Insert)):
+        if guarded is self.record and (self.is_guarded or isinstance(write, InsertRecord)):
             return False
         self.record = write.record
         if write.why in (Why.FIRST_SEEN, Why.CHANGED) and write.record.snapshot is not None:
@@ -593,7 +599,7 @@ class World:
                 case CannotRun(write, _):
                     if self.carry_out(write):
                         return attrs.evolve(claim, snapshot=None)
-                case Update() as left:
+                case UpdateRecord() as left:
                     if self.carry_out(left):
                         return None
                 case _:
@@ -704,7 +710,9 @@ def test_no_change_is_lost_whatever_the_order() -> None:
     check_journal(Decisions, 500)
 
 
-def whichever_run(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
+def whichever_run(
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any
+) -> UpdateRecord | Leave:
     """mongodash: whoever finalises completes it, a worker included that lost its lease long ago."""
     if record is None:
         return Leave(WhyNot.NO_RECORD)
@@ -716,28 +724,28 @@ def whichever_run(record: TaskRecord | None, claim: Claim, outcome: HandlerOutco
         next_run_at=told["now"],
         claimed_at=record.claimed_at or record.created_at,
     )
-    verdict = reactive.finalise(held, claim, outcome, **told)
-    return attrs.evolve(verdict, on=record.guard) if isinstance(verdict, Update) else verdict
+    verdict = tasks.finalise(held, claim, outcome, **told)
+    return attrs.evolve(verdict, on=record.guard) if isinstance(verdict, UpdateRecord) else verdict
 
 
-def skipped(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> Update | Leave:
+def skipped(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> UpdateRecord | Leave:
     """mongodash: what a handler would not run with, for it found another document, is completed."""
-    return reactive.finalise(record, claim, Succeeded() if isinstance(outcome, Deferred) else outcome, **told)
+    return tasks.finalise(record, claim, Succeeded() if isinstance(outcome, Deferred) else outcome, **told)
 
 
 def comparing_with_the_last_run() -> Decisions:
     """A change back to what the last run began with is taken for none: A-B-A."""
     begun: dict[str, Kept | None] = {}
 
-    def claim(record: TaskRecord, **told: Any) -> Claiming:
-        verdict = reactive.claim(record, **told)
+    def claim(record: TaskRecord, **told: Any) -> ClaimVerdict:
+        verdict = tasks.claim(record, **told)
         if isinstance(verdict, Claimed):
             begun[record.id] = verdict.claim.snapshot
         return verdict
 
-    def plan(record: TaskRecord | None, seen: Seen, **told: Any) -> Planned:
+    def plan(record: TaskRecord | None, seen: Seen, **told: Any) -> PlanVerdict:
         if record is None or not isinstance(seen, Matching) or begun.get(record.id) != seen.snapshot:
-            return reactive.plan(record, seen, **told)
+            return tasks.plan(record, seen, **told)
         version = record.version + 1
         match record.status:
             case TaskStatus.PENDING:
@@ -746,7 +754,7 @@ def comparing_with_the_last_run() -> Decisions:
                 after = attrs.evolve(record, version=version, status=TaskStatus.PROCESSING)
             case _:
                 return Leave(WhyNot.UNCHANGED)
-        return Update(record.guard, attrs.evolve(after, snapshot=seen.snapshot), Why.CHANGED)
+        return UpdateRecord(record.guard, attrs.evolve(after, snapshot=seen.snapshot), Why.CHANGED)
 
     return Decisions(plan=plan, claim=claim)
 
@@ -777,34 +785,34 @@ def test_a_planted_bug_loses_a_change(make: Callable[[], Decisions], world: dict
 
 def first(task: Task = T, **items: object) -> TaskRecord:
     """The record of a document that was just seen."""
-    verdict = reactive.plan(None, Matching(doc(**items)), task=task, now=at(0), new_id="r1")
-    assert isinstance(verdict, Insert)
+    verdict = tasks.plan(None, Matching(doc(**items)), task=task, now=at(0), new_id="r1")
+    assert isinstance(verdict, InsertRecord)
     return verdict.record
 
 
 def seen(record: TaskRecord, now: Instant, task: Task = T, **items: object) -> TaskRecord:
     """The record after a look, whether or not that has written anything."""
-    verdict = reactive.plan(record, Matching(doc(**items)), task=task, now=now, new_id="r2")
-    return verdict.record if isinstance(verdict, Update) else record
+    verdict = tasks.plan(record, Matching(doc(**items)), task=task, now=now, new_id="r2")
+    return verdict.record if isinstance(verdict, UpdateRecord) else record
 
 
 def left(record: TaskRecord, now: Instant) -> TaskRecord:
-    verdict = reactive.plan(record, NotMatching(), task=T, now=now, new_id="r2")
-    assert isinstance(verdict, Update)
+    verdict = tasks.plan(record, NotMatching(), task=T, now=now, new_id="r2")
+    assert isinstance(verdict, UpdateRecord)
     return verdict.record
 
 
 def taken(
     record: TaskRecord, now: Instant, task: Task = T, worker: str = "w1", **more: Any
 ) -> tuple[TaskRecord, Claim]:
-    verdict = reactive.claim(record, worker=worker, task=task, now=now, **more)
+    verdict = tasks.claim(record, worker=worker, task=task, now=now, **more)
     assert isinstance(verdict, Claimed), verdict
     return verdict.write.record, verdict.claim
 
 
 def over(record: TaskRecord, claim: Claim, outcome: HandlerOutcome, now: Instant, task: Task = T) -> TaskRecord:
-    verdict = reactive.finalise(record, claim, outcome, task=task, now=now)
-    assert isinstance(verdict, Update), verdict
+    verdict = tasks.finalise(record, claim, outcome, task=task, now=now)
+    assert isinstance(verdict, UpdateRecord), verdict
     return verdict.record
 
 
@@ -816,7 +824,7 @@ def test_a_burst_is_one_run_with_the_last_value() -> None:
     """mongodash, 3: an insert and two updates within a debounce of 500 ms; one run, and it sees the last value."""
     record = seen(seen(first(a=1), at(200), a=2), at(400), a=3)
 
-    assert reactive.claim(record, worker="w1", task=T, now=at(899)) == Wait(WhyNot.NOT_DUE, at(900))
+    assert tasks.claim(record, worker="w1", task=T, now=at(899)) == Wait(WhyNot.NOT_DUE, at(900))
     held, claim = taken(record, at(900))
     assert claim.snapshot == doc(a=3)
     assert over(held, claim, Succeeded(), at(950)).status is TaskStatus.COMPLETED
@@ -860,7 +868,7 @@ def test_it_is_given_up_when_the_policy_says() -> None:
         now += 100 * MILLISECOND
 
     assert (record.status, record.attempts, record.last_error) == (TaskStatus.FAILED, 3, "it broke")
-    assert reactive.claim(record, worker="w1", task=T, now=at(10**6)) == Leave(WhyNot.FINISHED)
+    assert tasks.claim(record, worker="w1", task=T, now=at(10**6)) == Leave(WhyNot.FINISHED)
 
 
 def test_a_change_while_it_is_processed_runs_again() -> None:
@@ -888,8 +896,8 @@ def test_a_stalled_worker_changes_nothing() -> None:
     held, stalled = taken(first(a=1), at(500))
     other, claim = taken(held, at(60_500), worker="w2", lapsed=TryAgain(at(0)))
     for record in (other, seen(over(other, claim, Succeeded(), at(60_600)), at(60_700), a=2)):
-        assert reactive.finalise(record, stalled, Succeeded(), task=T, now=at(60_800)) == Leave(WhyNot.ANOTHER_CLAIM)
-        assert reactive.renew(record, stalled, task=T, now=at(60_800)) == Leave(WhyNot.ANOTHER_CLAIM)
+        assert tasks.finalise(record, stalled, Succeeded(), task=T, now=at(60_800)) == Leave(WhyNot.ANOTHER_CLAIM)
+        assert tasks.renew(record, stalled, task=T, now=at(60_800)) == Leave(WhyNot.ANOTHER_CLAIM)
 
 
 def test_a_worker_that_took_it_twice_holds_it_once() -> None:
@@ -897,7 +905,7 @@ def test_a_worker_that_took_it_twice_holds_it_once() -> None:
     held, stalled = taken(first(a=1), at(500))
     other, claim = taken(held, at(60_500), lapsed=TryAgain(at(0)))
 
-    assert reactive.finalise(other, stalled, Succeeded(), task=T, now=at(60_600)) == Leave(WhyNot.ANOTHER_CLAIM)
+    assert tasks.finalise(other, stalled, Succeeded(), task=T, now=at(60_600)) == Leave(WhyNot.ANOTHER_CLAIM)
     assert over(other, claim, Succeeded(), at(60_600)).status is TaskStatus.COMPLETED
 
 
@@ -907,26 +915,26 @@ def test_a_run_ends_once() -> None:
     completed = over(held, claim, Succeeded(), at(600))
     other = attrs.evolve(completed, id="r2")
 
-    assert reactive.finalise(completed, claim, failed(700), task=T, now=at(700)) == Leave(WhyNot.ENDED)
-    assert reactive.renew(completed, claim, task=T, now=at(700)) == Leave(WhyNot.ENDED)
-    assert reactive.renew(other, claim, task=T, now=at(700)) == Leave(WhyNot.ANOTHER_RECORD)
-    assert reactive.renew(None, claim, task=T, now=at(700)) == Leave(WhyNot.NO_RECORD)
+    assert tasks.finalise(completed, claim, failed(700), task=T, now=at(700)) == Leave(WhyNot.ENDED)
+    assert tasks.renew(completed, claim, task=T, now=at(700)) == Leave(WhyNot.ENDED)
+    assert tasks.renew(other, claim, task=T, now=at(700)) == Leave(WhyNot.ANOTHER_RECORD)
+    assert tasks.renew(None, claim, task=T, now=at(700)) == Leave(WhyNot.NO_RECORD)
 
 
 def test_a_lease_is_renewed_until_it_is_taken_over() -> None:
     """mongodash, 6 and 7: the lease moves forward, never back; once it has ended, another run begins."""
     held, claim = taken(first(a=1), at(500))
-    renewed = reactive.renew(held, claim, task=T, now=at(40_500))
+    renewed = tasks.renew(held, claim, task=T, now=at(40_500))
 
-    assert isinstance(renewed, Update)
+    assert isinstance(renewed, UpdateRecord)
     assert renewed.record.next_run_at == at(100_500)
-    late = reactive.renew(renewed.record, claim, task=T, now=at(200_000))
-    earlier = reactive.renew(renewed.record, claim, task=T, now=at(600))
-    assert isinstance(late, Update)
-    assert isinstance(earlier, Update)
+    late = tasks.renew(renewed.record, claim, task=T, now=at(200_000))
+    earlier = tasks.renew(renewed.record, claim, task=T, now=at(600))
+    assert isinstance(late, UpdateRecord)
+    assert isinstance(earlier, UpdateRecord)
     assert (late.record.next_run_at, earlier.record.next_run_at) == (at(260_000), at(100_500))
-    assert reactive.claim(held, worker="w2", task=T, now=at(60_499)) == Wait(WhyNot.HELD, at(60_500))
-    assert reactive.claim(held, worker="w2", task=T, now=at(60_500)) == Lapsed(1, at(60_500))
+    assert tasks.claim(held, worker="w2", task=T, now=at(60_499)) == Wait(WhyNot.HELD, at(60_500))
+    assert tasks.claim(held, worker="w2", task=T, now=at(60_500)) == Lapsed(1, at(60_500))
 
 
 def test_a_run_that_never_comes_back_is_a_failure() -> None:
@@ -935,8 +943,8 @@ def test_a_run_that_never_comes_back_is_a_failure() -> None:
     record, claim = taken(record, now, worker="w2", lapsed=TryAgain(at(0)))
 
     assert (claim.attempts, claim.failing_since, claim.token) == (2, now, 2)
-    gone = reactive.claim(record, worker="w3", task=T, now=at(200_000), lapsed=GiveUp())
-    assert isinstance(gone, Update)
+    gone = tasks.claim(record, worker="w3", task=T, now=at(200_000), lapsed=GiveUp())
+    assert isinstance(gone, UpdateRecord)
     assert (gone.why, gone.record.status, gone.record.attempts) == (Why.GIVEN_UP, TaskStatus.FAILED, 2)
     assert gone.record.last_error == "its lease ran out"
     assert [run.ended for run in gone.record.history] == [Ended.LOST, Ended.LOST]
@@ -958,12 +966,12 @@ def test_what_no_longer_matches_completes_without_its_handler() -> None:
         skipped = begun(held, claim, NotMatching())
 
         assert (gone.status, gone.next_run_at, gone.snapshot) == (TaskStatus.PENDING, at(1_200), None)
-        assert isinstance(skipped, Update)
+        assert isinstance(skipped, UpdateRecord)
         assert (skipped.record.status, skipped.record.snapshot) == (TaskStatus.COMPLETED, None)
         assert skipped.record.history[-1].ended is Ended.SKIPPED
-        again = reactive.plan(skipped.record, Gone(), task=T, now=at(1_300), new_id="r2")
+        again = tasks.plan(skipped.record, Gone(), task=T, now=at(1_300), new_id="r2")
         assert again == Leave(WhyNot.UNCHANGED)
-    assert reactive.plan(None, Gone(), task=T, now=at(200), new_id="r2") == Leave(WhyNot.NOT_MATCHING)
+    assert tasks.plan(None, Gone(), task=T, now=at(200), new_id="r2") == Leave(WhyNot.NOT_MATCHING)
 
 
 def test_what_leaves_while_it_is_processed_is_looked_at_again() -> None:
@@ -982,7 +990,7 @@ def test_what_comes_back_is_seen_for_the_first_time() -> None:
     held, claim = taken(left(first(a=1), at(100)), at(600))
     skipped = begun(held, claim, NotMatching())
 
-    assert isinstance(skipped, Update)
+    assert isinstance(skipped, UpdateRecord)
     back = seen(skipped.record, at(700), a=1)
     assert (back.status, back.next_run_at) == (TaskStatus.PENDING, at(1_200))
     for record in (left(first(a=1), at(100)), left(taken(first(a=1), at(500))[0], at(600))):
@@ -993,16 +1001,16 @@ def test_a_look_at_what_is_processed_makes_a_version() -> None:
     """So that a run that has seen the document before it cannot begin with what is gone."""
     held, claim = taken(first(a=1), at(500))
     stale = begun(held, claim, Matching(doc(a=2)))
-    looked = reactive.plan(held, Matching(doc(a=1)), task=T, now=at(600), new_id="r2")
+    looked = tasks.plan(held, Matching(doc(a=1)), task=T, now=at(600), new_id="r2")
 
     assert isinstance(stale, Adopt)
-    assert isinstance(looked, Update)
+    assert isinstance(looked, UpdateRecord)
     assert looked.why is Why.LOOKED_AT
     assert laws.carried_out(stale, laws.carried_out(looked, held)) == looked.record
 
 
-def begun(record: TaskRecord, claim: Claim, there: Seen, task: Task = T) -> Beginning:
-    return reactive.begin(record, claim, there, task=task, now=at(600))
+def begun(record: TaskRecord, claim: Claim, there: Seen, task: Task = T) -> BeginVerdict:
+    return tasks.begin(record, claim, there, task=task, now=at(600))
 
 
 def test_a_handler_begins_with_what_is_there() -> None:
@@ -1019,7 +1027,7 @@ def test_a_handler_begins_with_what_is_there() -> None:
     assert (cannot.why, cannot.write.record.snapshot) == (broken, None)
     gave_up = over(cannot.write.record, claim, failed(None), at(700))
     assert seen(gave_up, at(800), a=1).status is TaskStatus.PENDING
-    assert reactive.plan(held, broken, task=T, now=at(600), new_id="r2") == Leave(WhyNot.NOT_COMPUTED)
+    assert tasks.plan(held, broken, task=T, now=at(600), new_id="r2") == Leave(WhyNot.NOT_COMPUTED)
 
 
 def test_what_a_handler_begins_with_need_not_run_again() -> None:
@@ -1118,14 +1126,14 @@ def test_a_reset_counts_anew() -> None:
         (gave_up, TaskStatus.PENDING, at(700)),
         (held, TaskStatus.PROCESSING_DIRTY, held.next_run_at),
     ):
-        verdict = reactive.reset(record, now=at(700))
-        assert isinstance(verdict, Update)
+        verdict = tasks.reset(record, now=at(700))
+        assert isinstance(verdict, UpdateRecord)
         after = verdict.record
         assert (after.status, after.next_run_at, after.attempts) == (status, due_then, 0)
         assert (after.due_at, after.last_error) == (record.due_at, record.last_error)
         assert after.first_error_at is None
-    reset = reactive.reset(held, now=at(700))
-    assert isinstance(reset, Update)
+    reset = tasks.reset(held, now=at(700))
+    assert isinstance(reset, UpdateRecord)
     again = over(reset.record, claim, failed(9_000), at(800))
     assert (again.status, again.attempts, again.next_run_at, again.last_error) == (
         TaskStatus.PENDING,
@@ -1154,7 +1162,7 @@ def test_ten_records_are_claimed_once_each() -> None:
     """mongodash, 1: ten due records and five workers that all read them before any of them writes."""
     store = {n: attrs.evolve(first(a=n), id=f"r{n}") for n in range(10)}
     verdicts = [
-        (n, reactive.claim(record, worker=f"w{turn}", task=T, now=at(500)))
+        (n, tasks.claim(record, worker=f"w{turn}", task=T, now=at(500)))
         for turn in range(5)
         for n, record in store.items()
     ]
@@ -1207,13 +1215,13 @@ def test_two_clocks_are_never_compared() -> None:
     held, claim = taken(record, at(500))
     wall = Instant(10**9, WALL)
     for ask in (
-        lambda: reactive.plan(record, Matching(doc(a=2)), task=T, now=wall, new_id="r2"),
-        lambda: reactive.claim(record, worker="w1", task=T, now=wall),
-        lambda: reactive.begin(held, claim, Matching(doc(a=2)), task=T, now=wall),
-        lambda: reactive.renew(held, claim, task=T, now=wall),
-        lambda: reactive.finalise(held, claim, Succeeded(), task=T, now=wall),
-        lambda: reactive.finalise(held, claim, Deferred(wall), task=T, now=at(600)),
-        lambda: reactive.reset(record, now=wall),
+        lambda: tasks.plan(record, Matching(doc(a=2)), task=T, now=wall, new_id="r2"),
+        lambda: tasks.claim(record, worker="w1", task=T, now=wall),
+        lambda: tasks.begin(held, claim, Matching(doc(a=2)), task=T, now=wall),
+        lambda: tasks.renew(held, claim, task=T, now=wall),
+        lambda: tasks.finalise(held, claim, Succeeded(), task=T, now=wall),
+        lambda: tasks.finalise(held, claim, Deferred(wall), task=T, now=at(600)),
+        lambda: tasks.reset(record, now=wall),
     ):
         with pytest.raises(Misuse, match="two clocks"):
             ask()
@@ -1287,7 +1295,7 @@ def test_a_task_that_means_nothing_is_refused(broken: dict[str, Any]) -> None:
         Task(**broken)
 
 
-REACTIVE: Final[Any] = reactive
+TASKS: Final[Any] = tasks
 RECORDS: Final[Any] = task_records
 """The same, for what the type checkers refuse."""
 
@@ -1295,54 +1303,32 @@ RECORDS: Final[Any] = task_records
 @pytest.mark.parametrize(
     "construct",
     [
-        lambda: RECORDS.Run(0, Ended.LOST, at(0), 0),
-        lambda: RECORDS.Run(1, "lost", at(0), 0),
-        lambda: RECORDS.Run(1, Ended.LOST, 0, 0),
-        lambda: RECORDS.Run(1, Ended.LOST, at(0), -1),
-        lambda: RECORDS.Run(1, Ended.LOST, at(0), 0, "an error"),
-        lambda: RECORDS.Run(1, Ended.FAILED, at(0), 0),
-        lambda: RECORDS.Run(1, Ended.FAILED, at(0), 0, 1),
-        lambda: RECORDS.Guard("", 1, None, 0),
-        lambda: RECORDS.Guard("r1", 0, None, 0),
-        lambda: RECORDS.Guard("r1", 1, "", 0),
-        lambda: RECORDS.Guard("r1", 1, None, -1),
-        lambda: REACTIVE.Matching({"a": 1}),
-        lambda: REACTIVE.TryAgain(5),
-        lambda: REACTIVE.Failed(None, GiveUp()),
-        lambda: REACTIVE.Failed("x", None),
-        lambda: REACTIVE.Deferred(None),
-        lambda: REACTIVE.Claim("", "w1", 1, None, 1, None),
-        lambda: REACTIVE.Claim("r1", None, 1, None, 1, None),
-        lambda: REACTIVE.Claim("r1", "w1", 0, None, 1, None),
-        lambda: REACTIVE.Claim("r1", "w1", 1, {}, 1, None),
-        lambda: REACTIVE.Claim("r1", "w1", 1, None, True, None),
-        lambda: REACTIVE.Claim("r1", "w1", 1, None, 1, 5),
-        lambda: REACTIVE.Insert(None, Why.DUE),
-        lambda: REACTIVE.Insert(first(a=1), "why"),
-        lambda: REACTIVE.Update(None, first(a=1), Why.DUE),
-        lambda: REACTIVE.Leave(Why.DUE),
-        lambda: REACTIVE.Wait(WhyNot.HELD, 5),
-        lambda: REACTIVE.Claimed(None, None),
-        lambda: REACTIVE.Lapsed(-1, at(0)),
-        lambda: REACTIVE.Lapsed(1, None),
-        lambda: REACTIVE.Go(None),
-        lambda: REACTIVE.Adopt(None, None),
-        lambda: REACTIVE.CannotRun(None, NotComputed("a", "b")),
-        lambda: REACTIVE.CannotRun(Update(first(a=1).guard, first(a=1), Why.DUE), "why"),
-        lambda: REACTIVE.plan(1, Gone(), task=T, now=at(0), new_id="r1"),
-        lambda: REACTIVE.plan(None, None, task=T, now=at(0), new_id="r1"),
-        lambda: REACTIVE.plan(None, Gone(), task=None, now=at(0), new_id="r1"),
-        lambda: REACTIVE.plan(None, Gone(), task=T, now=5, new_id="r1"),
-        lambda: REACTIVE.plan(None, Matching(doc()), task=T, now=at(0), new_id=""),
-        lambda: REACTIVE.claim(None, worker="w1", task=T, now=at(0)),
-        lambda: REACTIVE.claim(first(a=1), worker="", task=T, now=at(0)),
-        lambda: REACTIVE.claim(first(a=1), worker="w1", task=T, now=at(0), lapsed=5),
-        lambda: REACTIVE.begin(None, None, Gone(), task=T, now=at(0)),
-        lambda: REACTIVE.begin(None, Claim("r1", "w1", 1, None, 1, None), None, task=T, now=at(0)),
-        lambda: REACTIVE.renew(1, Claim("r1", "w1", 1, None, 1, None), task=T, now=at(0)),
-        lambda: REACTIVE.finalise(None, Claim("r1", "w1", 1, None, 1, None), None, task=T, now=at(0)),
-        lambda: REACTIVE.reset(None, now=at(0)),
-        lambda: REACTIVE.reset(first(a=1), now=None),
+        lambda: RECORDS.RunEnd(0, Ended.LOST, at(0), 0),
+        lambda: RECORDS.RunEnd(1, "lost", at(0), 0),
+        lambda: RECORDS.RunEnd(1, Ended.LOST, 0, 0),
+        lambda: RECORDS.RunEnd(1, Ended.LOST, at(0), -1),
+        lambda: RECORDS.RunEnd(1, Ended.LOST, at(0), 0, "an error"),
+        lambda: RECORDS.RunEnd(1, Ended.FAILED, at(0), 0),
+        lambda: RECORDS.RunEnd(1, Ended.FAILED, at(0), 0, 1),
+        lambda: TASKS.Matching({"a": 1}),
+        lambda: TASKS.TryAgain(5),
+        lambda: TASKS.Failed(None, GiveUp()),
+        lambda: TASKS.Failed("x", None),
+        lambda: TASKS.Deferred(None),
+        lambda: TASKS.plan(1, Gone(), task=T, now=at(0), new_id="r1"),
+        lambda: TASKS.plan(None, None, task=T, now=at(0), new_id="r1"),
+        lambda: TASKS.plan(None, Gone(), task=None, now=at(0), new_id="r1"),
+        lambda: TASKS.plan(None, Gone(), task=T, now=5, new_id="r1"),
+        lambda: TASKS.plan(None, Matching(doc()), task=T, now=at(0), new_id=""),
+        lambda: TASKS.claim(None, worker="w1", task=T, now=at(0)),
+        lambda: TASKS.claim(first(a=1), worker="", task=T, now=at(0)),
+        lambda: TASKS.claim(first(a=1), worker="w1", task=T, now=at(0), lapsed=5),
+        lambda: TASKS.begin(None, None, Gone(), task=T, now=at(0)),
+        lambda: TASKS.begin(None, Claim("r1", "w1", 1, None, 1, None), None, task=T, now=at(0)),
+        lambda: TASKS.renew(1, Claim("r1", "w1", 1, None, 1, None), task=T, now=at(0)),
+        lambda: TASKS.finalise(None, Claim("r1", "w1", 1, None, 1, None), None, task=T, now=at(0)),
+        lambda: TASKS.reset(None, now=at(0)),
+        lambda: TASKS.reset(first(a=1), now=None),
     ],
 )
 def test_wrong_types_are_told(construct: Callable[[], object]) -> None:
@@ -1353,7 +1339,7 @@ def test_wrong_types_are_told(construct: Callable[[], object]) -> None:
 
 @given(records(), claims(), plans(), claimings(), guards())
 def test_all_of_it_prints_on_one_line(
-    record: TaskRecord, claim: Claim, planned: Planned, claiming: Claiming, guard: Guard
+    record: TaskRecord, claim: Claim, planned: PlanVerdict, claiming: ClaimVerdict, guard: Guard
 ) -> None:
     """What a person pastes into an issue; and values can be members of sets."""
     for value in (record, claim, planned, claiming, guard, *record.history):
@@ -1365,7 +1351,7 @@ def test_all_of_it_prints_on_one_line(
 def test_verdicts_say_why() -> None:
     """In words, for logs."""
     held, claim = taken(first(a=1), at(500))
-    insert = reactive.plan(None, Matching(doc(a=1)), task=T, now=at(0), new_id="r1")
+    insert = tasks.plan(None, Matching(doc(a=1)), task=T, now=at(0), new_id="r1")
     adopted = begun(held, claim, Matching(doc(a=2)))
 
     assert (
@@ -1380,4 +1366,4 @@ def test_verdicts_say_why() -> None:
     broken = begun(held, claim, NotComputed("a", "it broke"))
     assert str(broken) == "cannot run: a cannot be computed: it broke"
     assert str(held.guard) == "'r1' at version 2"
-    assert str(Run(3, Ended.LOST, at(0), SECOND)) == "run 3 its lease ran out after 1 s"
+    assert str(RunEnd(3, Ended.LOST, at(0), SECOND)) == "run 3 its lease ran out after 1 s"
