@@ -195,8 +195,6 @@ ORPHANS: Final[Any] = orphans
         lambda: ORPHANS.CleanUp(keep_for=-1),
         lambda: ORPHANS.CleanUp(keep_for="24h"),
         lambda: ORPHANS.CleanUp(keep_for=True),
-        lambda: ORPHANS.Remove("r1"),
-        lambda: ORPHANS.Keep("wanted"),
         lambda: ORPHANS.last_touched(None),
         lambda: ORPHANS.clean_up(None, Source.GONE, AT_ONCE, at(0)),
         lambda: ORPHANS.clean_up(COMPLETED, "gone", AT_ONCE, at(0)),

@@ -877,8 +877,6 @@ def test_wrong_types_are_told(junk: Any) -> None:
         lambda: SNAPSHOT.expression(junk),
         lambda: SNAPSHOT.differs(junk, doc()),
         lambda: SNAPSHOT.differs(WHOLE, junk),
-        lambda: SNAPSHOT.Changed(junk),
-        lambda: SNAPSHOT.Changed((junk,)),
         lambda: SNAPSHOT.NotComputed(junk, "why"),
         lambda: SNAPSHOT.NotComputed("a", junk),
         lambda: SNAPSHOT.Computed(total, junk if not isinstance(junk, dict) else 1),
@@ -918,12 +916,6 @@ def test_a_path_is_at_most_as_deep_as_a_document() -> None:
     assert taken(doc(), Projection((deepest,))) != doc()
     with pytest.raises(Misuse, match=f"{DEPTH_MAX + 1} names"):
         Projection((f"a.{deepest}",))
-
-
-def test_a_change_has_a_difference() -> None:
-    """A verdict cannot contradict itself."""
-    with pytest.raises(Misuse, match="without a difference"):
-        Changed(())
 
 
 def test_projections_are_equal_whatever_the_order_of_their_paths() -> None:

@@ -39,7 +39,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import Value, checked, exactly, show
-from tidegate.model.values import check_int, check_type, check_types
+from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import TaskStatus
 
 UNKNOWN_VERSION: Final = 1
@@ -108,10 +108,6 @@ class Reprocess:
 
     statuses: frozenset[TaskStatus]
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.statuses, frozenset, "a set of statuses")
-        check_types(self.statuses, TaskStatus, "a status")
-
     def __str__(self) -> str:
         return f"reset what is {' or '.join(sorted(status.value for status in self.statuses))}"
 
@@ -131,9 +127,6 @@ class Remember:
     """Store this definition."""
 
     definition: Definition
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.definition, Definition, "a definition")
 
     def __str__(self) -> str:
         return f"remember {self.definition}"

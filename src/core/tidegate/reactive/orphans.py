@@ -99,9 +99,6 @@ class RemoveRecord:
 
     on: Guard
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.on, Guard, "a guard")
-
     def __str__(self) -> str:
         return f"remove {self.on}"
 
@@ -112,9 +109,6 @@ class KeepRecord:
     """Leave the record as it is."""
 
     because: WhyKept
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.because, WhyKept, "a reason to keep it")
 
     def __str__(self) -> str:
         return f"keep: {self.because.value}"

@@ -72,7 +72,7 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.documents import Value, checked, exactly, show
-from tidegate.model.errors import INT64_MAX, Misuse, shown
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_tuple, check_type, check_types
 
@@ -176,19 +176,6 @@ class Scan:
     triggers: frozenset[TaskTrigger]
     after: Checkpoint | None = None
 
-    def __attrs_post_init__(self) -> None:
-        check_name(self.collection, "a collection")
-        _check_triggers(self.triggers)
-        check_type(self.after, (Checkpoint, NoneType), "a checkpoint")
-        if not self.triggers:
-            raise Misuse(f"nothing to scan {shown(self.collection)} for", why="a scan is for tasks")
-        if self.after is not None and (self.after.collection, self.after.triggers) != (self.collection, self.triggers):
-            raise Misuse(
-                f"a scan of {shown(self.collection)} cannot go on {self.after}",
-                why="a checkpoint counts for its collection and its tasks only",
-                todo="ask scans() for what is left",
-            )
-
     def __str__(self) -> str:
         tasks = ", ".join(sorted(each.task for each in self.triggers))
         since = "from the start" if self.after is None else f"after {show(self.after.last_id)}"
@@ -234,10 +221,6 @@ class WriteProgress:
     epoch: int
     progress: Progress
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.epoch, "an epoch", 1, INT64_MAX)
-        check_type(self.progress, Progress, "progress")
-
 
 @final
 @attrs.frozen
@@ -245,9 +228,6 @@ class ScanAgain:
     """Write nothing, and try the same scan again after a while."""
 
     scan: Scan
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.scan, Scan, "a scan")
 
 
 @final
@@ -394,9 +374,6 @@ class BeginSweep:
 
     sweeps: Sweeps
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.sweeps, Sweeps, "what is stored of sweeps")
-
 
 @final
 @attrs.frozen
@@ -404,9 +381,6 @@ class SweepLater:
     """It is not time before this."""
 
     until: Instant
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.until, Instant, "the time of a sweep")
 
 
 class WhyNoSweep(Enum):
@@ -423,9 +397,6 @@ class SkipSweep:
     """Do nothing, and write nothing."""
 
     why: WhyNoSweep
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.why, WhyNoSweep, "a reason to do nothing")
 
     def __str__(self) -> str:
         return f"leave: {self.why.value}"

@@ -78,8 +78,8 @@ from tidegate.model.documents import (
 )
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.model.patches import Added, Patch, Removed, Replaced, difference
-from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.model.patches import Added, Patch, difference
+from tidegate.model.values import check_callable, check_int, check_name, check_type
 
 Way: TypeAlias = tuple[Field[Value], ...]
 """A path, taken apart."""
@@ -225,11 +225,6 @@ class Changed:
     """
 
     patch: Patch
-
-    def __attrs_post_init__(self) -> None:
-        check_tuple(self.patch, (Added, Removed, Replaced), "an operation of a patch")
-        if not self.patch:
-            raise Misuse("a change without a difference")
 
     def __str__(self) -> str:
         return f"changed: {'; '.join(map(str, self.patch))}"

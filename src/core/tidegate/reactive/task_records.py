@@ -109,13 +109,6 @@ class Guard:
     owner: str | None
     token: int
 
-    def __attrs_post_init__(self) -> None:
-        check_name(self.id, "a record")
-        check_int(self.version, "the version of a record", 1)
-        check_int(self.token, "the token of a record", 0)
-        if self.owner is not None:
-            check_name(self.owner, "the owner of a record")
-
     def __str__(self) -> str:
         return f"{self.id!r} at version {self.version}"
 
