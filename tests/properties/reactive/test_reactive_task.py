@@ -16,7 +16,7 @@ from tidegate.model.operations import DeleteOne, InsertOne, StoreTime, UpdateOne
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.laws import reactive_task as laws
 from tidegate.reactive.orphans import CleanUp
-from tidegate.reactive.reactive_task import Idle, Later, Ran, ReactiveTask
+from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask
 from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.task_documents import loaded, record_id
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
@@ -330,13 +330,11 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
     """And its end is written by whoever holds it, although the record has another version by then."""
     store = planned()
 
-    @attrs.frozen(kw_only=True)
-    class Renewing(ReactiveTask):
-        async def _handled(self, key: str, claim: Claim) -> object:
-            await Sleepy(8 * SECOND)
-            assert await self.renew(key, claim) is Why.RENEWED
-            await Sleepy(8 * SECOND)
-            return await super()._handled(key, claim)
+    async def renewing(task: ReactiveTask, key: str, claim: Claim) -> object:
+        await Sleepy(8 * SECOND)
+        assert await task.renew(key, claim) is Why.RENEWED
+        await Sleepy(8 * SECOND)
+        return await PARTS.handle(task, key, claim)
 
     def slept(at: Store, effect: Effect[object]) -> object:
         if isinstance(effect, Sleepy):
@@ -344,7 +342,7 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
             return None
         return at.do(effect)
 
-    task = Renewing(**{field.name: getattr(TASK, field.name) for field in attrs.fields(ReactiveTask)})
+    task = attrs.evolve(TASK, parts=attrs.evolve(PARTS, handle=renewing))
     store.trouble = dict.fromkeys(range(100), slept)
     assert store.run(task.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
     assert store.run(task.renew("x", store.calls[0])) is WhyNot.ENDED
@@ -352,7 +350,7 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
 
 @attrs.frozen
 class Sleepy(Effect[None]):
-    """The handler takes so long."""
+    """The handler takes this long, in microseconds."""
 
     by: int
 

@@ -19,7 +19,7 @@ from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reactive_task import PARTS, Parts, ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
@@ -281,18 +281,18 @@ HANDLERS_FAIL: Final = Faults(
 STALLS: Final = Faults.of(Fault.STALL)
 
 
-@attrs.frozen(kw_only=True)
-class Renewing(ReactiveTask):
+async def renewing(task: ReactiveTask, key: str, claim: Claim) -> object:
     """A handler of two parts, with a renewal in between."""
-
-    async def _handled(self, key: str, claim: Claim) -> object:
-        await self.renew(key, claim)
-        return await super()._handled(key, claim)
+    await task.renew(key, claim)
+    return await PARTS.handle(task, key, claim)
 
 
-def bill(kind: type[ReactiveTask]) -> ReactiveTask:
-    """The task, run by these programs."""
-    return kind(
+RENEWING: Final = attrs.evolve(PARTS, handle=renewing)
+
+
+def bill(parts: Parts) -> ReactiveTask:
+    """The task, whose programs are made of these parts."""
+    return ReactiveTask(
         name=NAME,
         source=SOURCE,
         records=RECORDS,
@@ -301,12 +301,15 @@ def bill(kind: type[ReactiveTask]) -> ReactiveTask:
         policy=Policy(schedule=Fixed(0), attempts_max=ATTEMPTS_MAX),
         cleaning=CleanUp(keep_for=0),
         attempts=3,
+        parts=parts,
     )
 
 
 def reactive_task(
-    kind: type[ReactiveTask] = ReactiveTask,
+    parts: Parts = PARTS,
     *,
+    plans: Callable[[ReactiveTask, int], Program[object]] = planner,
+    works: Callable[[ReactiveTask, str], Program[object]] = worker,
     summary: str = "a document changes while it is handled; workers crash, stall, and do not hear: nothing is lost",
     edits: Edits = ONE_CHANGE,
     workers: int = 2,
@@ -320,7 +323,9 @@ def reactive_task(
     """One document, somebody who edits it, a planner and workers.
 
     Args:
-        kind: The programs, or a faulty variant of them.
+        parts: What the programs are made of, or a faulty variant of that.
+        plans: What the planner does, life by life.
+        works: What a worker does, under the name of its life.
         summary: One line for people.
         edits: What is done to the document.
         workers: How many there are.
@@ -331,16 +336,16 @@ def reactive_task(
         is_gone: Whether the document was deleted before, and its record finished.
         sweeps: Whether somebody removes orphans, too.
     """
-    task = bill(kind)
+    task = bill(parts)
     means = around(task)
     names = tuple(f"worker {number}" for number in range(1, workers + 1))
 
     def work(name: str) -> Callable[[int], Program[object]]:
-        return lambda life: worker(task, f"{name}.{life}")
+        return lambda life: works(task, f"{name}.{life}")
 
     actors: tuple[Actor, ...] = (
         Process("editor", lambda _: edit(edits), meaning=means),
-        Process("planner", lambda life: planner(task, life), faults, means),
+        Process("planner", lambda life: plans(task, life), faults, means),
         *(Process(name, work(name), faults, means, host) for name in names),
         *((Process("sweeper", lambda _: sweeper(task), faults, means),) if sweeps else ()),
         Network(means),
@@ -455,14 +460,14 @@ SCENARIOS: Final = (
         "reactive_task.renewed",
         partial(
             reactive_task,
-            Renewing,
+            RENEWING,
             summary="a handler renews its lease, and the renewal may arrive when all is over",
             edits=(),
             workers=1,
             budget=2,
             faults=Faults.of(Fault.LATE, on=is_write),
         ),
-        thorough=partial(reactive_task, Renewing, edits=(), budget=1, moves=2),
-        large=partial(reactive_task, Renewing, edits=(total(2),), budget=3, moves=4),
+        thorough=partial(reactive_task, RENEWING, edits=(), budget=1, moves=2),
+        large=partial(reactive_task, RENEWING, edits=(total(2),), budget=3, moves=4),
     ),
 )

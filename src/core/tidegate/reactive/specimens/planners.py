@@ -7,20 +7,18 @@ from typing import Final
 
 import attrs
 
-from tidegate.reactive.scenarios.planners import ALONE, Indexed, planners
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.scenarios.planners import ALONE, INDEXED, planners
 from tidegate.reactive.scenarios.reactive_task import KEPT
 from tidegate.reactive.task_records import TaskRecord
-from tidegate.reactive.tasks import InsertRecord, UpdateRecord
 from tidegate.sim.shipping import Specimen
 from tidegate.sim.world import NO_INDEXES
 
 
-@attrs.frozen(kw_only=True)
-class RefusalIsDone(Indexed):
+async def refusal_is_done(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
     """Whoever is refused an insert takes it for done: there is a record, but of what another one saw."""
-
-    async def _written(self, key: str, before: TaskRecord | None, write: InsertRecord | UpdateRecord) -> bool:
-        return await super()._written(key, before, write) or isinstance(write, InsertRecord)
+    await INDEXED.insert(task, key, record)
+    return True
 
 
 SPECIMENS: Final = (
@@ -38,7 +36,12 @@ SPECIMENS: Final = (
     ),
     Specimen(
         "reactive_task.refusal_is_done",
-        partial(planners, RefusalIsDone, summary=(RefusalIsDone.__doc__ or "").partition("\n")[0], budget=0),
+        partial(
+            planners,
+            attrs.evolve(INDEXED, insert=refusal_is_done),
+            summary=(refusal_is_done.__doc__ or "").partition("\n")[0],
+            budget=0,
+        ),
         KEPT,
         "Planted: so does whoever inserts and ignores that the key is there.",
         of="reactive_task.indexed",
