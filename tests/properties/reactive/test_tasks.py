@@ -503,7 +503,7 @@ class World:
         self.document: Document | None = doc(a=0)
         self.record: TaskRecord | None = None
         self.now = at(0)
-        self.journal: list[laws.Changed | laws.Began | laws.Completed | laws.Left] = []
+        self.journal: list[laws.Noticed | laws.Began | laws.Completed | laws.Left] = []
         self.names = 0
 
     def seen(self) -> Seen:
@@ -527,7 +527,7 @@ class World:
             return False
         self.record = write.record
         if write.why in (Why.FIRST_SEEN, Why.CHANGED) and write.record.snapshot is not None:
-            self.journal.append(laws.Changed(write.record.snapshot))
+            self.journal.append(laws.Noticed(write.record.snapshot))
         if write.record.snapshot is None:
             self.journal.append(laws.Left())
         return True
@@ -594,7 +594,7 @@ class World:
                 case Adopt(write, begun):
                     assert begun.snapshot is not None
                     if self.carry_out(write):
-                        self.journal += [laws.Changed(begun.snapshot), laws.Began(begun.token, begun.snapshot)]
+                        self.journal += [laws.Noticed(begun.snapshot), laws.Began(begun.token, begun.snapshot)]
                         return begun
                 case CannotRun(write, _):
                     if self.carry_out(write):

@@ -27,6 +27,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_type
 
+__all__ = ["PATIENCE", "Debounce", "due"]
+
 PATIENCE: Final = 10
 """How many times the quiet a change waits at most, unless told."""
 

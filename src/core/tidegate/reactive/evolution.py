@@ -42,7 +42,19 @@ from tidegate.model.documents import Value, checked, exactly, show
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import TaskStatus
 
-UNKNOWN_VERSION: Final = 1
+__all__ = [
+    "STATUSES",
+    "Action",
+    "Definition",
+    "EvolutionPolicy",
+    "ForgetReconciled",
+    "OnNewVersion",
+    "Remember",
+    "Reprocess",
+    "evolve",
+]
+
+_UNKNOWN_VERSION: Final = 1
 """The version of the handler of a task that was never stored."""
 
 
@@ -152,7 +164,7 @@ def evolve(stored: Definition | None, current: Definition, policy: EvolutionPoli
     check_type(stored, (Definition, NoneType), "a definition")
     check_type(current, Definition, "a definition")
     check_type(policy, EvolutionPolicy, "a policy")
-    version = UNKNOWN_VERSION if stored is None else stored.version
+    version = _UNKNOWN_VERSION if stored is None else stored.version
     is_another = stored is None or exactly(stored.trigger) != exactly(current.trigger)
     statuses = STATUSES[policy.on_new_version] if current.version > version else frozenset[TaskStatus]()
     remembered = Definition(current.trigger, max(version, current.version))

@@ -76,7 +76,7 @@ from tidegate.retries import retry
 
 __all__ = ["PARTS", "Idle", "Later", "Parts", "Ran", "ReactiveTask", "Worked"]
 
-ATTEMPTS: Final = 8
+_ATTEMPTS: Final = 8
 """How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
 
 
@@ -246,7 +246,7 @@ class ReactiveTask:
     rules: tasks.Task = attrs.field(factory=tasks.Task)
     policy: retry.Policy = attrs.field(factory=retry.Policy)
     cleaning: orphans.CleanUp = attrs.field(factory=orphans.CleanUp)
-    attempts: int = ATTEMPTS
+    attempts: int = _ATTEMPTS
     parts: Parts = attrs.field(default=PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:

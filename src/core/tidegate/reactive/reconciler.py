@@ -39,6 +39,8 @@ from tidegate.reactive.reconciliation import (
     scans,
 )
 
+__all__ = ["CHECKPOINT", "EPOCH", "FORGOTTEN", "HISTORY", "RECONCILED", "Reconciler"]
+
 EPOCH: Final = Field[int]("epoch")
 HISTORY: Final = Field[int]("history")
 RECONCILED: Final = Field[bool]("reconciled")

@@ -73,10 +73,36 @@ import attrs
 
 from tidegate.model.documents import Value, checked, exactly, show
 from tidegate.model.errors import INT64_MAX, Misuse
-from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.values import check_int, check_name, check_tuple, check_type, check_types
+from tidegate.reactive.orphans import DAY
 
-DAY: Final[Duration] = 24 * 60 * MINUTE
+__all__ = [
+    "BatchPlanned",
+    "BeginSweep",
+    "Checkpoint",
+    "CleanedUp",
+    "PassFailed",
+    "PassOutcome",
+    "Progress",
+    "ReconciliationRun",
+    "RunSuperseded",
+    "Scan",
+    "ScanAgain",
+    "ScanVerdict",
+    "SkipSweep",
+    "SweepLater",
+    "Sweeps",
+    "TaskTrigger",
+    "WhyNoSweep",
+    "WriteProgress",
+    "decide_sweep",
+    "forgotten",
+    "forgotten_task",
+    "reconcile",
+    "scans",
+    "swept",
+]
 
 
 def _history(history: object) -> None:
@@ -210,7 +236,7 @@ class PassFailed:
 
 
 PassOutcome: TypeAlias = BatchPlanned | CleanedUp | PassFailed
-OUTCOMES: Final = (BatchPlanned, CleanedUp, PassFailed)
+_OUTCOMES: Final = (BatchPlanned, CleanedUp, PassFailed)
 
 
 @final
@@ -297,7 +323,7 @@ def reconcile(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: P
     check_type(run, ReconciliationRun, "a run")
     check_type(progress, Progress, "progress")
     check_type(scan, Scan, "a scan")
-    check_type(outcome, OUTCOMES, "what came of a scan")
+    check_type(outcome, _OUTCOMES, "what came of a scan")
     names = frozenset(each.task for each in scan.triggers)
     if progress.history != run.history or names & progress.reconciled:
         return RunSuperseded()

@@ -81,6 +81,26 @@ from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.patches import Added, Patch, difference
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 
+__all__ = [
+    "Changed",
+    "Computed",
+    "Differs",
+    "Digest",
+    "Kept",
+    "NotComputed",
+    "Projection",
+    "SnapshotVerdict",
+    "Unchanged",
+    "Way",
+    "changed",
+    "described",
+    "differs",
+    "digest",
+    "expression",
+    "remembered",
+    "snapshot",
+]
+
 Way: TypeAlias = tuple[Field[Value], ...]
 """A path, taken apart."""
 

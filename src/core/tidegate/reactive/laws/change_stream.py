@@ -36,7 +36,28 @@ from tidegate.reactive.change_stream import (
     TimerFired,
 )
 
-Seen: TypeAlias = Collection[int]
+__all__ = [
+    "Looks",
+    "a_position_is_a_promise",
+    "asks_for_each_once",
+    "awaits_something",
+    "cleans_up_first",
+    "each_change_is_looked_at",
+    "flushes_in_time",
+    "has_had_its_pass",
+    "ignores_what_is_not_awaited",
+    "is_not_lost",
+    "is_silent_when_over",
+    "keeps_the_position",
+    "may_be_saved",
+    "one_save_is_under_way",
+    "reconciles_in_time",
+    "starts_its_time_once",
+    "tries_again",
+    "what_is_reconciled_was_looked_at",
+]
+
+Looks: TypeAlias = Collection[int]
 """Which changes of a document were looked at."""
 
 
@@ -179,12 +200,12 @@ def keeps_the_position(
 # --- as it runs, with its leader and its passes -------------------------------------------------------------------------
 
 
-def each_change_is_looked_at(said: int, seen: Seen) -> bool:
+def each_change_is_looked_at(said: int, seen: Looks) -> bool:
     """Law CS2: with a leader, and at rest, what a document says has been looked at."""
     return said in seen
 
 
-def a_position_is_a_promise(before: Iterable[tuple[int, Seen]], *, is_reconciled: bool) -> bool:
+def a_position_is_a_promise(before: Iterable[tuple[int, Looks]], *, is_reconciled: bool) -> bool:
     """Law CS1: each change before the stored position has had a look since, or reconciliation will look.
 
     Args:
@@ -194,7 +215,7 @@ def a_position_is_a_promise(before: Iterable[tuple[int, Seen]], *, is_reconciled
     return not is_reconciled or all(any(each >= number for each in seen) for number, seen in before)
 
 
-def what_is_reconciled_was_looked_at(said: int, seen: Seen, *, is_reconciled: bool, is_told: bool) -> bool:
+def what_is_reconciled_was_looked_at(said: int, seen: Looks, *, is_reconciled: bool, is_told: bool) -> bool:
     """Law RJ1: what reconciliation has passed, and no change tells of, was looked at.
 
     Args:

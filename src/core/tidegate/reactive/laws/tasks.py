@@ -38,11 +38,45 @@ from tidegate.reactive.tasks import (
     Why,
 )
 
+__all__ = [
+    "Began",
+    "Completed",
+    "Journal",
+    "Left",
+    "Noticed",
+    "Verdict",
+    "a_failure_is_in_the_streak",
+    "a_success_ends_the_streak",
+    "asks_the_policy",
+    "begins_with_what_is_there",
+    "carried_out",
+    "claims_the_latest",
+    "completes_what_left",
+    "counts_attempts_at_claim",
+    "counts_the_end",
+    "every_change_was_run",
+    "follows_the_policy",
+    "forgets_what_cannot_be_computed",
+    "is_due_as_debounced",
+    "is_guarded",
+    "is_kept_in_milliseconds",
+    "keeps_the_streak",
+    "no_change_is_lost",
+    "ran_with_the_latest",
+    "remembers_the_last_runs",
+    "runs_again_after_a_change",
+    "runs_again_as_debounced",
+    "stale_runs_change_nothing",
+    "takes_what_is_due",
+    "what_comes_back_is_another",
+    "write_of",
+]
+
 Verdict: TypeAlias = PlanVerdict | ClaimVerdict | BeginVerdict
 """What any of the decisions answers."""
 
-END_A_STREAK: Final = frozenset({Why.SUCCEEDED, Why.LEFT, Why.RESET, Why.CHANGED, Why.LATEST, Why.RUNS_AGAIN})
-BEGIN_A_STREAK: Final = frozenset({Why.RETRIED, Why.GIVEN_UP, Why.TAKEN_OVER, Why.RUNS_AGAIN})
+_END_A_STREAK: Final = frozenset({Why.SUCCEEDED, Why.LEFT, Why.RESET, Why.CHANGED, Why.LATEST, Why.RUNS_AGAIN})
+_BEGIN_A_STREAK: Final = frozenset({Why.RETRIED, Why.GIVEN_UP, Why.TAKEN_OVER, Why.RUNS_AGAIN})
 
 
 def write_of(verdict: Verdict) -> InsertRecord | UpdateRecord | None:
@@ -77,9 +111,9 @@ def no_change_is_lost(before: TaskRecord | None, seen: Seen, verdict: PlanVerdic
         return write is None
     if before is None:
         return isinstance(write, InsertRecord) == isinstance(seen, Matching)
-    if differs(before.snapshot, seen):
+    if _differs(before.snapshot, seen):
         is_due = write is not None and write.record.status in (TaskStatus.PENDING, TaskStatus.PROCESSING_DIRTY)
-        return is_due and write is not None and not differs(write.record.snapshot, seen)
+        return is_due and write is not None and not _differs(write.record.snapshot, seen)
     return (write is not None) == (before.status in PROCESSED)
 
 
@@ -92,13 +126,13 @@ def forgets_what_cannot_be_computed(seen: Seen, verdict: BeginVerdict) -> bool:
 
 def claims_the_latest(before: TaskRecord, verdict: ClaimVerdict) -> bool:
     """Law RE2, of a claim: it runs with what was last seen."""
-    return not isinstance(verdict, Claimed) or same_snapshot(verdict.claim.snapshot, before.snapshot)
+    return not isinstance(verdict, Claimed) or _same_snapshot(verdict.claim.snapshot, before.snapshot)
 
 
 def begins_with_what_is_there(seen: Seen, verdict: BeginVerdict) -> bool:
     """Law RE2, of a beginning: the handler runs with what the document says, and only where that is known."""
     if isinstance(verdict, (Go, Adopt)):
-        return isinstance(seen, Matching) and not differs(verdict.claim.snapshot, seen)
+        return isinstance(seen, Matching) and not _differs(verdict.claim.snapshot, seen)
     return isinstance(verdict, Leave) or not isinstance(seen, Matching)
 
 
@@ -106,12 +140,12 @@ def runs_again_after_a_change(before: TaskRecord, verdict: UpdateRecord | Leave)
     """Law RE3: the end of a run whose record is dirty leaves it pending, with what was seen last."""
     if before.status is not TaskStatus.PROCESSING_DIRTY or isinstance(verdict, Leave):
         return True
-    return verdict.record.status is TaskStatus.PENDING and same_snapshot(verdict.record.snapshot, before.snapshot)
+    return verdict.record.status is TaskStatus.PENDING and _same_snapshot(verdict.record.snapshot, before.snapshot)
 
 
 def stale_runs_change_nothing(before: TaskRecord | None, claim: Claim, verdict: BeginVerdict) -> bool:
     """Law RE4: only the claim that holds the record is answered with anything but `Leave`."""
-    return isinstance(verdict, Leave) == (before is None or not holds(claim, before))
+    return isinstance(verdict, Leave) == (before is None or not _holds(claim, before))
 
 
 def counts_attempts_at_claim(before: TaskRecord | None, verdict: Verdict) -> bool:
@@ -180,7 +214,7 @@ def completes_what_left(seen: Seen, verdict: BeginVerdict) -> bool:
     if isinstance(seen, (Matching, NotComputed)) or isinstance(verdict, Leave):
         return True
     write = write_of(verdict)
-    return isinstance(verdict, UpdateRecord) and write is not None and is_forgotten(write.record)
+    return isinstance(verdict, UpdateRecord) and write is not None and _is_forgotten(write.record)
 
 
 def is_due_as_debounced(before: TaskRecord | None, task: Task, now: Instant, verdict: PlanVerdict) -> bool:
@@ -189,13 +223,13 @@ def is_due_as_debounced(before: TaskRecord | None, task: Task, now: Instant, ver
     if write is None or write.why is Why.LOOKED_AT:
         return True
     after, waiting = write.record, None if before is None else before.waiting_since
-    when = rounded_up(due(task.debounce, now if waiting is None else waiting, now))
+    when = _rounded_up(due(task.debounce, now if waiting is None else waiting, now))
     if before is None or before.next_run_at is None:
         return after.next_run_at == after.due_at == when
     if before.status in PROCESSED:
         return (after.next_run_at, after.due_at) == (before.next_run_at, when)
     held_back = when if task.resets_on_change else before.next_run_at
-    return after.due_at == when and after.next_run_at == latest(when, held_back)
+    return after.due_at == when and after.next_run_at == _latest(when, held_back)
 
 
 def runs_again_as_debounced(
@@ -205,11 +239,11 @@ def runs_again_as_debounced(
     if isinstance(verdict, Leave) or verdict.why is not Why.RUNS_AGAIN:
         return True
     assert before.waiting_since is not None
-    when = rounded_up(due(task.debounce, before.waiting_since, before.changed_at))
+    when = _rounded_up(due(task.debounce, before.waiting_since, before.changed_at))
     if before.attempts and isinstance(outcome, Deferred):
-        when = latest(when, rounded_up(outcome.until))
+        when = _latest(when, _rounded_up(outcome.until))
     if before.attempts and isinstance(outcome, Failed) and isinstance(outcome.retry, TryAgain):
-        when = latest(when, rounded_up(outcome.retry.at))
+        when = _latest(when, _rounded_up(outcome.retry.at))
     return verdict.record.next_run_at == when
 
 
@@ -219,7 +253,7 @@ def follows_the_policy(before: TaskRecord, outcome: HandlerOutcome, verdict: Upd
         return True
     match outcome:
         case Failed(_, TryAgain(at)) | Deferred(at):
-            return (verdict.record.status, verdict.record.next_run_at) == (TaskStatus.PENDING, rounded_up(at))
+            return (verdict.record.status, verdict.record.next_run_at) == (TaskStatus.PENDING, _rounded_up(at))
         case Failed():
             return verdict.record.status is TaskStatus.FAILED
         case _:
@@ -245,9 +279,9 @@ def keeps_the_streak(before: TaskRecord | None, now: Instant, verdict: Verdict) 
     was = None if before is None else before.first_error_at
     is_now = write.record.first_error_at
     if is_now is None:
-        return was is None or write.why in END_A_STREAK
+        return was is None or write.why in _END_A_STREAK
     if was is None:
-        return write.why in BEGIN_A_STREAK and is_now == rounded_down(now)
+        return write.why in _BEGIN_A_STREAK and is_now == _rounded_down(now)
     return is_now == was
 
 
@@ -293,7 +327,7 @@ def is_kept_in_milliseconds(now: Instant, verdict: Verdict) -> bool:
     more = (after.first_error_at, after.finalised_at, *(run.at for run in after.history))
     is_whole = all(at is None or at.at % MILLISECOND == 0 for at in (*times, *more))
     is_news = write.why in (Why.FIRST_SEEN, Why.CHANGED)
-    return is_whole and not (is_news and (after.changed_at != rounded_down(now) or after.due_at - now < 0))
+    return is_whole and not (is_news and (after.changed_at != _rounded_down(now) or after.due_at - now < 0))
 
 
 # --- a journal --------------------------------------------------------------------------------------------------------
@@ -301,7 +335,7 @@ def is_kept_in_milliseconds(now: Instant, verdict: Verdict) -> bool:
 
 @final
 @attrs.frozen
-class Changed:
+class Noticed:
     """A planner, or a run that began, has written that what is watched is this now."""
 
     snapshot: Kept
@@ -330,7 +364,7 @@ class Left:
     """It was written that nothing matches."""
 
 
-Journal: TypeAlias = Sequence[Changed | Began | Completed | Left]
+Journal: TypeAlias = Sequence[Noticed | Began | Completed | Left]
 
 
 def every_change_was_run(journal: Journal) -> bool:
@@ -338,50 +372,50 @@ def every_change_was_run(journal: Journal) -> bool:
 
     So it is with laws RE1 and RE3; this one holds also where what came back is what was run before.
     """
-    news = [(place, event) for place, event in enumerate(journal) if isinstance(event, (Changed, Left))]
+    news = [(place, event) for place, event in enumerate(journal) if isinstance(event, (Noticed, Left))]
     place, last = news[-1] if news else (0, Left())
     if isinstance(last, Left):
         return True
     succeeded = {event.token for event in journal if isinstance(event, Completed)}
     since = [event for event in journal[place:] if isinstance(event, Began) and event.token in succeeded]
-    return any(same_snapshot(event.snapshot, last.snapshot) for event in since)
+    return any(_same_snapshot(event.snapshot, last.snapshot) for event in since)
 
 
 def ran_with_the_latest(journal: Journal, there: Kept | None) -> bool:
     """Law RE1: once all is quiet, the last run that succeeded began with what is there, if that matches."""
     succeeded = {event.token for event in journal if isinstance(event, Completed)}
     began = [event for event in journal if isinstance(event, Began) and event.token in succeeded]
-    return there is None or (bool(began) and same_snapshot(began[-1].snapshot, there))
+    return there is None or (bool(began) and _same_snapshot(began[-1].snapshot, there))
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------
 
 
-def holds(claim: Claim, record: TaskRecord) -> bool:
+def _holds(claim: Claim, record: TaskRecord) -> bool:
     """Tell whether a claim is the one under which the record is processed."""
     known = (record.id, record.owner, record.token)
     return record.status in PROCESSED and (claim.id, claim.owner, claim.token) == known
 
 
-def differs(known: Kept | None, seen: Seen) -> bool:
+def _differs(known: Kept | None, seen: Seen) -> bool:
     return changed(known, seen.snapshot) != Unchanged() if isinstance(seen, Matching) else known is not None
 
 
-def is_forgotten(record: TaskRecord) -> bool:
+def _is_forgotten(record: TaskRecord) -> bool:
     return record.status is TaskStatus.COMPLETED and record.snapshot is None
 
 
-def same_snapshot(one: Kept | None, other: Kept | None) -> bool:
+def _same_snapshot(one: Kept | None, other: Kept | None) -> bool:
     return type(one) is type(other) and (one == other or equal(one, other))
 
 
-def latest(one: Instant, other: Instant) -> Instant:
+def _latest(one: Instant, other: Instant) -> Instant:
     return max(one, other, key=lambda each: each.at)
 
 
-def rounded_down(at: Instant) -> Instant:
+def _rounded_down(at: Instant) -> Instant:
     return Instant(at.at - at.at % MILLISECOND, at.clock)
 
 
-def rounded_up(at: Instant) -> Instant:
+def _rounded_up(at: Instant) -> Instant:
     return Instant(at.at + -at.at % MILLISECOND, at.clock)

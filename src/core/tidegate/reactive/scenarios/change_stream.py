@@ -43,6 +43,20 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.streams import AFTER, EPOCH, FROM, Forgetful, Stream
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, Plain, Reads, World, document, world_with
 
+__all__ = [
+    "BOTH",
+    "DELETE",
+    "LOOKED",
+    "PASSED",
+    "PASSES_FAIL",
+    "PROMISE",
+    "SAME_ID",
+    "SCENARIOS",
+    "USERS",
+    "change_stream",
+    "total",
+]
+
 ORDERS: Final = "orders"
 USERS: Final = "users"
 LOOKS: Final = "looks"
@@ -58,8 +72,8 @@ PASSED: Final = "what is reconciled was looked at"
 
 HANDOVERS: Final = Cell[int]((BUDGET, "handovers"), 0)
 LEADER: Final = Cell[str](("leader",), "")
-Changed: TypeAlias = tuple[tuple[str, int], ...]
-CHANGED: Final = Cell[Changed](("changed",), ())
+Changes: TypeAlias = tuple[tuple[str, int], ...]
+CHANGED: Final = Cell[Changes](("changed",), ())
 """Each change of the stream: which document, and what it said then."""
 
 

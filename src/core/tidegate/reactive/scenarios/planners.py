@@ -41,6 +41,8 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, World, contents, world_with
 
+__all__ = ["ALONE", "INDEXED", "SCENARIOS", "planners"]
+
 INDEX: Final[Unique] = {RECORDS: ((DOCUMENT, TASK),)}
 PLANNERS: Final = ("planner 1", "planner 2")
 

@@ -33,6 +33,34 @@ from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, world_with
 
+__all__ = [
+    "BOUNDED",
+    "DELETE",
+    "DUE",
+    "FAULTS",
+    "GONE",
+    "HELD",
+    "INSERT",
+    "KEPT",
+    "KEY",
+    "LEASE",
+    "ONE",
+    "ONE_CHANGE",
+    "RECORDS",
+    "RENEWING",
+    "SCENARIOS",
+    "SOURCE",
+    "TAKEN",
+    "TOTAL",
+    "around",
+    "bill",
+    "edit",
+    "is_write",
+    "reactive_task",
+    "said",
+    "total",
+]
+
 SOURCE: Final = "orders"
 RECORDS: Final = "orders_tasks"
 NAME: Final = "bill"

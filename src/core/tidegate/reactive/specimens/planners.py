@@ -14,6 +14,8 @@ from tidegate.reactive.task_records import TaskRecord
 from tidegate.sim.shipping import Specimen
 from tidegate.sim.world import NO_INDEXES
 
+__all__ = ["SPECIMENS"]
+
 
 async def refusal_is_done(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
     """Whoever is refused an insert takes it for done: there is a record, but of what another one saw."""

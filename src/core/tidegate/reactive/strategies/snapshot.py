@@ -24,6 +24,25 @@ from tidegate.reactive.snapshot import (
     digest,
 )
 
+__all__ = [
+    "COMPUTED",
+    "FAILING",
+    "ODD_DECIMALS",
+    "POWERS",
+    "SIGNIFICAND_MAX",
+    "binary",
+    "computed_projections",
+    "decimal",
+    "digests",
+    "foreign_document_pairs",
+    "foreign_pairs",
+    "foreigns",
+    "javascript",
+    "kept",
+    "regex",
+    "verdicts",
+]
+
 SIGNIFICAND_MAX: Final = 10**34 - 1
 POWERS: Final = range(-6176, 6112)
 
@@ -181,30 +200,30 @@ def _as_decimal(value: float, places: int) -> Foreign:
 # --- what is watched ----------------------------------------------------------------------------------------------------
 
 
-def has_b(document: Document) -> Value:
+def _has_b(document: Document) -> Value:
     return document.has(_B)
 
 
-def a_or_none(document: Document) -> Value:
+def _a_or_none(document: Document) -> Value:
     held = document.get(_A)
     return "none" if held is None else held
 
 
-def is_alike(document: Document) -> Value:
+def _is_alike(document: Document) -> Value:
     return document.has(_A) == document.has(_B) and equal(document.held(_A), document.held(_B))
 
 
-def raises(document: Document) -> Value:
+def _raises(document: Document) -> Value:
     return document[Field[Value](f"not in {document.items[:0]}")]
 
 
 COMPUTED: Final = (
-    Computed(has_b, {"$ne": [{"$type": "$b"}, "missing"]}),
-    Computed(a_or_none, {"$ifNull": ["$a", "none"]}),
-    Computed(is_alike, {"$eq": ["$a", "$b"]}, version=2),
+    Computed(_has_b, {"$ne": [{"$type": "$b"}, "missing"]}),
+    Computed(_a_or_none, {"$ifNull": ["$a", "none"]}),
+    Computed(_is_alike, {"$eq": ["$a", "$b"]}, version=2),
 )
 """Computed values whose expression says for MongoDB what the function does."""
-FAILING: Final = Computed(raises)
+FAILING: Final = Computed(_raises)
 
 
 @st.composite

@@ -34,7 +34,23 @@ from tidegate.reactive.tasks import (
     plan,
 )
 
-T = TypeVar("T")
+__all__ = [
+    "Situation",
+    "claimings",
+    "claims",
+    "guards",
+    "outcomes",
+    "plans",
+    "records",
+    "retries",
+    "seens",
+    "situations",
+    "snapshots",
+    "tasks",
+    "times",
+]
+
+_T = TypeVar("_T")
 
 # A small stock, so that what is seen is now and then what was seen, and a claim now and then holds the record.
 _DOCUMENTS: Final = tuple(Document((("a", value),)) for value in (0, 0.0, 1, True, "x"))
@@ -57,7 +73,7 @@ class _Dice:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def choose(self, options: Sequence[T]) -> T:
+    def choose(self, options: Sequence[_T]) -> _T:
         self.number, place = divmod(self.number, len(options))
         return options[place]
 
@@ -73,7 +89,7 @@ def times() -> SearchStrategy[Instant]:
     return _drawn(lambda dice: dice.time() + dice.choose((0, 0, 0, 1, 999)))
 
 
-def _drawn(make: Callable[[_Dice], T]) -> SearchStrategy[T]:
+def _drawn(make: Callable[[_Dice], _T]) -> SearchStrategy[_T]:
     return st.binary(min_size=_ENOUGH, max_size=_ENOUGH).map(lambda drawn: make(_Dice(int.from_bytes(drawn))))
 
 
