@@ -101,7 +101,7 @@ def test_every_document_is_looked_at_and_then_what_is_left(at: int) -> None:
     assert of_stream(world)[RECONCILED]
     assert not of_stream(world).has(CHECKPOINT)
     assert Sleep(SECOND) in asked
-    assert laws.what_is_reconciled_was_looked_at(1, (1,), is_reconciled=True, is_told=False)
+    assert laws.what_is_reconciled_was_looked_at(1, (1,), is_reconciled=True, is_reported=False)
 
 
 def test_it_goes_on_from_a_checkpoint_and_not_where_it_is_done() -> None:

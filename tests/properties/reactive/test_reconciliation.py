@@ -14,8 +14,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Duration, Instant
 from tidegate.reactive import reconciliation
 from tidegate.reactive.laws import reconciliation as laws
+from tidegate.reactive.orphans import DAY
 from tidegate.reactive.reconciliation import (
-    DAY,
     BatchPlanned,
     BeginSweep,
     Checkpoint,

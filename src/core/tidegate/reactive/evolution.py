@@ -1,12 +1,12 @@
 """A task was deployed with another definition: what has to be done over?
 
 A definition has two parts. What triggers it (the filter, and what is watched) decides which documents have records; if
-that has changed, every document has to be looked at again, for no event will tell of those that stood still. What it does
+that has changed, every document has to be looked at again, for no event reports those that stood still. What it does
 (the handler, whose version its author raises) decides what becomes of a record; if that has changed, records that are
-over may have to run again. After mongodash, which compares both with what it has stored whenever its planner starts.
+over may have to run again.
 
-    trigger differs, or there is none     forget that the documents were reconciled, unless told to leave them
-    version is higher                     reset what failed, or all that is over, or nothing, as told
+    trigger differs, or there is none     forget that the documents were reconciled, unless the policy leaves them
+    version is higher                     reset what failed, or all that is over, or nothing, as the policy says
     version is lower                      nothing: this is a rollback, and the higher version is still remembered
 
 The answer is a list of actions. What is remembered comes last: who crashes before that begins again, and each action may
@@ -18,12 +18,6 @@ Laws
     RE33 What is remembered never goes back: its version is the highest there ever was.
     RE34 Records run again only for a higher version, and only as the policy says; documents are looked at again only for
          another trigger, or for none.
-
-Where we differ
-    mongodash stores the new trigger before it forgets that documents were reconciled: a crash in between, and they never
-    are (RE32). It also stores what differs where the change is to be left alone; so do we, for the next change counts from
-    there.
-    A task that is new is reconciled in every case there, for nothing says that it was; here as well, and it says so.
 
 Known not to work: a function that is watched (`snapshot.Computed`), or a handler, can change without anybody raising its
 version.

@@ -17,12 +17,6 @@ Laws
     RE43 Where nobody knows of its document, it does not go.
     RE44 Without any of these reasons it goes, and only as it was when that was decided.
 
-Where we differ
-    mongodash does not look at the status, so a record may go while its handler runs, whose end then writes nothing. Here
-    it stays until the lease has ended (RE42).
-    There ids are listed and deleted later without another look, so what has come back meanwhile loses its record. Here a
-    removal is guarded (RE44).
-
 Known not to work: a document that is deleted and made anew between two looks is the same document to its record.
 """
 

@@ -392,7 +392,7 @@ class ReactiveTask:
             return Idle.GIVEN_UP
         if not isinstance(verdict, Claimed):
             return Idle.NOT_CLAIMED
-        wanted = verdict.write.record
+        claimed = verdict.write.record
         try:
             is_mine = await self._written(key, record, verdict.write)
         except NotApplied:
@@ -406,12 +406,12 @@ class ReactiveTask:
                 return Idle.NOT_CLAIMED  # its lease will end
             # Nobody else writes this owner and this token.
             is_mine = found is not None and (found.id, found.owner, found.token) == (
-                wanted.id,
-                wanted.owner,
-                wanted.token,
+                claimed.id,
+                claimed.owner,
+                claimed.token,
             )
-            wanted = found or wanted
-        return wanted if is_mine else Idle.NOT_CLAIMED
+            claimed = found or claimed
+        return claimed if is_mine else Idle.NOT_CLAIMED
 
     # --- begin ---
 
@@ -420,7 +420,7 @@ class ReactiveTask:
         claim, known, is_known = claim_of(record), record, True
         for _ in range(self.attempts):
             try:
-                # The record that was written for the claim is as good as a read; after any trouble it is read again.
+                # The record that was written for the claim is as good as a fresh read; after any trouble it is read again.
                 if not is_known:
                     found = await self._record(key)
                     if found is None:
@@ -522,4 +522,6 @@ def _retried(task: ReactiveTask, attempts: int, since: Instant, now: Instant) ->
 
 
 def _no_clock() -> Instant:
-    raise Misuse("a filter of a reactive task asks how old something is", why="no change tells when that becomes true")
+    raise Misuse(
+        "a filter of a reactive task asks how old something is", why="no change reports when that becomes true"
+    )

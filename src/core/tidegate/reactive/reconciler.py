@@ -5,7 +5,7 @@ The record of the stream holds what is known, {_id, epoch, history, reconciled, 
 nothing; a batch that was looked at and not written down is looked at again.
 
 Laws
-    RJ1  What is reconciled was looked at: each document since it says what it says, unless a change tells of that.
+    RJ1  What is reconciled was looked at: each document since it says what it says, unless a change reports it.
 
 Known not to work: a run reads the ids of a batch anew for each, and at most FOUND_MAX documents of a collection.
 """

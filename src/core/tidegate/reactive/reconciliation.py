@@ -1,9 +1,9 @@
-"""Which documents have to be looked at although no change tells of them?
+"""Which documents have to be looked at although no change reports them?
 
-A change stream tells what changes from a position on. Of what stood there before, or changed while nobody listened, it
-tells nothing. So for a task that is new, that is triggered by something else now (`tidegate.reactive.evolution`), or whose changes
+A change stream reports what changes from a position on. What stood there before, or changed while nobody listened, it
+does not report. So for a task that is new, that is triggered by something else now (`tidegate.reactive.evolution`), or whose changes
 were lost, every document of its collection is looked at once: a scan, by ascending id, batch after batch. What changes
-behind the scan, the stream tells (`tidegate.reactive.change_stream`); so one goes on over the other without a gap, if the position
+behind the scan, the stream reports (`tidegate.reactive.change_stream`); so one goes on over the other without a gap, if the position
 was stored BEFORE the scan began.
 
 All that is known stands in one stored value, `Progress`, so a crash loses nothing but the batch that was under way:
@@ -42,16 +42,6 @@ Laws
     RL7  What was forgotten, of one task or of all, is scanned again, and from the start.
     RL8  A sweep begins an interval after the last one ended, and at once where none has or it ended in the future.
     RL9  One sweep runs under an epoch, and no epoch's writes undo those of a later one; a sweep that failed is due again.
-
-Where we differ from mongodash
-    It compares the names of the tasks only, so a checkpoint of another trigger counts (RL1).
-    It forgets flags and keeps checkpoints when the history is lost, so what is before them is not looked at (RL7).
-    It says that reconciliation has finished also where a collection has failed, and tries that again at the next start of
-    its planner. Here it is tried again until it is done, and "finished" is that there is nothing to scan.
-    It scans inside a pass of its election, so a long scan costs the lease, and the old leader goes on unfenced.
-    Its sweep begins an interval after the last one that is stored, or after now: without a first there never is one (RL8).
-    It has a lock for it that ends by its own clock; here the epoch is the lock. It takes a cron as well as an interval; for
-    that there is `tidegate.retries.schedule`.
 
 Things that do not work
     Flagging a task before orphans are removed: what was deleted while nobody listened keeps its record until the next sweep.
@@ -381,7 +371,7 @@ class Sweeps:
 
     Attributes:
         last: When the last one ended well, by the store's clock; None where none has.
-        epoch: Under which one runs, or has run and did not tell how it ended; None where none does.
+        epoch: Under which one runs, or has run without writing how it ended; None where none does.
     """
 
     last: Instant | None = None

@@ -1,6 +1,6 @@
 """What is known of a document's task: the record that planners and workers of `tidegate.reactive.tasks` write.
 
-Its statuses are those of mongodash. What a status becomes when another run is wanted is a table.
+What a status becomes when another run is asked for is a table.
 
     pending             a run is due at `next_run_at`
     processing          its owner runs it; the lease ends at `next_run_at`
@@ -51,7 +51,7 @@ ONCE_MORE: Final[Mapping[TaskStatus, TaskStatus]] = {
     TaskStatus.COMPLETED: TaskStatus.PENDING,
     TaskStatus.FAILED: TaskStatus.PENDING,
 }
-"""What a status becomes when another run is wanted: after a change, after it has left, and after a reset."""
+"""What a status becomes when another run is asked for: after a change, after it has left, and after a reset."""
 
 
 # --- the record -------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class TaskRecord:
             could not be computed.
         next_run_at: When it is due, or when its lease ends.
         due_at: When its last change was to run; the lag is counted from here.
-        changed_at: When that change was seen, or a reset was wanted.
+        changed_at: When that change was seen, or a reset was asked for.
         waiting_since: When the first change was seen that no run has begun with; None if there is none.
         created_at: When it was first seen.
         attempts: How many claims there were since the last reset.

@@ -102,8 +102,8 @@ def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: 
     if not begun or not isinstance(before, Consuming):
         return not begun
     is_over = isinstance(event, TimerFired) and event.command.then == Flush(before.epoch, before.batch)
-    told = len(event.page.changes) if isinstance(event, Received) else 0
-    is_full = len(before.changes) + told >= consumer.size
+    received = len(event.page.changes) if isinstance(event, Received) else 0
+    is_full = len(before.changes) + received >= consumer.size
     # the one before it is over with this very step, or there was none
     is_alone = known is None or (isinstance(event, CommandDone) and known == (event.command,))
     return is_alone and (is_over or is_full or before.is_due or after.is_stopping)
@@ -142,7 +142,7 @@ def awaits_something(state: StreamState) -> bool:
 
 
 def tries_again(before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
-    """Law CS6: what failed is commanded again, after a pause; but at the stop."""
+    """Law CS6: what failed is asked for again after a pause, except at the stop."""
     if not isinstance(event, CommandFailed) or not isinstance(before, Consuming) or event.command not in before.awaited:
         return True
     is_later = any(isinstance(command, Await) and command.then == event.command for command in step.commands)
@@ -150,7 +150,7 @@ def tries_again(before: StreamState, event: StreamEvent, step: StreamStep) -> bo
 
 
 def is_silent_when_over(step: StreamStep) -> bool:
-    """Law CS7: nothing is commanded by who does not lead, and nothing under another epoch than one's own."""
+    """Law CS7: who does not lead emits no command, and who leads emits none under another epoch than its own."""
     if not isinstance(step.state, Consuming):
         return step.commands == ()
     epochs = {(command.then if isinstance(command, Await) else command).epoch for command in step.commands}
@@ -215,16 +215,16 @@ def a_position_is_a_promise(before: Iterable[tuple[int, Looks]], *, is_reconcile
     return not is_reconciled or all(any(each >= number for each in seen) for number, seen in before)
 
 
-def what_is_reconciled_was_looked_at(said: int, seen: Looks, *, is_reconciled: bool, is_told: bool) -> bool:
-    """Law RJ1: what reconciliation has passed, and no change tells of, was looked at.
+def what_is_reconciled_was_looked_at(said: int, seen: Looks, *, is_reconciled: bool, is_reported: bool) -> bool:
+    """Law RJ1: what reconciliation has passed, and no change reports, was looked at.
 
     Args:
         said: What the document says.
         seen: What was seen of it.
         is_reconciled: Whether everything was looked at in this history.
-        is_told: Whether a change after the stored position tells of it.
+        is_reported: Whether a change after the stored position reports it.
     """
-    return not is_reconciled or is_told or said in seen
+    return not is_reconciled or is_reported or said in seen
 
 
 def _flushed(state: StreamState) -> tuple[Pass, ...] | None:

@@ -52,5 +52,5 @@ def does_no_more_than_asked(
 
 def stored_after(stored: Definition | None, actions: tuple[Action, ...]) -> Definition | None:
     """What is stored once these are carried out."""
-    told = [action.definition for action in actions if isinstance(action, Remember)]
-    return told[-1] if told else stored
+    remembered = [action.definition for action in actions if isinstance(action, Remember)]
+    return remembered[-1] if remembered else stored

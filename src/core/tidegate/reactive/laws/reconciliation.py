@@ -140,7 +140,7 @@ def one_sweep_runs(before: Sweeps, epoch: int, verdict: BeginSweep | SweepLater 
 
 
 def ends_its_own_sweep(before: Sweeps, epoch: int, now: Instant, after: Sweeps | SkipSweep, *, is_done: bool) -> bool:
-    """Law RL9: only the epoch that sweeps tells that it ended; a sweep that failed is due again."""
+    """Law RL9: only the epoch that sweeps writes that it ended; a sweep that failed is due again."""
     if before.epoch != epoch:
         return isinstance(after, SkipSweep)
     return after == Sweeps(now if is_done else before.last)

@@ -80,7 +80,7 @@ def a_digest_notices_the_same(by_snapshot: SnapshotVerdict, by_digest: SnapshotV
 
 
 def a_failure_is_told(fails: bool, path: str, taken: Document | NotComputed) -> bool:
-    """Law N10: where the function at the path fails, that is told by its path; and else there is a snapshot."""
+    """Law N10: where the function at a path fails, the answer names the path; otherwise there is a snapshot."""
     return isinstance(taken, NotComputed) and taken.path == path if fails else isinstance(taken, Document)
 
 

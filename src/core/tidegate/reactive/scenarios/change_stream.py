@@ -1,7 +1,7 @@
 """A change stream and those who lead it, one after the other: nothing that changes is missed, whatever is lost.
 
 Somebody edits documents. A leader consumes the stream of their changes and looks at each; what it saw is kept beside. The
-one who leads may lose that to the other without knowing, may crash, and the store may forget what it has not told.
+one who leads may lose that to the other without knowing, may crash, and the store may forget changes that it has not reported.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ async def passed(command: HandleChanged | HandleDeleted) -> None:
 @final
 @attrs.frozen(eq=False)
 class Election:
-    """Somebody leads, and another one when it is dead, or just so; the one before hears of it any time later."""
+    """Somebody leads, and another one when it is dead, or just so; the one before learns of it any time later."""
 
     stream: Stream
     name: str = "election"
@@ -141,11 +141,11 @@ class Election:
 
     def elect(self, world: World, who: str) -> World:
         epoch = self.stream.record(world)[EPOCH] + 1
-        after, told = self.stream.elected(world, epoch)
+        after, elected = self.stream.elected(world, epoch)
         before = world.read(LEADER)
         if before and not world.read(dead(before)):
             after = tell(after, before, LeadershipLost(epoch - 1))
-        return tell(after.write(LEADER, who), who, told)
+        return tell(after.write(LEADER, who), who, elected)
 
 
 # --- laws -----------------------------------------------------------------------------------------------------------------
@@ -172,13 +172,13 @@ def stored(state: Reads, stream: Stream) -> tuple[int, bool]:
 def is_passed(stream: Stream, docs: Docs) -> Law:
     def holds(state: State) -> bool:
         end, is_reconciled = stored(state, stream)
-        told = {where for where, _ in state.read(CHANGED)[end:]}
+        reported = {where for where, _ in state.read(CHANGED)[end:]}
         return all(
             laws.change_stream.what_is_reconciled_was_looked_at(
                 said(state, collection, key),
                 seen_of(state, place_of(collection, key)),
                 is_reconciled=is_reconciled,
-                is_told=place_of(collection, key) in told,
+                is_reported=place_of(collection, key) in reported,
             )
             for collection, key in docs
         )
@@ -355,7 +355,7 @@ def change_stream(
 
 
 def is_behind_all(stream: Stream, changes: int) -> Law:
-    """Is the position stored that lies behind so many changes?"""
+    """Is the position stored that lies behind this number of changes?"""
     return lambda state: stored(state, stream)[0] == changes
 
 
@@ -391,7 +391,7 @@ SCENARIOS: Final = (
         "change_stream.history_lost",
         partial(
             change_stream,
-            summary="the store forgets changes that nobody was told of: everything is looked at",
+            summary="the store forgets changes that it has not reported: everything is looked at",
             docs=BOTH,
             forgetful=True,
         ),
@@ -445,7 +445,7 @@ SCENARIOS: Final = (
         "change_stream.deleted",
         partial(
             change_stream,
-            summary="a document changes and is deleted: the last that is told of it counts",
+            summary="a document changes and is deleted: its last change counts",
             edits=(total(2), DELETE),
             size=2,
             is_new=False,

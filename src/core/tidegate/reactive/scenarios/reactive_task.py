@@ -112,7 +112,7 @@ def read(found: Document | None) -> TaskRecord | None:
 
 
 def is_due(world: World | State) -> bool:
-    """Looks at the document alone: a specimen may leave a record there that is none."""
+    """Looks at the document alone: a specimen may leave something there that is not a record."""
     found = world.read(document(RECORDS, record_id(NAME, KEY)))
     due = None if found is None else found.get(NEXT_RUN_AT)
     return due is not None and world.read(CLOCK) - due >= 0
@@ -338,7 +338,7 @@ def reactive_task(
     *,
     plans: Callable[[ReactiveTask, int], Program[object]] = planner,
     works: Callable[[ReactiveTask, str], Program[object]] = worker,
-    summary: str = "a document changes while it is handled; workers crash, stall, and do not hear: nothing is lost",
+    summary: str = "a document changes while it is handled; workers crash, stall, and lose replies: nothing is lost",
     edits: Edits = ONE_CHANGE,
     workers: int = 2,
     budget: int = 0,
@@ -420,7 +420,7 @@ SCENARIOS: Final = (
         "reactive_task.crashes",
         partial(
             reactive_task,
-            summary="workers crash, do not hear, fail, or never come to an end: attempts are counted all the same",
+            summary="workers crash, lose replies, fail, or never come to an end: attempts are counted all the same",
             edits=(),
             budget=1,
             moves=2,

@@ -141,7 +141,7 @@ SPECIMENS: Final = (
         "reconciles_first",
         partial(change_stream, reconciles_first, budget=0),
         PROMISE,
-        "mongodash 2.3.1 saves no token before its first reconciliation: a crash then, and nobody tells what changed.",
+        "mongodash 2.3.1 saves no token before its first reconciliation: after a crash nothing reports what changed.",
     ),
     Specimen(
         "change_stream.checkpoint_survives",

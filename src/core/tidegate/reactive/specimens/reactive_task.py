@@ -220,7 +220,7 @@ SPECIMENS: Final = (
         DUE,
         "mongodash 2.3.1 renews by id alone; whoever was completed before its renewal arrives is due again.",
         "reactive_task.renewed",
-        alone=True,  # what it leaves there is no record, which other laws look at
+        alone=True,  # it leaves something that is not a record, and other laws read records
     ),
     Specimen(
         "reactive_task.removes_by_id",

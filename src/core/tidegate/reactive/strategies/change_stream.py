@@ -1,4 +1,4 @@
-"""What change streams tell, what a consumer of them commands, and what it hears."""
+"""What change streams report, the commands of a consumer, and the events that answer them."""
 
 from __future__ import annotations
 

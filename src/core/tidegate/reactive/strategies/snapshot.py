@@ -156,7 +156,7 @@ def _both_documents(pair: tuple[Value, Value]) -> tuple[Document, Document]:
 
 
 def _foreign(value: Value, kinds: frozenset[str], places: int) -> Value:
-    """The value with its leaves in other types, where `kinds` has them; decimals with so many places more."""
+    """The value with its leaves in other types, where `kinds` has them; decimals with this number of places more."""
     match value:
         case Document(items):
             return Document(tuple((key, _foreign(item, kinds, places)) for key, item in items))

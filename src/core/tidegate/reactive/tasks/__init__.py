@@ -2,8 +2,7 @@
 
 A reactive task is work that follows a document: when what is watched of it changes (`tidegate.reactive.snapshot`), its handler
 runs. For each document and task there is one record (`tidegate.reactive.task_records`). Planners look at documents and write down
-what they see, workers take what is due, run the handler, and write down how it ended; nobody waits for anybody. After
-mongodash, whose statuses these are.
+what they see, workers take what is due, run the handler, and write down how it ended; nobody waits for anybody.
 
     plan       a planner has seen the document: it is new, it has changed, it no longer matches, it is gone
     claim      a worker takes what is due, or what another has let lapse; there the attempt is counted
@@ -11,6 +10,8 @@ mongodash, whose statuses these are.
     renew      the lease goes on
     finalise   the run has ended: it succeeded, it failed, or it asks to be deferred
     reset      an operator, or a new version of the handler, wants another run
+
+Read `vocabulary` first (what a decision is asked with, and what it answers), then `planning` and `running`.
 
 Each decision is taken on a record as it was read, and what it writes is guarded by that record's id, version, owner and
 token (its guard): optimistic concurrency control after Kung and Robinson 1981. Versions and tokens only grow, and ids are
@@ -22,7 +23,7 @@ Caller's duties
       again and decide again.
     - Look after each change: read the record BEFORE the document, both as a majority has them. Then whatever is written
       was seen after all that the record says; the other way round, a look from the past undoes a later one. Where the
-      server tells which documents differ (`snapshot.differs`), those whose record is processed are looked at as well.
+      server answers which documents differ (`snapshot.differs`), those whose record is processed are looked at as well.
     - Send a claim to `begin` BEFORE the handler runs. What `begin` adopts is the claim from then on.
     - `now` is the store's time: whoever judges due times and leases by it agrees with all others.
 
@@ -59,7 +60,7 @@ Known not to work
     - While a run is not renewed for longer than its lease, another may run beside it. Its writes to this record are
       refused; what the handler itself writes elsewhere needs the token as well.
     - A record that was written and whose reply was lost looks as if another had written it: read it again, and its token
-      (of a claim) or its history (of an end) tells.
+      (of a claim) or its history (of an end) shows who did.
     - What was given up because it could not be computed stays failed when it then no longer matches; nothing is due.
     - Tokens are those of one record. Of a document that lost its record and got another they begin again, so what is
       fenced outside compares the id as well.

@@ -1,4 +1,4 @@
-"""When is a run wanted? What planners decide of the documents that they look at, and what a reset is."""
+"""When is another run due? What planners decide about the documents that they look at, and what a reset does."""
 
 from __future__ import annotations
 

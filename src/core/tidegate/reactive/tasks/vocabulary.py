@@ -201,7 +201,7 @@ class Why(Enum):
     GIVEN_UP = "the run failed, and is given up"
     DEFERRED = "the run was deferred"
     RUNS_AGAIN = "it changed while it was processed"
-    RESET = "a reset was wanted"
+    RESET = "a reset was asked for"
 
 
 class WhyNot(Enum):
