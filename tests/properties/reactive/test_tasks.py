@@ -74,7 +74,7 @@ class Decisions:
     reset: Callable[..., UpdateRecord] = tasks.reset
 
 
-def answer(ask: Decisions, kind: str, given: Situation) -> laws.Verdict:
+def answer(ask: Decisions, kind: str, given: Situation) -> laws.TaskVerdict:
     """What the decision of this kind says."""
     told = {"task": given.task, "now": given.now}
     match kind:
@@ -97,7 +97,7 @@ OF_A_CLAIM: Final = ("begin", "renew", "finalise")
 KINDS: Final = ("plan", *TAKE_A_RECORD, *OF_A_CLAIM)
 
 
-def ended(kind: str, given: Situation, verdict: laws.Verdict) -> Ended | None:
+def ended(kind: str, given: Situation, verdict: laws.TaskVerdict) -> Ended | None:
     """How the run ended of which the verdict has written the end."""
     match kind, given.outcome:
         case "finalise", Succeeded():
@@ -517,7 +517,7 @@ class World:
         assert isinstance(taken, Document)
         return Matching(taken)
 
-    def carry_out(self, verdict: laws.Verdict) -> bool:
+    def carry_out(self, verdict: laws.TaskVerdict) -> bool:
         """Tell whether the store has written it."""
         write = laws.write_of(verdict)
         if write is None:

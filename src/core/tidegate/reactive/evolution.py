@@ -162,7 +162,9 @@ def evolve(stored: Definition | None, current: Definition, policy: EvolutionPoli
     is_another = stored is None or exactly(stored.trigger) != exactly(current.trigger)
     statuses = STATUSES[policy.on_new_version] if current.version > version else frozenset[TaskStatus]()
     remembered = Definition(current.trigger, max(version, current.version))
-    actions: list[Action] = []
+    actions: list[
+        Action
+    ] = []  # what is remembered comes last: after a crash before that, all is asked for again (RE32)
     if statuses:
         actions.append(Reprocess(statuses))
     if is_another and (stored is None or policy.reconciles):

@@ -315,7 +315,9 @@ def reconcile(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: P
     check_type(scan, Scan, "a scan")
     check_type(outcome, _OUTCOMES, "what came of a scan")
     names = frozenset(each.task for each in scan.triggers)
-    if progress.history != run.history or names & progress.reconciled:
+    if (
+        progress.history != run.history or names & progress.reconciled
+    ):  # it is over, or another run has flagged its tasks
         return RunSuperseded()
     others = _others(progress, scan.collection)
     match outcome:

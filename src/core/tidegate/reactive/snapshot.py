@@ -156,6 +156,8 @@ class Projection:
             (*((_way(path), None) for path in self.paths), *_computed_ways(self.computed)),
             key=lambda each: [field.name for field in each[0]],
         )
+        # Sorted by name, whatever stands between a path and one inside of it begins with that path, too: so if any path
+        # holds another, then two neighbours do.
         for (outer, _), (inner, _) in pairwise(ways):
             if inner[: len(outer)] == outer:
                 raise Misuse(
@@ -336,6 +338,7 @@ def _canonical(value: Value) -> bytes:
 
 
 def _parts(value: Value) -> Iterator[bytes]:
+    # Each part begins with its kind, and ends with ";" or says its length: so no two values run into the same bytes.
     match value:
         case None | bool():
             yield b"%r;" % value
@@ -456,7 +459,7 @@ def _cut(value: Value) -> Value:
 
 def _cut_out(document: Document, ways: tuple[Way, ...], results: Mapping[Way, Value], depth: int) -> Document:
     items: list[tuple[str, Value]] = []
-    for field, group in groupby(ways, key=lambda way: way[depth]):
+    for field, group in groupby(ways, key=lambda way: way[depth]):  # sorted, so all ways through a field are neighbours
         further = tuple(group)
         if len(further[0]) > depth + 1:
             items.append((field.name, _cut_out(document, further, results, depth + 1)))

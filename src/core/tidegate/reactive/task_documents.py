@@ -99,6 +99,7 @@ def changes(before: TaskRecord, after: TaskRecord) -> tuple[Update, ...]:
     put = tuple(
         Put(Field[object](name), value) for name, value in new.items() if exactly(value) != exactly(old.get(name))
     )
+    # A field without a value is not stored, so what has lost its value is removed.
     return (*put, *(Remove(Field[object](name)) for name in old if name not in new))
 
 

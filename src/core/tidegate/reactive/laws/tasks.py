@@ -44,7 +44,7 @@ __all__ = [
     "Journal",
     "Left",
     "Noticed",
-    "Verdict",
+    "TaskVerdict",
     "a_failure_is_in_the_streak",
     "a_success_ends_the_streak",
     "asks_the_policy",
@@ -72,14 +72,14 @@ __all__ = [
     "write_of",
 ]
 
-Verdict: TypeAlias = PlanVerdict | ClaimVerdict | BeginVerdict
+TaskVerdict: TypeAlias = PlanVerdict | ClaimVerdict | BeginVerdict
 """What any of the decisions answers."""
 
 _END_A_STREAK: Final = frozenset({Why.SUCCEEDED, Why.LEFT, Why.RESET, Why.CHANGED, Why.LATEST, Why.RUNS_AGAIN})
 _BEGIN_A_STREAK: Final = frozenset({Why.RETRIED, Why.GIVEN_UP, Why.TAKEN_OVER, Why.RUNS_AGAIN})
 
 
-def write_of(verdict: Verdict) -> InsertRecord | UpdateRecord | None:
+def write_of(verdict: TaskVerdict) -> InsertRecord | UpdateRecord | None:
     """What the verdict has written, if anything."""
     match verdict:
         case InsertRecord() | UpdateRecord():
@@ -90,7 +90,7 @@ def write_of(verdict: Verdict) -> InsertRecord | UpdateRecord | None:
             return None
 
 
-def carried_out(verdict: Verdict, current: TaskRecord | None) -> TaskRecord | None:
+def carried_out(verdict: TaskVerdict, current: TaskRecord | None) -> TaskRecord | None:
     """The record after a store has carried the verdict out: only on what it was decided on, in one step."""
     match write_of(verdict):
         case InsertRecord(record, _) if current is None:
@@ -148,7 +148,7 @@ def stale_runs_change_nothing(before: TaskRecord | None, claim: Claim, verdict: 
     return isinstance(verdict, Leave) == (before is None or not _holds(claim, before))
 
 
-def counts_attempts_at_claim(before: TaskRecord | None, verdict: Verdict) -> bool:
+def counts_attempts_at_claim(before: TaskRecord | None, verdict: TaskVerdict) -> bool:
     """Law RE5: a claim counts one more, and whatever a run comes to, its attempt still counts; a deferral's does not."""
     write = write_of(verdict)
     if write is None or before is None:
@@ -182,7 +182,7 @@ def counts_the_end(before: TaskRecord, outcome: HandlerOutcome, verdict: UpdateR
             return verdict.record.attempts == (before.attempts if verdict.why is Why.SUCCEEDED else 0)
 
 
-def what_comes_back_is_another(before: TaskRecord | None, verdict: Verdict) -> bool:
+def what_comes_back_is_another(before: TaskRecord | None, verdict: TaskVerdict) -> bool:
     """Law RE6: a write makes one version, a claim makes one token, and a record keeps its id."""
     write = write_of(verdict)
     if write is None:
@@ -194,7 +194,7 @@ def what_comes_back_is_another(before: TaskRecord | None, verdict: Verdict) -> b
     return (after.id, after.version, after.token) == (before.id, before.version + 1, before.token + tokens)
 
 
-def is_guarded(before: TaskRecord | None, verdict: Verdict) -> bool:
+def is_guarded(before: TaskRecord | None, verdict: TaskVerdict) -> bool:
     """Law RE7: what is written is guarded by the id, version, owner and token of what it was decided on."""
     write = write_of(verdict)
     if write is None or before is None:
@@ -271,7 +271,7 @@ def asks_the_policy(before: TaskRecord, lapsed: TryAgain | GiveUp | None, verdic
     return isinstance(verdict, Claimed)
 
 
-def keeps_the_streak(before: TaskRecord | None, now: Instant, verdict: Verdict) -> bool:
+def keeps_the_streak(before: TaskRecord | None, now: Instant, verdict: TaskVerdict) -> bool:
     """Law RE12: a streak begins with its first failure, and only what ends it does away with that."""
     write = write_of(verdict)
     if write is None:
@@ -285,7 +285,7 @@ def keeps_the_streak(before: TaskRecord | None, now: Instant, verdict: Verdict) 
     return is_now == was
 
 
-def a_failure_is_in_the_streak(before: TaskRecord | None, ended: Ended | None, verdict: Verdict) -> bool:
+def a_failure_is_in_the_streak(before: TaskRecord | None, ended: Ended | None, verdict: TaskVerdict) -> bool:
     """Law RE12, of a failure: the streak has begun, unless a change or a reset has ended it while it ran."""
     write = write_of(verdict)
     if write is None or before is None or before.attempts == 0 or ended not in (Ended.FAILED, Ended.LOST):
@@ -302,7 +302,7 @@ def a_success_ends_the_streak(outcome: HandlerOutcome, verdict: UpdateRecord | L
     return is_over and (after.status is TaskStatus.COMPLETED or after.attempts == 0)
 
 
-def remembers_the_last_runs(before: TaskRecord | None, task: Task, ended: Ended | None, verdict: Verdict) -> bool:
+def remembers_the_last_runs(before: TaskRecord | None, task: Task, ended: Ended | None, verdict: TaskVerdict) -> bool:
     """Law RE13: the history is that before, and the end of this run if it had one, as far as it is remembered."""
     write = write_of(verdict)
     if write is None:
@@ -317,7 +317,7 @@ def remembers_the_last_runs(before: TaskRecord | None, task: Task, ended: Ended 
     return write.record.history == every[len(every) - min(len(every), task.history_max) :]
 
 
-def is_kept_in_milliseconds(now: Instant, verdict: Verdict) -> bool:
+def is_kept_in_milliseconds(now: Instant, verdict: TaskVerdict) -> bool:
     """Law RE14: instants are whole milliseconds; what has happened is rounded down, and nothing is due early."""
     write = write_of(verdict)
     if write is None:

@@ -46,6 +46,8 @@ __all__ = [
 SIGNIFICAND_MAX: Final = 10**34 - 1
 POWERS: Final = range(-6176, 6112)
 
+# A decimal in 128 bits (IEEE 754-2008, binary integer form), highest first: the sign; then 11111 for NaN, 11110 for
+# infinity, else 14 bits of exponent and 113 of the significand. A significand too large for these begins with 11, and stands for 0.
 _SIGN: Final = 1 << 127
 _NAN: Final = 0b11111 << 122
 _INFINITY: Final = 0b11110 << 122
@@ -138,7 +140,10 @@ def foreign_document_pairs(key: SearchStrategy[str] | None = None) -> SearchStra
 @st.composite
 def _translated(draw: DrawFn, drawn: SearchStrategy[tuple[Value, Value]]) -> tuple[Value, Value]:
     before, after = draw(drawn)
-    which = draw(_WHICH)  # one draw for three choices: many are drawn
+    # One draw for all choices, for many are drawn. The low bits are the kinds of the value before. Of the rest, `more`, the
+    # lowest bit says whether the value after has the same kinds, then a digit to the base 3 how many places its decimals
+    # get, and what is left which kinds differ.
+    which = draw(_WHICH)
     kinds, more = which & _EVERY, which >> len(_KINDS)
     others = kinds if more % 2 else kinds ^ more // 6
     return _foreign(before, _chosen(kinds), 0), _foreign(after, _chosen(others), more // 2 % 3)

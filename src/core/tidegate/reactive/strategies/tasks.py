@@ -74,6 +74,7 @@ class _Dice:
         self.number = number
 
     def choose(self, options: Sequence[_T]) -> _T:
+        # The last digit of the number in the base of how many options there are; the other digits are for later choices.
         self.number, place = divmod(self.number, len(options))
         return options[place]
 

@@ -217,6 +217,7 @@ def finalise(
     if isinstance(held, Leave):
         return held
     over = _over(held, outcome, task, now)
+    # First of all whether something changed meanwhile: then the end completes nothing and fails nothing (RE3).
     if held.status is TaskStatus.PROCESSING_DIRTY:
         again = _pending(over, _due_again(held, outcome, task))
         counted = 0 if isinstance(outcome, Succeeded) else again.attempts  # a success ends the streak
