@@ -214,12 +214,13 @@ def test_a_run_that_cannot_begin_leaves_its_claim() -> None:
 
 def test_what_the_store_refuses_is_passed_on() -> None:
     """Whoever is not authorised will not be when asked again."""
-    with pytest.raises(Refused, match="not authorised"):
+    with pytest.raises(Refused) as first:
         Store(trouble={4: refused}).run(TASK.plan_pass(("x",), "p1"))
     store = planned()
     store.trouble = {3: refused}
-    with pytest.raises(Refused, match="not authorised"):
+    with pytest.raises(Refused) as second:
         store.run(TASK.work_one("w1"))
+    assert first.value == second.value == Refused("not authorised")
 
 
 def refused(store: Store, effect: Effect[object]) -> object:
@@ -294,7 +295,7 @@ def test_what_does_not_match_is_completed_without_its_handler() -> None:
     assert store.run(task.work_one("w1")) is Idle.SKIPPED
     assert (store.calls, store.record and store.record.status) == ([], TaskStatus.COMPLETED)
     store.put(at=Instant(0))
-    with pytest.raises(Misuse, match="how old"):
+    with pytest.raises(Misuse):
         store.run(attrs.evolve(TASK, where=OlderThan(Field[Instant]("at"), 1)).plan_pass(("x",), "p2"))
 
 

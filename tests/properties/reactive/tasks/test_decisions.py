@@ -439,7 +439,7 @@ def test_two_clocks_are_never_compared() -> None:
         lambda: tasks.finalise(held, claim, Deferred(wall), task=T, now=at(600)),
         lambda: tasks.reset(record, now=wall),
     ):
-        with pytest.raises(Misuse, match="two clocks"):
+        with pytest.raises(Misuse):
             ask()
 
 
