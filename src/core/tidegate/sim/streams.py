@@ -14,7 +14,7 @@ This gives the commands of `tidegate.reactive.change_stream` their meaning, as f
     ResetHistory   one write to it, that matches its epoch: the next history, no position, and what reconciliation knows is reset
     Await    it is over at any time; a scenario that counts it as a stall makes it a timer instead
 
-`Plan`, `CleanUp` and `Reconcile` are programs of several effects: carry them out by `ReducerProcess(carried_out=...)`.
+`HandleChanged`, `HandleDeleted` and `Reconcile` are programs of several effects: carry them out by `ReducerProcess(carried_out=...)`.
 
     stream = Stream("stream", watched=("orders",))
     meaning = stream.meaning()                       # of every process that writes, and of the consumer's reducer
