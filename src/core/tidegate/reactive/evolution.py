@@ -9,8 +9,8 @@ over may have to run again.
     version is higher                     reset what failed, or all that is over, or nothing, as the policy says
     version is lower                      nothing: this is a rollback, and the higher version is still remembered
 
-The answer is a list of actions. What is remembered comes last: who crashes before that begins again, and each action may
-be carried out again.
+The answer is a list of actions. What is remembered comes last: whoever crashes before that begins again, and each action
+may be carried out again.
 
 Laws
     RE31 Once all of it is carried out, there is nothing left to do.

@@ -1,8 +1,8 @@
-"""Look at every document of a collection once, and remember how far that is: the program of `tidegate.reactive.reconciliation`.
+"""Look at every document of a collection once, and remember how far that is (`tidegate.reactive.reconciliation`).
 
 The record of the stream holds what is known, {_id, epoch, history, reconciled, checkpoint, ...}, beside its position
-(`tidegate.reactive.change_stream`). Each write asks for the epoch and the history of the run, so that one that is over writes
-nothing; a batch that was looked at and not written down is looked at again.
+(`tidegate.reactive.change_stream`). Each write asks for the epoch and the history of the run, so that one that is over
+writes nothing; a batch that was looked at and not written down is looked at again.
 
 Laws
     RJ1  What is reconciled was looked at: each document since it says what it says, unless a change reports it.

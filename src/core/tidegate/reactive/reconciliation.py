@@ -1,10 +1,10 @@
 """Which documents have to be looked at although no change reports them?
 
 A change stream reports what changes from a position on. What stood there before, or changed while nobody listened, it
-does not report. So for a task that is new, that is triggered by something else now (`tidegate.reactive.evolution`), or whose changes
+does not report. So for a task that is new, that has another trigger now (`tidegate.reactive.evolution`), or whose changes
 were lost, every document of its collection is looked at once: a scan, by ascending id, batch after batch. What changes
-behind the scan, the stream reports (`tidegate.reactive.change_stream`); so one goes on over the other without a gap, if the position
-was stored BEFORE the scan began.
+behind the scan is reported by the stream (`tidegate.reactive.change_stream`), so the two together leave no gap, if the
+position was stored BEFORE the scan began.
 
 All that is known stands in one stored value, `Progress`, so a crash loses nothing but the batch that was under way:
 

@@ -1,4 +1,4 @@
-"""A task record as a document, and back: what the programs of a reactive task read and write (`tidegate.reactive.task_records`).
+"""A task record (`tidegate.reactive.task_records`) as a document, and back: what the programs read and write.
 
     {_id: "<task>/<document>", task, document, record, version, status, snapshot | digest, next_run_at, ..., history: [...]}
 

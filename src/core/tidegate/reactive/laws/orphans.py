@@ -12,7 +12,7 @@ __all__ = ["leaves_what_is_held", "leaves_what_is_unknown", "removes_every_orpha
 def removes_orphans_only(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, verdict: SweepVerdict
 ) -> bool:
-    """Law RE41: what goes has no document that the policy wants it for, and nothing has happened to it for the time it is kept."""
+    """Law RE41: what goes is an orphan by the policy, and nothing has happened to it for longer than it is kept."""
     is_orphan = source in ORPHANED[policy.delete_when]
     return not isinstance(verdict, RemoveRecord) or (is_orphan and _is_untouched(record, policy, now))
 

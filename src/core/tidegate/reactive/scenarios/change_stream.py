@@ -1,7 +1,8 @@
 """A change stream and those who lead it, one after the other: nothing that changes is missed, whatever is lost.
 
 Somebody edits documents. A leader consumes the stream of their changes and looks at each; what it saw is kept beside. The
-one who leads may lose that to the other without knowing, may crash, and the store may forget changes that it has not reported.
+one who leads may lose that to the other without knowing, may crash, and the store may forget changes that it has not
+reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two ways to get the records of two planners wrong. Each differs from `tidegate.reactive.scenarios.planners` in one place."""
+"""Two ways to get the records of two planners wrong, each in one place of `tidegate.reactive.scenarios.planners`."""
 
 from __future__ import annotations
 

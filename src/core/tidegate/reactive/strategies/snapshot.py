@@ -47,7 +47,7 @@ SIGNIFICAND_MAX: Final = 10**34 - 1
 POWERS: Final = range(-6176, 6112)
 
 # A decimal in 128 bits (IEEE 754-2008, binary integer form), highest first: the sign; then 11111 for NaN, 11110 for
-# infinity, else 14 bits of exponent and 113 of the significand. A significand too large for these begins with 11, and stands for 0.
+# infinity, else 14 bits of exponent and 113 of the significand. With 11 in front of them it is too large, and stands for 0.
 _SIGN: Final = 1 << 127
 _NAN: Final = 0b11111 << 122
 _INFINITY: Final = 0b11110 << 122

@@ -1,8 +1,9 @@
 """What becomes of the task record of a document?
 
-A reactive task is work that follows a document: when what is watched of it changes (`tidegate.reactive.snapshot`), its handler
-runs. For each document and task there is one record (`tidegate.reactive.task_records`). Planners look at documents and write down
-what they see, workers take what is due, run the handler, and write down how it ended; nobody waits for anybody.
+A reactive task is work that follows a document: when what is watched of it changes (`tidegate.reactive.snapshot`), its
+handler runs. For each document and task there is one record (`tidegate.reactive.task_records`). Planners look at
+documents and write down what they see, workers take what is due, run the handler, and write down how it ended; nobody
+waits for anybody.
 
     plan       a planner has seen the document: it is new, it has changed, it no longer matches, it is gone
     claim      a worker takes what is due, or what another has let lapse; there the attempt is counted

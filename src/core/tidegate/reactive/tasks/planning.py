@@ -41,8 +41,8 @@ def plan(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new
         new_id: The id of a new record, which no record has ever had.
 
     Returns:
-        `InsertRecord` or `UpdateRecord` with what to write, or `Leave`. Where what is watched cannot be computed nothing is written,
-        so that nothing is lost: the snapshot stays, and the next look compares with it. Report it.
+        `InsertRecord` or `UpdateRecord` with what to write, or `Leave`. Where what is watched cannot be computed nothing
+        is written, so that nothing is lost: the snapshot stays, and the next look compares with it. Report it.
 
     Raises:
         Misuse: An argument is of another type, or the clocks differ.

@@ -62,8 +62,8 @@ def claim(
             tried again does not matter: the lease was the wait.
 
     Returns:
-        `Claimed` with what to write and the run that it makes; `Lapsed` where the policy has to be asked; `UpdateRecord` where
-        it gives up; `Wait` for what is not due or held; `Leave` for what is finished.
+        `Claimed` with what to write and the run that it makes; `Lapsed` where the policy has to be asked; `UpdateRecord`
+        where it gives up; `Wait` for what is not due or held; `Leave` for what is finished.
 
     Raises:
         Misuse: An argument is of another type or empty, or the clocks differ.

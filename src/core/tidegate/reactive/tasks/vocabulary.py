@@ -115,7 +115,7 @@ Seen: TypeAlias = Matching | NotMatching | Gone | NotComputed
 @final
 @attrs.frozen
 class TryAgain:
-    """The retry policy has it run again, at this instant."""
+    """The retry policy lets it run again, at this instant."""
 
     at: Instant
 
@@ -126,7 +126,7 @@ class TryAgain:
 @final
 @attrs.frozen
 class GiveUp:
-    """The retry policy has had enough."""
+    """The retry policy gives up."""
 
 
 NextAttempt: TypeAlias = TryAgain | GiveUp
