@@ -14,10 +14,10 @@ from tidegate.reactive import (
     debounce,
     evolution,
     orphans,
-    reactive,
     reconciliation,
     snapshot,
     task_records,
+    tasks,
 )
 
 table: Final = Table("Tasks triggered by changed documents")
@@ -75,57 +75,57 @@ def digesting(size: int) -> Made[snapshot.Digest]:
     return lambda: snapshot.digest(document), lambda told: told != snapshot.digest(other)
 
 
-TASK: Final = reactive.Task()
+TASK: Final = tasks.Task()
 
 
 def planned(document: Document) -> task_records.TaskRecord:
     """The record of a document at first sight."""
-    first = reactive.plan(None, reactive.Matching(document), task=TASK, now=BACK_THEN, new_id="record")
-    assert isinstance(first, reactive.Insert)
+    first = tasks.plan(None, tasks.Matching(document), task=TASK, now=BACK_THEN, new_id="record")
+    assert isinstance(first, tasks.InsertRecord)
     return first.record
 
 
-def claimed() -> tuple[task_records.TaskRecord, reactive.Claim, reactive.Seen]:
+def claimed() -> tuple[task_records.TaskRecord, tasks.Claim, tasks.Seen]:
     document = order(1_000)
-    told = reactive.claim(planned(document), worker="worker", task=TASK, now=NOW)
-    assert isinstance(told, reactive.Claimed)
-    return told.write.record, told.claim, reactive.Matching(document)
+    told = tasks.claim(planned(document), worker="worker", task=TASK, now=NOW)
+    assert isinstance(told, tasks.Claimed)
+    return told.write.record, told.claim, tasks.Matching(document)
 
 
-@table.case(reactive, "a changed document is seen", BYTES)
-def seeing(size: int) -> Made[reactive.Planned]:
+@table.case(tasks, "a changed document is seen", BYTES)
+def seeing(size: int) -> Made[tasks.PlanVerdict]:
     document = order(size)
-    record, seen = planned(document), reactive.Matching(changed(document))
+    record, seen = planned(document), tasks.Matching(changed(document))
     return (
-        lambda: reactive.plan(record, seen, task=TASK, now=NOW, new_id="new"),
-        lambda told: isinstance(told, reactive.Update) and told.why is reactive.Why.CHANGED,
+        lambda: tasks.plan(record, seen, task=TASK, now=NOW, new_id="new"),
+        lambda told: isinstance(told, tasks.UpdateRecord) and told.why is tasks.Why.CHANGED,
     )
 
 
-@table.case(reactive, "may a worker run it?")
-def claiming_task(_: int) -> Made[reactive.Claiming]:
+@table.case(tasks, "may a worker run it?")
+def claiming_task(_: int) -> Made[tasks.ClaimVerdict]:
     record = planned(order(1_000))
     return (
-        lambda: reactive.claim(record, worker="worker", task=TASK, now=NOW),
-        lambda told: isinstance(told, reactive.Claimed),
+        lambda: tasks.claim(record, worker="worker", task=TASK, now=NOW),
+        lambda told: isinstance(told, tasks.Claimed),
     )
 
 
-@table.case(reactive, "does the handler begin?")
-def beginning(_: int) -> Made[reactive.Beginning]:
+@table.case(tasks, "does the handler begin?")
+def beginning(_: int) -> Made[tasks.BeginVerdict]:
     record, claim, seen = claimed()
     return (
-        lambda: reactive.begin(record, claim, seen, task=TASK, now=NOW),
-        lambda told: isinstance(told, reactive.Go),
+        lambda: tasks.begin(record, claim, seen, task=TASK, now=NOW),
+        lambda told: isinstance(told, tasks.Go),
     )
 
 
-@table.case(reactive, "a run succeeds")
-def finalising(_: int) -> Made[reactive.Update | reactive.Leave]:
+@table.case(tasks, "a run succeeds")
+def finalising(_: int) -> Made[tasks.UpdateRecord | tasks.Leave]:
     record, claim, _seen = claimed()
     return (
-        lambda: reactive.finalise(record, claim, reactive.Succeeded(), task=TASK, now=NOW + SECOND),
-        lambda told: isinstance(told, reactive.Update) and told.why is reactive.Why.SUCCEEDED,
+        lambda: tasks.finalise(record, claim, tasks.Succeeded(), task=TASK, now=NOW + SECOND),
+        lambda told: isinstance(told, tasks.UpdateRecord) and told.why is tasks.Why.SUCCEEDED,
     )
 
 
@@ -146,7 +146,7 @@ def waiting(_: int) -> Made[Instant]:
 def evolving(_: int) -> Made[tuple[evolution.Action, ...]]:
     before = evolution.Definition(Document.of({"filter": {"state": "open"}}))
     after = evolution.Definition(Document.of({"filter": {"state": "paid"}}), 2)
-    policy = evolution.Policy(on_new_version=evolution.OnNewVersion.REPROCESS_ALL)
+    policy = evolution.EvolutionPolicy(on_new_version=evolution.OnNewVersion.REPROCESS_ALL)
     return lambda: evolution.evolve(before, after, policy), lambda actions: len(actions) == 3
 
 
@@ -155,7 +155,7 @@ def cleaning(_: int) -> Made[orphans.SweepVerdict]:
     record, policy, later = planned(order(1_000)), orphans.CleanUp(), NOW + 2 * orphans.DAY
     return (
         lambda: orphans.clean_up(record, orphans.Source.GONE, policy, later),
-        lambda told: isinstance(told, orphans.Remove),
+        lambda told: isinstance(told, orphans.RemoveRecord),
     )
 
 
@@ -164,25 +164,25 @@ def receiving(size: int) -> Made[change_stream.StreamStep]:
     consumer = change_stream.ChangeStreamConsumer(size=size)
     led = consumer.step(change_stream.Following(), change_stream.Elected(1, 1, change_stream.After("here")))
     (read,) = (command for command in led.commands if isinstance(command, change_stream.Read))
-    changes = tuple(change_stream.Change("orders", number) for number in range(size))
+    changes = tuple(change_stream.DocumentChange("orders", number) for number in range(size))
     page = change_stream.Received(read, change_stream.Page(changes, change_stream.After("there")))
     return (
         lambda: consumer.step(led.state, page),
-        lambda step: any(isinstance(command, change_stream.Plan) for command in step.commands),
+        lambda step: any(isinstance(command, change_stream.HandleChanged) for command in step.commands),
     )
 
 
 @table.case(reconciliation, "what is still to be scanned", SOURCES)
 def scanning(size: int) -> Made[tuple[reconciliation.Scan, ...]]:
-    triggers = {f"c{n}": frozenset({reconciliation.Trigger(f"t{n}", "new")}) for n in range(size)}
+    triggers = {f"c{n}": frozenset({reconciliation.TaskTrigger(f"t{n}", "new")}) for n in range(size)}
     progress = reconciliation.Progress(1, frozenset({"t0"}))
     return lambda: reconciliation.scans(progress, triggers), lambda left: len(left) == size - 1
 
 
 @table.case(reconciliation, "is it time to sweep?")
-def sweeping(_: int) -> Made[reconciliation.Begin | reconciliation.Wait | reconciliation.Leave]:
+def sweeping(_: int) -> Made[reconciliation.BeginSweep | reconciliation.SweepLater | reconciliation.SkipSweep]:
     sweeps = reconciliation.Sweeps(BACK_THEN)
     return (
         lambda: reconciliation.decide_sweep(sweeps, 1, BACK_THEN + SECOND),
-        lambda told: isinstance(told, reconciliation.Wait),
+        lambda told: isinstance(told, reconciliation.SweepLater),
     )

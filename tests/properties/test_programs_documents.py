@@ -19,7 +19,7 @@ from tidegate.payloads.payload_records import stored_chunk_of
 from tidegate.payloads.replacement import Swapped, Unsettled
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_documents import loaded, stored
-from tidegate.reactive.task_records import Ended, Run, TaskRecord, TaskStatus
+from tidegate.reactive.task_records import Ended, RunEnd, TaskRecord, TaskStatus
 from tidegate.sim.automaton import Returned
 from tidegate.sim.world import perform, world_with
 
@@ -56,8 +56,8 @@ TASK = TaskRecord(
     changed_at=TIME,
     waiting_since=None,
     created_at=TIME,
-    history=(Run(1, Ended.FAILED, TIME, 5, "no"),),
-    last_success=Run(1, Ended.SUCCEEDED, TIME, 5),
+    history=(RunEnd(1, Ended.FAILED, TIME, 5, "no"),),
+    last_success=RunEnd(1, Ended.SUCCEEDED, TIME, 5),
 )
 READ: Mapping[str, tuple[Callable[[Document], object], Document]] = {
     "lease": (

@@ -15,10 +15,10 @@ from tidegate.reactive.laws import (
     debounce,
     evolution,
     orphans,
-    reactive,
     reactive_task,
     reconciliation,
     snapshot,
+    tasks,
 )
 from tidegate.retries.laws import backoff, failures, polling, schedule
 from tidegate.services.laws import atomic_service, executions, membership, retention
@@ -58,7 +58,6 @@ __all__ = [
     "partition",
     "payload_records",
     "polling",
-    "reactive",
     "reactive_task",
     "reconciliation",
     "recovery",
@@ -67,6 +66,7 @@ __all__ = [
     "shutdown",
     "snapshot",
     "status",
+    "tasks",
     "transition",
     "trigger",
     "watermark",

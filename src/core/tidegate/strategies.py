@@ -42,9 +42,9 @@ from tidegate.reactive.strategies import (
     debounce,
     evolution,
     orphans,
-    reactive,
     reconciliation,
     snapshot,
+    tasks,
 )
 from tidegate.reactive.strategies.snapshot import projections
 from tidegate.retries.strategies import backoff, failures, polling, schedule
@@ -95,7 +95,6 @@ __all__ = [
     "payload_records",
     "polling",
     "projections",
-    "reactive",
     "reconciliation",
     "records",
     "recovery",
@@ -104,6 +103,7 @@ __all__ = [
     "schedule",
     "snapshot",
     "status",
+    "tasks",
     "trigger",
     "updates",
     "values",

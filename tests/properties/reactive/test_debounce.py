@@ -151,8 +151,8 @@ def test_what_is_no_length_of_time_is_refused(quiet: Duration) -> None:
 
 def test_changes_are_seen_on_one_clock() -> None:
     """Two clocks are never compared, and what is no instant is no time."""
-    with pytest.raises(Misuse, match="two clocks"):
+    with pytest.raises(Misuse):
         due(SHORT, Instant(0, WALL), Instant(0, STORE))
     for arguments in ((None, at(0), at(0)), (SHORT, 0, at(0)), (SHORT, at(0), None)):
-        with pytest.raises(Misuse, match="is not"):
+        with pytest.raises(Misuse):
             due(*arguments)

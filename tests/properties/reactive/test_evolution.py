@@ -16,9 +16,9 @@ from tidegate.reactive.evolution import (
     STATUSES,
     Action,
     Definition,
+    EvolutionPolicy,
+    ForgetReconciled,
     OnNewVersion,
-    Policy,
-    Reconcile,
     Remember,
     Reprocess,
     evolve,
@@ -27,16 +27,16 @@ from tidegate.reactive.laws import evolution as laws
 from tidegate.reactive.strategies.evolution import actions, definitions, evolution_policies
 from tidegate.reactive.task_records import TaskStatus
 
-Evolve: TypeAlias = Callable[[Definition | None, Definition, Policy], tuple[Action, ...]]
+Evolve: TypeAlias = Callable[[Definition | None, Definition, EvolutionPolicy], tuple[Action, ...]]
 
-NEVER, FAILED, ALL = (Policy(on_new_version=each) for each in OnNewVersion)
+NEVER, FAILED, ALL = (EvolutionPolicy(on_new_version=each) for each in OnNewVersion)
 NEW: Final = Definition("new", 2)
 
 
 def check_re31(evolve: Evolve) -> None:
     @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies())
     @example(None, NEW, ALL)
-    def law(stored: Definition | None, current: Definition, policy: Policy) -> None:
+    def law(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> None:
         known = laws.stored_after(stored, evolve(stored, current, policy))
         assert laws.leaves_nothing_to_do(evolve(known, current, policy))
 
@@ -47,7 +47,7 @@ def check_re32(evolve: Evolve) -> None:
     @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies(), st.integers(0, 3))
     @example(None, NEW, ALL, 1)
     @example(None, NEW, ALL, 2)
-    def law(stored: Definition | None, current: Definition, policy: Policy, carried_out: int) -> None:
+    def law(stored: Definition | None, current: Definition, policy: EvolutionPolicy, carried_out: int) -> None:
         actions = evolve(stored, current, policy)
         known = laws.stored_after(stored, actions[:carried_out])
         assert laws.asks_again_after_a_crash(actions, carried_out, evolve(known, current, policy))
@@ -58,7 +58,7 @@ def check_re32(evolve: Evolve) -> None:
 def check_re33(evolve: Evolve) -> None:
     @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies())
     @example(NEW, Definition("new", 1), ALL)
-    def law(stored: Definition | None, current: Definition, policy: Policy) -> None:
+    def law(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> None:
         assert laws.never_goes_back(stored, current, evolve(stored, current, policy))
 
     law()
@@ -67,8 +67,8 @@ def check_re33(evolve: Evolve) -> None:
 def check_re34(evolve: Evolve) -> None:
     @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies())
     @example(NEW, Definition("new", 1), ALL)
-    @example(NEW, Definition("other", 2), Policy(reconciles=False))
-    def law(stored: Definition | None, current: Definition, policy: Policy) -> None:
+    @example(NEW, Definition("other", 2), EvolutionPolicy(reconciles=False))
+    def law(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> None:
         assert laws.does_no_more_than_asked(stored, current, policy, evolve(stored, current, policy))
 
     law()
@@ -88,32 +88,32 @@ def test_evolution_keeps_the_law(law: str) -> None:
     LAWS[law](evolve)
 
 
-def remembered_first(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+def remembered_first(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
     """mongodash: the new definition is stored before documents are looked at again."""
     return evolve(stored, current, policy)[::-1]
 
 
-def forgotten(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+def forgotten(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
     """Nothing is stored, so all of it is done at each start."""
     return tuple(action for action in evolve(stored, current, policy) if not isinstance(action, Remember))
 
 
-def rolled_back(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+def rolled_back(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
     """What is deployed is stored, so the way back from a rollback counts as a new version."""
     done = tuple(action for action in evolve(stored, current, policy) if not isinstance(action, Remember))
     return done if current == stored else (*done, Remember(current))
 
 
-def any_version(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+def any_version(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
     """A lower version counts as another one."""
     if stored is not None and current.version < stored.version and STATUSES[policy.on_new_version]:
         return (Reprocess(STATUSES[policy.on_new_version]), *evolve(stored, current, policy))
     return evolve(stored, current, policy)
 
 
-def whatever_is_told(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+def whatever_is_told(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
     """Documents are looked at again although they were to be left alone."""
-    return evolve(stored, current, Policy(on_new_version=policy.on_new_version))
+    return evolve(stored, current, EvolutionPolicy(on_new_version=policy.on_new_version))
 
 
 @pytest.mark.parametrize(
@@ -143,22 +143,22 @@ def test_a_new_version_runs_again_what_the_policy_says() -> None:
         Reprocess(frozenset({TaskStatus.FAILED, TaskStatus.COMPLETED})),
         Remember(Definition("new", 3)),
     )
-    assert Policy() == NEVER
+    assert EvolutionPolicy() == NEVER
 
 
 def test_another_trigger_has_every_document_looked_at() -> None:
     """mongodash, 30 and 32: another filter or projection; unless told, and then documents that stand still stay as they are."""
     old, new = Definition("status = 'A'"), Definition("status in 'AB'")
 
-    assert evolve(old, new, Policy()) == (Reconcile(), Remember(new))
-    assert evolve(old, new, Policy(reconciles=False)) == (Remember(new),)
-    assert evolve(old, old, Policy()) == ()
+    assert evolve(old, new, EvolutionPolicy()) == (ForgetReconciled(), Remember(new))
+    assert evolve(old, new, EvolutionPolicy(reconciles=False)) == (Remember(new),)
+    assert evolve(old, old, EvolutionPolicy()) == ()
 
 
 def test_a_new_task_is_looked_at_in_every_case() -> None:
     """mongodash, 33: nothing says that its documents were looked at; its version counts from 1."""
-    for policy in (Policy(), Policy(reconciles=False)):
-        assert evolve(None, Definition("new"), policy) == (Reconcile(), Remember(Definition("new")))
+    for policy in (EvolutionPolicy(), EvolutionPolicy(reconciles=False)):
+        assert evolve(None, Definition("new"), policy) == (ForgetReconciled(), Remember(Definition("new")))
     assert evolve(None, NEW, FAILED)[0] == Reprocess(frozenset({TaskStatus.FAILED}))
 
 
@@ -174,7 +174,7 @@ def test_a_rollback_does_nothing() -> None:
 
 def test_triggers_are_compared_exactly() -> None:
     """1 and 1.0 may mean another filter; it costs a look at each document."""
-    assert evolve(Definition(1), Definition(1.0), Policy())[0] == Reconcile()
+    assert evolve(Definition(1), Definition(1.0), EvolutionPolicy())[0] == ForgetReconciled()
     assert Definition(Document.of({"a": 1})) == Definition(Document.of({"a": 1}))
 
 
@@ -190,14 +190,11 @@ EVOLUTION: Final[Any] = evolution
         lambda: EVOLUTION.Definition("new", -1),
         lambda: EVOLUTION.Definition("new", "invalid"),
         lambda: EVOLUTION.Definition("new", True),
-        lambda: EVOLUTION.Policy(on_new_version="reprocess_all"),
-        lambda: EVOLUTION.Policy(reconciles="yes"),
-        lambda: EVOLUTION.Policy(reconciles=None),
-        lambda: EVOLUTION.Reprocess("failed"),
-        lambda: EVOLUTION.Reprocess(frozenset({"failed"})),
-        lambda: EVOLUTION.Remember(None),
-        lambda: EVOLUTION.evolve("new", NEW, Policy()),
-        lambda: EVOLUTION.evolve(None, None, Policy()),
+        lambda: EVOLUTION.EvolutionPolicy(on_new_version="reprocess_all"),
+        lambda: EVOLUTION.EvolutionPolicy(reconciles="yes"),
+        lambda: EVOLUTION.EvolutionPolicy(reconciles=None),
+        lambda: EVOLUTION.evolve("new", NEW, EvolutionPolicy()),
+        lambda: EVOLUTION.evolve(None, None, EvolutionPolicy()),
         lambda: EVOLUTION.evolve(None, NEW, None),
     ],
 )

@@ -18,18 +18,18 @@ from tidegate.reactive.laws import orphans as laws
 from tidegate.reactive.orphans import (
     DAY,
     ORPHANED,
-    Because,
     CleanUp,
     DeleteWhen,
-    Keep,
-    Remove,
+    KeepRecord,
+    RemoveRecord,
     Source,
     SweepVerdict,
+    WhyKept,
     clean_up,
     last_touched,
 )
 from tidegate.reactive.strategies.orphans import clean_up_verdicts, clean_ups
-from tidegate.reactive.strategies.reactive import records, times
+from tidegate.reactive.strategies.tasks import records, times
 from tidegate.reactive.task_records import Guard, TaskRecord, TaskStatus
 
 Decide: TypeAlias = Callable[[TaskRecord, Source, CleanUp, Instant], SweepVerdict]
@@ -94,13 +94,13 @@ def test_cleaning_up_keeps_the_law(law: str) -> None:
 def whatever_runs(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """mongodash: the status is not looked at."""
     verdict = clean_up(record, source, policy, now)
-    return Remove(record.guard) if verdict == Keep(Because.HELD) else verdict
+    return RemoveRecord(record.guard) if verdict == KeepRecord(WhyKept.HELD) else verdict
 
 
 def without_a_wait(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """What is recent goes as well."""
     verdict = clean_up(record, source, policy, now)
-    return Remove(record.guard) if verdict == Keep(Because.RECENT) else verdict
+    return RemoveRecord(record.guard) if verdict == KeepRecord(WhyKept.RECENT) else verdict
 
 
 def since_it_was_made(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
@@ -117,13 +117,13 @@ def if_it_is_not_there(record: TaskRecord, source: Source, policy: CleanUp, now:
 def by_id(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """mongodash: ids are listed, and what they name is deleted later, whatever it is by then."""
     verdict = clean_up(record, source, policy, now)
-    return Remove(Guard(record.id, 1, None, 0)) if isinstance(verdict, Remove) else verdict
+    return RemoveRecord(Guard(record.id, 1, None, 0)) if isinstance(verdict, RemoveRecord) else verdict
 
 
 def never(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
     """mongodash: the periodic clean-up never began."""
     del record, source, policy, now
-    return Keep(Because.WANTED)
+    return KeepRecord(WhyKept.WANTED)
 
 
 @pytest.mark.parametrize(
@@ -146,19 +146,19 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Decide) -> None:
 @pytest.mark.parametrize(
     ("record", "source", "policy", "now", "told"),
     [
-        (COMPLETED, Source.GONE, AT_ONCE, at(201), Remove(COMPLETED.guard)),
-        (COMPLETED, Source.GONE, AT_ONCE, at(200), Keep(Because.RECENT)),
-        (COMPLETED, Source.NOT_MATCHING, AT_ONCE, at(201), Keep(Because.WANTED)),
-        (COMPLETED, Source.NOT_MATCHING, IF_LEFT, at(301), Remove(COMPLETED.guard)),
-        (COMPLETED, Source.NOT_MATCHING, IF_LEFT, at(300), Keep(Because.RECENT)),
-        (COMPLETED, Source.GONE, IF_LEFT, at(301), Remove(COMPLETED.guard)),
-        (COMPLETED, Source.MATCHING, IF_LEFT, at(10**9), Keep(Because.WANTED)),
-        (COMPLETED, Source.GONE, CleanUp(delete_when=DeleteWhen.NEVER), at(10**9), Keep(Because.WANTED)),
-        (COMPLETED, Source.GONE, CleanUp(), Instant(200 * MILLISECOND + DAY), Keep(Because.RECENT)),
-        (COMPLETED, Source.GONE, CleanUp(), Instant(201 * MILLISECOND + DAY), Remove(COMPLETED.guard)),
-        (COMPLETED, Source.UNKNOWN, IF_LEFT, at(10**9), Keep(Because.UNKNOWN)),
-        (HELD, Source.GONE, AT_ONCE, at(999), Keep(Because.HELD)),
-        (HELD, Source.GONE, AT_ONCE, at(1_000), Remove(HELD.guard)),
+        (COMPLETED, Source.GONE, AT_ONCE, at(201), RemoveRecord(COMPLETED.guard)),
+        (COMPLETED, Source.GONE, AT_ONCE, at(200), KeepRecord(WhyKept.RECENT)),
+        (COMPLETED, Source.NOT_MATCHING, AT_ONCE, at(201), KeepRecord(WhyKept.WANTED)),
+        (COMPLETED, Source.NOT_MATCHING, IF_LEFT, at(301), RemoveRecord(COMPLETED.guard)),
+        (COMPLETED, Source.NOT_MATCHING, IF_LEFT, at(300), KeepRecord(WhyKept.RECENT)),
+        (COMPLETED, Source.GONE, IF_LEFT, at(301), RemoveRecord(COMPLETED.guard)),
+        (COMPLETED, Source.MATCHING, IF_LEFT, at(10**9), KeepRecord(WhyKept.WANTED)),
+        (COMPLETED, Source.GONE, CleanUp(delete_when=DeleteWhen.NEVER), at(10**9), KeepRecord(WhyKept.WANTED)),
+        (COMPLETED, Source.GONE, CleanUp(), Instant(200 * MILLISECOND + DAY), KeepRecord(WhyKept.RECENT)),
+        (COMPLETED, Source.GONE, CleanUp(), Instant(201 * MILLISECOND + DAY), RemoveRecord(COMPLETED.guard)),
+        (COMPLETED, Source.UNKNOWN, IF_LEFT, at(10**9), KeepRecord(WhyKept.UNKNOWN)),
+        (HELD, Source.GONE, AT_ONCE, at(999), KeepRecord(WhyKept.HELD)),
+        (HELD, Source.GONE, AT_ONCE, at(1_000), RemoveRecord(HELD.guard)),
     ],
 )
 def test_a_record_goes_when_it_is_of_no_use(
@@ -195,8 +195,6 @@ ORPHANS: Final[Any] = orphans
         lambda: ORPHANS.CleanUp(keep_for=-1),
         lambda: ORPHANS.CleanUp(keep_for="24h"),
         lambda: ORPHANS.CleanUp(keep_for=True),
-        lambda: ORPHANS.Remove("r1"),
-        lambda: ORPHANS.Keep("wanted"),
         lambda: ORPHANS.last_touched(None),
         lambda: ORPHANS.clean_up(None, Source.GONE, AT_ONCE, at(0)),
         lambda: ORPHANS.clean_up(COMPLETED, "gone", AT_ONCE, at(0)),

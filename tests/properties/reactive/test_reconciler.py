@@ -14,10 +14,10 @@ from tidegate.model.instants import SECOND
 from tidegate.model.operations import UpdateOne, update_one
 from tidegate.reactive.laws import change_stream as laws
 from tidegate.reactive.reconciler import CHECKPOINT, EPOCH, FORGOTTEN, HISTORY, RECONCILED, Reconciler
-from tidegate.reactive.reconciliation import Run, Trigger
+from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.sim.world import World, document, perform, world_with
 
-RUN: Final = Run(1, 0)
+RUN: Final = ReconciliationRun(1, 0)
 Trouble = Callable[[World, Effect[object]], tuple[World, object]]
 
 
@@ -72,7 +72,7 @@ def reconciler(looked: list[tuple[str, ...]], fails: int = 0) -> Reconciler:
         looked.append(())
         return answering(())
 
-    return Reconciler("s", "streams", "orders", Trigger("bill", None), look, sweep, batch=2)
+    return Reconciler("s", "streams", "orders", TaskTrigger("bill", None), look, sweep, batch=2)
 
 
 async def answering(left: tuple[str, ...]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def test_every_document_is_looked_at_and_then_what_is_left(at: int) -> None:
     assert of_stream(world)[RECONCILED]
     assert not of_stream(world).has(CHECKPOINT)
     assert Sleep(SECOND) in asked
-    assert laws.what_is_reconciled_was_looked_at(1, (1,), is_reconciled=True, is_told=False)
+    assert laws.what_is_reconciled_was_looked_at(1, (1,), is_reconciled=True, is_reported=False)
 
 
 def test_it_goes_on_from_a_checkpoint_and_not_where_it_is_done() -> None:

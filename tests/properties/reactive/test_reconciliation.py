@@ -14,26 +14,26 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Duration, Instant
 from tidegate.reactive import reconciliation
 from tidegate.reactive.laws import reconciliation as laws
+from tidegate.reactive.orphans import DAY
 from tidegate.reactive.reconciliation import (
-    DAY,
-    Again,
-    Begin,
+    BatchPlanned,
+    BeginSweep,
     Checkpoint,
     CleanedUp,
-    Failed,
-    Leave,
+    PassFailed,
     PassOutcome,
-    Planned,
     Progress,
-    Run,
+    ReconciliationRun,
     RunSuperseded,
     Scan,
+    ScanAgain,
     ScanVerdict,
+    SkipSweep,
+    SweepLater,
     Sweeps,
-    Trigger,
-    Wait,
-    WhyNot,
-    Write,
+    TaskTrigger,
+    WhyNoSweep,
+    WriteProgress,
     decide_sweep,
     forgotten,
     forgotten_task,
@@ -43,14 +43,14 @@ from tidegate.reactive.reconciliation import (
 )
 from tidegate.reactive.strategies.reconciliation import COLLECTIONS, deployments, outcomes, progresses, runs, sweeps
 
-Tasks: TypeAlias = Mapping[str, frozenset[Trigger]]
+Tasks: TypeAlias = Mapping[str, frozenset[TaskTrigger]]
 Scans: TypeAlias = Callable[[Progress, Tasks], tuple[Scan, ...]]
-Reconciling: TypeAlias = Callable[[Run, Progress, Scan, PassOutcome], ScanVerdict]
+Reconciling: TypeAlias = Callable[[ReconciliationRun, Progress, Scan, PassOutcome], ScanVerdict]
 
-A, B = Trigger("orders.a", 1), Trigger("orders.b", 1)
+A, B = TaskTrigger("orders.a", 1), TaskTrigger("orders.b", 1)
 BOTH: Final = {"orders": frozenset({A, B})}
 HALF: Final = Checkpoint("orders", frozenset({A, B}), 24)
-RUN: Final = Run(1, 0)
+RUN: Final = ReconciliationRun(1, 0)
 
 
 @attrs.frozen
@@ -61,8 +61,8 @@ class Parts:
     reconcile: Reconciling = reconcile
     forgotten: Callable[[Progress], Progress] = forgotten
     forgotten_task: Callable[[Progress, str, str], Progress] = forgotten_task
-    decide_sweep: Callable[[Sweeps, int, Instant, Duration], Begin | Wait | Leave] = decide_sweep
-    swept: Callable[[Sweeps, int, Instant, bool], Sweeps | Leave] = lambda cell, epoch, now, is_done: swept(
+    decide_sweep: Callable[[Sweeps, int, Instant, Duration], BeginSweep | SweepLater | SkipSweep] = decide_sweep
+    swept: Callable[[Sweeps, int, Instant, bool], Sweeps | SkipSweep] = lambda cell, epoch, now, is_done: swept(
         cell, epoch, now, is_done=is_done
     )
 
@@ -73,7 +73,7 @@ OURS: Final = Parts()
 def check_scans(parts: Parts) -> None:
     @given(progresses(), deployments())
     @example(Progress(checkpoints=(HALF,)), {"orders": frozenset({A})})
-    @example(Progress(checkpoints=(HALF,)), {"orders": frozenset({A, Trigger("orders.b", 2)})})
+    @example(Progress(checkpoints=(HALF,)), {"orders": frozenset({A, TaskTrigger("orders.b", 2)})})
     @example(Progress(reconciled=frozenset({"orders.a"}), checkpoints=(HALF,)), BOTH)
     def law(progress: Progress, tasks: Tasks) -> None:
         found = parts.scans(progress, tasks)
@@ -85,10 +85,10 @@ def check_scans(parts: Parts) -> None:
 
 def check_writes(parts: Parts) -> None:
     @given(runs(), progresses(), deployments(), outcomes())
-    @example(RUN, Progress(checkpoints=(HALF,)), BOTH, Failed())
+    @example(RUN, Progress(checkpoints=(HALF,)), BOTH, PassFailed())
     @example(RUN, Progress(checkpoints=(HALF,)), BOTH, CleanedUp())
-    @example(RUN, Progress(1), BOTH, Planned((1,)))
-    def law(run: Run, progress: Progress, tasks: Tasks, outcome: PassOutcome) -> None:
+    @example(RUN, Progress(1), BOTH, BatchPlanned((1,)))
+    def law(run: ReconciliationRun, progress: Progress, tasks: Tasks, outcome: PassOutcome) -> None:
         for scan in scans(progress, tasks):
             verdict = parts.reconcile(run, progress, scan, outcome)
             assert laws.passes_no_failure(progress, scan, outcome, verdict), "RL3"
@@ -118,15 +118,15 @@ def check_interrupted(parts: Parts) -> None:
                 break
             since = -1 if scan.after is None else int(str(scan.after.last_id))
             batch = tuple(sorted(each for each in there if each > since)[:size])
-            outcome: PassOutcome = Failed() if fault == "x" else Planned(batch) if batch else CleanedUp()
+            outcome: PassOutcome = PassFailed() if fault == "x" else BatchPlanned(batch) if batch else CleanedUp()
             verdict = parts.reconcile(RUN, stored, scan, outcome)
             if fault == "c":
                 continue  # it crashes after the passes and before the write
-            if isinstance(outcome, Planned):
+            if isinstance(outcome, BatchPlanned):
                 passed |= set(batch)
                 assert all(laws.goes_on_after_an_interruption(each, batch) for each in kept), "RL6"
                 kept.append(batch)
-            if isinstance(verdict, Write):
+            if isinstance(verdict, WriteProgress):
                 stored = verdict.progress
         assert stored.reconciled == {"orders.a", "orders.b"}, "RL6"
         assert laws.all_was_looked_at(first, passed, gone), "RL2"
@@ -214,41 +214,45 @@ def for_all_tasks(_: Progress, tasks: Tasks) -> tuple[Scan, ...]:
     return scans(Progress(), tasks)
 
 
-def flags_whatever_happened(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
+def flags_whatever_happened(
+    run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome
+) -> ScanVerdict:
     """mongodash: "finished" is told, whatever happened."""
-    return reconcile(run, progress, scan, CleanedUp() if isinstance(outcome, Failed) else outcome)
+    return reconcile(run, progress, scan, CleanedUp() if isinstance(outcome, PassFailed) else outcome)
 
 
-def passes_failures(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
+def passes_failures(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """A batch that failed has a checkpoint."""
-    return reconcile(run, progress, scan, Planned((9,)) if isinstance(outcome, Failed) else outcome)
+    return reconcile(run, progress, scan, BatchPlanned((9,)) if isinstance(outcome, PassFailed) else outcome)
 
 
-def flags_at_the_last_batch(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
+def flags_at_the_last_batch(
+    run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome
+) -> ScanVerdict:
     """The first batch that is planned ends the scan."""
-    return reconcile(run, progress, scan, CleanedUp() if isinstance(outcome, Planned) else outcome)
+    return reconcile(run, progress, scan, CleanedUp() if isinstance(outcome, BatchPlanned) else outcome)
 
 
-def keeps_its_checkpoint(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
+def keeps_its_checkpoint(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """The checkpoint is left for a second write."""
     verdict = reconcile(run, progress, scan, outcome)
-    if isinstance(verdict, Write) and isinstance(outcome, CleanedUp):
+    if isinstance(verdict, WriteProgress) and isinstance(outcome, CleanedUp):
         return attrs.evolve(verdict, progress=attrs.evolve(verdict.progress, checkpoints=progress.checkpoints))
     return verdict
 
 
-def whatever_the_history(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
+def whatever_the_history(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """A run goes on after its history was lost."""
-    return reconcile(Run(run.epoch, progress.history), progress, scan, outcome)
+    return reconcile(ReconciliationRun(run.epoch, progress.history), progress, scan, outcome)
 
 
-def drops_the_others(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
+def drops_the_others(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """There is one checkpoint, of whatever collection."""
     verdict = reconcile(run, progress, scan, outcome)
-    if not isinstance(verdict, Write):
+    if not isinstance(verdict, WriteProgress):
         return verdict
     own = verdict.progress.checkpoint(scan.collection)
-    return Write(verdict.epoch, attrs.evolve(verdict.progress, checkpoints=() if own is None else (own,)))
+    return WriteProgress(verdict.epoch, attrs.evolve(verdict.progress, checkpoints=() if own is None else (own,)))
 
 
 def with_checkpoints(progress: Progress) -> Progress:
@@ -261,29 +265,31 @@ def only_the_flag(progress: Progress, _: str, task: str) -> Progress:
     return attrs.evolve(progress, reconciled=progress.reconciled - {task})
 
 
-def after_the_first(cell: Sweeps, epoch: int, now: Instant, interval: Duration) -> Begin | Wait | Leave:
+def after_the_first(cell: Sweeps, epoch: int, now: Instant, interval: Duration) -> BeginSweep | SweepLater | SkipSweep:
     """mongodash: without a last time, the next one is an interval from now, for ever."""
-    return Wait(now + interval) if cell.last is None else decide_sweep(cell, epoch, now, interval)
+    return SweepLater(now + interval) if cell.last is None else decide_sweep(cell, epoch, now, interval)
 
 
-def believes_the_future(cell: Sweeps, epoch: int, now: Instant, interval: Duration) -> Begin | Wait | Leave:
+def believes_the_future(
+    cell: Sweeps, epoch: int, now: Instant, interval: Duration
+) -> BeginSweep | SweepLater | SkipSweep:
     """A last time in the future puts the next one off."""
     if cell.last is not None and now - cell.last < 0:
-        return Wait(cell.last + interval)
+        return SweepLater(cell.last + interval)
     return decide_sweep(cell, epoch, now, interval)
 
 
-def twice(cell: Sweeps, epoch: int, now: Instant, interval: Duration) -> Begin | Wait | Leave:
+def twice(cell: Sweeps, epoch: int, now: Instant, interval: Duration) -> BeginSweep | SweepLater | SkipSweep:
     """A sweep begins although one runs."""
     return decide_sweep(Sweeps(cell.last), epoch, now, interval)
 
 
-def whoever_sweeps(cell: Sweeps, _: int, now: Instant, is_done: bool) -> Sweeps | Leave:
+def whoever_sweeps(cell: Sweeps, _: int, now: Instant, is_done: bool) -> Sweeps | SkipSweep:
     """The end of one sweep is that of another."""
     return Sweeps(now if is_done else cell.last)
 
 
-def done_or_not(cell: Sweeps, epoch: int, now: Instant, _: bool) -> Sweeps | Leave:
+def done_or_not(cell: Sweeps, epoch: int, now: Instant, _: bool) -> Sweeps | SkipSweep:
     """mongodash: errors of a sweep are swallowed."""
     return swept(cell, epoch, now, is_done=True)
 
@@ -325,14 +331,14 @@ def test_a_planted_bug_breaks_the_law(check: Callable[[Parts], None], law: str, 
 def test_a_scan_goes_on_behind_its_checkpoint() -> None:
     """mongodash, 34: checkpoint 24 with the same names, 25 and on; with other names, all of them."""
     assert scans(Progress(checkpoints=(HALF,)), BOTH) == (Scan("orders", frozenset({A, B}), HALF),)
-    others = {"orders": frozenset({A, B, Trigger("orders.c", 1)})}
+    others = {"orders": frozenset({A, B, TaskTrigger("orders.c", 1)})}
     assert scans(Progress(checkpoints=(HALF,)), others) == (Scan("orders", others["orders"]),)
     assert scans(Progress(reconciled=frozenset({"orders.a", "orders.b"})), BOTH) == ()
 
 
 def test_a_trigger_that_changed_begins_from_the_start() -> None:
     """1 and 1.0 may mean another filter."""
-    changed = {"orders": frozenset({A, Trigger("orders.b", 1.0)})}
+    changed = {"orders": frozenset({A, TaskTrigger("orders.b", 1.0)})}
     assert scans(Progress(checkpoints=(HALF,)), changed) == (Scan("orders", changed["orders"]),)
 
 
@@ -341,13 +347,13 @@ def test_a_scan_ends_with_flags_and_without_a_checkpoint() -> None:
     progress = Progress(checkpoints=(HALF,))
     (scan,) = scans(progress, BOTH)
 
-    assert reconcile(RUN, progress, scan, Planned((25, 26))) == Write(
+    assert reconcile(RUN, progress, scan, BatchPlanned((25, 26))) == WriteProgress(
         1, Progress(checkpoints=(Checkpoint("orders", frozenset({A, B}), 26),))
     )
-    assert reconcile(RUN, progress, scan, CleanedUp()) == Write(
+    assert reconcile(RUN, progress, scan, CleanedUp()) == WriteProgress(
         1, Progress(reconciled=frozenset({"orders.a", "orders.b"}))
     )
-    assert reconcile(RUN, progress, scan, Failed()) == Again(scan)
+    assert reconcile(RUN, progress, scan, PassFailed()) == ScanAgain(scan)
 
 
 def test_a_run_ends_with_its_history() -> None:
@@ -360,36 +366,36 @@ def test_a_run_ends_with_its_history() -> None:
 def test_a_null_id_is_an_id() -> None:
     """The scan goes on behind it, and does not begin again."""
     (scan,) = scans(Progress(), BOTH)
-    write = reconcile(RUN, Progress(), scan, Planned((None,)))
-    assert isinstance(write, Write)
+    write = reconcile(RUN, Progress(), scan, BatchPlanned((None,)))
+    assert isinstance(write, WriteProgress)
     assert scans(write.progress, BOTH)[0].after is not None
 
 
 def test_scans_come_by_name() -> None:
     """One after the other, whatever the order of the tasks; a collection without tasks has none."""
-    tasks = {"users": frozenset({Trigger("u", 1)}), "none": frozenset[Trigger](), **BOTH}
+    tasks = {"users": frozenset({TaskTrigger("u", 1)}), "none": frozenset[TaskTrigger](), **BOTH}
     assert [scan.collection for scan in scans(Progress(), tasks)] == ["orders", "users"]
 
 
 def test_a_sweep_begins_a_day_after_the_last_one() -> None:
     """mongodash: 24 h; and at once where none has ended."""
     last = Instant(0)
-    assert decide_sweep(Sweeps(last), 1, last + (DAY - 1)) == Wait(last + DAY)
-    assert decide_sweep(Sweeps(last), 1, last + DAY) == Begin(Sweeps(last, 1))
-    assert decide_sweep(Sweeps(), 1, last) == Begin(Sweeps(None, 1))
+    assert decide_sweep(Sweeps(last), 1, last + (DAY - 1)) == SweepLater(last + DAY)
+    assert decide_sweep(Sweeps(last), 1, last + DAY) == BeginSweep(Sweeps(last, 1))
+    assert decide_sweep(Sweeps(), 1, last) == BeginSweep(Sweeps(None, 1))
 
 
 def test_the_epoch_is_the_lock_of_a_sweep() -> None:
     """The next leader takes over what an earlier one has left, and that one's end is not written."""
     cell, now = Sweeps(Instant(0), 2), Instant(9)
-    assert decide_sweep(cell, 2, now, 5) == Leave(WhyNot.RUNNING)
-    assert decide_sweep(cell, 1, now, 5) == Leave(WhyNot.FENCED)
-    assert decide_sweep(cell, 3, now, 5) == Begin(Sweeps(Instant(0), 3))
+    assert decide_sweep(cell, 2, now, 5) == SkipSweep(WhyNoSweep.RUNNING)
+    assert decide_sweep(cell, 1, now, 5) == SkipSweep(WhyNoSweep.FENCED)
+    assert decide_sweep(cell, 3, now, 5) == BeginSweep(Sweeps(Instant(0), 3))
     assert swept(cell, 2, now, is_done=True) == Sweeps(now)
     assert swept(cell, 2, now, is_done=False) == Sweeps(Instant(0))
-    assert swept(cell, 1, now, is_done=True) == Leave(WhyNot.FENCED)
-    assert swept(cell, 3, now, is_done=True) == Leave(WhyNot.ENDED)
-    assert swept(Sweeps(), 3, now, is_done=True) == Leave(WhyNot.ENDED)
+    assert swept(cell, 1, now, is_done=True) == SkipSweep(WhyNoSweep.FENCED)
+    assert swept(cell, 3, now, is_done=True) == SkipSweep(WhyNoSweep.ENDED)
+    assert swept(Sweeps(), 3, now, is_done=True) == SkipSweep(WhyNoSweep.ENDED)
 
 
 def test_what_is_decided_prints_on_one_line() -> None:
@@ -397,7 +403,7 @@ def test_what_is_decided_prints_on_one_line() -> None:
     assert str(Scan("orders", frozenset({A, B}))) == "scan orders for orders.a, orders.b from the start"
     assert str(Scan("orders", frozenset({A, B}), HALF)) == "scan orders for orders.a, orders.b after 24"
     assert str(HALF) == "orders up to 24"
-    assert str(Leave(WhyNot.RUNNING)) == "leave: a sweep of this epoch runs"
+    assert str(SkipSweep(WhyNoSweep.RUNNING)) == "leave: a sweep of this epoch runs"
 
 
 MODULE: Final[Any] = reconciliation
@@ -407,30 +413,25 @@ MODULE: Final[Any] = reconciliation
 @pytest.mark.parametrize(
     "construct",
     [
-        lambda: MODULE.Trigger("", 1),
-        lambda: MODULE.Trigger("a", [1]),
+        lambda: MODULE.TaskTrigger("", 1),
+        lambda: MODULE.TaskTrigger("a", [1]),
         lambda: MODULE.Checkpoint("orders", {A}, 1),
         lambda: MODULE.Checkpoint("orders", frozenset({1}), 1),
-        lambda: MODULE.Checkpoint("orders", frozenset({A, Trigger("orders.a", 2)}), 1),
+        lambda: MODULE.Checkpoint("orders", frozenset({A, TaskTrigger("orders.a", 2)}), 1),
         lambda: MODULE.Checkpoint("orders", frozenset({A}), object()),
         lambda: MODULE.Progress(-1),
         lambda: MODULE.Progress(0, {"a"}),
         lambda: MODULE.Progress(0, frozenset({1})),
         lambda: MODULE.Progress(0, frozenset(), (HALF, HALF)),
         lambda: MODULE.Progress(0, frozenset(), [HALF]),
-        lambda: MODULE.Scan("orders", frozenset()),
-        lambda: MODULE.Scan("orders", frozenset({A}), HALF),
-        lambda: MODULE.Scan("users", frozenset({A, B}), HALF),
-        lambda: MODULE.Planned(()),
-        lambda: MODULE.Planned([1]),
-        lambda: MODULE.Planned((object(),)),
-        lambda: MODULE.Write(0, Progress()),
-        lambda: MODULE.Again(None),
-        lambda: MODULE.Run(0, 0),
+        lambda: MODULE.BatchPlanned(()),
+        lambda: MODULE.BatchPlanned([1]),
+        lambda: MODULE.BatchPlanned((object(),)),
+        lambda: MODULE.ReconciliationRun(0, 0),
         lambda: MODULE.scans(None, BOTH),
         lambda: MODULE.scans(Progress(), [A]),
         lambda: MODULE.scans(Progress(), {"orders": {A}}),
-        lambda: MODULE.reconcile(None, Progress(), Scan("orders", frozenset({A})), Failed()),
+        lambda: MODULE.reconcile(None, Progress(), Scan("orders", frozenset({A})), PassFailed()),
         lambda: MODULE.reconcile(RUN, Progress(), Scan("orders", frozenset({A})), None),
         lambda: MODULE.forgotten(None),
         lambda: MODULE.forgotten_task(Progress(), "orders", None),

@@ -20,17 +20,17 @@ from tidegate.reactive.change_stream import (
     After,
     Await,
     Broken,
-    Change,
     ChangeStreamConsumer,
+    DocumentChange,
     From,
-    Keep,
+    HandleChanged,
     Locate,
     Page,
-    Plan,
     Read,
     Reconcile,
     ResetHistory,
     Save,
+    SaveIdle,
 )
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.failover import Failover
@@ -60,12 +60,12 @@ def wrote(world: World, *effects: Effect[object]) -> World:
 
 # --- what it tells ------------------------------------------------------------------------------------------------------
 
-CHANGES: tuple[tuple[Effect[object], Change | None], ...] = (
-    (find_one_and_update("rows", Eq(ID, "a"), Add(N, 1)), Change("rows", "a")),
+CHANGES: tuple[tuple[Effect[object], DocumentChange | None], ...] = (
+    (find_one_and_update("rows", Eq(ID, "a"), Add(N, 1)), DocumentChange("rows", "a")),
     (insert_one("else", Document.of({"_id": "x"})), None),
-    (insert_one("rows", Document.of({"_id": 1})), Change("rows", 1)),
-    (update_one("rows", Eq(ID, 1), Put(N, 1)), Change("rows", 1)),
-    (delete_one("rows", Eq(ID, "a")), Change("rows", "a", is_gone=True)),
+    (insert_one("rows", Document.of({"_id": 1})), DocumentChange("rows", 1)),
+    (update_one("rows", Eq(ID, 1), Put(N, 1)), DocumentChange("rows", 1)),
+    (delete_one("rows", Eq(ID, "a")), DocumentChange("rows", "a", is_gone=True)),
     (delete_one("else", Eq(ID, "x")), None),
 )
 UNTOLD: tuple[Effect[object], ...] = (
@@ -77,8 +77,8 @@ UNTOLD: tuple[Effect[object], ...] = (
 )
 
 
-def read_all(world: World, position: change_stream.Position, stream: Stream) -> list[Change]:
-    told: list[Change] = []
+def read_all(world: World, position: change_stream.Position, stream: Stream) -> list[DocumentChange]:
+    told: list[DocumentChange] = []
     while True:
         page = stream.read(world, position)
         assert isinstance(page, Page)
@@ -96,11 +96,11 @@ def read_all(world: World, position: change_stream.Position, stream: Stream) -> 
     st.integers(0, 12),
 )
 def test_from_a_position_every_change_is_told_once_and_in_order(
-    steps: list[tuple[Effect[object], Change | None]], page: int, start: int
+    steps: list[tuple[Effect[object], DocumentChange | None]], page: int, start: int
 ) -> None:
     """Law ST1: whatever the pages; a change is a write that changes a document of a collection that is watched."""
     world: World = BEGUN
-    changes: list[tuple[int, Change]] = []
+    changes: list[tuple[int, DocumentChange]] = []
     for effect, _ in steps:
         before = {key: world.read(document("rows", key)) for key in ("a", 1)}
         number = world.read(KEPT).end
@@ -108,7 +108,7 @@ def test_from_a_position_every_change_is_told_once_and_in_order(
         for key, had in before.items():
             has = world.read(document("rows", key))
             if has != had:
-                changes.append((number, Change("rows", key, has is None)))
+                changes.append((number, DocumentChange("rows", key, has is None)))
     stream = attrs.evolve(STREAM, page=page)
     assert read_all(world, From(start), stream) == [change for number, change in changes if number >= start]
     assert read_all(world, After(start), stream) == [change for number, change in changes if number > start]
@@ -259,7 +259,7 @@ def carried_out(
 ) -> Callable[[Effect[object]], Program[object] | None]:
     def program(command: Effect[object]) -> Program[object] | None:
         match command:
-            case Plan():
+            case HandleChanged():
                 return looking(command.ids)
             case Reconcile():
                 return looks_at_all(looking)
@@ -270,7 +270,7 @@ def carried_out(
 
 
 def is_keep(command: Effect[object]) -> bool:
-    return isinstance(command, Await) and isinstance(command.then, Keep)
+    return isinstance(command, Await) and isinstance(command.then, SaveIdle)
 
 
 def consuming(
@@ -327,7 +327,7 @@ def is_planned(keys: str, state: State) -> bool:
 
 def is_under_way(state: State) -> bool:
     machine = state.status("consumer")
-    return isinstance(machine, Machine) and any(isinstance(each.command, Plan) for each in machine.running)
+    return isinstance(machine, Machine) and any(isinstance(each.command, HandleChanged) for each in machine.running)
 
 
 @pytest.mark.parametrize(
@@ -354,5 +354,5 @@ def test_laws_can_ask_where_the_program_of_a_wish_stands() -> None:
     """It is a value at a node, and the reducer knows which."""
     scenario = consuming()
     reducer = next(actor for actor in scenario.actors if isinstance(actor, ReducerProcess))
-    node = reducer.behaviour(Plan(1, 0, "rows", ("a",))).start(0)
-    assert str(reducer.at(Running(Plan(1, 0, "rows", ("a",)), node))).startswith("about to find rows")
+    node = reducer.behaviour(HandleChanged(1, 0, "rows", ("a",))).start(0)
+    assert str(reducer.at(Running(HandleChanged(1, 0, "rows", ("a",)), node))).startswith("about to find rows")

@@ -1,1 +1,16 @@
-"""."""
+"""Tasks that follow documents: what runs when a document changes, and how is no change lost?
+
+Read the modules in this order; the `__all__` of each is what it offers:
+
+    snapshot         did anything that is watched change?
+    debounce         when does what keeps changing come to be looked at?
+    task_records     what is known of a document's task?
+    tasks            what becomes of that record: planned, claimed, run, finished?
+    orphans          is a record of any use still?
+    evolution        a task is deployed with another definition: what has to be done over?
+    change_stream    what does the leader do with a stream of changes, and how far may its resume token advance?
+    reconciliation   which documents have to be looked at although no change reports them?
+    task_documents   a task record as a document, and back
+    reactive_task    the programs of a task: look, work, renew, clean up
+    reconciler       the program of a reconciliation
+"""

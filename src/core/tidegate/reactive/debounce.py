@@ -11,8 +11,7 @@ Laws
     RE22 It is due within the maximum after the first change that waits, however many follow.
     RE23 A later change never makes it due earlier, nor does a later first one.
 
-After mongodash, which has no maximum: an update every 250 ms under a debounce of 600 ms made no run in 5 s. Its users
-ask for one, as do those of others (Agenda, Trigger.dev). Here it is ten times the quiet, unless told.
+The maximum is ten times the quiet unless it is set.
 
 Known not to work: under ceaseless changes one run begins for each maximum, whatever it costs.
 """
@@ -27,8 +26,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_type
 
+__all__ = ["PATIENCE", "Debounce", "due"]
+
 PATIENCE: Final = 10
-"""How many times the quiet a change waits at most, unless told."""
+"""How many times the quiet a change waits at most, unless `wait_max` is set."""
 
 
 def _patience(debounce: Debounce) -> Duration:
@@ -42,7 +43,7 @@ class Debounce:
 
     Attributes:
         quiet: How long nothing may change before a run, in microseconds.
-        wait_max: How long the first change waits at most, in microseconds; `PATIENCE` times the quiet unless told.
+        wait_max: How long the first change waits at most, in microseconds; `PATIENCE` times the quiet unless it is set.
     """
 
     quiet: Duration = SECOND

@@ -1,16 +1,16 @@
 """A task was deployed with another definition: what has to be done over?
 
 A definition has two parts. What triggers it (the filter, and what is watched) decides which documents have records; if
-that has changed, every document has to be looked at again, for no event will tell of those that stood still. What it does
+that has changed, every document has to be looked at again, for no event reports those that stood still. What it does
 (the handler, whose version its author raises) decides what becomes of a record; if that has changed, records that are
-over may have to run again. After mongodash, which compares both with what it has stored whenever its planner starts.
+over may have to run again.
 
-    trigger differs, or there is none     forget that the documents were reconciled, unless told to leave them
-    version is higher                     reset what failed, or all that is over, or nothing, as told
+    trigger differs, or there is none     forget that the documents were reconciled, unless the policy leaves them
+    version is higher                     reset what failed, or all that is over, or nothing, as the policy says
     version is lower                      nothing: this is a rollback, and the higher version is still remembered
 
-The answer is a list of actions. What is remembered comes last: who crashes before that begins again, and each action may
-be carried out again.
+The answer is a list of actions. What is remembered comes last: whoever crashes before that begins again, and each action
+may be carried out again.
 
 Laws
     RE31 Once all of it is carried out, there is nothing left to do.
@@ -18,12 +18,6 @@ Laws
     RE33 What is remembered never goes back: its version is the highest there ever was.
     RE34 Records run again only for a higher version, and only as the policy says; documents are looked at again only for
          another trigger, or for none.
-
-Where we differ
-    mongodash stores the new trigger before it forgets that documents were reconciled: a crash in between, and they never
-    are (RE32). It also stores what differs where the change is to be left alone; so do we, for the next change counts from
-    there.
-    A task that is new is reconciled in every case there, for nothing says that it was; here as well, and it says so.
 
 Known not to work: a function that is watched (`snapshot.Computed`), or a handler, can change without anybody raising its
 version.
@@ -39,10 +33,22 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import Value, checked, exactly, show
-from tidegate.model.values import check_int, check_type, check_types
+from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import TaskStatus
 
-UNKNOWN_VERSION: Final = 1
+__all__ = [
+    "STATUSES",
+    "Action",
+    "Definition",
+    "EvolutionPolicy",
+    "ForgetReconciled",
+    "OnNewVersion",
+    "Remember",
+    "Reprocess",
+    "evolve",
+]
+
+_UNKNOWN_VERSION: Final = 1
 """The version of the handler of a task that was never stored."""
 
 
@@ -64,7 +70,7 @@ STATUSES: Final[Mapping[OnNewVersion, frozenset[TaskStatus]]] = {
 
 @final
 @attrs.frozen(kw_only=True)
-class Policy:
+class EvolutionPolicy:
     """What a change of a definition means.
 
     Attributes:
@@ -104,13 +110,9 @@ class Definition:
 @final
 @attrs.frozen
 class Reprocess:
-    """Reset each record of the task that has one of these statuses (`reactive.reset`)."""
+    """Reset each record of the task that has one of these statuses (`tasks.reset`)."""
 
     statuses: frozenset[TaskStatus]
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.statuses, frozenset, "a set of statuses")
-        check_types(self.statuses, TaskStatus, "a status")
 
     def __str__(self) -> str:
         return f"reset what is {' or '.join(sorted(status.value for status in self.statuses))}"
@@ -118,7 +120,7 @@ class Reprocess:
 
 @final
 @attrs.frozen
-class Reconcile:
+class ForgetReconciled:
     """Forget that the documents of this task were looked at, and from where a look at them would go on."""
 
     def __str__(self) -> str:
@@ -132,17 +134,14 @@ class Remember:
 
     definition: Definition
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.definition, Definition, "a definition")
-
     def __str__(self) -> str:
         return f"remember {self.definition}"
 
 
-Action: TypeAlias = Reprocess | Reconcile | Remember
+Action: TypeAlias = Reprocess | ForgetReconciled | Remember
 
 
-def evolve(stored: Definition | None, current: Definition, policy: Policy) -> tuple[Action, ...]:
+def evolve(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
     """What has to be done now that a task is defined so.
 
     Args:
@@ -158,16 +157,18 @@ def evolve(stored: Definition | None, current: Definition, policy: Policy) -> tu
     """
     check_type(stored, (Definition, NoneType), "a definition")
     check_type(current, Definition, "a definition")
-    check_type(policy, Policy, "a policy")
-    version = UNKNOWN_VERSION if stored is None else stored.version
+    check_type(policy, EvolutionPolicy, "a policy")
+    version = _UNKNOWN_VERSION if stored is None else stored.version
     is_another = stored is None or exactly(stored.trigger) != exactly(current.trigger)
     statuses = STATUSES[policy.on_new_version] if current.version > version else frozenset[TaskStatus]()
     remembered = Definition(current.trigger, max(version, current.version))
-    actions: list[Action] = []
+    actions: list[
+        Action
+    ] = []  # what is remembered comes last: after a crash before that, all is asked for again (RE32)
     if statuses:
         actions.append(Reprocess(statuses))
     if is_another and (stored is None or policy.reconciles):
-        actions.append(Reconcile())
+        actions.append(ForgetReconciled())
     if remembered != stored:
         actions.append(Remember(remembered))
     return tuple(actions)

@@ -17,12 +17,6 @@ Laws
     RE43 Where nobody knows of its document, it does not go.
     RE44 Without any of these reasons it goes, and only as it was when that was decided.
 
-Where we differ
-    mongodash does not look at the status, so a record may go while its handler runs, whose end then writes nothing. Here
-    it stays until the lease has ended (RE42).
-    There ids are listed and deleted later without another look, so what has come back meanwhile loses its record. Here a
-    removal is guarded (RE44).
-
 Known not to work: a document that is deleted and made anew between two looks is the same document to its record.
 """
 
@@ -36,6 +30,20 @@ import attrs
 from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import PROCESSED, Guard, TaskRecord
+
+__all__ = [
+    "DAY",
+    "ORPHANED",
+    "CleanUp",
+    "DeleteWhen",
+    "KeepRecord",
+    "RemoveRecord",
+    "Source",
+    "SweepVerdict",
+    "WhyKept",
+    "clean_up",
+    "last_touched",
+]
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
 
@@ -83,7 +91,7 @@ class CleanUp:
         check_int(self.keep_for, "a duration in microseconds", 0)
 
 
-class Because(Enum):
+class WhyKept(Enum):
     """Why a record stays."""
 
     WANTED = "its document is there, or the policy keeps it"
@@ -94,13 +102,10 @@ class Because(Enum):
 
 @final
 @attrs.frozen
-class Remove:
+class RemoveRecord:
     """Remove the record, if it is still what this was decided on."""
 
     on: Guard
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.on, Guard, "a guard")
 
     def __str__(self) -> str:
         return f"remove {self.on}"
@@ -108,19 +113,16 @@ class Remove:
 
 @final
 @attrs.frozen
-class Keep:
+class KeepRecord:
     """Leave the record as it is."""
 
-    because: Because
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.because, Because, "a reason to keep it")
+    because: WhyKept
 
     def __str__(self) -> str:
         return f"keep: {self.because.value}"
 
 
-SweepVerdict: TypeAlias = Remove | Keep
+SweepVerdict: TypeAlias = RemoveRecord | KeepRecord
 
 
 def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
@@ -143,14 +145,14 @@ def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) 
     check_type(policy, CleanUp, "a policy")
     check_type(now, Instant, "the time")
     if source is Source.UNKNOWN:
-        return Keep(Because.UNKNOWN)
+        return KeepRecord(WhyKept.UNKNOWN)
     if source not in ORPHANED[policy.delete_when]:
-        return Keep(Because.WANTED)
+        return KeepRecord(WhyKept.WANTED)
     if record.status in PROCESSED and record.next_run_at is not None and now - record.next_run_at < 0:
-        return Keep(Because.HELD)
+        return KeepRecord(WhyKept.HELD)
     if now - last_touched(record) <= policy.keep_for:
-        return Keep(Because.RECENT)
-    return Remove(record.guard)
+        return KeepRecord(WhyKept.RECENT)
+    return RemoveRecord(record.guard)
 
 
 def last_touched(record: TaskRecord) -> Instant:

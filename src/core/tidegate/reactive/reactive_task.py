@@ -1,7 +1,7 @@
 """The programs of a reactive task: look at documents, take what is due, run the handler, remove what is of no use.
 
-The decisions are `tidegate.reactive.reactive` and `tidegate.reactive.orphans`; this is the way to carry them out, so that they are right
-whatever becomes of requests and replies, whoever else is at work and however long one of them stands still.
+The decisions are `tidegate.reactive.tasks` and `tidegate.reactive.orphans`; this is the way to carry them out, so that they
+are right whatever becomes of requests and replies, whoever else is at work and however long one of them stands still.
 
     plan_pass   for each document: its record, THEN the document, the store's time; write what the look means
     work_one    a record that is due; claim it, look at the document, call the handler, write how it ended
@@ -22,18 +22,15 @@ Laws, over the records, the documents, what was handled and where the workers st
     RT6  A record that is finished is not due, and one that is due is not finished: nothing that ends makes work.
     RT7  While the lease of a claim lasts, by the store's clock, nobody else claims its record.
 
-Where we differ from mongodash, whose claim is one find-and-modify with the client's time, and whose end of a run is
-written by id alone: here the store's time judges, and both are guarded. That costs a read and a question for the time.
-
 Known not to work
-    - A worker that stands still beyond its lease runs beside the one that has taken over, until it hears so at its end.
+    - A worker that stands still beyond its lease runs beside the one that has taken over, until it learns so at its end.
     - A record's first insert that arrives after the record was inserted, finished and removed brings it back: the
       document is gone, so it is completed without the handler, and removed again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from types import NoneType
 from typing import Final, TypeAlias, final
@@ -41,40 +38,45 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import FILTERS, ID, AllOf, Document, Eq, Filter, OlderThan, matches
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Call, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Call, Failure, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import StoreTime, check_collection, delete_one, find_one, insert_one, update_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.reactive import orphans, reactive
-from tidegate.reactive.orphans import Remove, Source
-from tidegate.reactive.reactive import (
+from tidegate.reactive import orphans, tasks
+from tidegate.reactive.orphans import RemoveRecord, Source
+from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
+from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, TASK, changes, guarded, loaded, record_id, stored
+from tidegate.reactive.task_records import TaskRecord
+from tidegate.reactive.tasks import (
     CannotRun,
     Claim,
     Claimed,
     Deferred,
+    Failed,
     Go,
     Gone,
     HandlerOutcome,
-    Insert,
+    InsertRecord,
     Lapsed,
     Leave,
     Matching,
+    NextAttempt,
     NotMatching,
-    Planned,
+    PlanVerdict,
     Seen,
     Succeeded,
-    Update,
+    UpdateRecord,
     Why,
     WhyNot,
+    claim_of,
 )
-from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
-from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, TASK, changes, guarded, loaded, record_id, stored
-from tidegate.reactive.task_records import TaskRecord
 from tidegate.retries import backoff
 
-ATTEMPTS: Final = 8
+__all__ = ["PARTS", "Idle", "Later", "Parts", "Ran", "ReactiveTask", "Worked"]
+
+_ATTEMPTS: Final = 8
 """How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
 
 
@@ -98,7 +100,7 @@ class Ran:
 
     Attributes:
         claim: Under this claim.
-        end: Why its end was written, or why it was not; None where nobody knows, and the lease will tell.
+        end: Why its end was written, or why it was not; None where nobody knows, and the next claim will find out.
     """
 
     claim: Claim
@@ -114,7 +116,7 @@ Worked: TypeAlias = Idle | Ran
 @final
 @attrs.frozen
 class Later:
-    """What a handler answers to be called again after so long, in microseconds: no failure, and no attempt."""
+    """What a handler answers to be called again after this time, in microseconds: no failure, and no attempt."""
 
     after: Duration
 
@@ -122,15 +124,109 @@ class Later:
         check_int(self.after, "a time in microseconds", 0)
 
 
+_Answer: TypeAlias = str | Later | None
+"""What came of a handler: the text of a failure, a request to be called later, or a success."""
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _plan(task: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
+    return tasks.plan(record, seen, task=task.rules, now=now, new_id=new_id)
+
+
+def _clean_up(task: ReactiveTask, record: TaskRecord, seen: Seen, now: Instant) -> RemoveRecord | PlanVerdict:
+    verdict = orphans.clean_up(record, _SOURCES[type(seen)], task.cleaning, now)
+    return verdict if isinstance(verdict, RemoveRecord) else task.parts.plan(task, record, seen, now, record.id)
+
+
+def _lapsed(task: ReactiveTask, run: Lapsed, now: Instant) -> NextAttempt:
+    return _retried(task, run.attempts, run.failing_since, now)
+
+
+def _finalise(
+    task: ReactiveTask, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
+) -> UpdateRecord | Leave:
+    return tasks.finalise(record, claim, outcome, task=task.rules, now=now)
+
+
+def _by_id(task: ReactiveTask, key: str) -> Filter:
+    return Eq(ID, record_id(task.name, key))
+
+
+async def _insert(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
+    try:
+        await insert_one(task.records, stored(record, task.name, key))
+    except Refused as refused:
+        if refused.reason != DUPLICATE_KEY:
+            raise
+        return False
+    return True
+
+
+def _unchanged(task: ReactiveTask, key: str, write: UpdateRecord | RemoveRecord) -> Filter:
+    return guarded(record_id(task.name, key), write.on)
+
+
+def _due(task: ReactiveTask) -> Filter:
+    return AllOf((Eq(TASK, task.name), OlderThan(NEXT_RUN_AT, 0)))
+
+
+async def _store_time() -> Instant:
+    return await StoreTime()
+
+
+async def _handle(task: ReactiveTask, key: str, claim: Claim) -> object:
+    return await Call(task.name, (key, claim))
+
+
+@final
+@attrs.frozen
+class Parts:
+    """What the programs are made of: `PARTS` are the right ones; specimens and tests put others in their place.
+
+    The simulator compares programs by their values, and these are part of them: plain functions, and no closures.
+
+    Attributes:
+        plan: Decides on a look.
+        clean_up: Decides on the look of a sweep: whether the record goes, or what is planned.
+        lapsed: Asks the policy about a run whose lease has ended.
+        finalise: Decides on the end of a run.
+        find: What the record of a document is found by.
+        insert: Inserts the first record of a document, and answers whether there was none.
+        unchanged: What a write is guarded by: the record is still what this was decided on.
+        due: What is due, as the store judges.
+        now: Asks for the time.
+        handle: Calls the handler of a document under a claim.
+    """
+
+    plan: Callable[[ReactiveTask, TaskRecord | None, Seen, Instant, str], PlanVerdict] = _plan
+    clean_up: Callable[[ReactiveTask, TaskRecord, Seen, Instant], RemoveRecord | PlanVerdict] = _clean_up
+    lapsed: Callable[[ReactiveTask, Lapsed, Instant], NextAttempt] = _lapsed
+    finalise: Callable[[ReactiveTask, TaskRecord | None, Claim, HandlerOutcome, Instant], UpdateRecord | Leave] = (
+        _finalise
+    )
+    find: Callable[[ReactiveTask, str], Filter] = _by_id
+    insert: Callable[[ReactiveTask, str, TaskRecord], Program[bool]] = _insert
+    unchanged: Callable[[ReactiveTask, str, UpdateRecord | RemoveRecord], Filter] = _unchanged
+    due: Callable[[ReactiveTask], Filter] = _due
+    now: Callable[[], Program[Instant]] = _store_time
+    handle: Callable[[ReactiveTask, str, Claim], Program[object]] = _handle
+
+
+PARTS: Final = Parts()
+
+
 # --- the task ---------------------------------------------------------------------------------------------------------
 
 
+@final
 @attrs.frozen(kw_only=True)
 class ReactiveTask:
     """A task that follows the documents of a collection. Invariants: the name is not empty; 1 <= attempts.
 
     Attributes:
-        name: Of the task, and of its handler (`Call`): it is told the document's id, and the claim.
+        name: Of the task, and of its handler (`Call`), which is given the document's id, and the claim.
         source: The collection of the documents.
         records: The collection of the task records.
         watched: What is watched of a document.
@@ -139,6 +235,7 @@ class ReactiveTask:
         policy: When a run that failed is tried again.
         cleaning: When records go.
         attempts: How often each write is tried.
+        parts: What the programs are made of.
     """
 
     name: str
@@ -146,10 +243,11 @@ class ReactiveTask:
     records: str
     watched: Projection = attrs.field(factory=Projection)
     where: Filter | None = None
-    rules: reactive.Task = attrs.field(factory=reactive.Task)
+    rules: tasks.Task = attrs.field(factory=tasks.Task)
     policy: backoff.Policy = attrs.field(factory=backoff.Policy)
     cleaning: orphans.CleanUp = attrs.field(factory=orphans.CleanUp)
-    attempts: int = ATTEMPTS
+    attempts: int = _ATTEMPTS
+    parts: Parts = attrs.field(default=PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "a task")
@@ -157,10 +255,11 @@ class ReactiveTask:
         check_collection(self.records)
         check_type(self.watched, Projection, "what is watched")
         check_type(self.where, (*FILTERS, NoneType), "a filter or None")
-        check_type(self.rules, reactive.Task, "how a task is run")
+        check_type(self.rules, tasks.Task, "how a task is run")
         check_type(self.policy, backoff.Policy, "a policy")
         check_type(self.cleaning, orphans.CleanUp, "when records go")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.parts, Parts, "what programs are made of")
 
     async def plan_pass(self, keys: tuple[str, ...], request: str) -> tuple[str, ...]:
         """Look at these documents, and write down what is to be done.
@@ -185,7 +284,7 @@ class ReactiveTask:
             worker: Who works; another name for each process and each of its lives.
         """
         try:
-            due = await find_one(self.records, self._due())
+            due = await find_one(self.records, self.parts.due(self))
         except (Ambiguous, NotApplied):
             return Idle.NOT_CLAIMED
         if due is None:
@@ -197,15 +296,15 @@ class ReactiveTask:
         begun = await self._begun(key, record)
         if isinstance(begun, Idle):
             return begun
-        claim = _claim_of(begun.record)
-        heard: str | Later | None = begun.trouble
-        if heard is None:
+        claim = claim_of(begun.record)
+        answer: _Answer = begun.trouble
+        if answer is None:
             try:
-                answer = await self._handled(key, claim)
-                heard = answer if isinstance(answer, Later) else None
+                reply = await self.parts.handle(self, key, claim)
+                answer = reply if isinstance(reply, Later) else None
             except Failure as failure:
-                heard = failure.reason or str(failure)
-        return Ran(claim, await self._ended(key, begun.record, claim, heard))
+                answer = failure.reason or str(failure)
+        return Ran(claim, await self._ended(key, begun.record, claim, answer))
 
     async def renew(self, key: str, claim: Claim) -> Why | WhyNot | None:
         """Let the lease of a run go on, while its handler runs.
@@ -220,8 +319,8 @@ class ReactiveTask:
         for _ in range(self.attempts):
             try:
                 record = await self._record(key)
-                now = await self._now()
-                verdict = reactive.renew(record, claim, task=self.rules, now=now)
+                now = await self.parts.now()
+                verdict = tasks.renew(record, claim, task=self.rules, now=now)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return verdict.why
             except (Ambiguous, NotApplied, NotDurable):
@@ -243,13 +342,6 @@ class ReactiveTask:
                 left = (*left, key)
         return left
 
-    def _due(self) -> Filter:
-        """What is due, as the store judges."""
-        return AllOf((Eq(TASK, self.name), OlderThan(NEXT_RUN_AT, 0)))
-
-    async def _handled(self, key: str, claim: Claim) -> object:
-        return await Call(self.name, (key, claim))
-
     # --- plan, clean up ---
 
     async def _planned(self, key: str, new_id: str) -> bool:
@@ -257,16 +349,13 @@ class ReactiveTask:
             try:
                 record = await self._record(key)
                 document = await find_one(self.source, Eq(ID, key))
-                now = await self._now()
-                verdict = self._plans(record, self._seen(document), now, new_id)
+                now = await self.parts.now()
+                verdict = self.parts.plan(self, record, self._seen(document), now, new_id)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return True
             except (Ambiguous, NotApplied, NotDurable):
                 continue  # the next look finds what became of it
         return False
-
-    def _plans(self, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> Planned:
-        return reactive.plan(record, seen, task=self.rules, now=now, new_id=new_id)
 
     async def _cleaned(self, key: str) -> bool:
         for _ in range(self.attempts):
@@ -275,31 +364,27 @@ class ReactiveTask:
                 if record is None:
                     return True
                 document = await find_one(self.source, Eq(ID, key))
-                now = await self._now()
-                if await self._carried_out(key, record, self._of_use(record, document, now)):
+                now = await self.parts.now()
+                verdict = self.parts.clean_up(self, record, self._seen(document), now)
+                if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return True
             except (Ambiguous, NotApplied, NotDurable):
                 continue
         return False
-
-    def _of_use(self, record: TaskRecord, document: Document | None, now: Instant) -> Remove | Planned:
-        """What becomes of a record that is held against its document."""
-        seen = self._seen(document)
-        verdict = orphans.clean_up(record, SOURCES[type(seen)], self.cleaning, now)
-        if isinstance(verdict, Remove):
-            return verdict
-        return self._plans(record, seen, now, record.id)
 
     # --- claim ---
 
     async def _claimed(self, key: str, record: TaskRecord, worker: str) -> TaskRecord | Idle:
         """The record under a claim of this worker's."""
         try:
-            now = await self._now()
+            now = await self.parts.now()
         except (Ambiguous, NotApplied):
             return Idle.NOT_CLAIMED
-        verdict = self._claims(record, worker, now)
-        if isinstance(verdict, Update):
+        verdict = tasks.claim(record, worker=worker, task=self.rules, now=now)
+        if isinstance(verdict, Lapsed):
+            lapsed = self.parts.lapsed(self, verdict, now)
+            verdict = tasks.claim(record, worker=worker, task=self.rules, now=now, lapsed=lapsed)
+        if isinstance(verdict, UpdateRecord):
             try:
                 await self._written(key, record, verdict)
             except (Ambiguous, NotApplied, NotDurable):
@@ -307,7 +392,7 @@ class ReactiveTask:
             return Idle.GIVEN_UP
         if not isinstance(verdict, Claimed):
             return Idle.NOT_CLAIMED
-        wanted = verdict.write.record
+        claimed = verdict.write.record
         try:
             is_mine = await self._written(key, record, verdict.write)
         except NotApplied:
@@ -319,28 +404,23 @@ class ReactiveTask:
                 found = await self._record(key)
             except (Ambiguous, NotApplied):
                 return Idle.NOT_CLAIMED  # its lease will end
-            is_mine = found is not None and self._is_made(found, wanted)
-            wanted = found or wanted
-        return wanted if is_mine else Idle.NOT_CLAIMED
-
-    def _claims(self, record: TaskRecord, worker: str, now: Instant) -> reactive.Claiming:
-        verdict = reactive.claim(record, worker=worker, task=self.rules, now=now)
-        if isinstance(verdict, Lapsed):
-            retried = self._retried(verdict.attempts, verdict.failing_since, now)
-            return reactive.claim(record, worker=worker, task=self.rules, now=now, lapsed=retried)
-        return verdict
-
-    def _is_made(self, found: TaskRecord, wanted: TaskRecord) -> bool:
-        """Did our claim make it? Nobody else writes its owner and its token."""
-        return (found.id, found.owner, found.token) == (wanted.id, wanted.owner, wanted.token)
+            # Nobody else writes this owner and this token.
+            is_mine = found is not None and (found.id, found.owner, found.token) == (
+                claimed.id,
+                claimed.owner,
+                claimed.token,
+            )
+            claimed = found or claimed
+        return claimed if is_mine else Idle.NOT_CLAIMED
 
     # --- begin ---
 
-    async def _begun(self, key: str, record: TaskRecord) -> Begun | Idle:
+    async def _begun(self, key: str, record: TaskRecord) -> _Begun | Idle:
         """Look at the document, now that the record is claimed."""
-        claim, known, is_known = _claim_of(record), record, True
+        claim, known, is_known = claim_of(record), record, True
         for _ in range(self.attempts):
             try:
+                # The record that was written for the claim is as good as a fresh read; after any trouble it is read again.
                 if not is_known:
                     found = await self._record(key)
                     if found is None:
@@ -348,26 +428,24 @@ class ReactiveTask:
                     known = found
                 is_known = False
                 document = await find_one(self.source, Eq(ID, key))
-                now = await self._now()
-                verdict = reactive.begin(known, claim, self._seen(document), task=self.rules, now=now)
+                now = await self.parts.now()
+                verdict = tasks.begin(known, claim, self._seen(document), task=self.rules, now=now)
                 if isinstance(verdict, Leave):
                     return Idle.STALE
                 if isinstance(verdict, Go):
-                    return Begun(known)
-                write = verdict if isinstance(verdict, Update) else verdict.write
+                    return _Begun(known)
+                write = verdict if isinstance(verdict, UpdateRecord) else verdict.write
                 if await self._written(key, known, write):
-                    if isinstance(verdict, Update):
+                    if isinstance(verdict, UpdateRecord):
                         return Idle.SKIPPED
-                    return Begun(write.record, str(verdict.why) if isinstance(verdict, CannotRun) else None)
+                    return _Begun(write.record, str(verdict.why) if isinstance(verdict, CannotRun) else None)
             except (Ambiguous, NotApplied, NotDurable):
                 continue
         return Idle.STALE
 
     # --- finalise ---
 
-    async def _ended(
-        self, key: str, record: TaskRecord, claim: Claim, heard: str | Later | None
-    ) -> Why | WhyNot | None:
+    async def _ended(self, key: str, record: TaskRecord, claim: Claim, answer: _Answer) -> Why | WhyNot | None:
         """Write down how a run has ended."""
         known: TaskRecord | None = record
         is_known = True
@@ -376,37 +454,25 @@ class ReactiveTask:
                 if not is_known:
                     known = await self._record(key)
                 is_known = False
-                now = await self._now()
-                verdict = self._finalises(known, claim, self._outcome(claim, heard, now), now)
+                now = await self.parts.now()
+                verdict = self.parts.finalise(self, known, claim, self._outcome(claim, answer, now), now)
                 if isinstance(verdict, Leave) or await self._written(key, known, verdict):
                     return verdict.why
             except (Ambiguous, NotApplied, NotDurable):
                 continue
         return None
 
-    def _finalises(
-        self, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
-    ) -> Update | Leave:
-        return reactive.finalise(record, claim, outcome, task=self.rules, now=now)
-
-    def _outcome(self, claim: Claim, heard: str | Later | None, now: Instant) -> HandlerOutcome:
-        match heard:
+    def _outcome(self, claim: Claim, answer: _Answer, now: Instant) -> HandlerOutcome:
+        match answer:
             case None:
                 return Succeeded()
             case Later(after):
                 return Deferred(now + after)
             case _:
                 since = now if claim.failing_since is None else claim.failing_since
-                return reactive.Failed(heard, self._retried(max(claim.attempts, 1), since, now))
-
-    def _retried(self, attempts: int, since: Instant, now: Instant) -> reactive.Retry:
-        verdict = backoff.decide(self.policy, attempts, since, now)
-        return reactive.TryAgain(verdict.at) if isinstance(verdict, backoff.Retry) else reactive.GiveUp()
+                return Failed(answer, _retried(self, max(claim.attempts, 1), since, now))
 
     # --- what is read and written ---
-
-    async def _now(self) -> Instant:
-        return await StoreTime()
 
     def _seen(self, document: Document | None) -> Seen:
         if document is None:
@@ -417,36 +483,23 @@ class ReactiveTask:
         return taken if isinstance(taken, NotComputed) else Matching(taken)
 
     async def _record(self, key: str) -> TaskRecord | None:
-        found = await find_one(self.records, Eq(ID, record_id(self.name, key)))
+        found = await find_one(self.records, self.parts.find(self, key))
         return None if found is None else loaded(found)
 
-    async def _carried_out(self, key: str, record: TaskRecord, verdict: Remove | Planned) -> bool:
-        if isinstance(verdict, Leave):
-            return True
-        if isinstance(verdict, Remove):
-            return await delete_one(self.records, self._unchanged(key, verdict)) > 0
-        return await self._written(key, record, verdict)
-
-    async def _written(self, key: str, before: TaskRecord | None, write: Insert | Update) -> bool:
+    async def _written(
+        self, key: str, before: TaskRecord | None, write: InsertRecord | UpdateRecord | RemoveRecord
+    ) -> bool:
         """Write it; False if the record is no longer what this was decided on."""
-        if isinstance(write, Update):
-            assert before is not None, "an update is of a record"
-            changed = changes(before, write.record)
-            return await update_one(self.records, self._unchanged(key, write), *changed) > 0
-        try:
-            await insert_one(self.records, stored(write.record, self.name, key))
-        except Refused as refused:
-            if refused.reason != DUPLICATE_KEY:
-                raise
-            return False
-        return True
-
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
-        """The record is still what this was decided on."""
-        return guarded(record_id(self.name, key), write.on)
+        if isinstance(write, InsertRecord):
+            return await self.parts.insert(self, key, write.record)
+        still = self.parts.unchanged(self, key, write)
+        if isinstance(write, RemoveRecord):
+            return await delete_one(self.records, still) > 0
+        assert before is not None, "an update is of a record"
+        return await update_one(self.records, still, *changes(before, write.record)) > 0
 
 
-SOURCES: Final[Mapping[type[Seen], Source]] = {
+_SOURCES: Final[Mapping[type[Seen], Source]] = {
     Matching: Source.MATCHING,
     NotMatching: Source.NOT_MATCHING,
     Gone: Source.GONE,
@@ -456,17 +509,19 @@ SOURCES: Final[Mapping[type[Seen], Source]] = {
 
 @final
 @attrs.frozen
-class Begun:
+class _Begun:
     """A run that has begun: its record, and why what it is to run with cannot be computed, if it cannot."""
 
     record: TaskRecord
     trouble: str | None = None
 
 
-def _claim_of(record: TaskRecord) -> Claim:
-    assert record.owner is not None, "it is claimed"
-    return Claim(record.id, record.owner, record.token, record.snapshot, record.attempts, record.first_error_at)
+def _retried(task: ReactiveTask, attempts: int, since: Instant, now: Instant) -> NextAttempt:
+    verdict = backoff.decide(task.policy, attempts, since, now)
+    return tasks.TryAgain(verdict.at) if isinstance(verdict, backoff.Retry) else tasks.GiveUp()
 
 
 def _no_clock() -> Instant:
-    raise Misuse("a filter of a reactive task asks how old something is", why="no change tells when that becomes true")
+    raise Misuse(
+        "a filter of a reactive task asks how old something is", why="no change reports when that becomes true"
+    )

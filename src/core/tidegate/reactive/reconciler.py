@@ -1,11 +1,11 @@
-"""Look at every document of a collection once, and remember how far that is: the program of `tidegate.reactive.reconciliation`.
+"""Look at every document of a collection once, and remember how far that is (`tidegate.reactive.reconciliation`).
 
 The record of the stream holds what is known, {_id, epoch, history, reconciled, checkpoint, ...}, beside its position
-(`tidegate.reactive.change_stream`). Each write asks for the epoch and the history of the run, so that one that is over writes
-nothing; a batch that was looked at and not written down is looked at again.
+(`tidegate.reactive.change_stream`). Each write asks for the epoch and the history of the run, so that one that is over
+writes nothing; a batch that was looked at and not written down is looked at again.
 
 Laws
-    RJ1  What is reconciled was looked at: each document since it says what it says, unless a change tells of that.
+    RJ1  What is reconciled was looked at: each document since it says what it says, unless a change reports it.
 
 Known not to work: a run reads the ids of a batch anew for each, and at most FOUND_MAX documents of a collection.
 """
@@ -25,19 +25,21 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.reactive import reconciliation
 from tidegate.reactive.reconciliation import (
-    Again,
+    BatchPlanned,
     Checkpoint,
     CleanedUp,
-    Failed,
+    PassFailed,
     PassOutcome,
-    Planned,
     Progress,
-    Run,
+    ReconciliationRun,
     RunSuperseded,
     Scan,
-    Trigger,
+    ScanAgain,
+    TaskTrigger,
     scans,
 )
+
+__all__ = ["CHECKPOINT", "EPOCH", "FORGOTTEN", "HISTORY", "RECONCILED", "Reconciler"]
 
 EPOCH: Final = Field[int]("epoch")
 HISTORY: Final = Field[int]("history")
@@ -69,7 +71,7 @@ class Reconciler:
     stream: str
     streams: str
     collection: str
-    task: Trigger
+    task: TaskTrigger
     look: Callable[[tuple[str, ...]], Program[tuple[str, ...]]] = attrs.field(eq=id)
     sweep: Callable[[], Program[tuple[str, ...]]] = attrs.field(eq=id)
     batch: int = 100
@@ -79,13 +81,13 @@ class Reconciler:
         check_name(self.stream, "a stream")
         check_collection(self.streams)
         check_collection(self.collection)
-        check_type(self.task, Trigger, "a task and its trigger")
+        check_type(self.task, TaskTrigger, "a task and its trigger")
         check_callable(self.look, "what looks at documents")
         check_callable(self.sweep, "what looks at what is left")
         check_int(self.batch, "a number of documents", 1, FOUND_MAX)
         check_int(self.pause, "a duration in microseconds", 0)
 
-    async def run(self, run: Run) -> None:
+    async def run(self, run: ReconciliationRun) -> None:
         """Reconcile until everything is, or the epoch or the history of the run is over; what fails is tried again."""
         while True:
             try:
@@ -97,7 +99,7 @@ class Reconciler:
             if is_over is None:
                 await Sleep(self.pause)
 
-    async def _batch(self, run: Run) -> bool | None:
+    async def _batch(self, run: ReconciliationRun) -> bool | None:
         """The next batch: whether the run is over; None where it is to be tried again."""
         record = await find_one(self.streams, Eq(ID, self.stream))
         if record is None or needed(record, EPOCH) != run.epoch:
@@ -108,7 +110,7 @@ class Reconciler:
             return True
         outcome = await self._scanned(left[0])
         verdict = reconciliation.reconcile(run, progress, left[0], outcome)
-        if isinstance(verdict, Again):
+        if isinstance(verdict, ScanAgain):
             return None
         if isinstance(verdict, RunSuperseded):
             return True
@@ -120,8 +122,8 @@ class Reconciler:
         ids = self._next(found, scan)
         left = await (self.look(ids) if ids else self.sweep())
         if left:
-            return Failed()
-        return Planned(ids) if ids else CleanedUp()
+            return PassFailed()
+        return BatchPlanned(ids) if ids else CleanedUp()
 
     def _next(self, found: tuple[Document, ...], scan: Scan) -> tuple[str, ...]:
         after = "" if scan.after is None else str(scan.after.last_id)
@@ -135,7 +137,7 @@ class Reconciler:
         here = () if last is None else (Checkpoint(self.collection, frozenset({self.task}), last),)
         return Progress(needed(record, HISTORY), done, here)
 
-    def _of(self, run: Run) -> AllOf:
+    def _of(self, run: ReconciliationRun) -> AllOf:
         return AllOf((Eq(ID, self.stream), Eq(EPOCH, run.epoch), Eq(HISTORY, run.history)))
 
     def _stored(self, progress: Progress) -> tuple[Update, ...]:

@@ -1,10 +1,10 @@
-"""Which documents have to be looked at although no change tells of them?
+"""Which documents have to be looked at although no change reports them?
 
-A change stream tells what changes from a position on. Of what stood there before, or changed while nobody listened, it
-tells nothing. So for a task that is new, that is triggered by something else now (`tidegate.reactive.evolution`), or whose changes
+A change stream reports what changes from a position on. What stood there before, or changed while nobody listened, it
+does not report. So for a task that is new, that has another trigger now (`tidegate.reactive.evolution`), or whose changes
 were lost, every document of its collection is looked at once: a scan, by ascending id, batch after batch. What changes
-behind the scan, the stream tells (`tidegate.reactive.change_stream`); so one goes on over the other without a gap, if the position
-was stored BEFORE the scan began.
+behind the scan is reported by the stream (`tidegate.reactive.change_stream`), so the two together leave no gap, if the
+position was stored BEFORE the scan began.
 
 All that is known stands in one stored value, `Progress`, so a crash loses nothing but the batch that was under way:
 
@@ -43,16 +43,6 @@ Laws
     RL8  A sweep begins an interval after the last one ended, and at once where none has or it ended in the future.
     RL9  One sweep runs under an epoch, and no epoch's writes undo those of a later one; a sweep that failed is due again.
 
-Where we differ from mongodash
-    It compares the names of the tasks only, so a checkpoint of another trigger counts (RL1).
-    It forgets flags and keeps checkpoints when the history is lost, so what is before them is not looked at (RL7).
-    It says that reconciliation has finished also where a collection has failed, and tries that again at the next start of
-    its planner. Here it is tried again until it is done, and "finished" is that there is nothing to scan.
-    It scans inside a pass of its election, so a long scan costs the lease, and the old leader goes on unfenced.
-    Its sweep begins an interval after the last one that is stored, or after now: without a first there never is one (RL8).
-    It has a lock for it that ends by its own clock; here the epoch is the lock. It takes a cron as well as an interval; for
-    that there is `tidegate.retries.schedule`.
-
 Things that do not work
     Flagging a task before orphans are removed: what was deleted while nobody listened keeps its record until the next sweep.
     Counting the last sweep from its beginning: one that takes longer than the interval never ends.
@@ -72,11 +62,37 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.documents import Value, checked, exactly, show
-from tidegate.model.errors import INT64_MAX, Misuse, shown
-from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.values import check_int, check_name, check_tuple, check_type, check_types
+from tidegate.reactive.orphans import DAY
 
-DAY: Final[Duration] = 24 * 60 * MINUTE
+__all__ = [
+    "BatchPlanned",
+    "BeginSweep",
+    "Checkpoint",
+    "CleanedUp",
+    "PassFailed",
+    "PassOutcome",
+    "Progress",
+    "ReconciliationRun",
+    "RunSuperseded",
+    "Scan",
+    "ScanAgain",
+    "ScanVerdict",
+    "SkipSweep",
+    "SweepLater",
+    "Sweeps",
+    "TaskTrigger",
+    "WhyNoSweep",
+    "WriteProgress",
+    "decide_sweep",
+    "forgotten",
+    "forgotten_task",
+    "reconcile",
+    "scans",
+    "swept",
+]
 
 
 def _history(history: object) -> None:
@@ -88,7 +104,7 @@ def _history(history: object) -> None:
 
 @final
 @attrs.frozen(cache_hash=True)
-class Trigger:
+class TaskTrigger:
     """A task, and what triggers it.
 
     Attributes:
@@ -110,7 +126,7 @@ class Checkpoint:
     """The documents of a collection up to this id had their pass for exactly these tasks."""
 
     collection: str
-    triggers: frozenset[Trigger]
+    triggers: frozenset[TaskTrigger]
     last_id: Value = attrs.field(eq=exactly)
 
     def __attrs_post_init__(self) -> None:
@@ -151,9 +167,9 @@ class Progress:
         return next((each for each in self.checkpoints if each.collection == collection), None)
 
 
-def _check_triggers(triggers: frozenset[Trigger]) -> None:
+def _check_triggers(triggers: frozenset[TaskTrigger]) -> None:
     check_type(triggers, frozenset, "a set of triggers")
-    check_types(triggers, Trigger, "a trigger")
+    check_types(triggers, TaskTrigger, "a trigger")
     if len({each.task for each in triggers}) != len(triggers):
         raise Misuse("a task has two triggers", why="no two tasks have the same name")
 
@@ -173,21 +189,8 @@ class Scan:
     """
 
     collection: str
-    triggers: frozenset[Trigger]
+    triggers: frozenset[TaskTrigger]
     after: Checkpoint | None = None
-
-    def __attrs_post_init__(self) -> None:
-        check_name(self.collection, "a collection")
-        _check_triggers(self.triggers)
-        check_type(self.after, (Checkpoint, NoneType), "a checkpoint")
-        if not self.triggers:
-            raise Misuse(f"nothing to scan {shown(self.collection)} for", why="a scan is for tasks")
-        if self.after is not None and (self.after.collection, self.after.triggers) != (self.collection, self.triggers):
-            raise Misuse(
-                f"a scan of {shown(self.collection)} cannot go on {self.after}",
-                why="a checkpoint counts for its collection and its tasks only",
-                todo="ask scans() for what is left",
-            )
 
     def __str__(self) -> str:
         tasks = ", ".join(sorted(each.task for each in self.triggers))
@@ -197,7 +200,7 @@ class Scan:
 
 @final
 @attrs.frozen
-class Planned:
+class BatchPlanned:
     """The passes over these documents succeeded; they follow the scan's checkpoint, by ascending id. Invariant: one does."""
 
     ids: tuple[Value, ...] = attrs.field(eq=exactly)
@@ -218,36 +221,29 @@ class CleanedUp:
 
 @final
 @attrs.frozen
-class Failed:
+class PassFailed:
     """Reading, planning or removing failed, or some of it."""
 
 
-PassOutcome: TypeAlias = Planned | CleanedUp | Failed
-OUTCOMES: Final = (Planned, CleanedUp, Failed)
+PassOutcome: TypeAlias = BatchPlanned | CleanedUp | PassFailed
+_OUTCOMES: Final = (BatchPlanned, CleanedUp, PassFailed)
 
 
 @final
 @attrs.frozen
-class Write:
+class WriteProgress:
     """Store this, if the record is of this epoch and of its history; then ask `scans` for what is left."""
 
     epoch: int
     progress: Progress
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.epoch, "an epoch", 1, INT64_MAX)
-        check_type(self.progress, Progress, "progress")
-
 
 @final
 @attrs.frozen
-class Again:
+class ScanAgain:
     """Write nothing, and try the same scan again after a while."""
 
     scan: Scan
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.scan, Scan, "a scan")
 
 
 @final
@@ -256,12 +252,12 @@ class RunSuperseded:
     """Write nothing: the run is over, for the record is of another history, or its scan is not what is left."""
 
 
-ScanVerdict: TypeAlias = Write | Again | RunSuperseded
+ScanVerdict: TypeAlias = WriteProgress | ScanAgain | RunSuperseded
 
 
 @final
 @attrs.frozen
-class Run:
+class ReconciliationRun:
     """A reconciliation, as it was asked for (`change_stream.Reconcile`)."""
 
     epoch: int
@@ -272,7 +268,7 @@ class Run:
         _history(self.history)
 
 
-def scans(progress: Progress, triggers: Mapping[str, frozenset[Trigger]]) -> tuple[Scan, ...]:
+def scans(progress: Progress, triggers: Mapping[str, frozenset[TaskTrigger]]) -> tuple[Scan, ...]:
     """What is still to be scanned.
 
     Args:
@@ -299,7 +295,7 @@ def scans(progress: Progress, triggers: Mapping[str, frozenset[Trigger]]) -> tup
     return tuple(sorted(left, key=lambda scan: scan.collection))
 
 
-def reconcile(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
+def reconcile(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
     """What is written after a part of a scan.
 
     Args:
@@ -314,23 +310,25 @@ def reconcile(run: Run, progress: Progress, scan: Scan, outcome: PassOutcome) ->
     Raises:
         Misuse: An argument is of another type.
     """
-    check_type(run, Run, "a run")
+    check_type(run, ReconciliationRun, "a run")
     check_type(progress, Progress, "progress")
     check_type(scan, Scan, "a scan")
-    check_type(outcome, OUTCOMES, "what came of a scan")
+    check_type(outcome, _OUTCOMES, "what came of a scan")
     names = frozenset(each.task for each in scan.triggers)
-    if progress.history != run.history or names & progress.reconciled:
+    if (
+        progress.history != run.history or names & progress.reconciled
+    ):  # it is over, or another run has flagged its tasks
         return RunSuperseded()
     others = _others(progress, scan.collection)
     match outcome:
-        case Failed():
-            return Again(scan)
-        case Planned(ids):
+        case PassFailed():
+            return ScanAgain(scan)
+        case BatchPlanned(ids):
             here = Checkpoint(scan.collection, scan.triggers, ids[-1])
-            return Write(run.epoch, attrs.evolve(progress, checkpoints=(*others, here)))
+            return WriteProgress(run.epoch, attrs.evolve(progress, checkpoints=(*others, here)))
         case CleanedUp():
             flags = progress.reconciled | names
-            return Write(run.epoch, attrs.evolve(progress, reconciled=flags, checkpoints=others))
+            return WriteProgress(run.epoch, attrs.evolve(progress, reconciled=flags, checkpoints=others))
         case _:
             assert_never(outcome)
 
@@ -375,7 +373,7 @@ class Sweeps:
 
     Attributes:
         last: When the last one ended well, by the store's clock; None where none has.
-        epoch: Under which one runs, or has run and did not tell how it ended; None where none does.
+        epoch: Under which one runs, or has run without writing how it ended; None where none does.
     """
 
     last: Instant | None = None
@@ -389,27 +387,21 @@ class Sweeps:
 
 @final
 @attrs.frozen
-class Begin:
+class BeginSweep:
     """Store this if nothing else was stored meanwhile, and if it was stored, sweep."""
 
     sweeps: Sweeps
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.sweeps, Sweeps, "what is stored of sweeps")
-
 
 @final
 @attrs.frozen
-class Wait:
+class SweepLater:
     """It is not time before this."""
 
     until: Instant
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.until, Instant, "the time of a sweep")
 
-
-class WhyNot(Enum):
+class WhyNoSweep(Enum):
     """Why nothing is done."""
 
     RUNNING = "a sweep of this epoch runs"
@@ -419,19 +411,18 @@ class WhyNot(Enum):
 
 @final
 @attrs.frozen
-class Leave:
+class SkipSweep:
     """Do nothing, and write nothing."""
 
-    why: WhyNot
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.why, WhyNot, "a reason to do nothing")
+    why: WhyNoSweep
 
     def __str__(self) -> str:
         return f"leave: {self.why.value}"
 
 
-def decide_sweep(sweeps: Sweeps, epoch: int, now: Instant, interval: Duration = DAY) -> Begin | Wait | Leave:
+def decide_sweep(
+    sweeps: Sweeps, epoch: int, now: Instant, interval: Duration = DAY
+) -> BeginSweep | SweepLater | SkipSweep:
     """Whether the leader sweeps.
 
     Args:
@@ -451,13 +442,13 @@ def decide_sweep(sweeps: Sweeps, epoch: int, now: Instant, interval: Duration = 
     check_type(now, Instant, "the time")
     check_int(interval, "an interval in microseconds", 0)
     if sweeps.epoch is not None and sweeps.epoch >= epoch:
-        return Leave(WhyNot.RUNNING if sweeps.epoch == epoch else WhyNot.FENCED)
+        return SkipSweep(WhyNoSweep.RUNNING if sweeps.epoch == epoch else WhyNoSweep.FENCED)
     if sweeps.last is not None and 0 <= now - sweeps.last < interval:
-        return Wait(sweeps.last + interval)
-    return Begin(attrs.evolve(sweeps, epoch=epoch))
+        return SweepLater(sweeps.last + interval)
+    return BeginSweep(attrs.evolve(sweeps, epoch=epoch))
 
 
-def swept(sweeps: Sweeps, epoch: int, now: Instant, *, is_done: bool) -> Sweeps | Leave:
+def swept(sweeps: Sweeps, epoch: int, now: Instant, *, is_done: bool) -> Sweeps | SkipSweep:
     """What is stored at the end of a sweep, by compare-and-set.
 
     Args:
@@ -477,5 +468,5 @@ def swept(sweeps: Sweeps, epoch: int, now: Instant, *, is_done: bool) -> Sweeps 
     check_type(now, Instant, "the time")
     check_type(is_done, bool, "whether all of it succeeded")
     if sweeps.epoch != epoch:
-        return Leave(WhyNot.FENCED if sweeps.epoch is not None and sweeps.epoch > epoch else WhyNot.ENDED)
+        return SkipSweep(WhyNoSweep.FENCED if sweeps.epoch is not None and sweeps.epoch > epoch else WhyNoSweep.ENDED)
     return Sweeps(now if is_done else sweeps.last)

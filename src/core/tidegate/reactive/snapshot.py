@@ -2,10 +2,9 @@
 
 A reactive task watches some of a document: fields, or values that are computed from them. When the document is seen
 again, what is watched is cut out (the snapshot), compared with the one that was stored, and only a difference counts as
-a change. After mongodash, whose plan pass lets MongoDB compute `{a: {b: "$a.b"}}` for a watched `a.b` and compare it
-with `$ne`; the values here are the ones that MongoDB's aggregation gives for that expression, and equality is MongoDB's
-(`documents.equal`). So a planner may as well let the server decide, and only ids travel: `expression` and `differs` are
-what it asks.
+a change. A snapshot has the values that MongoDB's aggregation gives for `{a: {b: "$a.b"}}`, where `a.b` is watched, and
+equality is MongoDB's (`documents.equal`). So a planner may as well let the server decide, and only ids travel: it asks
+with `expression` and `differs`.
 
     pair                                                           changed
     missing and null                                               yes
@@ -26,22 +25,11 @@ Laws
     N6  the patch of a change leads from the snapshot before to exactly the one after.
     N7  a snapshot of a snapshot is that snapshot, and the order of the paths makes no difference.
     N9  a digest notices the very changes that the snapshot itself would have noticed.
-    N10 a function that fails, or gives what MongoDB cannot keep, is told by its path: no exception, and no snapshot.
+    N10 a function that fails, or gives what MongoDB cannot keep, is named by its path: no exception, and no snapshot.
     N11 what MongoDB computes for `expression` is the snapshot, and it has changed exactly where `differs` holds.
 
 N3 to N7 speak of paths; of a computed value they hold as far as its function keeps them. N9 holds but for a collision of
 SHA-256. N11 holds of a computed value as far as its expression says what its function does.
-
-We differ from mongodash:
-    - a path and another one inside of it are refused, in either order; there the inner one is silently dropped, or not,
-      after the order in which they were written;
-    - paths are kept sorted, so that writing them in another order is no change of every document;
-    - a path never begins an expression: a name that starts with `$` is refused, and so is a number, which a filter
-      takes for a position and an expression for a name;
-    - what is computed says so (`Computed`). There every value that is not 1, true, 0 or false is an expression, so a
-      form of find that is none ($slice, $elemMatch, a nested object) is taken for one, and does something else;
-    - a stored snapshot enters an expression as `$literal`. There it enters as it is, and "$5" means a field;
-    - a value that cannot be computed costs its own document a look, not the whole batch.
 
 Known not to work
     - An array element that lacks the leaf is invisible, so [{b: 1}, {}] and [{}, {b: 1}] look the same to `a.b` (watch
@@ -78,8 +66,28 @@ from tidegate.model.documents import (
 )
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.model.patches import Added, Patch, Removed, Replaced, difference
-from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.model.patches import Added, Patch, difference
+from tidegate.model.values import check_callable, check_int, check_name, check_type
+
+__all__ = [
+    "Changed",
+    "Computed",
+    "Differs",
+    "Digest",
+    "Kept",
+    "NotComputed",
+    "Projection",
+    "SnapshotVerdict",
+    "Unchanged",
+    "Way",
+    "changed",
+    "described",
+    "differs",
+    "digest",
+    "expression",
+    "remembered",
+    "snapshot",
+]
 
 Way: TypeAlias = tuple[Field[Value], ...]
 """A path, taken apart."""
@@ -148,6 +156,8 @@ class Projection:
             (*((_way(path), None) for path in self.paths), *_computed_ways(self.computed)),
             key=lambda each: [field.name for field in each[0]],
         )
+        # Sorted by name, whatever stands between a path and one inside of it begins with that path, too: so if any path
+        # holds another, then two neighbours do.
         for (outer, _), (inner, _) in pairwise(ways):
             if inner[: len(outer)] == outer:
                 raise Misuse(
@@ -225,11 +235,6 @@ class Changed:
     """
 
     patch: Patch
-
-    def __attrs_post_init__(self) -> None:
-        check_tuple(self.patch, (Added, Removed, Replaced), "an operation of a patch")
-        if not self.patch:
-            raise Misuse("a change without a difference")
 
     def __str__(self) -> str:
         return f"changed: {'; '.join(map(str, self.patch))}"
@@ -333,19 +338,20 @@ def _canonical(value: Value) -> bytes:
 
 
 def _parts(value: Value) -> Iterator[bytes]:
+    # Each part begins with its kind, and ends with ";" or says its length: so no two values run into the same bytes.
     match value:
         case None | bool():
             yield b"%r;" % value
         case int() | float():
             yield _number(value)
         case str():
-            yield _told(b"s", value.encode())
+            yield _tagged(b"s", value.encode())
         case bytes():
-            yield _told(b"b", value)
+            yield _tagged(b"b", value)
         case Instant(at):
             yield b"d%d;" % at
         case Foreign(kind, payload):
-            yield _number(value) if kind == DECIMAL else _told(kind.encode(), payload)
+            yield _number(value) if kind == DECIMAL else _tagged(kind.encode(), payload)
         case tuple():
             yield b"[%d;" % len(value)
             for item in value:
@@ -353,7 +359,7 @@ def _parts(value: Value) -> Iterator[bytes]:
         case Document(items):
             yield b"{%d;" % len(items)
             for key, item in items:
-                yield _told(b"", key.encode())
+                yield _tagged(b"", key.encode())
                 yield from _parts(item)
         case _:
             assert_never(value)
@@ -373,7 +379,7 @@ def _number(value: float | Foreign) -> bytes:
     return b"n%b" % _DOUBLE.pack(math.nan if math.isnan(double) else double or 0.0)  # one NaN, and no -0.0
 
 
-def _told(kind: bytes, content: bytes) -> bytes:
+def _tagged(kind: bytes, content: bytes) -> bytes:
     return b"%b%d:%b" % (kind, len(content), content)
 
 
@@ -453,7 +459,7 @@ def _cut(value: Value) -> Value:
 
 def _cut_out(document: Document, ways: tuple[Way, ...], results: Mapping[Way, Value], depth: int) -> Document:
     items: list[tuple[str, Value]] = []
-    for field, group in groupby(ways, key=lambda way: way[depth]):
+    for field, group in groupby(ways, key=lambda way: way[depth]):  # sorted, so all ways through a field are neighbours
         further = tuple(group)
         if len(further[0]) > depth + 1:
             items.append((field.name, _cut_out(document, further, results, depth + 1)))

@@ -1,4 +1,4 @@
-"""A task record as a document, and back: what the programs of a reactive task read and write (`tidegate.reactive.task_records`).
+"""A task record (`tidegate.reactive.task_records`) as a document, and back: what the programs read and write.
 
     {_id: "<task>/<document>", task, document, record, version, status, snapshot | digest, next_run_at, ..., history: [...]}
 
@@ -21,34 +21,48 @@ from tidegate.model.instants import Instant
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.reactive.snapshot import Digest
-from tidegate.reactive.task_records import Ended, Guard, Run, TaskRecord, TaskStatus
+from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
+
+__all__ = [
+    "DOCUMENT",
+    "NEXT_RUN_AT",
+    "RECORD",
+    "SNAPSHOT",
+    "STATUS",
+    "TASK",
+    "changes",
+    "guarded",
+    "loaded",
+    "record_id",
+    "stored",
+]
 
 TASK: Final = Field[str]("task")
 DOCUMENT: Final = Field[str]("document")
 RECORD: Final = Field[str]("record")
-VERSION: Final = Field[int]("version")
+_VERSION: Final = Field[int]("version")
 STATUS: Final = Field[str]("status")
 SNAPSHOT: Final = Field[Document]("snapshot")
-DIGEST: Final = Field[str]("digest")
+_DIGEST: Final = Field[str]("digest")
 NEXT_RUN_AT: Final = Field[Instant]("next_run_at")
-DUE_AT: Final = Field[Instant]("due_at")
-CHANGED_AT: Final = Field[Instant]("changed_at")
-WAITING_SINCE: Final = Field[Instant]("waiting_since")
-CREATED_AT: Final = Field[Instant]("created_at")
-ATTEMPTS: Final = Field[int]("attempts")
-TOKEN: Final = Field[int]("token")
-OWNER: Final = Field[str]("owner")
-CLAIMED_AT: Final = Field[Instant]("claimed_at")
-FIRST_ERROR_AT: Final = Field[Instant]("first_error_at")
-LAST_ERROR: Final = Field[str]("last_error")
-FINALISED_AT: Final = Field[Instant]("finalised_at")
-LAST_SUCCESS: Final = Field[Document]("last_success")
-HISTORY: Final = Field[tuple[Document, ...]]("history")
+_DUE_AT: Final = Field[Instant]("due_at")
+_CHANGED_AT: Final = Field[Instant]("changed_at")
+_WAITING_SINCE: Final = Field[Instant]("waiting_since")
+_CREATED_AT: Final = Field[Instant]("created_at")
+_ATTEMPTS: Final = Field[int]("attempts")
+_TOKEN: Final = Field[int]("token")
+_OWNER: Final = Field[str]("owner")
+_CLAIMED_AT: Final = Field[Instant]("claimed_at")
+_FIRST_ERROR_AT: Final = Field[Instant]("first_error_at")
+_LAST_ERROR: Final = Field[str]("last_error")
+_FINALISED_AT: Final = Field[Instant]("finalised_at")
+_LAST_SUCCESS: Final = Field[Document]("last_success")
+_HISTORY: Final = Field[tuple[Document, ...]]("history")
 
-ENDED: Final = Field[str]("ended")
-AT: Final = Field[Instant]("at")
-DURATION: Final = Field[int]("duration")
-ERROR: Final = Field[str]("error")
+_ENDED: Final = Field[str]("ended")
+_AT: Final = Field[Instant]("at")
+_DURATION: Final = Field[int]("duration")
+_ERROR: Final = Field[str]("error")
 
 
 def record_id(task: str, document: str) -> str:
@@ -85,6 +99,7 @@ def changes(before: TaskRecord, after: TaskRecord) -> tuple[Update, ...]:
     put = tuple(
         Put(Field[object](name), value) for name, value in new.items() if exactly(value) != exactly(old.get(name))
     )
+    # A field without a value is not stored, so what has lost its value is removed.
     return (*put, *(Remove(Field[object](name)) for name in old if name not in new))
 
 
@@ -120,25 +135,25 @@ def loaded(doc: Document) -> TaskRecord:
         Misuse: It holds none.
     """
     check_type(doc, Document, "a document")
-    digest, last_success, ends = doc.get(DIGEST), doc.get(LAST_SUCCESS), doc.get(HISTORY) or ()
+    digest, last_success, ends = doc.get(_DIGEST), doc.get(_LAST_SUCCESS), doc.get(_HISTORY) or ()
     check_tuple(ends, Document, "the end of a run")
     return TaskRecord(
         id=needed(doc, RECORD),
-        version=needed(doc, VERSION),
+        version=needed(doc, _VERSION),
         status=one_of(TaskStatus, needed(doc, STATUS)),
         snapshot=doc.get(SNAPSHOT) if digest is None else Digest(digest),
         next_run_at=doc.get(NEXT_RUN_AT),
-        due_at=needed(doc, DUE_AT),
-        changed_at=needed(doc, CHANGED_AT),
-        waiting_since=doc.get(WAITING_SINCE),
-        created_at=needed(doc, CREATED_AT),
-        attempts=needed(doc, ATTEMPTS),
-        token=needed(doc, TOKEN),
-        owner=doc.get(OWNER),
-        claimed_at=doc.get(CLAIMED_AT),
-        first_error_at=doc.get(FIRST_ERROR_AT),
-        last_error=doc.get(LAST_ERROR),
-        finalised_at=doc.get(FINALISED_AT),
+        due_at=needed(doc, _DUE_AT),
+        changed_at=needed(doc, _CHANGED_AT),
+        waiting_since=doc.get(_WAITING_SINCE),
+        created_at=needed(doc, _CREATED_AT),
+        attempts=needed(doc, _ATTEMPTS),
+        token=needed(doc, _TOKEN),
+        owner=doc.get(_OWNER),
+        claimed_at=doc.get(_CLAIMED_AT),
+        first_error_at=doc.get(_FIRST_ERROR_AT),
+        last_error=doc.get(_LAST_ERROR),
+        finalised_at=doc.get(_FINALISED_AT),
         last_success=None if last_success is None else _run(last_success),
         history=tuple([_run(run) for run in ends]),
     )
@@ -147,10 +162,10 @@ def loaded(doc: Document) -> TaskRecord:
 def guarded(key: str, on: Guard) -> Filter:
     """The record under this id, if it still is what was decided on."""
     check_type(on, Guard, "a guard")
-    return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(TOKEN, on.token)))
+    return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(_VERSION, on.version), Eq(_OWNER, on.owner), Eq(_TOKEN, on.token)))
 
 
-def _written(run: Run) -> Document:
+def _written(run: RunEnd) -> Document:
     return Document(
         (
             ("token", run.token),
@@ -162,7 +177,11 @@ def _written(run: Run) -> Document:
     )
 
 
-def _run(doc: Document) -> Run:
-    return Run(
-        needed(doc, TOKEN), one_of(Ended, needed(doc, ENDED)), needed(doc, AT), needed(doc, DURATION), doc.get(ERROR)
+def _run(doc: Document) -> RunEnd:
+    return RunEnd(
+        needed(doc, _TOKEN),
+        one_of(Ended, needed(doc, _ENDED)),
+        needed(doc, _AT),
+        needed(doc, _DURATION),
+        doc.get(_ERROR),
     )

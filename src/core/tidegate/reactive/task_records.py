@@ -1,6 +1,6 @@
-"""What is known of a document's task: the record that planners and workers of `tidegate.reactive.reactive` write.
+"""What is known of a document's task: the record that planners and workers of `tidegate.reactive.tasks` write.
 
-Its statuses are those of mongodash. What a status becomes when another run is wanted is a table.
+What a status becomes when another run is asked for is a table.
 
     pending             a run is due at `next_run_at`
     processing          its owner runs it; the lease ends at `next_run_at`
@@ -26,6 +26,8 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.snapshot import Digest, Kept
 
+__all__ = ["FINISHED", "ONCE_MORE", "PROCESSED", "Ended", "Guard", "RunEnd", "TaskRecord", "TaskStatus"]
+
 # --- statuses ---------------------------------------------------------------------------------------------------------
 
 
@@ -49,7 +51,7 @@ ONCE_MORE: Final[Mapping[TaskStatus, TaskStatus]] = {
     TaskStatus.COMPLETED: TaskStatus.PENDING,
     TaskStatus.FAILED: TaskStatus.PENDING,
 }
-"""What a status becomes when another run is wanted: after a change, after it has left, and after a reset."""
+"""What a status becomes when another run is asked for: after a change, after it has left, and after a reset."""
 
 
 # --- the record -------------------------------------------------------------------------------------------------------
@@ -66,7 +68,7 @@ class Ended(Enum):
 
 @final
 @attrs.frozen
-class Run:
+class RunEnd:
     """The end of a run. Invariants: 1 <= token; 0 <= duration; there is an error exactly if it failed.
 
     Attributes:
@@ -109,13 +111,6 @@ class Guard:
     owner: str | None
     token: int
 
-    def __attrs_post_init__(self) -> None:
-        check_name(self.id, "a record")
-        check_int(self.version, "the version of a record", 1)
-        check_int(self.token, "the token of a record", 0)
-        if self.owner is not None:
-            check_name(self.owner, "the owner of a record")
-
     def __str__(self) -> str:
         return f"{self.id!r} at version {self.version}"
 
@@ -137,7 +132,7 @@ class TaskRecord:
             could not be computed.
         next_run_at: When it is due, or when its lease ends.
         due_at: When its last change was to run; the lag is counted from here.
-        changed_at: When that change was seen, or a reset was wanted.
+        changed_at: When that change was seen, or a reset was asked for.
         waiting_since: When the first change was seen that no run has begun with; None if there is none.
         created_at: When it was first seen.
         attempts: How many claims there were since the last reset.
@@ -167,8 +162,8 @@ class TaskRecord:
     first_error_at: Instant | None = None
     last_error: str | None = attrs.field(default=None, repr=False)
     finalised_at: Instant | None = None
-    last_success: Run | None = None
-    history: tuple[Run, ...] = ()
+    last_success: RunEnd | None = None
+    history: tuple[RunEnd, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.id, "a record")
@@ -178,8 +173,8 @@ class TaskRecord:
         check_type(self.status, TaskStatus, "the status of a record")
         check_type(self.snapshot, (Document, Digest, NoneType), "what is kept of a snapshot")
         check_type(self.last_error, (str, NoneType), "the text of an error")
-        check_type(self.last_success, (Run, NoneType), "a run")
-        check_tuple(self.history, Run, "a run")
+        check_type(self.last_success, (RunEnd, NoneType), "a run")
+        check_tuple(self.history, RunEnd, "a run")
         check_type(self.created_at, Instant, "the time of creation")
         for at in (self.due_at, self.changed_at):
             check_type(at, Instant, "a time of a record")

@@ -14,7 +14,7 @@ This gives the commands of `tidegate.reactive.change_stream` their meaning, as f
     ResetHistory   one write to it, that matches its epoch: the next history, no position, and what reconciliation knows is reset
     Await    it is over at any time; a scenario that counts it as a stall makes it a timer instead
 
-`Plan`, `CleanUp` and `Reconcile` are programs of several effects: carry them out by `ReducerProcess(carried_out=...)`.
+`HandleChanged`, `HandleDeleted` and `Reconcile` are programs of several effects: carry them out by `ReducerProcess(carried_out=...)`.
 
     stream = Stream("stream", watched=("orders",))
     meaning = stream.meaning()                       # of every process that writes, and of the consumer's reducer
@@ -44,7 +44,7 @@ from tidegate.reactive.change_stream import (
     After,
     Await,
     Broken,
-    Change,
+    DocumentChange,
     Elected,
     From,
     Locate,
@@ -77,7 +77,7 @@ class Kept:
     """
 
     first: int = 0
-    changes: tuple[Change | None, ...] = ()
+    changes: tuple[DocumentChange | None, ...] = ()
 
     @property
     def end(self) -> int:
@@ -173,7 +173,7 @@ class Stream:
         start = number_of(position) + isinstance(position, After)
         if start < kept.first:
             return Broken(HISTORY_LOST)
-        told: list[Change] = []
+        told: list[DocumentChange] = []
         for number in range(start, end):
             change = kept.changes[number - kept.first]
             if change is not None and change.collection in self.watched:
@@ -209,7 +209,7 @@ class Stream:
                     continue
                 there = has if isinstance(has, Document) else had
                 assert isinstance(there, Document)
-                change = Change(collection, there[ID], has is None) if collection in self.watched else None
+                change = DocumentChange(collection, there[ID], has is None) if collection in self.watched else None
                 kept = attrs.evolve(kept, changes=(*kept.changes, change))
             yield (after.write(KEPT, kept) if kept is not after.read(KEPT) else after), reply
 

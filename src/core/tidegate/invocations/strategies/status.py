@@ -21,8 +21,6 @@ from tidegate.model.history import HISTORY_MAX
 
 __all__ = [
     "added_edges",
-    "fates",
-    "histories",
     "may_lack_an_owner",
     "runner_ids",
     "status_definitions",

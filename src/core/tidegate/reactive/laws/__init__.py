@@ -5,10 +5,10 @@ from tidegate.reactive.laws import (
     debounce,
     evolution,
     orphans,
-    reactive,
     reactive_task,
     reconciliation,
     snapshot,
+    tasks,
 )
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "debounce",
     "evolution",
     "orphans",
-    "reactive",
     "reactive_task",
     "reconciliation",
     "snapshot",
+    "tasks",
 ]

@@ -14,29 +14,50 @@ from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
     Answer,
     Await,
-    Change,
     ChangeStreamConsumer,
+    CommandDone,
+    CommandFailed,
     Consuming,
-    Done,
-    Due,
-    Failed,
+    DocumentChange,
     Fenced,
     Flush,
+    HandleChanged,
     HandleDeleted,
-    Keep,
     Located,
     Pass,
-    Plan,
     Received,
     Reconcile,
     Save,
+    SaveIdle,
     StreamEvent,
     StreamFailed,
     StreamState,
     StreamStep,
+    TimerFired,
 )
 
-Seen: TypeAlias = Collection[int]
+__all__ = [
+    "Looks",
+    "a_position_is_a_promise",
+    "asks_for_each_once",
+    "awaits_something",
+    "cleans_up_first",
+    "each_change_is_looked_at",
+    "flushes_in_time",
+    "has_had_its_pass",
+    "ignores_what_is_not_awaited",
+    "is_not_lost",
+    "is_silent_when_over",
+    "keeps_the_position",
+    "may_be_saved",
+    "one_save_is_under_way",
+    "reconciles_in_time",
+    "starts_its_time_once",
+    "tries_again",
+    "what_is_reconciled_was_looked_at",
+]
+
+Looks: TypeAlias = Collection[int]
 """Which changes of a document were looked at."""
 
 
@@ -50,7 +71,7 @@ def has_had_its_pass(happened: int, passed: int) -> bool:
     return happened < passed
 
 
-def asks_for_each_once(changes: tuple[Change, ...], asked: tuple[Pass, ...]) -> bool:
+def asks_for_each_once(changes: tuple[DocumentChange, ...], asked: tuple[Pass, ...]) -> bool:
     """Law CS3: a batch asks for each document once, in its collection, as its last change has it; in one pass each."""
     names = [(type(each), each.collection) for each in asked]
     ids = [(each.collection, exactly(id_), isinstance(each, HandleDeleted)) for each in asked for id_ in each.ids]
@@ -65,7 +86,7 @@ def cleans_up_first(state: StreamState) -> bool:
     if not isinstance(state, Consuming) or state.flushing is None:
         return True
     waiting = {each.collection for each in state.flushing.left if isinstance(each, HandleDeleted)}
-    return not any(isinstance(command, Plan) and command.collection in waiting for command in state.awaited)
+    return not any(isinstance(command, HandleChanged) and command.collection in waiting for command in state.awaited)
 
 
 def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
@@ -80,11 +101,11 @@ def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: 
     begun = after.flushing is not None and (known is None or not set(after.flushing.left) <= set(known))
     if not begun or not isinstance(before, Consuming):
         return not begun
-    is_over = isinstance(event, Due) and event.command.then == Flush(before.epoch, before.batch)
-    told = len(event.page.changes) if isinstance(event, Received) else 0
-    is_full = len(before.changes) + told >= consumer.size
+    is_over = isinstance(event, TimerFired) and event.command.then == Flush(before.epoch, before.batch)
+    received = len(event.page.changes) if isinstance(event, Received) else 0
+    is_full = len(before.changes) + received >= consumer.size
     # the one before it is over with this very step, or there was none
-    is_alone = known is None or (isinstance(event, Done) and known == (event.command,))
+    is_alone = known is None or (isinstance(event, CommandDone) and known == (event.command,))
     return is_alone and (is_over or is_full or before.is_due or after.is_stopping)
 
 
@@ -121,15 +142,15 @@ def awaits_something(state: StreamState) -> bool:
 
 
 def tries_again(before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
-    """Law CS6: what failed is commanded again, after a pause; but at the stop."""
-    if not isinstance(event, Failed) or not isinstance(before, Consuming) or event.command not in before.awaited:
+    """Law CS6: what failed is asked for again after a pause, except at the stop."""
+    if not isinstance(event, CommandFailed) or not isinstance(before, Consuming) or event.command not in before.awaited:
         return True
     is_later = any(isinstance(command, Await) and command.then == event.command for command in step.commands)
     return before.is_stopping or is_later
 
 
 def is_silent_when_over(step: StreamStep) -> bool:
-    """Law CS7: nothing is commanded by who does not lead, and nothing under another epoch than one's own."""
+    """Law CS7: who does not lead emits no command, and who leads emits none under another epoch than its own."""
     if not isinstance(step.state, Consuming):
         return step.commands == ()
     epochs = {(command.then if isinstance(command, Await) else command).epoch for command in step.commands}
@@ -138,7 +159,7 @@ def is_silent_when_over(step: StreamStep) -> bool:
 
 def ignores_what_is_not_awaited(before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
     """Law CS7: an answer to what is not awaited changes nothing."""
-    if not isinstance(event, (Located, Received, StreamFailed, Done, Failed, Fenced, Due)):
+    if not isinstance(event, (Located, Received, StreamFailed, CommandDone, CommandFailed, Fenced, TimerFired)):
         return True
     return _is_awaited(before, event) or step == Step(before)
 
@@ -167,10 +188,11 @@ def keeps_the_position(
     after = step.state
     if not isinstance(after, Consuming) or after.is_pending or after.is_lost:
         return True
-    if isinstance(event, Due) and isinstance(event.command.then, Keep) and _is_awaited(before, event):
+    if isinstance(event, TimerFired) and isinstance(event.command.then, SaveIdle) and _is_awaited(before, event):
         return after.safe == after.read
     waits = any(
-        isinstance(command, Await) and command == Await(Keep(after.epoch), consumer.idle) for command in after.awaited
+        isinstance(command, Await) and command == Await(SaveIdle(after.epoch), consumer.idle)
+        for command in after.awaited
     )
     return after.read == after.safe or waits
 
@@ -178,12 +200,12 @@ def keeps_the_position(
 # --- as it runs, with its leader and its passes -------------------------------------------------------------------------
 
 
-def each_change_is_looked_at(said: int, seen: Seen) -> bool:
+def each_change_is_looked_at(said: int, seen: Looks) -> bool:
     """Law CS2: with a leader, and at rest, what a document says has been looked at."""
     return said in seen
 
 
-def a_position_is_a_promise(before: Iterable[tuple[int, Seen]], *, is_reconciled: bool) -> bool:
+def a_position_is_a_promise(before: Iterable[tuple[int, Looks]], *, is_reconciled: bool) -> bool:
     """Law CS1: each change before the stored position has had a look since, or reconciliation will look.
 
     Args:
@@ -193,16 +215,16 @@ def a_position_is_a_promise(before: Iterable[tuple[int, Seen]], *, is_reconciled
     return not is_reconciled or all(any(each >= number for each in seen) for number, seen in before)
 
 
-def what_is_reconciled_was_looked_at(said: int, seen: Seen, *, is_reconciled: bool, is_told: bool) -> bool:
-    """Law RJ1: what reconciliation has passed, and no change tells of, was looked at.
+def what_is_reconciled_was_looked_at(said: int, seen: Looks, *, is_reconciled: bool, is_reported: bool) -> bool:
+    """Law RJ1: what reconciliation has passed, and no change reports, was looked at.
 
     Args:
         said: What the document says.
         seen: What was seen of it.
         is_reconciled: Whether everything was looked at in this history.
-        is_told: Whether a change after the stored position tells of it.
+        is_reported: Whether a change after the stored position reports it.
     """
-    return not is_reconciled or is_told or said in seen
+    return not is_reconciled or is_reported or said in seen
 
 
 def _flushed(state: StreamState) -> tuple[Pass, ...] | None:

@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 from tidegate.model.documents import exactly
-from tidegate.reactive.evolution import STATUSES, Action, Definition, Policy, Reconcile, Remember, Reprocess
+from tidegate.reactive.evolution import (
+    STATUSES,
+    Action,
+    Definition,
+    EvolutionPolicy,
+    ForgetReconciled,
+    Remember,
+    Reprocess,
+)
+
+__all__ = [
+    "asks_again_after_a_crash",
+    "does_no_more_than_asked",
+    "leaves_nothing_to_do",
+    "never_goes_back",
+    "stored_after",
+]
 
 
 def leaves_nothing_to_do(again: tuple[Action, ...]) -> bool:
@@ -24,17 +40,17 @@ def never_goes_back(stored: Definition | None, current: Definition, actions: tup
 
 
 def does_no_more_than_asked(
-    stored: Definition | None, current: Definition, policy: Policy, actions: tuple[Action, ...]
+    stored: Definition | None, current: Definition, policy: EvolutionPolicy, actions: tuple[Action, ...]
 ) -> bool:
     """Law RE34: records run again for a higher version, as the policy says, and documents for another trigger."""
     is_higher = current.version > (1 if stored is None else stored.version)
     statuses = STATUSES[policy.on_new_version] if is_higher else frozenset()
     is_another = stored is None or (policy.reconciles and exactly(stored.trigger) != exactly(current.trigger))
     reset = [action.statuses for action in actions if isinstance(action, Reprocess)]
-    return reset == [statuses] * bool(statuses) and (Reconcile() in actions) == is_another
+    return reset == [statuses] * bool(statuses) and (ForgetReconciled() in actions) == is_another
 
 
 def stored_after(stored: Definition | None, actions: tuple[Action, ...]) -> Definition | None:
     """What is stored once these are carried out."""
-    told = [action.definition for action in actions if isinstance(action, Remember)]
-    return told[-1] if told else stored
+    remembered = [action.definition for action in actions if isinstance(action, Remember)]
+    return remembered[-1] if remembered else stored

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 from tidegate.model.instants import Instant
-from tidegate.reactive.orphans import ORPHANED, CleanUp, Remove, Source, SweepVerdict
+from tidegate.reactive.orphans import ORPHANED, CleanUp, RemoveRecord, Source, SweepVerdict
 from tidegate.reactive.task_records import PROCESSED, TaskRecord
+
+__all__ = ["leaves_what_is_held", "leaves_what_is_unknown", "removes_every_orphan", "removes_orphans_only"]
 
 
 def removes_orphans_only(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, verdict: SweepVerdict
 ) -> bool:
-    """Law RE41: what goes has no document that the policy wants it for, and nothing has happened to it for so long."""
+    """Law RE41: what goes is an orphan by the policy, and nothing has happened to it for longer than it is kept."""
     is_orphan = source in ORPHANED[policy.delete_when]
-    return not isinstance(verdict, Remove) or (is_orphan and is_untouched(record, policy, now))
+    return not isinstance(verdict, RemoveRecord) or (is_orphan and _is_untouched(record, policy, now))
 
 
 def leaves_what_is_held(record: TaskRecord, now: Instant, verdict: SweepVerdict) -> bool:
     """Law RE42: what is held by a lease that lasts does not go."""
-    return not isinstance(verdict, Remove) or not is_held(record, now)
+    return not isinstance(verdict, RemoveRecord) or not _is_held(record, now)
 
 
 def leaves_what_is_unknown(source: Source, verdict: SweepVerdict) -> bool:
     """Law RE43: where nobody knows of its document, it does not go."""
-    return not isinstance(verdict, Remove) or source is not Source.UNKNOWN
+    return not isinstance(verdict, RemoveRecord) or source is not Source.UNKNOWN
 
 
 def removes_every_orphan(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, verdict: SweepVerdict
 ) -> bool:
     """Law RE44: without a reason to stay it goes, guarded by what that was decided on."""
-    if source not in ORPHANED[policy.delete_when] or is_held(record, now) or not is_untouched(record, policy, now):
+    if source not in ORPHANED[policy.delete_when] or _is_held(record, now) or not _is_untouched(record, policy, now):
         return True
     known = (record.id, record.version, record.owner, record.token)
-    return isinstance(verdict, Remove) and known == (
+    return isinstance(verdict, RemoveRecord) and known == (
         verdict.on.id,
         verdict.on.version,
         verdict.on.owner,
@@ -40,10 +42,10 @@ def removes_every_orphan(
     )
 
 
-def is_untouched(record: TaskRecord, policy: CleanUp, now: Instant) -> bool:
+def _is_untouched(record: TaskRecord, policy: CleanUp, now: Instant) -> bool:
     times = (record.created_at, record.changed_at, record.finalised_at)
     return all(at is None or now - at > policy.keep_for for at in times)
 
 
-def is_held(record: TaskRecord, now: Instant) -> bool:
+def _is_held(record: TaskRecord, now: Instant) -> bool:
     return record.status in PROCESSED and record.next_run_at is not None and record.next_run_at - now > 0

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidegate.model.instants import Instant
-from tidegate.reactive.reactive import Claim
 from tidegate.reactive.task_records import FINISHED, PROCESSED, TaskRecord, TaskStatus
+from tidegate.reactive.tasks import Claim
+
+__all__ = [
+    "a_lease_is_not_taken",
+    "an_outdated_run_changes_nothing",
+    "attempts_are_bounded",
+    "finished_is_not_due",
+    "no_change_is_lost",
+    "nothing_is_left_of_what_is_gone",
+    "one_runs_under_a_claim",
+]
 
 
 def no_change_is_lost(record: TaskRecord | None, said: object, handled: Iterable[object]) -> bool:

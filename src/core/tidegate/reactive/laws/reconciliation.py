@@ -7,24 +7,39 @@ from typing import assert_never
 
 from tidegate.model.instants import Duration, Instant
 from tidegate.reactive.reconciliation import (
-    Again,
-    Begin,
+    BatchPlanned,
+    BeginSweep,
     Checkpoint,
     CleanedUp,
-    Failed,
-    Leave,
+    PassFailed,
     PassOutcome,
-    Planned,
     Progress,
-    Run,
+    ReconciliationRun,
     RunSuperseded,
     Scan,
+    ScanAgain,
     ScanVerdict,
+    SkipSweep,
+    SweepLater,
     Sweeps,
-    Trigger,
-    Wait,
-    Write,
+    TaskTrigger,
+    WriteProgress,
 )
+
+__all__ = [
+    "all_was_looked_at",
+    "ends_its_own_sweep",
+    "flags_in_one_write",
+    "goes_on_after_an_interruption",
+    "goes_on_from_its_own_checkpoint",
+    "is_due",
+    "is_forgotten",
+    "leaves_others_alone",
+    "one_sweep_runs",
+    "passes_no_failure",
+    "scans_what_is_not_reconciled",
+    "task_is_forgotten",
+]
 
 
 def goes_on_from_its_own_checkpoint(progress: Progress, scan: Scan) -> bool:
@@ -34,7 +49,7 @@ def goes_on_from_its_own_checkpoint(progress: Progress, scan: Scan) -> bool:
 
 
 def scans_what_is_not_reconciled(
-    progress: Progress, triggers: Mapping[str, frozenset[Trigger]], scans: tuple[Scan, ...]
+    progress: Progress, triggers: Mapping[str, frozenset[TaskTrigger]], scans: tuple[Scan, ...]
 ) -> bool:
     """Law RL6: what is left is scanned, and nothing else: the tasks without a flag, by collection."""
     left = {(name, each) for name, several in triggers.items() for each in several}
@@ -53,12 +68,12 @@ def passes_no_failure(progress: Progress, scan: Scan, outcome: PassOutcome, verd
     match outcome, verdict:
         case _, RunSuperseded():
             return True
-        case Planned(ids), Write(_, after):
+        case BatchPlanned(ids), WriteProgress(_, after):
             own = Checkpoint(scan.collection, scan.triggers, ids[-1])
             return after.checkpoint(scan.collection) == own and after.reconciled == progress.reconciled
-        case Failed(), Again(again):
+        case PassFailed(), ScanAgain(again):
             return again == scan
-        case CleanedUp(), Write():
+        case CleanedUp(), WriteProgress():
             return True
         case _:
             return False
@@ -66,7 +81,7 @@ def passes_no_failure(progress: Progress, scan: Scan, outcome: PassOutcome, verd
 
 def flags_in_one_write(progress: Progress, scan: Scan, outcome: PassOutcome, verdict: ScanVerdict) -> bool:
     """Law RL4: flags are set exactly where all has succeeded, and the checkpoint is removed by the same write."""
-    if not isinstance(verdict, Write):
+    if not isinstance(verdict, WriteProgress):
         return True
     names = frozenset(each.task for each in scan.triggers)
     flagged = verdict.progress.reconciled - progress.reconciled
@@ -75,9 +90,9 @@ def flags_in_one_write(progress: Progress, scan: Scan, outcome: PassOutcome, ver
     return flagged == names and verdict.progress.checkpoint(scan.collection) is None
 
 
-def leaves_others_alone(run: Run, progress: Progress, scan: Scan, verdict: ScanVerdict) -> bool:
+def leaves_others_alone(run: ReconciliationRun, progress: Progress, scan: Scan, verdict: ScanVerdict) -> bool:
     """Law RL5: nothing is written for another history; the scans of others stay as they are, under the run's epoch."""
-    if not isinstance(verdict, Write):
+    if not isinstance(verdict, WriteProgress):
         return True
     kept = [each for each in progress.checkpoints if each.collection != scan.collection]
     after = verdict.progress
@@ -102,32 +117,32 @@ def task_is_forgotten(before: Progress, after: Progress, collection: str, task: 
     return after == Progress(before.history, before.reconciled - {task}, others)
 
 
-def is_due(sweeps: Sweeps, now: Instant, interval: Duration, verdict: Begin | Wait | Leave) -> bool:
+def is_due(sweeps: Sweeps, now: Instant, interval: Duration, verdict: BeginSweep | SweepLater | SkipSweep) -> bool:
     """Law RL8: a sweep begins an interval after the last one ended, at once where none has or it ended in the future."""
     last = sweeps.last
     is_time = last is None or now - last >= interval or now - last < 0
     match verdict:
-        case Begin():
+        case BeginSweep():
             return is_time
-        case Wait(until):
+        case SweepLater(until):
             return not is_time and last is not None and until - last == interval
-        case Leave():
+        case SkipSweep():
             return True
         case _:
             assert_never(verdict)
 
 
-def one_sweep_runs(before: Sweeps, epoch: int, verdict: Begin | Wait | Leave) -> bool:
+def one_sweep_runs(before: Sweeps, epoch: int, verdict: BeginSweep | SweepLater | SkipSweep) -> bool:
     """Law RL9: one sweep runs under an epoch, and none is begun where one of a later epoch runs."""
     is_held = before.epoch is not None and before.epoch >= epoch
-    is_begun = isinstance(verdict, Begin) and verdict.sweeps == Sweeps(before.last, epoch)
-    return isinstance(verdict, Leave) if is_held else is_begun or isinstance(verdict, Wait)
+    is_begun = isinstance(verdict, BeginSweep) and verdict.sweeps == Sweeps(before.last, epoch)
+    return isinstance(verdict, SkipSweep) if is_held else is_begun or isinstance(verdict, SweepLater)
 
 
-def ends_its_own_sweep(before: Sweeps, epoch: int, now: Instant, after: Sweeps | Leave, *, is_done: bool) -> bool:
-    """Law RL9: only the epoch that sweeps tells that it ended; a sweep that failed is due again."""
+def ends_its_own_sweep(before: Sweeps, epoch: int, now: Instant, after: Sweeps | SkipSweep, *, is_done: bool) -> bool:
+    """Law RL9: only the epoch that sweeps writes that it ended; a sweep that failed is due again."""
     if before.epoch != epoch:
-        return isinstance(after, Leave)
+        return isinstance(after, SkipSweep)
     return after == Sweeps(now if is_done else before.last)
 
 

@@ -1,12 +1,13 @@
 """A change stream and those who lead it, one after the other: nothing that changes is missed, whatever is lost.
 
 Somebody edits documents. A leader consumes the stream of their changes and looks at each; what it saw is kept beside. The
-one who leads may lose that to the other without knowing, may crash, and the store may forget what it has not told.
+one who leads may lose that to the other without knowing, may crash, and the store may forget changes that it has not
+reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias, final
@@ -22,15 +23,18 @@ from tidegate.reactive.change_stream import (
     ChangeStreamConsumer,
     Consuming,
     Following,
+    HandleChanged,
     HandleDeleted,
     LeadershipLost,
-    Plan,
     Read,
     Reconcile,
+    StreamEvent,
+    StreamState,
+    StreamStep,
     event_for,
 )
 from tidegate.reactive.reconciler import FORGOTTEN, RECONCILED, Reconciler
-from tidegate.reactive.reconciliation import Run, Trigger
+from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import dead, tell
@@ -39,6 +43,20 @@ from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.streams import AFTER, EPOCH, FROM, Forgetful, Stream
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, Plain, Reads, World, document, world_with
+
+__all__ = [
+    "BOTH",
+    "DELETE",
+    "LOOKED",
+    "PASSED",
+    "PASSES_FAIL",
+    "PROMISE",
+    "SAME_ID",
+    "SCENARIOS",
+    "USERS",
+    "change_stream",
+    "total",
+]
 
 ORDERS: Final = "orders"
 USERS: Final = "users"
@@ -55,8 +73,8 @@ PASSED: Final = "what is reconciled was looked at"
 
 HANDOVERS: Final = Cell[int]((BUDGET, "handovers"), 0)
 LEADER: Final = Cell[str](("leader",), "")
-Changed: TypeAlias = tuple[tuple[str, int], ...]
-CHANGED: Final = Cell[Changed](("changed",), ())
+Changes: TypeAlias = tuple[tuple[str, int], ...]
+CHANGED: Final = Cell[Changes](("changed",), ())
 """Each change of the stream: which document, and what it said then."""
 
 
@@ -94,7 +112,7 @@ async def look_at_orders(ids: tuple[str, ...]) -> tuple[str, ...]:
     return await look(ORDERS, ids)
 
 
-async def passed(command: Plan | HandleDeleted) -> None:
+async def passed(command: HandleChanged | HandleDeleted) -> None:
     await look(command.collection, tuple(map(str, command.ids)))
 
 
@@ -104,7 +122,7 @@ async def passed(command: Plan | HandleDeleted) -> None:
 @final
 @attrs.frozen(eq=False)
 class Election:
-    """Somebody leads, and another one when it is dead, or just so; the one before hears of it any time later."""
+    """Somebody leads, and another one when it is dead, or just so; the one before learns of it any time later."""
 
     stream: Stream
     name: str = "election"
@@ -124,11 +142,11 @@ class Election:
 
     def elect(self, world: World, who: str) -> World:
         epoch = self.stream.record(world)[EPOCH] + 1
-        after, told = self.stream.elected(world, epoch)
+        after, elected = self.stream.elected(world, epoch)
         before = world.read(LEADER)
         if before and not world.read(dead(before)):
             after = tell(after, before, LeadershipLost(epoch - 1))
-        return tell(after.write(LEADER, who), who, told)
+        return tell(after.write(LEADER, who), who, elected)
 
 
 # --- laws -----------------------------------------------------------------------------------------------------------------
@@ -155,13 +173,13 @@ def stored(state: Reads, stream: Stream) -> tuple[int, bool]:
 def is_passed(stream: Stream, docs: Docs) -> Law:
     def holds(state: State) -> bool:
         end, is_reconciled = stored(state, stream)
-        told = {where for where, _ in state.read(CHANGED)[end:]}
+        reported = {where for where, _ in state.read(CHANGED)[end:]}
         return all(
             laws.change_stream.what_is_reconciled_was_looked_at(
                 said(state, collection, key),
                 seen_of(state, place_of(collection, key)),
                 is_reconciled=is_reconciled,
-                is_told=place_of(collection, key) in told,
+                is_reported=place_of(collection, key) in reported,
             )
             for collection, key in docs
         )
@@ -237,12 +255,13 @@ def is_pass(effect: Effect[object]) -> bool:
     return isinstance(effect, UpdateOne) and effect.collection == LOOKS
 
 
+Stepping: TypeAlias = Callable[[ChangeStreamConsumer, StreamState, StreamEvent], StreamStep]
 NO_FAULTS: Final[Mapping[Fault, Which]] = MappingProxyType({})
 PASSES_FAIL: Final[Mapping[Fault, Which]] = MappingProxyType({Fault.DROPPED: is_pass})
 
 
 def change_stream(
-    kind: type[ChangeStreamConsumer] = ChangeStreamConsumer,
+    step: Stepping = ChangeStreamConsumer.step,
     *,
     summary: str = "documents change while leaders come and go: each change is looked at, or will be",
     edits: tuple[Effect[object], ...] = ONE_CHANGE,
@@ -260,7 +279,7 @@ def change_stream(
     """Two consumers of one stream, one of whom leads.
 
     Args:
-        kind: The reducer, or a faulty variant of it.
+        step: How a consumer steps, or a faulty variant of it.
         summary: One line for people.
         edits: What is done to the documents.
         docs: The documents: collection and id.
@@ -276,17 +295,17 @@ def change_stream(
     """
     stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others, forgotten=forgotten)
     means = watched(stream)
-    consumer = kind(size=size)
+    consumer = ChangeStreamConsumer(size=size)
     orders = Reconciler(
-        STREAM, stream.collection, ORDERS, Trigger("looks", None), look_at_orders, swept, batch=1, pause=0
+        STREAM, stream.collection, ORDERS, TaskTrigger("looks", None), look_at_orders, swept, batch=1, pause=0
     )
 
     def carried_out(command: Effect[object]) -> Program[object] | None:
         match command:
-            case Plan() | HandleDeleted():
+            case HandleChanged() | HandleDeleted():
                 return passed(command)
             case Reconcile(epoch, history):
-                return orders.run(Run(epoch, history))
+                return orders.run(ReconciliationRun(epoch, history))
             case _:
                 return None
 
@@ -294,7 +313,7 @@ def change_stream(
         ReducerProcess(
             name,
             Following(),
-            consumer.step,
+            partial(step, consumer),
             event_for,
             Faults(kinds),
             means,
@@ -337,7 +356,7 @@ def change_stream(
 
 
 def is_behind_all(stream: Stream, changes: int) -> Law:
-    """Is the position stored that lies behind so many changes?"""
+    """Is the position stored that lies behind this number of changes?"""
     return lambda state: stored(state, stream)[0] == changes
 
 
@@ -373,7 +392,7 @@ SCENARIOS: Final = (
         "change_stream.history_lost",
         partial(
             change_stream,
-            summary="the store forgets changes that nobody was told of: everything is looked at",
+            summary="the store forgets changes that it has not reported: everything is looked at",
             docs=BOTH,
             forgetful=True,
         ),
@@ -427,7 +446,7 @@ SCENARIOS: Final = (
         "change_stream.deleted",
         partial(
             change_stream,
-            summary="a document changes and is deleted: the last that is told of it counts",
+            summary="a document changes and is deleted: its last change counts",
             edits=(total(2), DELETE),
             size=2,
             is_new=False,

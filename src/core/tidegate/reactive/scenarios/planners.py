@@ -14,10 +14,9 @@ import attrs
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Filter
 from tidegate.model.effects import Call, Effect, Refused, duplicate_key, is_duplicate
-from tidegate.model.operations import Unique, find_one, insert_one
-from tidegate.reactive.orphans import Remove
-from tidegate.reactive.reactive import Insert, Update
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.model.operations import Unique, insert_one
+from tidegate.reactive.orphans import RemoveRecord
+from tidegate.reactive.reactive_task import PARTS, Parts, ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import (
     FAULTS,
     KEPT,
@@ -31,8 +30,9 @@ from tidegate.reactive.scenarios.reactive_task import (
     edit,
     said,
 )
-from tidegate.reactive.task_documents import DOCUMENT, RECORD, SNAPSHOT, TASK, guarded, loaded, stored
+from tidegate.reactive.task_documents import DOCUMENT, RECORD, SNAPSHOT, TASK, guarded, stored
 from tidegate.reactive.task_records import TaskRecord
+from tidegate.reactive.tasks import UpdateRecord
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Faults
@@ -40,6 +40,8 @@ from tidegate.sim.observing import seen
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, World, contents, world_with
+
+__all__ = ["ALONE", "INDEXED", "SCENARIOS", "planners"]
 
 INDEX: Final[Unique] = {RECORDS: ((DOCUMENT, TASK),)}
 PLANNERS: Final = ("planner 1", "planner 2")
@@ -50,28 +52,29 @@ HAS_REFUSED: Final = seen("refused", empty=False)
 ALONE: Final = "a document has one record of a task"
 
 
-@attrs.frozen(kw_only=True)
-class Indexed(ReactiveTask):
-    """Records are named after the pass that has made them, and found by task and document."""
+# Records are named after the pass that has made them, and found by task and document.
 
-    async def _record(self, key: str) -> TaskRecord | None:
-        found = await find_one(self.records, AllOf((Eq(TASK, self.name), Eq(DOCUMENT, key))))
-        return None if found is None else loaded(found)
 
-    async def _written(self, key: str, before: TaskRecord | None, write: Insert | Update) -> bool:
-        if isinstance(write, Update):
-            return await super()._written(key, before, write)
-        doc = stored(write.record, self.name, key)
-        try:
-            await insert_one(self.records, Document(((ID.name, doc[RECORD]), *doc.without(ID).items)))
-        except Refused as refused:
-            if not is_duplicate(refused):
-                raise
-            return False
-        return True
+def by_document(task: ReactiveTask, key: str) -> Filter:
+    return AllOf((Eq(TASK, task.name), Eq(DOCUMENT, key)))
 
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:  # noqa: ARG002  its own id says which
-        return guarded(write.on.id, write.on)
+
+async def inserted(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
+    doc = stored(record, task.name, key)
+    try:
+        await insert_one(task.records, Document(((ID.name, doc[RECORD]), *doc.without(ID).items)))
+    except Refused as refused:
+        if not is_duplicate(refused):
+            raise
+        return False
+    return True
+
+
+def unchanged(_: ReactiveTask, __: str, write: UpdateRecord | RemoveRecord) -> Filter:
+    return guarded(write.on.id, write.on)
+
+
+INDEXED: Final = attrs.evolve(PARTS, find=by_document, insert=inserted, unchanged=unchanged)
 
 
 async def plan_first(task: ReactiveTask, life: int) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ def is_kept(state: State) -> bool:
 
 
 def planners(
-    kind: type[ReactiveTask] = Indexed,
+    parts: Parts = INDEXED,
     *,
     summary: str = "two planners see one document for the first time: a unique index lets one in, and the other looks again",
     unique: Unique = INDEX,
@@ -121,13 +124,13 @@ def planners(
     """The scenario.
 
     Args:
-        kind: The programs, or a faulty variant of them.
+        parts: What the programs are made of, or a faulty variant of that.
         summary: One line for people.
         unique: The indexes.
         budget: How many faults may strike the planners.
         faults: Which.
     """
-    task = bill(kind)
+    task = bill(parts)
     means = watched(around(task))
     return Scenario(
         name="reactive_task",

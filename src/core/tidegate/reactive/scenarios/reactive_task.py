@@ -19,11 +19,11 @@ from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
-from tidegate.reactive.reactive import Claim, Insert, Matching, Task, plan
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reactive_task import PARTS, Parts, ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
+from tidegate.reactive.tasks import Claim, InsertRecord, Matching, Task, plan
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sim.actors import Network, Process, stuck
 from tidegate.sim.automaton import Asking
@@ -32,6 +32,34 @@ from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, world_with
+
+__all__ = [
+    "BOUNDED",
+    "DELETE",
+    "DUE",
+    "FAULTS",
+    "GONE",
+    "HELD",
+    "INSERT",
+    "KEPT",
+    "KEY",
+    "LEASE",
+    "ONE",
+    "ONE_CHANGE",
+    "RECORDS",
+    "RENEWING",
+    "SCENARIOS",
+    "SOURCE",
+    "TAKEN",
+    "TOTAL",
+    "around",
+    "bill",
+    "edit",
+    "is_write",
+    "reactive_task",
+    "said",
+    "total",
+]
 
 SOURCE: Final = "orders"
 RECORDS: Final = "orders_tasks"
@@ -84,7 +112,7 @@ def read(found: Document | None) -> TaskRecord | None:
 
 
 def is_due(world: World | State) -> bool:
-    """Looks at the document alone: a specimen may leave a record there that is none."""
+    """Looks at the document alone: a specimen may leave something there that is not a record."""
     found = world.read(document(RECORDS, record_id(NAME, KEY)))
     due = None if found is None else found.get(NEXT_RUN_AT)
     return due is not None and world.read(CLOCK) - due >= 0
@@ -150,7 +178,7 @@ def planned(task: ReactiveTask, doc: Document) -> Document:
     """The record of a document that was seen for the first time."""
     seen = Matching(Document((("total", doc[TOTAL]),)))
     verdict = plan(None, seen, task=task.rules, now=Instant(0), new_id="first")
-    assert isinstance(verdict, Insert)
+    assert isinstance(verdict, InsertRecord)
     return stored(verdict.record, NAME, KEY)
 
 
@@ -281,18 +309,18 @@ HANDLERS_FAIL: Final = Faults(
 STALLS: Final = Faults.of(Fault.STALL)
 
 
-@attrs.frozen(kw_only=True)
-class Renewing(ReactiveTask):
+async def renewing(task: ReactiveTask, key: str, claim: Claim) -> object:
     """A handler of two parts, with a renewal in between."""
-
-    async def _handled(self, key: str, claim: Claim) -> object:
-        await self.renew(key, claim)
-        return await super()._handled(key, claim)
+    await task.renew(key, claim)
+    return await PARTS.handle(task, key, claim)
 
 
-def bill(kind: type[ReactiveTask]) -> ReactiveTask:
-    """The task, run by these programs."""
-    return kind(
+RENEWING: Final = attrs.evolve(PARTS, handle=renewing)
+
+
+def bill(parts: Parts) -> ReactiveTask:
+    """The task, whose programs are made of these parts."""
+    return ReactiveTask(
         name=NAME,
         source=SOURCE,
         records=RECORDS,
@@ -301,13 +329,16 @@ def bill(kind: type[ReactiveTask]) -> ReactiveTask:
         policy=Policy(backoff=Fixed(0), attempts_max=ATTEMPTS_MAX),
         cleaning=CleanUp(keep_for=0),
         attempts=3,
+        parts=parts,
     )
 
 
 def reactive_task(
-    kind: type[ReactiveTask] = ReactiveTask,
+    parts: Parts = PARTS,
     *,
-    summary: str = "a document changes while it is handled; workers crash, stall, and do not hear: nothing is lost",
+    plans: Callable[[ReactiveTask, int], Program[object]] = planner,
+    works: Callable[[ReactiveTask, str], Program[object]] = worker,
+    summary: str = "a document changes while it is handled; workers crash, stall, and lose replies: nothing is lost",
     edits: Edits = ONE_CHANGE,
     workers: int = 2,
     budget: int = 0,
@@ -320,7 +351,9 @@ def reactive_task(
     """One document, somebody who edits it, a planner and workers.
 
     Args:
-        kind: The programs, or a faulty variant of them.
+        parts: What the programs are made of, or a faulty variant of that.
+        plans: What the planner does, life by life.
+        works: What a worker does, under the name of its life.
         summary: One line for people.
         edits: What is done to the document.
         workers: How many there are.
@@ -331,16 +364,16 @@ def reactive_task(
         is_gone: Whether the document was deleted before, and its record finished.
         sweeps: Whether somebody removes orphans, too.
     """
-    task = bill(kind)
+    task = bill(parts)
     means = around(task)
     names = tuple(f"worker {number}" for number in range(1, workers + 1))
 
     def work(name: str) -> Callable[[int], Program[object]]:
-        return lambda life: worker(task, f"{name}.{life}")
+        return lambda life: works(task, f"{name}.{life}")
 
     actors: tuple[Actor, ...] = (
         Process("editor", lambda _: edit(edits), meaning=means),
-        Process("planner", lambda life: planner(task, life), faults, means),
+        Process("planner", lambda life: plans(task, life), faults, means),
         *(Process(name, work(name), faults, means, host) for name in names),
         *((Process("sweeper", lambda _: sweeper(task), faults, means),) if sweeps else ()),
         Network(means),
@@ -387,7 +420,7 @@ SCENARIOS: Final = (
         "reactive_task.crashes",
         partial(
             reactive_task,
-            summary="workers crash, do not hear, fail, or never come to an end: attempts are counted all the same",
+            summary="workers crash, lose replies, fail, or never come to an end: attempts are counted all the same",
             edits=(),
             budget=1,
             moves=2,
@@ -455,14 +488,14 @@ SCENARIOS: Final = (
         "reactive_task.renewed",
         partial(
             reactive_task,
-            Renewing,
+            RENEWING,
             summary="a handler renews its lease, and the renewal may arrive when all is over",
             edits=(),
             workers=1,
             budget=2,
             faults=Faults.of(Fault.LATE, on=is_write),
         ),
-        thorough=partial(reactive_task, Renewing, edits=(), budget=1, moves=2),
-        large=partial(reactive_task, Renewing, edits=(total(2),), budget=3, moves=4),
+        thorough=partial(reactive_task, RENEWING, edits=(), budget=1, moves=2),
+        large=partial(reactive_task, RENEWING, edits=(total(2),), budget=3, moves=4),
     ),
 )

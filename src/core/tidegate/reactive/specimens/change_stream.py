@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, TypeGuard
 
 import attrs
 
 from tidegate.model.documents import Put, exactly
 from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
-    Change,
     ChangeStreamConsumer,
+    CommandDone,
+    CommandFailed,
     Consuming,
-    Done,
     Elected,
-    Flushing,
-    Following,
+    HandleChanged,
     HandleDeleted,
-    Plan,
-    Position,
+    Received,
     Reconcile,
-    Request,
     StreamEvent,
+    StreamState,
     StreamStep,
 )
 from tidegate.reactive.reconciler import RECONCILED
@@ -41,62 +39,59 @@ from tidegate.reactive.scenarios.change_stream import (
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
+__all__ = ["SPECIMENS"]
 
-@attrs.frozen(kw_only=True)
-class FailedPassIsDone(ChangeStreamConsumer):
+
+def is_awaited(state: StreamState, event: StreamEvent) -> TypeGuard[Consuming]:
+    """Tell whether the event answers something that this state has asked for."""
+    return isinstance(state, Consuming) and getattr(event, "command", None) in state.awaited
+
+
+def failed_pass_is_done(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """A pass that has failed passes for done, and the position is saved over it."""
-
-    def _failed(self, state: Consuming, command: Request) -> StreamStep:
-        if isinstance(command, (Plan, HandleDeleted)):
-            return self._answered(state, Done(command))
-        return super()._failed(state, command)
+    if isinstance(event, CommandFailed) and isinstance(event.command, (HandleChanged, HandleDeleted)):
+        return consumer.step(state, CommandDone(event.command))
+    return consumer.step(state, event)
 
 
-@attrs.frozen(kw_only=True)
-class BatchById(ChangeStreamConsumer):
+def batch_by_id(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """A batch knows its documents by their id alone, so of two collections with one id the first is dropped."""
+    if is_awaited(state, event) and isinstance(event, Received):
+        last = {exactly(change.id): change for change in (*state.changes, *event.page.changes)}
+        page = attrs.evolve(event.page, changes=tuple(last.values()))
+        return consumer.step(attrs.evolve(state, changes=()), attrs.evolve(event, page=page))
+    return consumer.step(state, event)
 
-    def _collected(self, before: tuple[Change, ...], more: tuple[Change, ...]) -> tuple[Change, ...]:
-        last = {exactly(change.id): change for change in super()._collected(before, more)}
-        return tuple(last.values())
 
-
-@attrs.frozen(kw_only=True)
-class SavesTheNewest(ChangeStreamConsumer):
+def saves_the_newest(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """When a batch is done the newest position is saved, over what was collected meanwhile."""
+    if is_awaited(state, event) and isinstance(event, CommandDone) and state.flushing and state.read:
+        state = attrs.evolve(state, flushing=attrs.evolve(state.flushing, position=state.read))
+    return consumer.step(state, event)
 
-    def _safe(self, _: Consuming, flushing: Flushing) -> Position | None:  # noqa: ARG002  that is the bug
-        return _.read
 
-
-@attrs.frozen(kw_only=True)
-class FlushesOverlap(ChangeStreamConsumer):
+def flushes_overlap(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """The next batch is flushed while one is under way, and its position is saved when it is done."""
-
-    def _flushed(self, state: Consuming) -> Consuming:
-        if state.changes and state.flushing is not None:
-            state = attrs.evolve(state, flushing=None)
-        return super()._flushed(state)
+    if is_awaited(state, event) and isinstance(event, Received) and (state.changes or event.page.changes):
+        state = attrs.evolve(state, flushing=None)
+    return consumer.step(state, event)
 
 
-@attrs.frozen(kw_only=True)
-class ReconcilesFirst(ChangeStreamConsumer):
+def reconciles_first(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """Reconciliation begins at once, before any position is stored."""
-
-    def _following(self, state: Following, event: StreamEvent) -> StreamStep:
-        done = super()._following(state, event)
-        if not isinstance(done.state, Consuming) or not isinstance(event, Elected):
-            return done
+    step = consumer.step(state, event)
+    if isinstance(event, Elected) and isinstance(step.state, Consuming) and step.commands:
         begun = Reconcile(event.epoch, event.history)
-        return Step(attrs.evolve(done.state, must_reconcile=False), (begun, *done.commands))
+        return Step(attrs.evolve(step.state, must_reconcile=False), (begun, *step.commands))
+    return step
 
 
-@attrs.frozen(kw_only=True)
-class DeletesUnseen(ChangeStreamConsumer):
-    """What was deleted cannot be matched by the filter of a stream, so nobody is told of it."""
-
-    def _collected(self, before: tuple[Change, ...], more: tuple[Change, ...]) -> tuple[Change, ...]:
-        return super()._collected(before, tuple(change for change in more if not change.is_gone))
+def deletes_unseen(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """What was deleted cannot be matched by the filter of a stream, so nobody learns of it."""
+    if isinstance(event, Received):
+        seen = tuple(change for change in event.page.changes if not change.is_gone)
+        event = attrs.evolve(event, page=attrs.evolve(event.page, changes=seen))
+    return consumer.step(state, event)
 
 
 def planted(name: str, make: partial[Scenario], law: str, source: str, of: str = "change_stream") -> Specimen:
@@ -108,7 +103,7 @@ def planted(name: str, make: partial[Scenario], law: str, source: str, of: str =
 SPECIMENS: Final = (
     planted(
         "failed_pass_is_done",
-        partial(change_stream, FailedPassIsDone, kinds=PASSES_FAIL, is_new=False),
+        partial(change_stream, failed_pass_is_done, kinds=PASSES_FAIL, is_new=False),
         PROMISE,
         "mongodash 2.3.1 saves the token although planning a collection has failed, and drops the events of the batch.",
         of="change_stream.passes_fail",
@@ -117,7 +112,7 @@ SPECIMENS: Final = (
         "batch_by_id",
         partial(
             change_stream,
-            BatchById,
+            batch_by_id,
             edits=(total(2), total(2, "x", USERS)),
             docs=SAME_ID,
             size=2,
@@ -130,29 +125,29 @@ SPECIMENS: Final = (
     ),
     planted(
         "saves_the_newest",
-        partial(change_stream, SavesTheNewest, edits=(total(2), total(3)), budget=0, is_new=False),
+        partial(change_stream, saves_the_newest, edits=(total(2), total(3)), budget=0, is_new=False),
         PROMISE,
         "Planted: what was collected while a batch was under way is before the newest position.",
         of="change_stream.crashes",
     ),
     planted(
         "flushes_overlap",
-        partial(change_stream, FlushesOverlap, edits=(total(2), total(2, "y")), docs=BOTH, budget=0, is_new=False),
+        partial(change_stream, flushes_overlap, edits=(total(2), total(2, "y")), docs=BOTH, budget=0, is_new=False),
         PROMISE,
         "mongodash 2.3.1: a later flush may save a later token while an earlier one is unfinished.",
         of="change_stream.crashes",
     ),
     planted(
         "reconciles_first",
-        partial(change_stream, ReconcilesFirst, budget=0),
+        partial(change_stream, reconciles_first, budget=0),
         PROMISE,
-        "mongodash 2.3.1 saves no token before its first reconciliation: a crash then, and nobody tells what changed.",
+        "mongodash 2.3.1 saves no token before its first reconciliation: after a crash nothing reports what changed.",
     ),
-    planted(
-        "checkpoint_survives",
+    Specimen(
+        "change_stream.checkpoint_survives",
         partial(
             change_stream,
-            ChangeStreamConsumer,
+            summary="When the history is lost, the checkpoint of an interrupted reconciliation survives.",
             edits=(total(2),),
             docs=BOTH,
             budget=1,
@@ -162,11 +157,11 @@ SPECIMENS: Final = (
         ),
         PASSED,
         "mongodash 2.3.1 keeps the checkpoints of an interrupted reconciliation when the history of its stream is lost.",
-        of="change_stream.history_lost",
+        "change_stream.history_lost",
     ),
     planted(
         "deletes_unseen",
-        partial(change_stream, DeletesUnseen, edits=(DELETE,), budget=0, is_new=False, only=LOOKED),
+        partial(change_stream, deletes_unseen, edits=(DELETE,), budget=0, is_new=False, only=LOOKED),
         LOOKED,
         "mongodash 2.3.1 matches its filter in the stream, and a deletion has no document to be matched.",
         of="change_stream.deleted",

@@ -1,4 +1,4 @@
-"""Two ways to get the records of two planners wrong. Each differs from `tidegate.reactive.scenarios.planners` in one place."""
+"""Two ways to get the records of two planners wrong, each in one place of `tidegate.reactive.scenarios.planners`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final
 
 import attrs
 
-from tidegate.reactive.reactive import Insert, Update
-from tidegate.reactive.scenarios.planners import ALONE, Indexed, planners
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.scenarios.planners import ALONE, INDEXED, planners
 from tidegate.reactive.scenarios.reactive_task import KEPT
 from tidegate.reactive.task_records import TaskRecord
 from tidegate.sim.shipping import Specimen
 from tidegate.sim.world import NO_INDEXES
 
+__all__ = ["SPECIMENS"]
 
-@attrs.frozen(kw_only=True)
-class RefusalIsDone(Indexed):
+
+async def refusal_is_done(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
     """Whoever is refused an insert takes it for done: there is a record, but of what another one saw."""
-
-    async def _written(self, key: str, before: TaskRecord | None, write: Insert | Update) -> bool:
-        return await super()._written(key, before, write) or isinstance(write, Insert)
+    await INDEXED.insert(task, key, record)
+    return True
 
 
 SPECIMENS: Final = (
@@ -38,7 +38,12 @@ SPECIMENS: Final = (
     ),
     Specimen(
         "reactive_task.refusal_is_done",
-        partial(planners, RefusalIsDone, summary=(RefusalIsDone.__doc__ or "").partition("\n")[0], budget=0),
+        partial(
+            planners,
+            attrs.evolve(INDEXED, insert=refusal_is_done),
+            summary=(refusal_is_done.__doc__ or "").partition("\n")[0],
+            budget=0,
+        ),
         KEPT,
         "Planted: so does whoever inserts and ignores that the key is there.",
         of="reactive_task.indexed",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Exists, Filter
-from tidegate.model.effects import Now
+from tidegate.model.documents import ID, AllOf, Eq, Exists, Filter
+from tidegate.model.effects import Call, Now
 from tidegate.model.instants import Instant
-from tidegate.reactive import reactive
-from tidegate.reactive.orphans import Remove
-from tidegate.reactive.reactive import Claim, HandlerOutcome, Leave, Planned, Seen, TryAgain, Update, Why, WhyNot
-from tidegate.reactive.reactive_task import ReactiveTask, Worked
+from tidegate.reactive.orphans import RemoveRecord
+from tidegate.reactive.reactive_task import PARTS, ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import (
     BOUNDED,
     DELETE,
@@ -24,212 +23,195 @@ from tidegate.reactive.scenarios.reactive_task import (
     KEPT,
     LEASE,
     ONE,
+    RENEWING,
     TAKEN,
-    Renewing,
     is_write,
     reactive_task,
     total,
 )
 from tidegate.reactive.task_documents import NEXT_RUN_AT, TASK, record_id
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.tasks import (
+    Claim,
+    HandlerOutcome,
+    Lapsed,
+    Leave,
+    NextAttempt,
+    PlanVerdict,
+    Seen,
+    TryAgain,
+    UpdateRecord,
+    Why,
+    WhyNot,
+)
 from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
-ENDS: Final = frozenset({Why.SUCCEEDED, Why.RETRIED, Why.GIVEN_UP, Why.DEFERRED, Why.RUNS_AGAIN})
+__all__ = ["SPECIMENS"]
+
+Write: TypeAlias = UpdateRecord | RemoveRecord
 
 
-@attrs.frozen(kw_only=True)
-class EndsById(ReactiveTask):
-    """The end of a run is written by id alone, so one that has lost its lease ends the run of another."""
-
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
-        is_end = isinstance(write, Update) and write.why in ENDS
-        return Eq(ID, record_id(self.name, key)) if is_end else super()._unchanged(key, write)
+def by_id(task: ReactiveTask, key: str, write: Write, whys: Collection[Why]) -> Filter:
+    """Writes for these reasons are guarded by the id alone."""
+    is_unguarded = isinstance(write, UpdateRecord) and write.why in whys
+    return Eq(ID, record_id(task.name, key)) if is_unguarded else PARTS.unchanged(task, key, write)
 
 
-@attrs.frozen(kw_only=True)
-class ClaimsById(ReactiveTask):
-    """A claim is written by id alone, on a record that another may have claimed since it was read."""
-
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
-        is_claim = isinstance(write, Update) and write.why in (Why.DUE, Why.TAKEN_OVER)
-        return Eq(ID, record_id(self.name, key)) if is_claim else super()._unchanged(key, write)
+def ends_by_id(task: ReactiveTask, key: str, write: Write) -> Filter:
+    return by_id(task, key, write, (Why.SUCCEEDED, Why.RETRIED, Why.GIVEN_UP, Why.DEFERRED, Why.RUNS_AGAIN))
 
 
-@attrs.frozen(kw_only=True)
-class OneName(ReactiveTask):
-    """All workers have one name, so whoever reads back after a lost reply takes the claim of another for its own."""
-
-    async def work_one(self, worker: str) -> Worked:
-        return await super().work_one(worker[:6])
+def claims_by_id(task: ReactiveTask, key: str, write: Write) -> Filter:
+    return by_id(task, key, write, (Why.DUE, Why.TAKEN_OVER))
 
 
-@attrs.frozen(kw_only=True)
-class DirtyIgnored(ReactiveTask):
-    """A run that succeeds completes its record, whatever has changed while it ran."""
-
-    def _finalises(
-        self, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
-    ) -> Update | Leave:
-        if record is not None and record.status is TaskStatus.PROCESSING_DIRTY:
-            clean = attrs.evolve(record, status=TaskStatus.PROCESSING)
-            return super()._finalises(clean, claim, outcome, now)
-        return super()._finalises(record, claim, outcome, now)
+def renews_by_id(task: ReactiveTask, key: str, write: Write) -> Filter:
+    return by_id(task, key, write, (Why.RENEWED,))
 
 
-@attrs.frozen(kw_only=True)
-class LookWithoutAVersion(ReactiveTask):
-    """A look that finds nothing changed writes nothing, though a run that saw another document is about to begin."""
-
-    def _plans(self, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> Planned:
-        verdict = super()._plans(record, seen, now, new_id)
-        looked = isinstance(verdict, Update) and verdict.why is Why.LOOKED_AT
-        return Leave(WhyNot.UNCHANGED) if looked else verdict
+def removes_by_id(task: ReactiveTask, key: str, write: Write) -> Filter:
+    return Eq(ID, record_id(task.name, key)) if isinstance(write, RemoveRecord) else PARTS.unchanged(task, key, write)
 
 
-@attrs.frozen(kw_only=True)
-class LimitAtTheEnd(ReactiveTask):
-    """Attempts are compared with the limit when a run has failed, so runs that never end are not counted."""
-
-    def _claims(self, record: TaskRecord, worker: str, now: Instant) -> reactive.Claiming:
-        verdict = reactive.claim(record, worker=worker, task=self.rules, now=now)
-        if isinstance(verdict, reactive.Lapsed):
-            return reactive.claim(record, worker=worker, task=self.rules, now=now, lapsed=TryAgain(now))
-        return verdict
+async def one_name(task: ReactiveTask, name: str) -> None:
+    """A worker that leaves its number and its life out of its name."""
+    while True:
+        await Call("something is due")
+        await task.work_one(name[:6])
 
 
-@attrs.frozen(kw_only=True)
-class RenewsById(Renewing):
-    """A renewal is written by id alone: on a finished record, it makes work."""
-
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
-        is_renewal = isinstance(write, Update) and write.why is Why.RENEWED
-        return Eq(ID, record_id(self.name, key)) if is_renewal else super()._unchanged(key, write)
-
-
-@attrs.frozen(kw_only=True)
-class RemovesById(ReactiveTask):
-    """A record whose document is gone is removed by id alone, though the document may have come back since."""
-
-    def _unchanged(self, key: str, write: Update | Remove) -> Filter:
-        return Eq(ID, record_id(self.name, key)) if isinstance(write, Remove) else super()._unchanged(key, write)
+def dirty_ignored(
+    task: ReactiveTask, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
+) -> UpdateRecord | Leave:
+    if record is not None and record.status is TaskStatus.PROCESSING_DIRTY:
+        record = attrs.evolve(record, status=TaskStatus.PROCESSING)
+    return PARTS.finalise(task, record, claim, outcome, now)
 
 
-@attrs.frozen(kw_only=True)
-class NeverSweeps(ReactiveTask):
-    """Orphans are looked at, and none is ever of no use."""
-
-    def _of_use(self, record: TaskRecord, document: Document | None, now: Instant) -> Remove | Planned:
-        verdict = super()._of_use(record, document, now)
-        return Leave(WhyNot.FINISHED) if isinstance(verdict, Remove) else verdict
-
-
-@attrs.frozen(kw_only=True)
-class FailedLookIsDone(ReactiveTask):
-    """A pass of which a look has failed passes for done, so nobody looks again."""
-
-    async def plan_pass(self, keys: tuple[str, ...], request: str) -> tuple[str, ...]:
-        await ReactiveTask.plan_pass(attrs.evolve(self, attempts=1), keys, request)
-        return ()
+def look_without_a_version(
+    task: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str
+) -> PlanVerdict:
+    verdict = PARTS.plan(task, record, seen, now, new_id)
+    looked = isinstance(verdict, UpdateRecord) and verdict.why is Why.LOOKED_AT
+    return Leave(WhyNot.UNCHANGED) if looked else verdict
 
 
-@attrs.frozen(kw_only=True)
-class OwnClock(ReactiveTask):
-    """Each worker judges leases by the clock of its machine, and one of them is ahead."""
-
-    async def _now(self) -> Instant:
-        return Instant((await Now()).at)
-
-    def _due(self) -> Filter:
-        return AllOf((Eq(TASK, self.name), Exists(NEXT_RUN_AT)))
+def never_removed(task: ReactiveTask, record: TaskRecord, seen: Seen, now: Instant) -> RemoveRecord | PlanVerdict:
+    verdict = PARTS.clean_up(task, record, seen, now)
+    return Leave(WhyNot.FINISHED) if isinstance(verdict, RemoveRecord) else verdict
 
 
-def planted(
-    name: str, make: partial[Scenario], law: str, source: str, of: str = "reactive_task", *, alone: bool = False
-) -> Specimen:
-    """The scenario of the programs, with the bug in its place."""
-    summary = (make.args[0].__doc__ or "").partition("\n")[0]
-    return Specimen(f"reactive_task.{name}", partial(make, summary=summary), law, source, of, alone)
+def always_again(_: ReactiveTask, __: Lapsed, now: Instant) -> NextAttempt:
+    return TryAgain(now)
+
+
+async def failed_look_is_done(task: ReactiveTask, life: int) -> None:
+    """A planner that looks once, and then takes what it looked at for done."""
+    once, looks = attrs.evolve(task, attempts=1), 0
+    while True:
+        keys = await Call("changes")
+        assert isinstance(keys, tuple)
+        looks += 1
+        await once.plan_pass(tuple(dict.fromkeys(keys)), f"{life}.{looks}")
+        await Call("looked at", (len(keys),))
+
+
+async def own_time() -> Instant:
+    return Instant((await Now()).at)
+
+
+def due_by_own_clock(task: ReactiveTask) -> Filter:
+    return AllOf((Eq(TASK, task.name), Exists(NEXT_RUN_AT)))
 
 
 SPECIMENS: Final = (
-    planted(
-        "ends_by_id",
+    Specimen(
+        "reactive_task.ends_by_id",
         partial(
             reactive_task,
-            EndsById,
+            summary="The end of a run is written by id alone, so one that has lost its lease ends the run of another.",
+            parts=attrs.evolve(PARTS, unchanged=ends_by_id),
             edits=(),
         ),
         HELD,
         "mongodash 2.3.1 stores no owner and writes the end of a run by id alone; later releases compare the start.",
+        "reactive_task",
     ),
-    planted(
-        "claims_by_id",
+    Specimen(
+        "reactive_task.claims_by_id",
         partial(
             reactive_task,
-            ClaimsById,
+            summary="A claim is written by id alone, on a record that another may have claimed since it was read.",
+            parts=attrs.evolve(PARTS, unchanged=claims_by_id),
             edits=(),
             moves=0,
         ),
         HELD,
         "Whoever reads first and then writes by id has claimed nothing: so begins many a queue on MongoDB.",
+        "reactive_task",
     ),
-    planted(
-        "one_name",
+    Specimen(
+        "reactive_task.one_name",
         partial(
             reactive_task,
-            OneName,
+            summary="All workers have one name, so whoever reads back after a lost reply takes the claim of another for its own.",
+            works=one_name,
             edits=(),
             budget=1,
             moves=0,
         ),
         ONE,
         "mongodash 2.3.1: two instances that are configured with one id both lead.",
-        of="reactive_task.crashes",
+        "reactive_task.crashes",
     ),
-    planted(
-        "dirty_ignored",
+    Specimen(
+        "reactive_task.dirty_ignored",
         partial(
             reactive_task,
-            DirtyIgnored,
+            summary="A run that succeeds completes its record, whatever has changed while it ran.",
+            parts=attrs.evolve(PARTS, finalise=dirty_ignored),
             workers=1,
             moves=0,
         ),
         KEPT,
         "mongodash marks such a record dirty because of this; queues that only know running and done lose the change.",
+        "reactive_task",
     ),
-    planted(
-        "look_without_a_version",
+    Specimen(
+        "reactive_task.look_without_a_version",
         partial(
             reactive_task,
-            LookWithoutAVersion,
+            summary="A look that finds nothing changed writes nothing, though a run that saw another document is about to begin.",
+            parts=attrs.evolve(PARTS, plan=look_without_a_version),
             edits=(total(2), total(1)),
             workers=1,
             moves=0,
         ),
         KEPT,
         "Planted: so did ours before a look at what is processed made a version.",
-        of="reactive_task.to_and_fro",
+        "reactive_task.to_and_fro",
     ),
-    planted(
-        "limit_at_the_end",
+    Specimen(
+        "reactive_task.limit_at_the_end",
         partial(
             reactive_task,
-            LimitAtTheEnd,
+            summary="Attempts are compared with the limit when a run has failed, so runs that never end are not counted.",
+            parts=attrs.evolve(PARTS, lapsed=always_again),
             edits=(),
             moves=2,
         ),
         BOUNDED,
         "mongodash 2.3.1 looks at the limit when a run has failed: a handler that kills its process runs for ever.",
-        of="reactive_task.crashes",
+        "reactive_task.crashes",
     ),
-    planted(
-        "renews_by_id",
+    Specimen(
+        "reactive_task.renews_by_id",
         partial(
             reactive_task,
-            RenewsById,
+            summary="A renewal is written by id alone: on a finished record, it makes work.",
+            parts=attrs.evolve(RENEWING, unchanged=renews_by_id),
             edits=(),
             workers=1,
             budget=1,
@@ -237,14 +219,15 @@ SPECIMENS: Final = (
         ),
         DUE,
         "mongodash 2.3.1 renews by id alone; whoever was completed before its renewal arrives is due again.",
-        of="reactive_task.renewed",
-        alone=True,  # what it leaves there is no record, which other laws look at
+        "reactive_task.renewed",
+        alone=True,  # it leaves something that is not a record, and other laws read records
     ),
-    planted(
-        "removes_by_id",
+    Specimen(
+        "reactive_task.removes_by_id",
         partial(
             reactive_task,
-            RemovesById,
+            summary="A record whose document is gone is removed by id alone, though the document may have come back since.",
+            parts=attrs.evolve(PARTS, unchanged=removes_by_id),
             edits=(INSERT,),
             is_gone=True,
             workers=1,
@@ -252,26 +235,28 @@ SPECIMENS: Final = (
         ),
         KEPT,
         "mongodash 2.3.1 lists orphans and deletes them later by id, without another look.",
-        of="reactive_task.comes_back",
+        "reactive_task.comes_back",
     ),
-    planted(
-        "never_sweeps",
+    Specimen(
+        "reactive_task.never_sweeps",
         partial(
             reactive_task,
-            NeverSweeps,
+            summary="Orphans are looked at, and none is ever of no use.",
+            parts=attrs.evolve(PARTS, clean_up=never_removed),
             edits=(DELETE,),
             workers=1,
             sweeps=True,
         ),
         GONE,
         "mongodash 2.3.1 counts its sweep from the last one; there never is a first.",
-        of="reactive_task.deleted",
+        "reactive_task.deleted",
     ),
-    planted(
-        "failed_look_is_done",
+    Specimen(
+        "reactive_task.failed_look_is_done",
         partial(
             reactive_task,
-            FailedLookIsDone,
+            summary="A pass of which a look has failed passes for done, so nobody looks again.",
+            plans=failed_look_is_done,
             workers=1,
             budget=1,
             moves=0,
@@ -279,12 +264,14 @@ SPECIMENS: Final = (
         ),
         KEPT,
         "mongodash 2.3.1 saves the token of a batch although planning it has failed, and drops the batch.",
+        "reactive_task",
     ),
-    planted(
-        "own_clock",
+    Specimen(
+        "reactive_task.own_clock",
         partial(
             reactive_task,
-            OwnClock,
+            summary="Each worker judges leases by the clock of its machine, and one of them is ahead.",
+            parts=attrs.evolve(PARTS, now=own_time, due=due_by_own_clock),
             edits=(),
             budget=1,
             moves=0,
@@ -293,6 +280,6 @@ SPECIMENS: Final = (
         ),
         TAKEN,
         "mongodash 2.3.1 judges leases by the clocks of its clients: one that is ahead claims what another runs.",
-        of="reactive_task.stalls",
+        "reactive_task.stalls",
     ),
 )

@@ -1,4 +1,4 @@
-"""What change streams tell, what a consumer of them commands, and what it hears."""
+"""What change streams report, the commands of a consumer, and the events that answer them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,36 @@ from tidegate.model.instants import MILLISECOND
 from tidegate.reactive.change_stream import (
     After,
     Await,
-    Change,
     ChangeStreamConsumer,
-    Done,
-    Due,
+    CommandDone,
+    CommandFailed,
+    DocumentChange,
     Elected,
-    Failed,
     Fenced,
     Flush,
     From,
+    HandleChanged,
     HandleDeleted,
-    Keep,
     LeadershipLost,
     Locate,
     Located,
     Page,
     Pass,
-    Plan,
     Position,
     Read,
     Received,
     Reconcile,
     ResetHistory,
     Save,
+    SaveIdle,
     StopAsked,
     StreamCommand,
     StreamEvent,
     StreamFailed,
+    TimerFired,
 )
+
+__all__ = ["changes", "commands", "consumers", "events", "pages", "passes", "positions", "reads", "stores", "waits"]
 
 _IDS = st.sampled_from((1, 2, 1.0, "1", None))
 _COLLECTIONS = st.sampled_from(("orders", "users"))
@@ -55,9 +57,9 @@ def positions() -> SearchStrategy[Position]:
     return st.one_of(_SMALL.map(After), _SMALL.map(From))
 
 
-def changes() -> SearchStrategy[Change]:
+def changes() -> SearchStrategy[DocumentChange]:
     """Changes of few documents, some of which have the same id in another collection, or in another type."""
-    return st.builds(Change, _COLLECTIONS, _IDS, st.booleans())
+    return st.builds(DocumentChange, _COLLECTIONS, _IDS, st.booleans())
 
 
 def pages() -> SearchStrategy[Page]:
@@ -70,7 +72,7 @@ def passes() -> SearchStrategy[Pass]:
     ids = st.lists(_IDS, min_size=1, max_size=3).map(tuple)
     return st.one_of(
         st.builds(HandleDeleted, _EPOCHS, _SMALL, _COLLECTIONS, ids),
-        st.builds(Plan, _EPOCHS, _SMALL, _COLLECTIONS, ids),
+        st.builds(HandleChanged, _EPOCHS, _SMALL, _COLLECTIONS, ids),
     )
 
 
@@ -86,7 +88,7 @@ def reads() -> SearchStrategy[Read]:
 
 def waits() -> SearchStrategy[Await]:
     """Waits for everything that there is to wait for."""
-    timers = st.one_of(st.builds(Flush, _EPOCHS, _SMALL), _EPOCHS.map(Keep))
+    timers = st.one_of(st.builds(Flush, _EPOCHS, _SMALL), _EPOCHS.map(SaveIdle))
     then = st.one_of(timers, _EPOCHS.map(Locate), reads(), passes(), stores())
     return st.builds(Await, then, st.integers(0, 99))
 
@@ -107,8 +109,8 @@ def events() -> SearchStrategy[StreamEvent]:
         st.builds(Located, _EPOCHS.map(Locate), positions()),
         st.builds(Received, reads(), pages()),
         st.builds(StreamFailed, reads(), st.sampled_from((None, 43, 280, 286))),
-        st.one_of(passes(), stores()).map(Done),
-        st.one_of(_EPOCHS.map(Locate), passes(), stores()).map(Failed),
+        st.one_of(passes(), stores()).map(CommandDone),
+        st.one_of(_EPOCHS.map(Locate), passes(), stores()).map(CommandFailed),
         stores().map(Fenced),
-        waits().map(Due),
+        waits().map(TimerFired),
     )

@@ -8,10 +8,12 @@ from hypothesis.strategies import DrawFn
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.reactive.debounce import Debounce
 
+__all__ = ["bursts", "debounces"]
+
 
 @st.composite
 def debounces(draw: DrawFn) -> Debounce:
-    """Debounces of up to a second, with a maximum that is often met, or with the one that is not told."""
+    """Debounces of up to a second, with a maximum that is often met, or with the default one."""
     quiet = draw(st.integers(0, 1_000)) * MILLISECOND
     more = draw(st.one_of(st.none(), st.integers(0, 2_000)))
     return Debounce(quiet) if more is None else Debounce(quiet, quiet + more * MILLISECOND)

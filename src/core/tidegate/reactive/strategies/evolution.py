@@ -5,8 +5,18 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tidegate.reactive.evolution import Action, Definition, OnNewVersion, Policy, Reconcile, Remember, Reprocess
+from tidegate.reactive.evolution import (
+    Action,
+    Definition,
+    EvolutionPolicy,
+    ForgetReconciled,
+    OnNewVersion,
+    Remember,
+    Reprocess,
+)
 from tidegate.reactive.task_records import TaskStatus
+
+__all__ = ["actions", "definitions", "evolution_policies"]
 
 _TRIGGERS = ("status = 'new'", 1, 1.0, True, None)
 
@@ -16,15 +26,15 @@ def definitions() -> SearchStrategy[Definition]:
     return st.builds(Definition, st.sampled_from(_TRIGGERS), st.integers(0, 3))
 
 
-def evolution_policies() -> SearchStrategy[Policy]:
+def evolution_policies() -> SearchStrategy[EvolutionPolicy]:
     """Every policy."""
-    return st.builds(Policy, on_new_version=st.sampled_from(OnNewVersion), reconciles=st.booleans())
+    return st.builds(EvolutionPolicy, on_new_version=st.sampled_from(OnNewVersion), reconciles=st.booleans())
 
 
 def actions() -> SearchStrategy[Action]:
     """Every kind of action."""
     return st.one_of(
         st.builds(Reprocess, st.frozensets(st.sampled_from(TaskStatus))),
-        st.just(Reconcile()),
+        st.just(ForgetReconciled()),
         definitions().map(Remember),
     )

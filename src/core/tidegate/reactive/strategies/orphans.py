@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.instants import SECOND
-from tidegate.reactive.orphans import Because, CleanUp, DeleteWhen, Keep, Remove, SweepVerdict
-from tidegate.reactive.strategies.reactive import guards
+from tidegate.reactive.orphans import CleanUp, DeleteWhen, KeepRecord, RemoveRecord, SweepVerdict, WhyKept
+from tidegate.reactive.strategies.tasks import guards
+
+__all__ = ["clean_up_verdicts", "clean_ups"]
 
 
 def clean_ups() -> SearchStrategy[CleanUp]:
@@ -17,4 +19,4 @@ def clean_ups() -> SearchStrategy[CleanUp]:
 
 def clean_up_verdicts() -> SearchStrategy[SweepVerdict]:
     """What may be decided of a record."""
-    return st.one_of(guards().map(Remove), st.sampled_from(Because).map(Keep))
+    return st.one_of(guards().map(RemoveRecord), st.sampled_from(WhyKept).map(KeepRecord))

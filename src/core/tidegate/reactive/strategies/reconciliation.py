@@ -11,31 +11,33 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.model.documents import Value
 from tidegate.model.instants import Instant
 from tidegate.reactive.reconciliation import (
+    BatchPlanned,
     Checkpoint,
     CleanedUp,
-    Failed,
+    PassFailed,
     PassOutcome,
-    Planned,
     Progress,
-    Run,
+    ReconciliationRun,
     Sweeps,
-    Trigger,
+    TaskTrigger,
 )
+
+__all__ = ["COLLECTIONS", "checkpoints", "deployments", "outcomes", "progresses", "runs", "sweeps", "triggers"]
 
 COLLECTIONS: Final = ("orders", "users")
 _TRIGGERS: Final[tuple[Value, ...]] = (1, 1.0, "status = 'new'")
 _IDS = st.one_of(st.integers(0, 9), st.sampled_from((None, "a", 1.0)))
 
 
-def triggers(collection: str) -> SearchStrategy[frozenset[Trigger]]:
+def triggers(collection: str) -> SearchStrategy[frozenset[TaskTrigger]]:
     """Up to three tasks of a collection, all with one trigger; some triggers differ by a type alone."""
     names = st.lists(st.sampled_from("abc"), unique=True)
     return st.tuples(names, st.sampled_from(_TRIGGERS)).map(
-        lambda drawn: frozenset(Trigger(f"{collection}.{name}", drawn[1]) for name in drawn[0])
+        lambda drawn: frozenset(TaskTrigger(f"{collection}.{name}", drawn[1]) for name in drawn[0])
     )
 
 
-def deployments() -> SearchStrategy[Mapping[str, frozenset[Trigger]]]:
+def deployments() -> SearchStrategy[Mapping[str, frozenset[TaskTrigger]]]:
     """The tasks of both collections."""
     return st.fixed_dictionaries({each: triggers(each) for each in COLLECTIONS})
 
@@ -58,12 +60,12 @@ def progresses(draw: DrawFn) -> Progress:
 def outcomes() -> SearchStrategy[PassOutcome]:
     """What comes of a batch, or of the end of a scan."""
     ids = st.lists(_IDS, min_size=1, max_size=3).map(tuple)
-    return st.one_of(ids.map(Planned), st.just(CleanedUp()), st.just(Failed()))
+    return st.one_of(ids.map(BatchPlanned), st.just(CleanedUp()), st.just(PassFailed()))
 
 
-def runs() -> SearchStrategy[Run]:
+def runs() -> SearchStrategy[ReconciliationRun]:
     """Runs in the first epochs and histories."""
-    return st.builds(Run, st.integers(1, 3), st.integers(0, 2))
+    return st.builds(ReconciliationRun, st.integers(1, 3), st.integers(0, 2))
 
 
 def sweeps() -> SearchStrategy[Sweeps]:

@@ -24,9 +24,30 @@ from tidegate.reactive.snapshot import (
     digest,
 )
 
+__all__ = [
+    "COMPUTED",
+    "FAILING",
+    "ODD_DECIMALS",
+    "POWERS",
+    "SIGNIFICAND_MAX",
+    "binary",
+    "computed_projections",
+    "decimal",
+    "digests",
+    "foreign_document_pairs",
+    "foreign_pairs",
+    "foreigns",
+    "javascript",
+    "kept",
+    "regex",
+    "verdicts",
+]
+
 SIGNIFICAND_MAX: Final = 10**34 - 1
 POWERS: Final = range(-6176, 6112)
 
+# A decimal in 128 bits (IEEE 754-2008, binary integer form), highest first: the sign; then 11111 for NaN, 11110 for
+# infinity, else 14 bits of exponent and 113 of the significand. With 11 in front of them it is too large, and stands for 0.
 _SIGN: Final = 1 << 127
 _NAN: Final = 0b11111 << 122
 _INFINITY: Final = 0b11110 << 122
@@ -119,7 +140,10 @@ def foreign_document_pairs(key: SearchStrategy[str] | None = None) -> SearchStra
 @st.composite
 def _translated(draw: DrawFn, drawn: SearchStrategy[tuple[Value, Value]]) -> tuple[Value, Value]:
     before, after = draw(drawn)
-    which = draw(_WHICH)  # one draw for three choices: many are drawn
+    # One draw for all choices, for many are drawn. The low bits are the kinds of the value before. Of the rest, `more`, the
+    # lowest bit says whether the value after has the same kinds, then a digit to the base 3 how many places its decimals
+    # get, and what is left which kinds differ.
+    which = draw(_WHICH)
     kinds, more = which & _EVERY, which >> len(_KINDS)
     others = kinds if more % 2 else kinds ^ more // 6
     return _foreign(before, _chosen(kinds), 0), _foreign(after, _chosen(others), more // 2 % 3)
@@ -137,7 +161,7 @@ def _both_documents(pair: tuple[Value, Value]) -> tuple[Document, Document]:
 
 
 def _foreign(value: Value, kinds: frozenset[str], places: int) -> Value:
-    """The value with its leaves in other types, where `kinds` has them; decimals with so many places more."""
+    """The value with its leaves in other types, where `kinds` has them; decimals with this number of places more."""
     match value:
         case Document(items):
             return Document(tuple((key, _foreign(item, kinds, places)) for key, item in items))
@@ -181,30 +205,30 @@ def _as_decimal(value: float, places: int) -> Foreign:
 # --- what is watched ----------------------------------------------------------------------------------------------------
 
 
-def has_b(document: Document) -> Value:
+def _has_b(document: Document) -> Value:
     return document.has(_B)
 
 
-def a_or_none(document: Document) -> Value:
+def _a_or_none(document: Document) -> Value:
     held = document.get(_A)
     return "none" if held is None else held
 
 
-def is_alike(document: Document) -> Value:
+def _is_alike(document: Document) -> Value:
     return document.has(_A) == document.has(_B) and equal(document.held(_A), document.held(_B))
 
 
-def raises(document: Document) -> Value:
+def _raises(document: Document) -> Value:
     return document[Field[Value](f"not in {document.items[:0]}")]
 
 
 COMPUTED: Final = (
-    Computed(has_b, {"$ne": [{"$type": "$b"}, "missing"]}),
-    Computed(a_or_none, {"$ifNull": ["$a", "none"]}),
-    Computed(is_alike, {"$eq": ["$a", "$b"]}, version=2),
+    Computed(_has_b, {"$ne": [{"$type": "$b"}, "missing"]}),
+    Computed(_a_or_none, {"$ifNull": ["$a", "none"]}),
+    Computed(_is_alike, {"$eq": ["$a", "$b"]}, version=2),
 )
 """Computed values whose expression says for MongoDB what the function does."""
-FAILING: Final = Computed(raises)
+FAILING: Final = Computed(_raises)
 
 
 @st.composite

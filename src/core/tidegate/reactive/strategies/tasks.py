@@ -12,18 +12,20 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.model.documents import Document
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.reactive import (
+from tidegate.reactive.snapshot import Kept, NotComputed, digest
+from tidegate.reactive.task_records import FINISHED, PROCESSED, Ended, Guard, RunEnd, TaskRecord, TaskStatus
+from tidegate.reactive.tasks import (
     Claim,
-    Claiming,
+    ClaimVerdict,
     Deferred,
     Failed,
     GiveUp,
     Gone,
     HandlerOutcome,
     Matching,
+    NextAttempt,
     NotMatching,
-    Planned,
-    Retry,
+    PlanVerdict,
     Seen,
     Succeeded,
     Task,
@@ -31,10 +33,24 @@ from tidegate.reactive.reactive import (
     claim,
     plan,
 )
-from tidegate.reactive.snapshot import Kept, NotComputed, digest
-from tidegate.reactive.task_records import FINISHED, PROCESSED, Ended, Guard, Run, TaskRecord, TaskStatus
 
-T = TypeVar("T")
+__all__ = [
+    "Situation",
+    "claimings",
+    "claims",
+    "guards",
+    "outcomes",
+    "plans",
+    "records",
+    "retries",
+    "seens",
+    "situations",
+    "snapshots",
+    "tasks",
+    "times",
+]
+
+_T = TypeVar("_T")
 
 # A small stock, so that what is seen is now and then what was seen, and a claim now and then holds the record.
 _DOCUMENTS: Final = tuple(Document((("a", value),)) for value in (0, 0.0, 1, True, "x"))
@@ -57,7 +73,8 @@ class _Dice:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def choose(self, options: Sequence[T]) -> T:
+    def choose(self, options: Sequence[_T]) -> _T:
+        # The last digit of the number in the base of how many options there are; the other digits are for later choices.
         self.number, place = divmod(self.number, len(options))
         return options[place]
 
@@ -73,7 +90,7 @@ def times() -> SearchStrategy[Instant]:
     return _drawn(lambda dice: dice.time() + dice.choose((0, 0, 0, 1, 999)))
 
 
-def _drawn(make: Callable[[_Dice], T]) -> SearchStrategy[T]:
+def _drawn(make: Callable[[_Dice], _T]) -> SearchStrategy[_T]:
     return st.binary(min_size=_ENOUGH, max_size=_ENOUGH).map(lambda drawn: make(_Dice(int.from_bytes(drawn))))
 
 
@@ -105,12 +122,12 @@ def seens() -> SearchStrategy[Seen]:
     return st.sampled_from(_SEEN)
 
 
-def retries() -> SearchStrategy[Retry]:
+def retries() -> SearchStrategy[NextAttempt]:
     """What a policy may say."""
     return _drawn(_retry)
 
 
-def _retry(dice: _Dice) -> Retry:
+def _retry(dice: _Dice) -> NextAttempt:
     return TryAgain(dice.time() + dice.choose((0, 0, 1))) if dice.choose((True, False)) else GiveUp()
 
 
@@ -162,9 +179,9 @@ def _record(dice: _Dice, status: TaskStatus) -> TaskRecord:
     )
 
 
-def _run(dice: _Dice) -> Run:
+def _run(dice: _Dice) -> RunEnd:
     ended = dice.choose(tuple(Ended))
-    return Run(1, ended, dice.time(), 7, "it broke" if ended is Ended.FAILED else None)
+    return RunEnd(1, ended, dice.time(), 7, "it broke" if ended is Ended.FAILED else None)
 
 
 def claims(record: TaskRecord | None = None) -> SearchStrategy[Claim]:
@@ -219,7 +236,7 @@ class Situation:
     claim: Claim
     seen: Seen
     outcome: HandlerOutcome
-    lapsed: Retry | None
+    lapsed: NextAttempt | None
     task: Task
     now: Instant
 
@@ -251,14 +268,14 @@ def guards() -> SearchStrategy[Guard]:
 
 
 @st.composite
-def plans(draw: DrawFn) -> Planned:
+def plans(draw: DrawFn) -> PlanVerdict:
     """What a look may come to."""
     record = draw(st.one_of(st.none(), records()))
     return plan(record, draw(seens()), task=draw(tasks()), now=draw(times()), new_id="r3")
 
 
 @st.composite
-def claimings(draw: DrawFn) -> Claiming:
+def claimings(draw: DrawFn) -> ClaimVerdict:
     """What an attempt to claim may come to."""
     lapsed = draw(st.one_of(st.none(), retries()))
     return claim(draw(records()), worker="w3", task=draw(tasks()), now=draw(times()), lapsed=lapsed)

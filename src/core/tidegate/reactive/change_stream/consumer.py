@@ -1,0 +1,324 @@
+"""The consumer of a stream of changes: its states, and the step from one to the next (laws CS1 to CS9 of the package)."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, assert_never, final
+
+import attrs
+
+from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.instants import MILLISECOND, SECOND, Duration
+from tidegate.model.reducer import Step
+from tidegate.model.values import check_int
+from tidegate.reactive.change_stream._batches import collected, free, passes
+from tidegate.reactive.change_stream.commands import (
+    CANNOT_RESUME,
+    Await,
+    DocumentChange,
+    Flush,
+    HandleChanged,
+    HandleDeleted,
+    Locate,
+    Page,
+    Pass,
+    Position,
+    Read,
+    Reconcile,
+    Request,
+    ResetHistory,
+    Save,
+    SaveIdle,
+    StreamCommand,
+)
+from tidegate.reactive.change_stream.events import (
+    Answer,
+    CommandDone,
+    CommandFailed,
+    Elected,
+    Fenced,
+    LeadershipLost,
+    Located,
+    Received,
+    StopAsked,
+    StreamEvent,
+    StreamFailed,
+    TimerFired,
+    check_event,
+)
+
+__all__ = ["ChangeStreamConsumer", "Consuming", "Flushing", "Following", "Stopped", "StreamState", "StreamStep"]
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Following:
+    """It does not lead, and epochs up to this one are over. A new consumer is `Following()`."""
+
+    epoch: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.epoch, "an epoch", 0, INT64_MAX)
+
+    def __str__(self) -> str:
+        return f"following, epoch {self.epoch} is over"
+
+
+@final
+@attrs.frozen
+class Flushing:
+    """A batch under way: up to where it was read, and the passes that have not succeeded, in order."""
+
+    position: Position
+    left: tuple[Pass, ...]
+
+
+@final
+@attrs.frozen
+class Consuming:
+    """It leads.
+
+    Attributes:
+        epoch: The epoch it leads under.
+        history: That of the stored record.
+        read: Up to where it has read; None until it knows where the stream stands.
+        safe: Up to where everything has had its pass.
+        saved: What is known to be stored.
+        changes: What is collected, the last one of each document.
+        batch: The number of the batch that is collected.
+        is_due: The time of that batch is over.
+        flushing: The batch under way.
+        must_reconcile: A reconciliation has not been asked for yet.
+        is_lost: The history is lost, and the next one has not begun.
+        is_stopping: It was asked to stop.
+        awaited: The commands that have not been answered.
+    """
+
+    epoch: int
+    history: int = 0
+    read: Position | None = None
+    safe: Position | None = None
+    saved: Position | None = None
+    changes: tuple[DocumentChange, ...] = ()
+    batch: int = 0
+    is_due: bool = False
+    flushing: Flushing | None = None
+    must_reconcile: bool = True
+    is_lost: bool = False
+    is_stopping: bool = False
+    awaited: frozenset[StreamCommand] = frozenset()
+
+    @property
+    def is_pending(self) -> bool:
+        """Tell whether a change that was read waits for its pass."""
+        return bool(self.changes) or self.flushing is not None
+
+    def __str__(self) -> str:
+        what = "has lost its history" if self.is_lost else f"read {self.read}" if self.read else "does not know where"
+        return f"consuming in epoch {self.epoch}: {what}, {len(self.changes)} collected"
+
+
+@final
+@attrs.frozen
+class Stopped:
+    """It does nothing any more."""
+
+    def __str__(self) -> str:
+        return "stopped"
+
+
+StreamState: TypeAlias = Following | Consuming | Stopped
+StreamStep: TypeAlias = Step[StreamState, StreamCommand]
+
+
+# --- the consumer -----------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ChangeStreamConsumer:
+    """One who consumes a change stream while it leads.
+
+    Invariants: 1 <= size; 0 <= wait, idle; 1 <= pause.
+
+    Attributes:
+        size: From how many documents on a batch is full.
+        wait: How long the first change of a batch waits for others, in microseconds.
+        idle: How long a position waits for changes to be saved with, in microseconds.
+        pause: How long what failed waits before it is tried again, in microseconds.
+    """
+
+    size: int = 1_000
+    wait: Duration = 500 * MILLISECOND
+    idle: Duration = 10 * SECOND
+    pause: Duration = SECOND
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.size, "the size of a batch", 1)
+        check_int(self.wait, "a duration in microseconds", 0)
+        check_int(self.idle, "a duration in microseconds", 0)
+        check_int(self.pause, "a duration in microseconds", 1)
+
+    def step(self, state: StreamState, event: StreamEvent) -> StreamStep:
+        """What happens to the consumer, and what it asks for then.
+
+        Args:
+            state: The state before.
+            event: What happened.
+
+        Returns:
+            The state after, and commands in order.
+
+        Raises:
+            Misuse: It is no state or no event, or something in the event is of another type.
+        """
+        check_event(event)
+        match state:
+            case Following():
+                return self._following(state, event)
+            case Consuming():
+                return self._consuming(state, event)
+            case Stopped():
+                return Step(state)
+            case _:
+                raise Misuse(f"a {type(state).__name__} is no state of a consumer")
+
+    def _following(self, state: Following, event: StreamEvent) -> StreamStep:
+        match event:
+            case Elected(epoch, history, position) if epoch > state.epoch:
+                return self._onward(Consuming(epoch, history, position, position, position))
+            case LeadershipLost(epoch):
+                return Step(Following(max(epoch, state.epoch)))
+            case StopAsked():
+                return Step(Stopped())
+            case _:
+                return Step(state)  # what comes of an epoch that is over
+
+    def _consuming(self, state: Consuming, event: StreamEvent) -> StreamStep:
+        match event:
+            case Elected(epoch):
+                return self._following(Following(state.epoch), event) if epoch > state.epoch else Step(state)
+            case LeadershipLost(epoch):
+                return Step(Following(epoch)) if epoch >= state.epoch else Step(state)
+            case StopAsked():
+                # What waits for a timer is tried at once, and what would be read from now on is for the next leader.
+                kept = frozenset(
+                    command for command in state.awaited if isinstance(command, (HandleDeleted, HandleChanged, Save))
+                )
+                return self._onward(attrs.evolve(state, is_stopping=True, awaited=kept))
+            case _:
+                if event.command not in state.awaited:
+                    return Step(state)
+                return self._answered(attrs.evolve(state, awaited=state.awaited - {event.command}), event)
+
+    def _answered(self, state: Consuming, event: Answer) -> StreamStep:
+        match event:
+            case Located(_, position):
+                return self._onward(attrs.evolve(state, read=position, safe=position))
+            case Received(_, page):
+                return self._received(state, page)
+            case StreamFailed(_, code) if code in CANNOT_RESUME:
+                # What is collected or under way is dropped: the next reconciliation looks at everything.
+                return self._onward(Consuming(state.epoch, state.history, batch=state.batch + 1, is_lost=True))
+            case StreamFailed(command) | CommandFailed(command):
+                return self._failed(state, command)
+            case CommandDone(command):
+                return self._onward(_done(state, command))
+            case Fenced():
+                return Step(Following(state.epoch))
+            case TimerFired(command):
+                return self._onward(_timed(state, command))
+            case _:
+                assert_never(event)
+
+    def _received(self, state: Consuming, page: Page) -> StreamStep:
+        """The stream could be read, and from a stored position: so now it may be reconciled."""
+        changes = collected(state.changes, page.changes)
+        after = attrs.evolve(state, read=page.position, changes=changes, must_reconcile=False)
+        reconcile = (Reconcile(state.epoch, state.history),) if state.must_reconcile else ()
+        return self._onward(after, *reconcile)
+
+    def _failed(self, state: Consuming, command: Request) -> StreamStep:
+        if state.is_stopping:
+            return Step(Stopped())  # what is not saved is reported to the next leader
+        again = Await(command, self.pause)
+        return self._onward(attrs.evolve(state, awaited=state.awaited | {again}), again)
+
+    # what follows from a state
+
+    def _onward(self, state: Consuming, *already: StreamCommand) -> StreamStep:
+        """Commands for what is wanted, and neither unanswered nor paused."""
+        state = self._flushed(state)
+        if state.is_stopping and _is_over(state):
+            return Step(Stopped(), already)
+        # A request that waits for its timer is held by that timer: it is not asked for twice.
+        held = {command.then for command in state.awaited if isinstance(command, Await)} | state.awaited
+        commands = tuple(command for command in self._wanted(state) if command not in held)
+        return Step(attrs.evolve(state, awaited=state.awaited.union(commands)), already + commands)
+
+    def _flushed(self, state: Consuming) -> Consuming:
+        """Begin with the batch that is collected, if it is time for it; at the stop, take what is read for done."""
+        if state.is_stopping and not state.is_pending:
+            return attrs.evolve(state, safe=state.read)
+        is_time = state.is_due or state.is_stopping or len(state.changes) >= self.size
+        if state.flushing is not None or not state.changes or not is_time or state.read is None:
+            return state
+        flushing = Flushing(state.read, passes(state.epoch, state.batch, state.changes))
+        return attrs.evolve(state, changes=(), batch=state.batch + 1, is_due=False, flushing=flushing)
+
+    def _wanted(self, state: Consuming) -> list[StreamCommand]:
+        if state.is_lost:
+            return [ResetHistory(state.epoch, state.history + 1)]
+        if state.read is None:
+            return [Locate(state.epoch)]
+        wanted: list[StreamCommand] = [] if state.flushing is None else [*free(state.flushing.left)]
+        if state.safe is not None and state.safe != state.saved and not _is_saving(state):
+            wanted.append(Save(state.epoch, state.history, state.safe))
+        if state.is_stopping:
+            return wanted
+        if state.saved is not None and len(state.changes) < self.size:
+            wanted.append(Read(state.epoch, state.read))
+        if state.changes and not state.is_due:
+            wanted.append(Await(Flush(state.epoch, state.batch), self.wait))
+        if not state.is_pending and state.read != state.safe:
+            wanted.append(Await(SaveIdle(state.epoch), self.idle))
+        return wanted
+
+
+def _done(state: Consuming, command: Pass | Save | ResetHistory) -> Consuming:
+    match command:
+        case Save(position=position):
+            return attrs.evolve(state, saved=position)
+        case ResetHistory(history=history):
+            return attrs.evolve(state, history=history, is_lost=False)
+        case HandleDeleted() | HandleChanged():
+            flushing = state.flushing
+            if flushing is None or command not in flushing.left:
+                return state  # only in a state that no step has made
+            left = tuple(each for each in flushing.left if each != command)
+            if left:
+                return attrs.evolve(state, flushing=Flushing(flushing.position, left))
+            return attrs.evolve(state, flushing=None, safe=flushing.position)
+        case _:
+            assert_never(command)
+
+
+def _timed(state: Consuming, command: Await) -> Consuming:
+    match command.then:
+        case Flush(batch=batch):
+            return attrs.evolve(state, is_due=state.is_due or batch == state.batch)
+        case SaveIdle():
+            return state if state.is_pending else attrs.evolve(state, safe=state.read)
+        case _:
+            return state  # it is neither unanswered nor paused now, so it is asked for if it is still wanted
+
+
+def _is_over(state: Consuming) -> bool:
+    return state.is_lost or state.read is None or not (state.is_pending or state.safe != state.saved)
+
+
+def _is_saving(state: Consuming) -> bool:
+    """One save at a time, also of those that wait to be tried again, or else the earlier one may be the last."""
+    return any(isinstance(command.then if isinstance(command, Await) else command, Save) for command in state.awaited)

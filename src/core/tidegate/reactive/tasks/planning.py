@@ -1,0 +1,134 @@
+"""When is another run due? What planners decide about the documents that they look at, and what a reset does."""
+
+from __future__ import annotations
+
+from types import NoneType
+
+import attrs
+
+from tidegate.model.documents import Document
+from tidegate.model.instants import Instant
+from tidegate.model.values import check_type
+from tidegate.reactive.debounce import due
+from tidegate.reactive.snapshot import NotComputed, remembered
+from tidegate.reactive.task_records import ONCE_MORE, PROCESSED, TaskRecord, TaskStatus
+from tidegate.reactive.tasks._common import counted_anew, is_same, later, rounded_down, rounded_up
+from tidegate.reactive.tasks.vocabulary import (
+    Gone,
+    InsertRecord,
+    Leave,
+    Matching,
+    NotMatching,
+    PlanVerdict,
+    Seen,
+    Task,
+    UpdateRecord,
+    Why,
+    WhyNot,
+)
+
+__all__ = ["plan", "reset"]
+
+
+def plan(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new_id: str) -> PlanVerdict:
+    """What a look at a document means for its record.
+
+    Args:
+        record: The record as it was read, BEFORE the document; None where there is none.
+        seen: The document as it was read.
+        task: How the task is run.
+        now: The time, by the store's clock.
+        new_id: The id of a new record, which no record has ever had.
+
+    Returns:
+        `InsertRecord` or `UpdateRecord` with what to write, or `Leave`. Where what is watched cannot be computed nothing
+        is written, so that nothing is lost: the snapshot stays, and the next look compares with it. Report it.
+
+    Raises:
+        Misuse: An argument is of another type, or the clocks differ.
+    """
+    check_type(record, (TaskRecord, NoneType), "a record")
+    check_type(seen, (Matching, NotMatching, Gone, NotComputed), "what was seen")
+    check_type(task, Task, "a task")
+    check_type(now, Instant, "the time")
+    if isinstance(seen, NotComputed):
+        return Leave(WhyNot.NOT_COMPUTED)
+    snapshot = seen.snapshot if isinstance(seen, Matching) else None
+    if record is None:
+        if snapshot is None:
+            return Leave(WhyNot.NOT_MATCHING)
+        return InsertRecord(_first(snapshot, task, now, new_id), Why.FIRST_SEEN)
+    if not is_same(record.snapshot, snapshot):
+        after = _changed(record, snapshot, task, now)
+        return UpdateRecord(record.guard, after, Why.LEFT if snapshot is None else Why.CHANGED)
+    if record.status in PROCESSED:  # a run that has seen the document before may be about to write
+        return UpdateRecord(record.guard, attrs.evolve(record, version=record.version + 1), Why.LOOKED_AT)
+    return Leave(WhyNot.UNCHANGED)
+
+
+def _first(snapshot: Document, task: Task, now: Instant, new_id: str) -> TaskRecord:
+    at, when = rounded_down(now), rounded_up(due(task.debounce, now, now))
+    return TaskRecord(
+        id=new_id,
+        version=1,
+        status=TaskStatus.PENDING,
+        snapshot=remembered(snapshot, task.snapshot_bytes_max),
+        next_run_at=when,
+        due_at=when,
+        changed_at=at,
+        waiting_since=at,
+        created_at=at,
+    )
+
+
+def _changed(record: TaskRecord, snapshot: Document | None, task: Task, now: Instant) -> TaskRecord:
+    first = now if record.waiting_since is None else record.waiting_since
+    when = rounded_up(due(task.debounce, first, now))
+    status = ONCE_MORE[record.status]
+    resets = task.resets_on_change or record.status is TaskStatus.COMPLETED  # a success has ended the streak
+    if record.next_run_at is None or (resets and status is TaskStatus.PENDING):
+        next_run_at = when
+    elif status is TaskStatus.PENDING:
+        next_run_at = later(record.next_run_at, when)
+    else:
+        next_run_at = record.next_run_at  # the lease
+    return attrs.evolve(
+        counted_anew(record) if resets else record,
+        version=record.version + 1,
+        status=status,
+        snapshot=None if snapshot is None else remembered(snapshot, task.snapshot_bytes_max),
+        next_run_at=next_run_at,
+        due_at=when,
+        changed_at=rounded_down(now),
+        waiting_since=rounded_down(first),
+    )
+
+
+def reset(record: TaskRecord, *, now: Instant) -> UpdateRecord:
+    """What makes a record run again although nothing has changed, its attempts counted anew.
+
+    Args:
+        record: The record as it was read.
+        now: The time, by the store's clock.
+
+    Returns:
+        `UpdateRecord` with a record that is due now, or dirty while it is processed.
+
+    Raises:
+        Misuse: An argument is of another type, or the clocks differ.
+    """
+    check_type(record, TaskRecord, "a record")
+    check_type(now, Instant, "the time")
+    status = ONCE_MORE[record.status]
+    is_dirty = status is TaskStatus.PROCESSING_DIRTY
+    after = attrs.evolve(
+        record,
+        version=record.version + 1,
+        status=status,
+        next_run_at=record.next_run_at if is_dirty else rounded_down(now),
+        changed_at=rounded_down(now),
+        waiting_since=rounded_down(now) if is_dirty and record.waiting_since is None else record.waiting_since,
+        attempts=0,
+        first_error_at=None,
+    )
+    return UpdateRecord(record.guard, after, Why.RESET)

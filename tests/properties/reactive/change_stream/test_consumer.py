@@ -1,0 +1,272 @@
+"""What the consumer of a stream does, one event after the other."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.reducer import Step
+from tidegate.reactive.change_stream import (
+    CANNOT_RESUME,
+    After,
+    Await,
+    ChangeStreamConsumer,
+    CommandDone,
+    CommandFailed,
+    Consuming,
+    DocumentChange,
+    Elected,
+    Fenced,
+    Flush,
+    Following,
+    From,
+    HandleChanged,
+    HandleDeleted,
+    LeadershipLost,
+    Locate,
+    Located,
+    Page,
+    Position,
+    Read,
+    Received,
+    Reconcile,
+    ResetHistory,
+    Save,
+    SaveIdle,
+    StopAsked,
+    Stopped,
+    StreamEvent,
+    StreamFailed,
+    StreamState,
+    StreamStep,
+    TimerFired,
+)
+from tidegate.reactive.laws import change_stream as laws
+from tidegate.reactive.strategies.change_stream import consumers, events
+
+CONSUMER: Final = ChangeStreamConsumer(size=3)
+START: Final = After("t0")
+
+
+def follow(
+    *events: StreamEvent, consumer: ChangeStreamConsumer = CONSUMER, start: Position | None = START
+) -> StreamStep:
+    """The last step after these, of one that leads in epoch 5."""
+    step = consumer.step(Following(), Elected(5, 2, start))
+    for event in events:
+        assert isinstance(step.state, Consuming)
+        step = consumer.step(step.state, event)
+    return step
+
+
+def told(*changes: DocumentChange, after: Position = START, up_to: str = "t1") -> Received:
+    return Received(Read(5, after), Page(changes, After(up_to)))
+
+
+A1, A2, B1 = DocumentChange("a", 1), DocumentChange("a", 2), DocumentChange("b", 1)
+GONE: Final = DocumentChange("a", 1, is_gone=True)
+
+
+def test_a_first_leader_stores_a_position_before_it_reads_and_reads_before_it_reconciles() -> None:
+    """Law CS8. mongodash, 36: what is inserted during the start is neither lost, nor told of twice by anybody else."""
+    here, first = From("now"), Read(5, From("now"))
+    save = Save(5, 2, here)
+
+    assert follow(start=None).commands == (Locate(5),)
+    assert follow(Located(Locate(5), here), start=None).commands == (save,)
+    assert follow(Located(Locate(5), here), CommandDone(save), start=None).commands == (first,)
+    read = follow(Located(Locate(5), here), CommandDone(save), Received(first, Page((), After("t1"))), start=None)
+    assert read.commands[0] == Reconcile(5, 2)
+    assert Read(5, After("t1")) in read.commands
+
+
+def test_who_finds_a_position_reads_on_from_there() -> None:
+    """And reconciles what is left, once the stream could be read."""
+    assert follow().commands == (Read(5, START),)
+    assert follow(told()).commands == (Reconcile(5, 2), Read(5, After("t1")), Await(SaveIdle(5), 10 * SECOND))
+
+
+def test_a_batch_waits_for_its_time_or_until_it_is_full() -> None:
+    """Law CS4. mongodash: 500 ms, or 1,000 documents."""
+    timer = Await(Flush(5, 0), 500 * MILLISECOND)
+    one = told(A1)
+
+    assert timer in follow(one).commands
+    later = follow(one, told(A2, A1, after=After("t1"), up_to="t2"))
+    assert later.commands == (Read(5, After("t2")),)
+    due = follow(one, TimerFired(timer))
+    assert due.commands == (HandleChanged(5, 0, "a", (1,)),)
+    full = follow(told(A1, A2, B1))
+    assert full.commands[1:3] == (HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 0, "b", (1,)))
+    assert (ChangeStreamConsumer().size, ChangeStreamConsumer().wait) == (1_000, 500 * MILLISECOND)
+
+
+def test_what_was_deleted_is_cleaned_up_before_its_collection_is_planned() -> None:
+    """Law CS3. Another collection does not wait."""
+    full = told(GONE, A2, B1)
+    clean, plan, other = HandleDeleted(5, 0, "a", (1,)), HandleChanged(5, 0, "a", (2,)), HandleChanged(5, 0, "b", (1,))
+
+    assert follow(full).commands[1:3] == (clean, other)
+    assert follow(full, CommandDone(clean)).commands == (plan,)
+    assert follow(full, CommandDone(clean), CommandDone(plan)).commands == ()
+    assert follow(full, CommandDone(clean), CommandDone(plan), CommandDone(other)).commands == (
+        Save(5, 2, After("t1")),
+    )
+
+
+def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile() -> None:
+    """Law CS6. mongodash: three inserts, one makes a computed size fail; none is planned, and the token is saved."""
+    full, plan, other = told(A1, A2, B1), HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 0, "b", (1,))
+    again = Await(plan, SECOND)
+
+    assert follow(full, CommandFailed(plan)).commands == (again,)
+    assert follow(full, CommandFailed(plan), CommandDone(other)).commands == ()
+    assert follow(full, CommandFailed(plan), CommandDone(other), TimerFired(again)).commands == (plan,)
+    assert follow(full, CommandFailed(plan), CommandDone(other), TimerFired(again), CommandDone(plan)).commands == (
+        Save(5, 2, After("t1")),
+    )
+
+
+def test_it_reads_no_further_than_until_the_next_batch_is_full() -> None:
+    """While a batch does not succeed, what is held is bounded."""
+    more = Received(Read(5, After("t1")), Page((A1, A2, B1), After("t2")))
+    step = follow(told(A1, A2, B1), more)
+
+    assert isinstance(step.state, Consuming)
+    assert not any(isinstance(command, Read) for command in step.state.awaited)
+
+
+def test_a_stream_that_broke_is_read_again_from_where_it_was() -> None:
+    """Any other error: what is collected stays."""
+    read = Read(5, After("t1"))
+    again = Await(read, SECOND)
+    broken = follow(told(A1), StreamFailed(read, 43))
+
+    assert broken.commands == (again,)
+    assert isinstance(broken.state, Consuming)
+    assert broken.state.changes == (A1,)
+    assert follow(told(A1), StreamFailed(read, 43), TimerFired(again)).commands == (read,)
+
+
+@pytest.mark.parametrize("code", sorted(CANNOT_RESUME))
+def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -> None:
+    """mongodash, 35, with 280; the server says 286 when its oplog has gone on. Law CS8 for the next history."""
+    forget = ResetHistory(5, 3)
+    lost = (told(A1), StreamFailed(Read(5, After("t1")), code))
+
+    assert follow(*lost).commands == (forget,)
+    assert follow(*lost, CommandFailed(forget)).commands == (Await(forget, SECOND),)
+    begun = (*lost, CommandDone(forget), Located(Locate(5), From("now")))
+    assert follow(*begun).commands == (Save(5, 3, From("now")),)
+    read = (*begun, CommandDone(Save(5, 3, From("now"))), Received(Read(5, From("now")), Page((), From("now"))))
+    assert follow(*read).commands == (Reconcile(5, 3), Read(5, From("now")))
+
+
+def test_who_is_to_stop_flushes_what_it_has_and_saves_where_it_was() -> None:
+    """And reads no more."""
+    stopping = follow(told(A1), StopAsked())
+
+    assert stopping.commands == (HandleChanged(5, 0, "a", (1,)),)
+    assert follow(told(A1), StopAsked(), CommandDone(HandleChanged(5, 0, "a", (1,)))).commands == (
+        Save(5, 2, After("t1")),
+    )
+    saved = follow(
+        told(A1), StopAsked(), CommandDone(HandleChanged(5, 0, "a", (1,))), CommandDone(Save(5, 2, After("t1")))
+    )
+    assert saved == Step(Stopped())
+    assert follow(StopAsked()) == Step(Stopped())
+    assert follow(StopAsked(), start=None) == Step(Stopped())
+    assert follow(told(A1), StopAsked(), CommandFailed(HandleChanged(5, 0, "a", (1,)))) == Step(Stopped())
+    assert follow(told(), StopAsked()).commands == (Save(5, 2, After("t1")),)
+
+
+def test_what_waited_to_be_tried_again_is_tried_at_the_stop() -> None:
+    """Once more, with no pause; the lease lasts no longer for it."""
+    plan = HandleChanged(5, 0, "a", (1, 2))
+    assert follow(told(A1, A2, B1), CommandFailed(plan), StopAsked()).commands == (plan,)
+
+
+def test_who_does_not_lead_does_nothing() -> None:
+    """Law CS7. Also where the end of an epoch is heard of before its beginning."""
+    assert follow(told(A1), LeadershipLost(5)) == Step(Following(5))
+    assert follow(told(A1), LeadershipLost(4)).commands == ()
+    assert follow(told(), StopAsked(), Fenced(Save(5, 2, After("t1")))) == Step(Following(5))
+    assert CONSUMER.step(Following(), LeadershipLost(5)) == Step(Following(5))
+    assert CONSUMER.step(Following(5), Elected(5, 0, None)) == Step(Following(5))
+    assert CONSUMER.step(Following(5), LeadershipLost(4)) == Step(Following(5))
+    assert CONSUMER.step(Following(5), told()) == Step(Following(5))
+    assert CONSUMER.step(Following(5), StopAsked()) == Step(Stopped())
+    assert CONSUMER.step(Stopped(), Elected(5, 0, None)) == Step(Stopped())
+
+
+def test_a_later_epoch_begins_anew() -> None:
+    """And an earlier one is over, whatever is told of it."""
+    state = follow(told(A1)).state
+    assert CONSUMER.step(state, Elected(6, 2, START)) == CONSUMER.step(Following(), Elected(6, 2, START))
+    assert CONSUMER.step(state, Elected(5, 2, START)) == Step(state)
+
+
+def test_an_idle_position_is_saved_only_where_nothing_waits() -> None:
+    """Law CS9. mongodash: at a heartbeat of 10 s with an empty batch."""
+    keep, flush = Await(SaveIdle(5), 10 * SECOND), Await(Flush(5, 0), 500 * MILLISECOND)
+    more = told(A1, after=After("t1"), up_to="t2")
+
+    assert follow(told(), TimerFired(keep)).commands == (Save(5, 2, After("t1")),)
+    assert follow(told(), more, TimerFired(keep)).commands == ()
+    assert follow(told(), more, TimerFired(flush), TimerFired(keep)).commands == ()
+
+
+def test_a_pass_that_nobody_knows_of_changes_nothing() -> None:
+    """No step makes such a state, and none is hurt by it."""
+    plan = HandleChanged(5, 0, "a", (1,))
+    state = Consuming(5, 2, START, START, START, awaited=frozenset({plan}))
+    step = CONSUMER.step(state, CommandDone(plan))
+
+    assert isinstance(step.state, Consuming)
+    assert (step.state.safe, step.state.saved) == (START, START)
+
+
+@given(consumers(), st.lists(events(), max_size=30))
+def test_every_event_has_an_answer_in_every_state(consumer: ChangeStreamConsumer, schedule: list[StreamEvent]) -> None:
+    """Laws CS6 and CS7, also for events that nobody awaits."""
+    state: StreamState = Following()
+    for event in schedule:
+        step = consumer.step(state, event)
+        assert laws.ignores_what_is_not_awaited(state, event, step)
+        assert laws.is_silent_when_over(step)
+        assert laws.awaits_something(step.state)
+        state = step.state
+
+
+def test_states_say_what_they_are() -> None:
+    """In a line."""
+    printed = [str(each) for each in (Following(3), follow().state, follow(start=None).state, Stopped())]
+    assert printed == [
+        "following, epoch 3 is over",
+        'consuming in epoch 5: read after "t0", 0 collected',
+        "consuming in epoch 5: does not know where, 0 collected",
+        "stopped",
+    ]
+    assert str(follow(told(A1), StreamFailed(Read(5, After("t1")), 286)).state) == (
+        "consuming in epoch 5: has lost its history, 0 collected"
+    )
+
+
+@pytest.mark.parametrize("broken", [{"size": 0}, {"size": True}, {"wait": -1}, {"idle": None}, {"pause": 0}])
+def test_rules_that_mean_nothing_are_refused(broken: dict[str, Any]) -> None:
+    """Sizes and times."""
+    with pytest.raises(Misuse):
+        ChangeStreamConsumer(**broken)
+
+
+def test_what_is_no_state_is_refused() -> None:
+    """Nor is there an epoch before the first."""
+    with pytest.raises(Misuse):
+        CONSUMER.step(None, StopAsked())  # type: ignore[arg-type]
+    with pytest.raises(Misuse):
+        Following(-1)

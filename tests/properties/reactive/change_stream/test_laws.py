@@ -1,0 +1,784 @@
+"""Whatever happens to a leader and its stream, the laws CS1 to CS9 hold; and each is broken by a planted bug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final, TypeAlias, TypeGuard
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.model.documents import exactly
+from tidegate.model.effects import Ambiguous, NotApplied, Refused
+from tidegate.model.reducer import Step
+from tidegate.reactive.change_stream import (
+    CANNOT_RESUME,
+    After,
+    Await,
+    Broken,
+    ChangeStreamConsumer,
+    CommandDone,
+    CommandFailed,
+    Consuming,
+    DocumentChange,
+    Elected,
+    Flush,
+    Flushing,
+    Following,
+    From,
+    HandleChanged,
+    HandleDeleted,
+    LeadershipLost,
+    Locate,
+    Page,
+    Position,
+    Read,
+    Received,
+    Reconcile,
+    Request,
+    ResetHistory,
+    Save,
+    SaveIdle,
+    StopAsked,
+    Stopped,
+    StreamCommand,
+    StreamEvent,
+    StreamFailed,
+    StreamState,
+    StreamStep,
+    TimerFired,
+    event_for,
+)
+from tidegate.reactive.change_stream._batches import free, passes
+from tidegate.reactive.laws import change_stream as laws
+from tidegate.reactive.reconciliation import (
+    BatchPlanned,
+    CleanedUp,
+    PassFailed,
+    PassOutcome,
+    Progress,
+    ReconciliationRun,
+    RunSuperseded,
+    Scan,
+    ScanAgain,
+    ScanVerdict,
+    TaskTrigger,
+    WriteProgress,
+    forgotten,
+    forgotten_task,
+    reconcile,
+    scans,
+)
+
+Doc: TypeAlias = tuple[str, int]
+Tasks: TypeAlias = Mapping[str, frozenset[TaskTrigger]]
+
+BEFORE: Final = (("a", 0), ("b", 0), ("a", 2))
+"""The documents that are there at the beginning, and of which no stream tells."""
+
+TASKS: Final = {"a": ("t1", "t2"), "b": ("t3",)}
+
+
+def deployed(version: int) -> Tasks:
+    """The tasks of two collections; the trigger of t1 is of a version."""
+    return {
+        collection: frozenset(TaskTrigger(task, version if task == "t1" else 0) for task in tasks)
+        for collection, tasks in TASKS.items()
+    }
+
+
+Stepping: TypeAlias = Callable[[ChangeStreamConsumer, StreamState, StreamEvent], StreamStep]
+
+
+@attrs.frozen
+class Parts:
+    """What the world is made of, of which one may be planted."""
+
+    step: Stepping = ChangeStreamConsumer.step
+    reconcile: Callable[[ReconciliationRun, Progress, Scan, PassOutcome], ScanVerdict] = reconcile
+    forgotten: Callable[[Progress], Progress] = forgotten
+    is_one_write: bool = True
+    is_fenced: bool = True
+
+
+OURS: Final = Parts()
+CONSUMER: Final = ChangeStreamConsumer(size=2)
+
+# --- a world in which documents change, leaders change, and much goes wrong ---------------------------------------------
+
+
+@attrs.define(eq=False)
+class Running:
+    """A reconciliation under way."""
+
+    run: ReconciliationRun
+    progress: Progress = attrs.Factory(Progress)
+    scan: Scan | None = None
+    outcome: PassOutcome | None = None
+
+
+@attrs.define(eq=False)
+class Process:
+    """A consumer, what it commanded, and its reconciliations."""
+
+    version: int = 0
+    state: StreamState = attrs.Factory(Following)
+    out: list[StreamCommand] = attrs.Factory(list)
+    runs: list[Running] = attrs.Factory(list)
+    asked: list[Reconcile] = attrs.Factory(list)
+
+    @property
+    def epoch(self) -> int:
+        return self.state.epoch if isinstance(self.state, Consuming) else 0
+
+
+@attrs.define(eq=False)
+class World:
+    """A server with documents, a stream that forgets, and a record; and two processes.
+
+    Positions, passes and what is lost are counted in changes; of all changes before `lost` no stream tells.
+    """
+
+    parts: Parts
+    law: str
+    page: int
+    log: list[DocumentChange] = attrs.Factory(lambda: [DocumentChange(*doc) for doc in BEFORE])
+    last: dict[Doc, int] = attrs.Factory(lambda: {doc: at for at, doc in enumerate(BEFORE)})
+    lost: int = len(BEFORE)
+    passed: dict[tuple[str, Doc], int] = attrs.Factory(dict)
+    epoch: int = 0
+    position: int | None = None
+    progress: Progress = attrs.Factory(Progress)
+    version: int = 0
+    processes: tuple[Process, ...] = attrs.Factory(lambda: (Process(), Process()))
+    late: list[Callable[[], object]] = attrs.Factory(list)
+
+    def judge(self, law: str, verdict: bool) -> None:
+        assert verdict or law not in self.law, law
+
+    # what is there
+
+    def is_there(self, doc: Doc) -> bool:
+        return doc in self.last and not self.log[self.last[doc]].is_gone
+
+    def docs(self, collection: str, *, are_gone: bool) -> list[Doc]:
+        return sorted(doc for doc in self.last if doc[0] == collection and self.is_there(doc) != are_gone)
+
+    def change(self, doc: Doc, *, is_gone: bool) -> None:
+        if not is_gone or self.is_there(doc):
+            self.last[doc] = len(self.log)
+            self.log.append(DocumentChange(*doc, is_gone=is_gone))
+
+    def mark(self, by: Process, tasks: Iterable[str], docs: Iterable[Doc]) -> None:
+        """These had a pass now; one by another trigger than the stored one does not count."""
+        for task in tasks:
+            if task != "t1" or by.version == self.version:
+                self.passed.update({(task, doc): len(self.log) for doc in docs})
+
+    def scanned(self) -> Iterator[tuple[str, Doc]]:
+        """The tasks and documents that whoever reconciles next looks at."""
+        for scan in scans(self.progress, deployed(self.version)):
+            for doc in self.last:
+                is_left = scan.after is None or doc[1] > int(str(scan.after.last_id)) or not self.is_there(doc)
+                if doc[0] == scan.collection and is_left:
+                    yield from ((each.task, doc) for each in scan.triggers)
+
+    def judge_all(self) -> None:
+        scanned = set(self.scanned())
+        for doc, at in self.last.items():
+            for each in ((task, doc) for task in TASKS[doc[0]]):
+                kept = laws.is_not_lost(at, self.passed.get(each, 0), self.position, is_scanned=each in scanned)
+                self.judge("CS1", kept)
+
+    # what is asked of the server
+
+    def apply(self, by: Process, command: Request, skipped: int = 0) -> object:
+        """Carry a command out, or of a pass all but so much of it."""
+        match command:
+            case Locate():
+                return From(len(self.log))
+            case Read(_, position):
+                at = counted(position)
+                if at < self.lost:
+                    return Broken(286)
+                told = tuple(self.log[at : at + self.page])
+                return Page(told, After(at + len(told)))
+            case HandleDeleted(_, _, collection, ids):
+                gone = [(collection, int(str(each))) for each in ids]
+                self.mark(by, TASKS[collection], [doc for doc in gone if not self.is_there(doc)][skipped:])
+            case HandleChanged(_, _, collection, ids):
+                there = [(collection, int(str(each))) for each in ids]
+                self.mark(by, TASKS[collection], [doc for doc in there if self.is_there(doc)][skipped:])
+            case Save(epoch, history, position):
+                if self.parts.is_fenced and (epoch, history) != (self.epoch, self.progress.history):
+                    return Refused("fenced")
+                self.position = counted(position)
+            case ResetHistory(epoch, history):
+                if epoch != self.epoch or history < self.progress.history:
+                    return Refused("fenced")
+                if history > self.progress.history:
+                    self.position = None
+                    if self.parts.is_one_write:
+                        self.progress = self.parts.forgotten(self.progress)
+                    else:
+                        self.judge_all()  # here the process may crash
+        return None
+
+    def elect(self, by: Process) -> None:
+        """It takes the lease, does what another trigger asks for, and reads what is stored."""
+        if by.epoch == self.epoch > 0 or isinstance(by.state, Stopped):
+            return
+        self.epoch += 1
+        if by.version != self.version:
+            self.version = by.version
+            self.progress = forgotten_task(self.progress, "a", "t1")
+            self.passed = {key: at for key, at in self.passed.items() if key[0] != "t1"}
+        position = None if self.position is None else After(self.position)
+        self.tell(by, Elected(self.epoch, self.progress.history, position))
+
+    # what a process does
+
+    def tell(self, by: Process, event: StreamEvent) -> None:
+        """One step of a consumer; the laws of a step are judged here."""
+        before = by.state
+        step = self.parts.step(CONSUMER, before, event)
+        self.judge("CS3", self.asks_well(before, step))
+        self.judge("CS4", laws.flushes_in_time(CONSUMER, before, event, step))
+        self.judge("CS4", laws.starts_its_time_once(before, step))
+        self.judge("CS5", laws.one_save_is_under_way(step.state))
+        self.judge("CS6", laws.awaits_something(step.state))
+        self.judge("CS6", laws.tries_again(before, event, step))
+        self.judge("CS7", laws.is_silent_when_over(step))
+        self.judge("CS7", laws.ignores_what_is_not_awaited(before, event, step))
+        is_led = isinstance(step.state, Consuming) and step.state.epoch == self.epoch
+        if is_led:
+            stored = (self.progress.history, self.position is not None)
+            self.judge("CS8", laws.reconciles_in_time(before, event, step, tuple(by.asked), stored))
+        self.judge("CS9", laws.keeps_the_position(CONSUMER, before, event, step))
+        by.state = step.state
+        for command in step.commands:
+            if isinstance(command, Reconcile):
+                by.asked.append(command)
+                by.runs.append(Running(ReconciliationRun(command.epoch, command.history)))
+            else:
+                by.out.append(command)
+            if isinstance(command, Save) and is_led:
+                self.judge("CS5", self.may_save(command))
+
+    def asks_well(self, before: StreamState, step: StreamStep) -> bool:
+        """What a batch asks for, told from what was collected."""
+        after = step.state
+        if not laws.cleans_up_first(after) or not isinstance(after, Consuming):
+            return not isinstance(after, Consuming)
+        is_begun = isinstance(before, Consuming) and before.flushing is None and after.flushing is not None
+        if not is_begun or not isinstance(before, Consuming) or after.flushing is None or before.read is None:
+            return True
+        told = self.log[self.collected_from(before) : counted(after.flushing.position)]
+        return laws.asks_for_each_once(tuple(told), after.flushing.left)
+
+    def collected_from(self, before: Consuming) -> int:
+        """Where the batch begins: where the one before it ended."""
+        return counted(before.safe or From(0))
+
+    def may_save(self, command: Save) -> bool:
+        """Of each document the last change counts: it is told again, and a pass over those before it may see nothing."""
+        saved, scanned = counted(command.position), set(self.scanned())
+        happened = [(at, (task, doc)) for doc, at in self.last.items() for task in TASKS[doc[0]]]
+        return all(
+            laws.may_be_saved(at, self.passed.get(each, 0), saved, is_scanned=each in scanned) for at, each in happened
+        )
+
+    def serve(self, by: Process, place: int, how: str) -> None:
+        """Carry out one of the commands: well, with no answer, not at all, only a part, or late."""
+        requests = [command for command in by.out if not isinstance(command, (Await, Reconcile))]
+        if not requests:
+            return
+        command = requests[place % len(requests)]
+        by.out.remove(command)
+        if how == "serve":
+            self.hear(by, command, self.apply(by, command))
+        elif how == "lose":
+            _ = self.apply(by, command)
+            self.hear(by, command, Ambiguous("no answer"))
+        elif how == "part":
+            if isinstance(command, (HandleDeleted, HandleChanged)):
+                _ = self.apply(by, command, 1)
+            self.hear(by, command, NotApplied("part of it"))
+        else:
+            self.late.append(partial(self.apply, by, command))
+            self.hear(by, command, Ambiguous("no answer"))
+
+    def hear(self, by: Process, command: StreamCommand, reply: object) -> None:
+        event = event_for(command, reply)
+        assert event is not None
+        self.tell(by, event)
+
+    def time(self, by: Process, place: int) -> None:
+        timers = [command for command in by.out if isinstance(command, Await)]
+        if timers:
+            command = timers[place % len(timers)]
+            by.out.remove(command)
+            self.hear(by, command, None)
+
+    def run(self, by: Process, place: int, how: str) -> None:
+        """One step of a reconciliation: it reads what is left, looks at a batch, or writes."""
+        if not by.runs:
+            return
+        running = by.runs[place % len(by.runs)]
+        if running.scan is None:
+            running.progress = self.progress
+            left = scans(self.progress, deployed(by.version))
+            if left:
+                running.scan = left[place % len(left)]
+            else:
+                by.runs.remove(running)
+        elif running.outcome is None:
+            running.outcome = self.look(by, running.scan, how)
+        else:
+            verdict = self.parts.reconcile(running.run, running.progress, running.scan, running.outcome)
+            running.scan = running.outcome = None
+            match verdict:
+                case WriteProgress() if how == "late":
+                    self.late.append(partial(self.write, verdict, running.run))
+                case WriteProgress():
+                    if not self.write(verdict, running.run):
+                        by.runs.remove(running)
+                case ScanAgain():
+                    pass
+                case RunSuperseded():
+                    by.runs.remove(running)
+
+    def look(self, by: Process, scan: Scan, how: str) -> PassOutcome:
+        tasks = [each.task for each in scan.triggers]
+        since = -1 if scan.after is None else int(str(scan.after.last_id))
+        left = [doc for doc in self.docs(scan.collection, are_gone=False) if doc[1] > since][:2]
+        if how == "part":
+            self.mark(by, tasks, left[1:])
+            return PassFailed()
+        if left:
+            self.mark(by, tasks, left)
+            return BatchPlanned(tuple(doc[1] for doc in left))
+        self.mark(by, tasks, self.docs(scan.collection, are_gone=True))
+        return CleanedUp()
+
+    def write(self, verdict: WriteProgress, run: ReconciliationRun) -> bool:
+        is_fit = (verdict.epoch, run.history) == (self.epoch, self.progress.history)
+        if is_fit:
+            self.progress = verdict.progress
+        return is_fit
+
+    def crash(self, by: Process, version: int) -> None:
+        """What is in memory is lost; what is under way may still arrive."""
+        requests = [command for command in by.out if not isinstance(command, (Await, Reconcile))]
+        was = attrs.evolve(by)
+        self.late.extend(partial(self.apply, was, command) for command in requests[:2])
+        by.version, by.state, by.out, by.runs, by.asked = version, Following(), [], [], []
+
+    def turn(self, what: str, who: int, much: int) -> None:
+        by = self.processes[who]
+        doc = ("ab"[much % 2], much // 2 % 3)
+        match what:
+            case "change" | "delete":
+                self.change(doc, is_gone=what == "delete")
+            case "truncate":
+                self.lost = len(self.log) - much % 2
+            case "elect":
+                self.elect(by)
+            case "tell":
+                if by.epoch < self.epoch:
+                    self.tell(by, LeadershipLost(max(by.epoch, 1)))
+            case "serve" | "lose" | "part" | "late":
+                self.serve(by, much, what)
+            case "arrive" if self.late:
+                _ = self.late.pop(much % len(self.late))()
+            case "break":
+                reads = [command for command in by.out if isinstance(command, Read)]
+                for command in reads[:1]:
+                    by.out.remove(command)
+                    self.hear(by, command, Broken(43) if much % 2 else NotApplied("no connection"))
+            case "time":
+                self.time(by, much)
+            case "run" | "run part" | "run late":
+                self.run(by, much, what.removeprefix("run").strip())
+            case "crash":
+                self.crash(by, much % 2)
+            case "stop":
+                self.tell(by, StopAsked())
+            case _:
+                pass
+        self.judge_all()
+
+    def calm(self) -> None:
+        """No fault any more, and one that leads."""
+        first, other = self.processes
+        self.crash(other, 0)
+        if isinstance(first.state, Stopped) or (isinstance(first.state, Consuming) and first.state.is_stopping):
+            self.crash(first, 0)
+        self.late.clear()
+        if first.epoch != self.epoch or self.epoch == 0:
+            self.elect(first)
+        for _ in range(40):
+            for place in range(3):
+                self.run(first, place, "")
+            for what in list(first.out):
+                if what in first.out:
+                    self.time(first, 0)
+                    self.serve(first, 0, "serve")
+            self.judge_all()
+        for doc, at in self.last.items():
+            for task in TASKS[doc[0]]:
+                self.judge("CS2", laws.has_had_its_pass(at, self.passed.get((task, doc), 0)))
+        self.judge("CS2", scans(self.progress, deployed(self.version)) == () and not first.runs)
+        self.judge("CS9", self.position == len(self.log))
+
+
+def doc_of(change: DocumentChange) -> Doc:
+    return change.collection, int(str(change.id))
+
+
+def counted(position: Position) -> int:
+    return int(str(position.token if isinstance(position, After) else position.time))
+
+
+Turn: TypeAlias = tuple[str, int, int]
+
+USUAL: Final = ("serve", "serve", "serve", "run", "run", "time", "change", "change", "elect")
+FAULTS: Final = (
+    "lose",
+    "part",
+    "late",
+    "arrive",
+    "break",
+    "truncate",
+    "delete",
+    "tell",
+    "crash",
+    "stop",
+    "run part",
+    "run late",
+)
+TURNS: Final = st.lists(
+    st.sampled_from([(what, who, much) for what in USUAL * 2 + FAULTS for who in (0, 0, 0, 1) for much in range(6)]),
+    min_size=10,
+    max_size=60,
+)
+
+
+def turns(story: str) -> list[Turn]:
+    """A schedule from words: `change-3` is of the third document, `2*serve` is done twice, `elect!` by the other process."""
+    schedule: list[Turn] = []
+    for word in story.split():
+        times, _, told = word.rpartition("*")
+        what, _, much = told.rstrip("!").partition("-")
+        schedule += [(what.replace("_", " "), int(told.endswith("!")), int(much or 0))] * int(times or 1)
+    return schedule
+
+
+LED: Final = "elect 3*serve "
+"""It leads, knows where the stream stands, has stored that, and has read."""
+DONE: Final = LED + "13*run "
+"""And has reconciled."""
+
+STORIES: Final = {
+    "a collection fails": DONE + "change-0 change-1 serve-0 part-0 9*serve crash elect",
+    "the same id in two collections": DONE + "change-0 change-1 serve-0 9*serve crash elect",
+    "history is lost behind a checkpoint": LED + "3*run crash change-0 truncate elect 5*serve",
+    "a crash after the first flags": "elect 9*serve 9*run change-4 crash elect 3*serve",
+    "an old leader writes late": LED + "change-0 serve late elect! 3*serve! change-2 3*serve! arrive",
+    "an old leader of an older trigger": DONE
+    + "crash-1! elect! 13*run! 3*serve! 13*run! change-0 serve time-1 2*serve-1",
+    "a second batch is full first": DONE + "change-0 change-1 serve change-2 change-4 2*serve-2 serve-3 crash elect",
+    "leadership is lost with a batch": LED + "change-0 serve elect! tell",
+    "a batch that failed is followed by another": DONE
+    + "change-0 change-1 serve part-0 change-2 change-4 2*serve-1 serve-2 crash elect",
+    "the stream breaks": DONE + "change-0 break",
+    "the stream breaks, and nothing else is awaited": LED + "time serve-1 break",
+    "one document changes again and again": DONE + "change serve change serve",
+    "a batch is done while another is collected": DONE + "change-0 change-1 serve change-2 serve-2 2*serve serve-1",
+    "no position is stored": "elect 13*run change",
+    "one document is deleted and another changes": DONE + "change-0 delete-0 change-2 2*serve",
+    "a batch of a scan fails": LED + "run run_part run crash",
+    "a stream is idle": DONE + "change-0 serve-0 time-0",
+    "a batch is collected while another is under way": DONE
+    + "change-0 change-1 2*serve-1 change-2 9*serve-0 crash elect",
+}
+
+
+def check(parts: Parts, law: str) -> None:
+    """Whatever happens in whichever order, the law holds at each step, and at the end in a calm world."""
+    for story in STORIES.values():
+        play(World(parts, law, page=2), turns(story))
+
+    @settings(max_examples=200)
+    @given(st.integers(1, 3), st.sampled_from(["", LED, DONE, DONE]), TURNS)
+    def holds(page: int, story: str, schedule: list[Turn]) -> None:
+        play(World(parts, law, page), [*turns(story), *schedule])
+
+    holds()
+
+
+def play(world: World, schedule: list[Turn]) -> None:
+    for each in schedule:
+        world.turn(*each)
+    world.calm()
+
+
+LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9"
+
+
+def test_the_consumer_keeps_the_laws() -> None:
+    """Laws CS1 to CS9, with two processes, crashes, lost leaderships, lost histories, and answers that do not come."""
+    check(OURS, LAWS)
+
+
+# --- specimens --------------------------------------------------------------------------------------------------------
+
+
+# Each is the step of a consumer with a bug in it: it changes the state before, the event, or what follows.
+
+
+def is_awaited(state: StreamState, event: StreamEvent) -> TypeGuard[Consuming]:
+    """Tell whether the event answers something that this state has asked for."""
+    return isinstance(state, Consuming) and getattr(event, "command", None) in state.awaited
+
+
+def saves_anyway(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """mongodash: the token is saved although a collection failed."""
+    if isinstance(event, CommandFailed) and isinstance(event.command, (HandleDeleted, HandleChanged)):
+        return consumer.step(state, CommandDone(event.command))
+    return consumer.step(state, event)
+
+
+def drops_what_failed(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """mongodash: the token is not saved after other errors, but the events are gone, and the next batch saves its own."""
+    if (
+        is_awaited(state, event)
+        and isinstance(event, CommandFailed)
+        and isinstance(event.command, (HandleDeleted, HandleChanged))
+    ):
+        return consumer.step(attrs.evolve(state, flushing=None), CommandDone(event.command))
+    return consumer.step(state, event)
+
+
+def knows_by_id(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """mongodash: a batch knows its documents by id, and not by collection."""
+    if is_awaited(state, event) and isinstance(event, Received):
+        last = {exactly(each.id): each for each in (*state.changes, *event.page.changes)}
+        return consumer.step(attrs.evolve(state, changes=()), with_changes(event, tuple(last.values())))
+    return consumer.step(state, event)
+
+
+def keeps_the_first(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """The first change of a document stands for those after it."""
+    if is_awaited(state, event) and isinstance(event, Received):
+        backwards = (*event.page.changes[::-1], *state.changes[::-1])
+        return consumer.step(attrs.evolve(state, changes=()), with_changes(event, backwards))
+    return consumer.step(state, event)
+
+
+def with_changes(event: Received, changes: tuple[DocumentChange, ...]) -> Received:
+    return Received(event.command, Page(changes, event.page.position))
+
+
+def slides(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """Each change starts the time of its batch again."""
+    if is_awaited(state, event) and isinstance(event, Received):
+        state = attrs.evolve(state, batch=state.batch + bool(event.page.changes))
+    return consumer.step(state, event)
+
+
+def saves_the_newest(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """When a batch is done, the position is saved up to which was read by then."""
+    if is_awaited(state, event) and isinstance(event, CommandDone) and state.flushing and state.read:
+        state = attrs.evolve(state, flushing=Flushing(state.read, state.flushing.left))
+    return consumer.step(state, event)
+
+
+def saves_what_waits(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """mongodash: a position is saved by the clock, whatever waits."""
+    if is_awaited(state, event) and isinstance(event, TimerFired) and isinstance(event.command.then, SaveIdle):
+        state = attrs.evolve(state, safe=state.read)
+    return consumer.step(state, event)
+
+
+def overlaps(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """mongodash: flushes overlap, and who is done first saves its token."""
+    if is_awaited(state, event) and isinstance(event, (Received, TimerFired)):
+        step = consumer.step(attrs.evolve(state, flushing=None), event)
+        if isinstance(step.state, Consuming) and step.state.flushing is not None:
+            return step
+    return consumer.step(state, event)
+
+
+def waits_for_more(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """A batch whose time is over waits until it is full."""
+    if is_awaited(state, event) and isinstance(event, TimerFired) and isinstance(event.command.then, Flush):
+        return Step(attrs.evolve(state, is_due=True, awaited=state.awaited - {event.command}))
+    return consumer.step(state, event)
+
+
+def takes_286_for_less(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """mongodash: only 280 is taken for lost history."""
+    if isinstance(event, StreamFailed) and event.code != 280:
+        return consumer.step(state, StreamFailed(event.command, None))
+    return consumer.step(state, event)
+
+
+def reconciles_at_once(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """mongodash: reconciliation begins before a position is stored."""
+    step = consumer.step(state, event)
+    if isinstance(event, Elected) and isinstance(step.state, Consuming) and step.commands:
+        asked = Reconcile(step.state.epoch, step.state.history)
+        return Step(attrs.evolve(step.state, must_reconcile=False), (*step.commands, asked))
+    return step
+
+
+def reconciles_again(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """Reconciliation is asked for whenever something is read."""
+    if is_awaited(state, event) and isinstance(event, Received):
+        state = attrs.evolve(state, must_reconcile=True)
+    return consumer.step(state, event)
+
+
+def reconciles_never(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """The history is lost, and what was not reported is not looked for."""
+    step = consumer.step(state, event)
+    if isinstance(step.state, Consuming) and step.state.is_lost:
+        return Step(attrs.evolve(step.state, must_reconcile=False), step.commands)
+    return step
+
+
+def flushes_to_the_end(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """mongodash: who has lost the lease flushes its batch and saves its token."""
+    step = consumer.step(state, event)
+    is_over = isinstance(event, LeadershipLost) and isinstance(step.state, Following)
+    if not is_over or not isinstance(state, Consuming) or state.read is None:
+        return step
+    last = (*passes(state.epoch, state.batch, state.changes), Save(state.epoch, state.history, state.read))
+    return Step(step.state, last)
+
+
+def plans_first(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """What has changed is looked at before what was deleted."""
+    step = consumer.step(state, event)
+    was = state.flushing if isinstance(state, Consuming) else None
+    if not isinstance(step.state, Consuming) or step.state.flushing is None or was is not None:
+        return step
+    flushing = attrs.evolve(step.state.flushing, left=step.state.flushing.left[::-1])
+    right, wrong = free(step.state.flushing.left), free(flushing.left)
+    awaited = (step.state.awaited - set(right)) | set(wrong)
+    others = tuple(command for command in step.commands if command not in right)
+    return Step(attrs.evolve(step.state, flushing=flushing, awaited=awaited), (*wrong, *others))
+
+
+def tries_at_once(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """What failed is tried again with no pause."""
+    step = consumer.step(state, event)
+    if is_awaited(state, event) and isinstance(event, CommandFailed) and isinstance(step.state, Consuming):
+        return consumer.step(step.state, TimerFired(Await(event.command, consumer.pause)))
+    return step
+
+
+def gives_up(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """A stream that has failed is not opened again."""
+    if is_awaited(state, event) and isinstance(event, StreamFailed) and event.code not in CANNOT_RESUME:
+        return Step(attrs.evolve(state, awaited=state.awaited - {event.command}))
+    return consumer.step(state, event)
+
+
+def believes_whatever(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """An answer counts, whatever is awaited."""
+    if isinstance(state, Consuming) and not isinstance(event, (Elected, LeadershipLost, StopAsked)):
+        state = attrs.evolve(state, awaited=state.awaited | {event.command})
+    return consumer.step(state, event)
+
+
+def saves_only_changes(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """The position of a stream that is idle is never saved."""
+    step = consumer.step(state, event)
+    idle = {each for each in step.commands if isinstance(each, Await) and isinstance(each.then, SaveIdle)}
+    if not isinstance(step.state, Consuming) or not idle:
+        return step
+    others = tuple(each for each in step.commands if each not in idle)
+    return Step(attrs.evolve(step.state, awaited=step.state.awaited - idle), others)
+
+
+def saves_twice(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """A later position is saved while an earlier one is under way."""
+    step = consumer.step(state, event)
+    after = step.state
+    if not isinstance(after, Consuming) or after.safe is None or after.safe == after.saved:
+        return step
+    save = Save(after.epoch, after.history, after.safe)
+    if save in after.awaited:
+        return step
+    return Step(attrs.evolve(after, awaited=after.awaited | {save}), (*step.commands, save))
+
+
+def with_checkpoints(progress: Progress) -> Progress:
+    """mongodash: lost history leaves the checkpoints of an interrupted reconciliation."""
+    return Progress(progress.history + 1, checkpoints=progress.checkpoints)
+
+
+def with_flags(progress: Progress) -> Progress:
+    """Lost history leaves the flags."""
+    return Progress(progress.history + 1, progress.reconciled)
+
+
+def flags_whatever_happened(
+    run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome
+) -> ScanVerdict:
+    """mongodash: "finished" is told, whatever happened."""
+    return reconcile(run, progress, scan, CleanedUp() if outcome == PassFailed() else outcome)
+
+
+def passes_failures(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
+    """A batch that failed has a checkpoint at its end."""
+    return reconcile(run, progress, scan, BatchPlanned((9,)) if outcome == PassFailed() else outcome)
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("CS1", Parts(saves_anyway)),
+        ("CS5", Parts(saves_anyway)),
+        ("CS1", Parts(drops_what_failed)),
+        ("CS1", Parts(knows_by_id)),
+        ("CS3", Parts(knows_by_id)),
+        ("CS3", Parts(keeps_the_first)),
+        ("CS2", Parts(keeps_the_first)),
+        ("CS4", Parts(slides)),
+        ("CS1", Parts(saves_the_newest)),
+        ("CS5", Parts(saves_the_newest)),
+        ("CS5", Parts(saves_what_waits)),
+        ("CS1", Parts(overlaps)),
+        ("CS4", Parts(overlaps)),
+        ("CS4", Parts(waits_for_more)),
+        ("CS2", Parts(takes_286_for_less)),
+        ("CS1", Parts(reconciles_at_once)),
+        ("CS8", Parts(reconciles_at_once)),
+        ("CS8", Parts(reconciles_again)),
+        ("CS2", Parts(reconciles_never)),
+        ("CS7", Parts(flushes_to_the_end)),
+        ("CS3", Parts(plans_first)),
+        ("CS6", Parts(tries_at_once)),
+        ("CS6", Parts(gives_up)),
+        ("CS2", Parts(gives_up)),
+        ("CS7", Parts(believes_whatever)),
+        ("CS9", Parts(saves_only_changes)),
+        ("CS5", Parts(saves_twice)),
+        ("CS1", Parts(forgotten=with_checkpoints)),
+        ("CS1", Parts(forgotten=with_flags)),
+        ("CS1", Parts(is_one_write=False)),
+        ("CS1", Parts(is_fenced=False)),
+        ("CS1", Parts(reconcile=flags_whatever_happened)),
+        ("CS1", Parts(reconcile=passes_failures)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Parts) -> None:
+    """Each law is broken by a small faulty variant."""
+    with pytest.raises(AssertionError, match=law):
+        check(planted, law)

@@ -1,0 +1,96 @@
+"""Rules, decisions, and records on their way, as the tests of `tidegate.reactive.tasks` make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from tidegate.model.documents import Document
+from tidegate.model.instants import MILLISECOND, SECOND, Instant
+from tidegate.reactive import tasks
+from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.task_records import TaskRecord
+from tidegate.reactive.tasks import (
+    BeginVerdict,
+    Claim,
+    Claimed,
+    ClaimVerdict,
+    Failed,
+    GiveUp,
+    HandlerOutcome,
+    InsertRecord,
+    Leave,
+    Matching,
+    NotMatching,
+    PlanVerdict,
+    Seen,
+    Task,
+    TryAgain,
+    UpdateRecord,
+)
+
+T: Final = Task(debounce=Debounce(500 * MILLISECOND, 2 * SECOND))
+KEEPING: Final = attrs.evolve(T, resets_on_change=False)
+
+
+def at(milliseconds: int) -> Instant:
+    return Instant(milliseconds * MILLISECOND)
+
+
+def doc(**items: object) -> Document:
+    return Document.of(items)
+
+
+@attrs.frozen
+class Decisions:
+    """What planners and workers ask: the real functions, but for one that is planted."""
+
+    plan: Callable[..., PlanVerdict] = tasks.plan
+    claim: Callable[..., ClaimVerdict] = tasks.claim
+    begin: Callable[..., BeginVerdict] = tasks.begin
+    renew: Callable[..., UpdateRecord | Leave] = tasks.renew
+    finalise: Callable[..., UpdateRecord | Leave] = tasks.finalise
+    reset: Callable[..., UpdateRecord] = tasks.reset
+
+
+def first(task: Task = T, **items: object) -> TaskRecord:
+    """The record of a document that was just seen."""
+    verdict = tasks.plan(None, Matching(doc(**items)), task=task, now=at(0), new_id="r1")
+    assert isinstance(verdict, InsertRecord)
+    return verdict.record
+
+
+def seen(record: TaskRecord, now: Instant, task: Task = T, **items: object) -> TaskRecord:
+    """The record after a look, whether or not that has written anything."""
+    verdict = tasks.plan(record, Matching(doc(**items)), task=task, now=now, new_id="r2")
+    return verdict.record if isinstance(verdict, UpdateRecord) else record
+
+
+def left(record: TaskRecord, now: Instant) -> TaskRecord:
+    verdict = tasks.plan(record, NotMatching(), task=T, now=now, new_id="r2")
+    assert isinstance(verdict, UpdateRecord)
+    return verdict.record
+
+
+def taken(
+    record: TaskRecord, now: Instant, task: Task = T, worker: str = "w1", **more: Any
+) -> tuple[TaskRecord, Claim]:
+    verdict = tasks.claim(record, worker=worker, task=task, now=now, **more)
+    assert isinstance(verdict, Claimed), verdict
+    return verdict.write.record, verdict.claim
+
+
+def over(record: TaskRecord, claim: Claim, outcome: HandlerOutcome, now: Instant, task: Task = T) -> TaskRecord:
+    verdict = tasks.finalise(record, claim, outcome, task=task, now=now)
+    assert isinstance(verdict, UpdateRecord), verdict
+    return verdict.record
+
+
+def failed(retry_at: int | None, error: str = "it broke") -> Failed:
+    return Failed(error, GiveUp() if retry_at is None else TryAgain(at(retry_at)))
+
+
+def begun(record: TaskRecord, claim: Claim, there: Seen, task: Task = T) -> BeginVerdict:
+    return tasks.begin(record, claim, there, task=task, now=at(600))

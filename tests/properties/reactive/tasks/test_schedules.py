@@ -1,0 +1,357 @@
+"""No change is lost, whatever the order in which planners and workers take their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+from tests.properties.reactive.tasks.made import (
+    KEEPING,
+    Decisions,
+    T,
+    at,
+    doc,
+)
+from tests.properties.reactive.tasks.planted import (
+    completed_at_sight,
+    not_while_processed,
+    remembering,
+    whatever_is_written,
+    without_a_trace,
+)
+
+from tidegate.model.documents import Document, Field, Value
+from tidegate.model.instants import MILLISECOND
+from tidegate.reactive import tasks
+from tidegate.reactive.laws import tasks as laws
+from tidegate.reactive.snapshot import Kept, NotComputed, Projection, snapshot
+from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.tasks import (
+    Adopt,
+    CannotRun,
+    Claim,
+    Claimed,
+    ClaimVerdict,
+    Deferred,
+    Failed,
+    GiveUp,
+    Go,
+    Gone,
+    HandlerOutcome,
+    InsertRecord,
+    Lapsed,
+    Leave,
+    Matching,
+    NotMatching,
+    PlanVerdict,
+    Seen,
+    Succeeded,
+    Task,
+    TryAgain,
+    UpdateRecord,
+    Why,
+    WhyNot,
+)
+
+WATCHED: Final = Projection(("a",))
+Process: TypeAlias = Generator[None, None, None]
+
+
+class World:
+    """A document, its record, a clock, and processes that may stop between any two steps.
+
+    Args:
+        ask: The decisions.
+        task: How the task is run.
+        outcomes: How runs end, in turn; those after the last one succeed.
+        is_guarded: Whether the store looks at guards.
+        is_record_first: Whether records are read BEFORE documents.
+    """
+
+    def __init__(
+        self, ask: Decisions, task: Task, outcomes: tuple[HandlerOutcome, ...], is_guarded: bool, is_record_first: bool
+    ) -> None:
+        self.ask, self.task, self.outcomes = ask, task, list(outcomes)
+        self.is_guarded, self.is_record_first = is_guarded, is_record_first
+        self.document: Document | None = doc(a=0)
+        self.record: TaskRecord | None = None
+        self.now = at(0)
+        self.journal: list[laws.Noticed | laws.Began | laws.Completed | laws.Left] = []
+        self.names = 0
+
+    def seen(self) -> Seen:
+        if self.document is None:
+            return Gone()
+        if self.document == BROKEN:
+            return NotComputed("a", "its function raised KeyError")
+        if not self.document.has(Field[Value]("a")):
+            return NotMatching()
+        taken = snapshot(self.document, WATCHED)
+        assert isinstance(taken, Document)
+        return Matching(taken)
+
+    def carry_out(self, verdict: laws.TaskVerdict) -> bool:
+        """Tell whether the store has written it."""
+        write = laws.write_of(verdict)
+        if write is None:
+            return False
+        guarded = laws.carried_out(verdict, self.record)
+        if guarded is self.record and (self.is_guarded or isinstance(write, InsertRecord)):
+            return False
+        self.record = write.record
+        if write.why in (Why.FIRST_SEEN, Why.CHANGED) and write.record.snapshot is not None:
+            self.journal.append(laws.Noticed(write.record.snapshot))
+        if write.record.snapshot is None:
+            self.journal.append(laws.Left())
+        return True
+
+    def look(self) -> Generator[None, None, tuple[TaskRecord | None, Seen]]:
+        """The record and the document, read one after the other."""
+        if self.is_record_first:
+            record = self.record
+            yield
+            return record, self.seen()
+        seen = self.seen()
+        yield
+        return self.record, seen
+
+    def planner(self) -> Process:
+        while True:
+            record, seen = yield from self.look()
+            yield
+            self.names += 1
+            verdict = self.ask.plan(record, seen, task=self.task, now=self.now, new_id=f"r{self.names}")
+            if isinstance(verdict, Leave) or self.carry_out(verdict):
+                return
+
+    def worker(self, name: str) -> Process:
+        record = self.record
+        yield
+        if record is None:
+            return
+        told = {"worker": name, "task": self.task, "now": self.now}
+        verdict = self.ask.claim(record, **told)
+        if isinstance(verdict, Lapsed):
+            verdict = self.ask.claim(record, **told, lapsed=TryAgain(self.now))
+        if not self.carry_out(verdict) or not isinstance(verdict, Claimed):
+            return
+        begun = yield from self.begin(verdict.claim)
+        if begun is None:
+            return
+        yield  # the handler runs
+        claim, outcome = begun, self.outcomes.pop() if self.outcomes else Succeeded()
+        if begun.snapshot is None:
+            outcome = Failed("nothing to run with", GiveUp())
+        elif self.there() != claim.snapshot:
+            outcome = Deferred(self.now)  # the handler finds another document than it was started with
+        while True:
+            record = self.record
+            yield
+            ending = self.ask.finalise(record, claim, outcome, task=self.task, now=self.now)
+            if isinstance(ending, Leave):
+                return
+            if self.carry_out(ending):
+                break
+        if outcome == Succeeded():
+            self.journal.append(laws.Completed(claim.token))
+
+    def begin(self, claim: Claim) -> Generator[None, None, Claim | None]:
+        while True:
+            record, seen = yield from self.look()
+            yield
+            match self.ask.begin(record, claim, seen, task=self.task, now=self.now):
+                case Go(begun):
+                    assert begun.snapshot is not None
+                    self.journal.append(laws.Began(begun.token, begun.snapshot))
+                    return begun
+                case Adopt(write, begun):
+                    assert begun.snapshot is not None
+                    if self.carry_out(write):
+                        self.journal += [laws.Noticed(begun.snapshot), laws.Began(begun.token, begun.snapshot)]
+                        return begun
+                case CannotRun(write, _):
+                    if self.carry_out(write):
+                        return attrs.evolve(claim, snapshot=None)
+                case UpdateRecord() as left:
+                    if self.carry_out(left):
+                        return None
+                case _:
+                    return None
+
+    def there(self) -> Kept | None:
+        seen = self.seen()
+        return seen.snapshot if isinstance(seen, Matching) else None
+
+
+@attrs.frozen
+class Schedule:
+    """What happens in which order: a process goes on or begins, the document changes, or time passes; 0 is nothing."""
+
+    steps: bytes
+    outcomes: tuple[HandlerOutcome, ...] = ()
+    task: Task = T
+
+
+BROKEN: Final = doc(a="!")
+"""A document whose watched value cannot be computed."""
+CONTENTS: Final = (
+    *(doc(a=0), doc(a=1), doc(a=0), doc(a=1), doc(b=1), None, doc(a=0), doc(a=1)),
+    *(doc(a=0), doc(a=1), doc(b=1), None, BROKEN, BROKEN, doc(a=0), doc(a=1)),
+)
+TIMES: Final = (1, 499, 500, 5_000)
+
+
+def run(ask: Decisions, schedule: Schedule, *, is_guarded: bool = True, is_record_first: bool = True) -> World:
+    """What has become of it once everybody is done, and all that is due has run."""
+    world = World(ask, schedule.task, schedule.outcomes, is_guarded, is_record_first)
+    processes: list[Process] = [world.planner()]
+    for step in schedule.steps:
+        which, kind = divmod(step, 16)
+        match kind:
+            case 0:
+                pass
+            case 1 | 2:
+                world.document = CONTENTS[which % len(CONTENTS)]
+                processes.append(world.planner())  # each change comes to a planner, some time
+            case 3 | 4:
+                world.now += TIMES[which % len(TIMES)] * MILLISECOND
+            case 5:
+                processes.append(world.worker(f"w{which % 2}"))
+            case _ if processes:
+                process = processes[which % len(processes)]
+                if next(process, "over") == "over":
+                    processes.remove(process)
+            case _:
+                pass
+    for process in processes:
+        finish(process)
+    for turn in range(20):
+        if world.record is None or world.record.next_run_at is None:
+            return world
+        world.now = max(world.now, world.record.next_run_at, key=lambda each: each.at)
+        finish(world.worker(f"last{turn}"))
+    raise AssertionError(f"never quiet: {world.record}")
+
+
+def finish(process: Process) -> None:
+    for turn, _ in enumerate(process):
+        assert turn < 100, "a process that never ends"
+
+
+def schedules() -> st.SearchStrategy[Schedule]:
+    ends = st.sampled_from((Succeeded(), Failed("x", TryAgain(at(700))), Deferred(at(900))))
+    some = st.sampled_from((T, KEEPING, attrs.evolve(T, lease=400 * MILLISECOND), attrs.evolve(T, history_max=0)))
+    return st.builds(
+        Schedule,
+        st.binary(min_size=60, max_size=60),
+        st.lists(ends, max_size=3).map(tuple),
+        st.one_of(st.just(T), some),
+    )
+
+
+DOCUMENT_FIRST: Final = Schedule(b"6\xb1\xa6\xf6&&sV%v\xf6\xf1V66")
+WITHOUT_A_TRACE: Final = Schedule(b"!\x166\x96\xb2\xb5\x85\xf3f6fv\xb6\x85\x82F")
+NOT_WHILE_PROCESSED: Final = Schedule(b"vVf\xb3\x11E\xd6\xd6\xb61\xd6\x16\x02v\xb5\x86F\x96\xf6\xb6")
+AT_SIGHT: Final = Schedule(b"6\xa6\xe6\xc5VaF\x06\xb1f\x91ERb\xd5\xc6&F\x86")
+REMEMBERING: Final = Schedule(b"\x9a\x1d\xc2")
+"""Found among some thousands of schedules: each loses a change under the specimen of that name."""
+
+
+def check_journal(make: Callable[[], Decisions], tries: int, **world: bool) -> None:
+    is_real = make is Decisions and not world
+
+    @settings(max_examples=tries, phases=tuple(Phase) if is_real else (Phase.explicit, Phase.generate))
+    @given(schedules())
+    @example(DOCUMENT_FIRST)
+    @example(WITHOUT_A_TRACE)
+    @example(NOT_WHILE_PROCESSED)
+    @example(AT_SIGHT)
+    @example(REMEMBERING)
+    def law(schedule: Schedule) -> None:
+        done = run(make(), schedule, **world)
+        assert laws.ran_with_the_latest(done.journal, done.there())
+        assert laws.every_change_was_run(done.journal)
+        if done.record is not None and not isinstance(done.seen(), NotComputed):
+            is_over = (TaskStatus.COMPLETED,) if done.there() is not None else (TaskStatus.COMPLETED, TaskStatus.FAILED)
+            assert (done.record.status in is_over, done.record.snapshot) == (True, done.there())
+
+    law()
+
+
+def test_no_change_is_lost_whatever_the_order() -> None:
+    """Laws RE1, RE3 and RE6: planners and workers stop and go on anywhere, stall past leases, and fail."""
+    check_journal(Decisions, 500)
+
+
+def whichever_run(
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any
+) -> UpdateRecord | Leave:
+    """mongodash: whoever finalises completes it, a worker included that lost its lease long ago."""
+    if record is None:
+        return Leave(WhyNot.NO_RECORD)
+    held = attrs.evolve(
+        record,
+        status=TaskStatus.PROCESSING,
+        owner=claim.owner,
+        token=claim.token,
+        next_run_at=told["now"],
+        claimed_at=record.claimed_at or record.created_at,
+    )
+    verdict = tasks.finalise(held, claim, outcome, **told)
+    return attrs.evolve(verdict, on=record.guard) if isinstance(verdict, UpdateRecord) else verdict
+
+
+def skipped(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> UpdateRecord | Leave:
+    """mongodash: what a handler would not run with, for it found another document, is completed."""
+    return tasks.finalise(record, claim, Succeeded() if isinstance(outcome, Deferred) else outcome, **told)
+
+
+def comparing_with_the_last_run() -> Decisions:
+    """A change back to what the last run began with is taken for none: A-B-A."""
+    begun: dict[str, Kept | None] = {}
+
+    def claim(record: TaskRecord, **told: Any) -> ClaimVerdict:
+        verdict = tasks.claim(record, **told)
+        if isinstance(verdict, Claimed):
+            begun[record.id] = verdict.claim.snapshot
+        return verdict
+
+    def plan(record: TaskRecord | None, seen: Seen, **told: Any) -> PlanVerdict:
+        if record is None or not isinstance(seen, Matching) or begun.get(record.id) != seen.snapshot:
+            return tasks.plan(record, seen, **told)
+        version = record.version + 1
+        match record.status:
+            case TaskStatus.PENDING:
+                after = attrs.evolve(record, version=version, status=TaskStatus.COMPLETED, next_run_at=None)
+            case TaskStatus.PROCESSING_DIRTY:
+                after = attrs.evolve(record, version=version, status=TaskStatus.PROCESSING)
+            case _:
+                return Leave(WhyNot.UNCHANGED)
+        return UpdateRecord(record.guard, attrs.evolve(after, snapshot=seen.snapshot), Why.CHANGED)
+
+    return Decisions(plan=plan, claim=claim)
+
+
+@pytest.mark.parametrize(
+    ("make", "world"),
+    [
+        (Decisions, {"is_guarded": False}),
+        (Decisions, {"is_record_first": False}),
+        (lambda: Decisions(finalise=whichever_run), {}),
+        (lambda: Decisions(finalise=whatever_is_written), {}),
+        (lambda: Decisions(finalise=skipped), {}),
+        (lambda: Decisions(plan=without_a_trace), {}),
+        (lambda: Decisions(begin=remembering), {}),
+        (lambda: Decisions(plan=completed_at_sight), {}),
+        (lambda: Decisions(plan=not_while_processed), {}),
+        (comparing_with_the_last_run, {}),
+    ],
+)
+def test_a_planted_bug_loses_a_change(make: Callable[[], Decisions], world: dict[str, bool]) -> None:
+    """Each of these loses a change in some order of events, and so does a caller who forgets a duty."""
+    with pytest.raises(AssertionError):
+        check_journal(make, 1_000, **world)
