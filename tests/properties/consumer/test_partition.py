@@ -63,6 +63,7 @@ from tidegate.consumer.fanout import (
     DeliverRecords,
     DeliverTasks,
     DeliverWindow,
+    FanoutEvent,
     Judge,
     RecordsDelivered,
     Report,
@@ -77,7 +78,6 @@ from tidegate.consumer.fanout import (
     WindowDelivered,
     WindowOpened,
 )
-from tidegate.consumer.fanout import Event as FanoutEvent
 from tidegate.consumer.laws import partition as laws
 from tidegate.consumer.outstanding import running
 from tidegate.consumer.partition import (

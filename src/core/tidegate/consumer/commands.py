@@ -23,6 +23,7 @@ from tidegate.consumer.fanout import (
     DeliverRecords,
     DeliverTasks,
     DeliverWindow,
+    FanoutEvent,
     Judge,
     RecordsDelivered,
     Report,
@@ -34,7 +35,6 @@ from tidegate.consumer.fanout import (
     WindowArranged,
     WindowDelivered,
 )
-from tidegate.consumer.fanout import Event as FanoutEvent
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Refused
@@ -114,7 +114,7 @@ class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
 class Work(_OfAssignment, Effect[object]):
     """Ask user code for something; what it replies tells which event it is (`event_for`).
 
-    Of the records in `DeliverRecords.failed` it answers for the failure.
+    Of the records in `DeliverRecords.to_dead_letter` it answers for the failure.
 
     Attributes:
         partition: Which one.

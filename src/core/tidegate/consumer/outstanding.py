@@ -63,7 +63,7 @@ def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> AllAsked:
     return (*asked, *(Asked(work, fanout.outstanding(windows, work.task)) for work in works))
 
 
-def answer(asked: AllAsked, event: fanout.Event) -> fanout.Event | None:
+def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | None:
     """What of the event user code was asked for; None if nothing of it."""
     match event:
         case WindowOpened():

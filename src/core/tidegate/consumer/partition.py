@@ -578,7 +578,7 @@ class PartitionRules:
         return Work(part.partition, part.generation, task, fanout.offsets_of(part.windows, task))
 
     def _told(
-        self, part: Owned, event: fanout.Event, *, is_diverted: bool = False
+        self, part: Owned, event: fanout.FanoutEvent, *, is_diverted: bool = False
     ) -> tuple[Owned, tuple[Command, ...]]:
         """What follows in the windows, and what user code is asked for next."""
         windows, ready = part.windows, list(part.ready)
@@ -675,7 +675,7 @@ class PartitionRules:
             return self._settled(_without(part, (asked,)))
         match task:
             case Arrange(window):
-                what: fanout.Event = ArrangeFailed(window)
+                what: fanout.FanoutEvent = ArrangeFailed(window)
             case Start(window, numbers, attempt):
                 what = TasksReported(window, numbers, attempt, Report.FAILED)
             case Judge(window, numbers, attempt):

@@ -291,7 +291,7 @@ def holds_back(state: State) -> bool:
 
 def is_answer(effect: Effect[object]) -> bool:
     """It answers for failures: a dead letter, say."""
-    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and bool(effect.task.failed)
+    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and bool(effect.task.to_dead_letter)
 
 
 def planned(consumer: ConsumerRules, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:

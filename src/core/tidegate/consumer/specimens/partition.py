@@ -137,7 +137,7 @@ class DeadLetterIsOptional(PartitionRules):
     """A dead letter that could not be written is left out, and its record is committed."""
 
     def _raised(self, part: Owned, task: Task) -> PartitionStep:
-        if isinstance(task, DeliverRecords) and task.failed:
+        if isinstance(task, DeliverRecords) and task.to_dead_letter:
             delivered = RecordsDelivered(task.window, task.offsets)
             return self._owned(part, WorkReported(part.partition, part.generation, delivered))
         return super()._raised(part, task)
@@ -183,7 +183,7 @@ class RunsTheRest(PartitionRules):
     """What stands behind a failure is run like everything else."""
 
     def _told(
-        self, part: Owned, event: fanout.Event, *, is_diverted: bool = False
+        self, part: Owned, event: fanout.FanoutEvent, *, is_diverted: bool = False
     ) -> tuple[Owned, tuple[Command, ...]]:
         del is_diverted
         return super()._told(part, event)
