@@ -257,6 +257,9 @@ class Pool:
         for _ in range(6):
             for each in (each for each in PUBLIC.values() if is_checked(each) or each in EVENTS):
                 self._try(each, chance)
+        for each in self.found:
+            if not self.found[each]:  # of values that only tidegate makes, those that no call above has brought about
+                self._try(each, chance)
 
     def _lacks(self, each: Any) -> bool:
         return len(self.found.get(each, ())) < ENOUGH

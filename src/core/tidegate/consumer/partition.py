@@ -78,7 +78,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import Enum, StrEnum, unique
 from types import NoneType
-from typing import Final, TypeAlias, assert_never, final, get_args
+from typing import Final, TypeAlias, assert_never, final
 
 import attrs
 
@@ -115,6 +115,7 @@ from tidegate.consumer.commands import (
     Work,
     WorkFailed,
     WorkReported,
+    check_event,
 )
 from tidegate.consumer.commit_metadata import LIMIT, Alphabet, Survey, decoded, encoded, surveyed, units
 from tidegate.consumer.drain import Action, Budget, InFlight, Stage, left, plan, stage
@@ -399,7 +400,7 @@ class PartitionRules:
         Raises:
             Misuse: An argument is of another type, or an offset is none.
         """
-        check_type(event, _EVENTS, "an event of a partition")
+        check_event(event)
         check_type(state, (Unassigned, Owned), "a state of a partition")
         match state:
             case Unassigned():
@@ -803,8 +804,6 @@ class PartitionRules:
 
 
 # --- helpers ------------------------------------------------------------------------------------------------------------
-
-_EVENTS: Final = get_args(Event)
 
 
 def _asking(part: Owned, works: Sequence[Work]) -> Owned:

@@ -26,7 +26,7 @@ from tidegate.consumer.fanout.vocabulary import (
     TaskId,
 )
 from tidegate.consumer.watermark import OFFSET_MAX
-from tidegate.model.values import check_type
+from tidegate.model.values import check_type, check_types
 
 __all__ = ["RecordStatus", "Waits", "in_flight", "load", "offsets_of", "outstanding", "record_status", "records"]
 
@@ -88,9 +88,10 @@ def load(state: Fanout, active: Collection[int]) -> Load:
             for a task of these.
 
     Raises:
-        Misuse: It is no state of windows.
+        Misuse: An argument is of another type.
     """
     check_type(state, Fanout, "a state of windows")
+    check_types(active, int, "the number of a window")
     arranging = delivering = 0
     waiting = dict.fromkeys((_RUNNING, _FAILING, _DELIVERING), 0)
     for window in state.windows:
