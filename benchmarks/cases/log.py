@@ -78,7 +78,7 @@ def acknowledging(size: int) -> Made[watermark.OffsetTracker]:
 
 @table.case(watermark, "explain", OFFSETS)
 def explaining(size: int) -> Made[watermark.Explanation]:
-    tracker, work = half_done(size), {0: watermark.Work("running", BACK_THEN)}
+    tracker, work = half_done(size), {0: watermark.WorkStatus("running", BACK_THEN)}
     return (
         lambda: watermark.explain(tracker, work, NOW),
         lambda told: isinstance(told, watermark.Blocked) and told.age == MINUTE,
