@@ -215,7 +215,7 @@ def holding(_: int) -> Made[backpressure.PartitionHold]:
 @table.case(backpressure, "plan", PARTITIONS)
 def planning(size: int) -> Made[backpressure.Plan[int]]:
     assigned, held = range(size), drawn(size).sample(range(size), size // 10)
-    flow = backpressure.Flow(backpressure.Reason.BELOW_HIGH)
+    flow = backpressure.Flow(backpressure.GateReason.BELOW_HIGH)
     return lambda: backpressure.plan(flow, assigned, (), held), lambda plan: len(plan.poll) == size - size // 10
 
 

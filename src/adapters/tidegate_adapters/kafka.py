@@ -210,7 +210,7 @@ class Worker:
 
     def measure(self) -> None:
         """Forget the records that are done, and tell how much the others hold up, where that matters."""
-        now, bounds = time.monotonic(), self.consumer.each.bounds
+        now, bounds = time.monotonic(), self.consumer.each.limits
         for part in self.state.parts:
             undone, kept = set(open_offsets(part.tracker)), self.kept[part.partition]
             self.kept[part.partition] = kept = {offset: kept[offset] for offset in kept if offset in undone}

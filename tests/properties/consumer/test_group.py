@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate import laws
-from tidegate.consumer.backpressure import Flow, PartitionLimits, Plan, Reason, Thresholds
+from tidegate.consumer.backpressure import Flow, GateReason, PartitionLimits, Plan, Thresholds
 from tidegate.consumer.commands import (
     Assigned,
     Commit,
@@ -34,8 +34,8 @@ from tidegate.model.reducer import Step
 
 P = tuple(TopicPartition("t", number) for number in range(3))
 BOUNDS = PartitionLimits(span=Thresholds(high=5, low=2), metadata=Thresholds(high=6, low=3))
-EACH = PartitionRules(bounds=BOUNDS, replay_max=1)
-IN_ORDER = attrs.evolve(EACH, order=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
+EACH = PartitionRules(limits=BOUNDS, replay_max=1)
+IN_ORDER = attrs.evolve(EACH, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
 RULES = ConsumerRules(executors=2, thresholds=Thresholds(high=4, low=1), each=EACH)
 KEYS = (b"a", b"b", None)
 
@@ -177,7 +177,7 @@ class PollsThroughTheGate(ConsumerRules):
     """The verdict of the gate is not asked."""
 
     def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
-        return super().polling(attrs.evolve(state, verdict=Flow(Reason.BELOW_HIGH)), paused)
+        return super().polling(attrs.evolve(state, verdict=Flow(GateReason.BELOW_HIGH)), paused)
 
 
 @attrs.frozen

@@ -131,7 +131,7 @@ BUDGETS: Final = (
 def plain(bug: type[PartitionRules] = PartitionRules, *, room: int, span_max: int, drain: Budget) -> PartitionRules:
     """Each record is one task, and nothing is fetched while so many stand undone."""
     bounds = PartitionLimits(span=Thresholds(high=span_max, low=span_max - 1), metadata=None)
-    return bug(running_max=room, bounds=bounds, metadata_max=0, drain=drain)
+    return bug(running_max=room, limits=bounds, metadata_max=0, drain=drain)
 
 
 def stages(budget: Budget) -> list[Stage]:
@@ -854,7 +854,7 @@ class Course:
         self.asked[work] = parts
 
     def line(self, offset: int, keys: Mapping[int, Key]) -> Key:
-        match self.processor.order:
+        match self.processor.ordering:
             case Ordering.UNORDERED:
                 return None
             case Ordering.BY_KEY:
@@ -862,7 +862,7 @@ class Course:
             case Ordering.BY_OFFSET:
                 return b""
             case _:
-                assert_never(self.processor.order)
+                assert_never(self.processor.ordering)
 
     def closed(self, keys: Mapping[int, Key]) -> set[int]:
         """Of the keys that are held back or diverted, what has not begun."""
@@ -1383,14 +1383,14 @@ PLANTED: Final[Sequence[tuple[type[PartitionRules], str, Mapping[str, object]]]]
     (TakesAnyAnswer, "P3", {"hooks": False, "rules": FLAT, "running_max": 3, "failure_policy": FailurePolicy.SKIP}),
     (TakesAnyReport, "P3", {"drain": Budget(9, commit=9), "running_max": 2}),
     (SkipsInSilence, "P4", ANY_MODE),
-    (DropsWhatIsBefore, "P4", {"order": Ordering.BY_KEY, "failure_policy": FailurePolicy.STOP, "hooks": False}),
+    (DropsWhatIsBefore, "P4", {"ordering": Ordering.BY_KEY, "failure_policy": FailurePolicy.STOP, "hooks": False}),
     (LosesWithoutARelease, "P5", {"drain": SLOW}),
     (ReleasesWhatRuns, "P5", {"drain": SLOW}),
     (RunsOneMore, "P6", ANY_MODE),
-    (FetchesOn, "P6", {"bounds": PartitionLimits(span=Thresholds(2, 1))}),
+    (FetchesOn, "P6", {"limits": PartitionLimits(span=Thresholds(2, 1))}),
     (CommitsWhenRevoked, "P7", ANY_MODE),
-    (KeepsNoOrder, "P8", {"order": Ordering.BY_KEY}),
-    (RunsTheRest, "P9", {"order": Ordering.BY_KEY, "failure_policy": FailurePolicy.DIVERT_KEY}),
+    (KeepsNoOrder, "P8", {"ordering": Ordering.BY_KEY}),
+    (RunsTheRest, "P9", {"ordering": Ordering.BY_KEY, "failure_policy": FailurePolicy.DIVERT_KEY}),
     (ForgetsWhatRaised, "P10", ANY_MODE),
     (TakesInterruptedForFailed, "P11", {"drain": SLOW}),
 )
@@ -1669,7 +1669,7 @@ def test_what_is_before_a_failure_is_finished_and_committed() -> None:
 
 def test_what_waits_for_its_key_before_a_failure_is_still_taken() -> None:
     """Law P4: 1 waits for 0, of the same key, when 2 fails. It is before the failure, so it is done and committed."""
-    processor = PartitionRules(running_max=2, metadata_max=0, order=Ordering.BY_KEY)
+    processor = PartitionRules(running_max=2, metadata_max=0, ordering=Ordering.BY_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2, 3), (b"k", b"k", b"l", b"m"))
     commanded = course(processor, Assigned(TP, 1, 0), fetched, failed(1, 1), succeeded(1, 0), succeeded(1, 2))
 
@@ -1766,7 +1766,7 @@ def test_what_the_former_owner_has_told_of_is_not_done_again() -> None:
 def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
     """Law P6: for what stands undone, for bytes and for age; nothing is fetched until all of them are low."""
     bounds = PartitionLimits(span=Thresholds(2, 1), size=Thresholds(9, 3), age=Thresholds(9, 3), metadata=None)
-    processor = PartitionRules(2, metadata_max=0, bounds=bounds)
+    processor = PartitionRules(2, metadata_max=0, limits=bounds)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
@@ -1790,7 +1790,7 @@ def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
 
 def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
     """Law P9: 0 fails and is answered for. 1, of the same key, is answered for and not run; 2, of another, runs."""
-    processor = PartitionRules(2, metadata_max=0, order=Ordering.BY_KEY, failure_policy=FailurePolicy.DIVERT_KEY)
+    processor = PartitionRules(2, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.DIVERT_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2), (b"k", b"k", b"l"))
     commanded = course(processor, Assigned(TP, 1, 0), fetched, failed(1, 0), told(RecordsDelivered(0, (0,))))
 
@@ -1808,7 +1808,7 @@ def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_ho
     more, and not in work yet; so it was run.
     """
     processor = PartitionRules(
-        2, hooks=is_hooked, metadata_max=0, order=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
+        2, hooks=is_hooked, metadata_max=0, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
     )
     begun = told(ArrangeFailed(0)) if is_hooked else failed(1, 0)
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), begun, told(RecordsDelivered(0, (0,))))
@@ -1818,7 +1818,7 @@ def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_ho
 
 def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
     """Laws P9 and P10: nothing of the key is begun any more, what comes of it later is not even queued."""
-    processor = PartitionRules(2, metadata_max=0, order=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
+    processor = PartitionRules(2, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1, 2), (b"k", b"k", None)),
@@ -1838,7 +1838,7 @@ def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() ->
     """Law P10: 0 and 1 are settled together. 0 fails, so the keys of both are held back, and nobody waits for them."""
     rules = Rules(0, 0, task_delivery=False, record_delivery=False)
     processor = PartitionRules(
-        2, 2, rules=rules, metadata_max=0, order=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY
+        2, 2, rules=rules, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY
     )
     keys = (b"k", b"l", b"l", b"m")
     fetched = Fetched(TP, 1, (0, 1, 2, 3), keys)
@@ -2030,7 +2030,7 @@ def test_what_a_partition_does_not_wish_for_is_not_heard(effect: Effect[object])
 # --- misuse, printing -------------------------------------------------------------------------------------------------
 
 NUMBERS: Final = ("running_max", "window_max", "metadata_max", "replay_max")
-KINDS: Final = ("hooks", "rules", "order", "failure_policy", "bounds", "drain")
+KINDS: Final = ("hooks", "rules", "ordering", "failure_policy", "limits", "drain")
 WRONG: Final[tuple[object, ...]] = (1.5, "1", None, (), -1, 2**70, True, b"", object())
 
 
@@ -2078,7 +2078,7 @@ GOOD: Final[Mapping[Callable[..., object], tuple[object, ...]]] = {
 
 def test_a_wish_or_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
     """Bad values are told at construction, as misuse and nothing else; what can be made has an answer, and prints."""
-    processor = PartitionRules(2, order=Ordering.BY_OFFSET)
+    processor = PartitionRules(2, ordering=Ordering.BY_OFFSET)
     assert {*get_args(Event)} | {*get_args(Command)} == {*GOOD, Cancel} - {TopicPartition}
     for kind, good in GOOD.items():
         for place in range(len(good)):
@@ -2111,7 +2111,7 @@ def test_what_is_no_state_or_no_event_is_misuse(make: Callable[[], object]) -> N
 
 def test_records_without_their_keys_have_no_order() -> None:
     """Law P8: where records of a key wait for each other, their keys have to be told; to forget them is misuse."""
-    processor = PartitionRules(2, order=Ordering.BY_KEY)
+    processor = PartitionRules(2, ordering=Ordering.BY_KEY)
     state = after(processor, Assigned(TP, 1, 0))
 
     with pytest.raises(Misuse, match="without their keys"):
@@ -2174,7 +2174,7 @@ def test_everything_has_a_form_of_one_line(value: object, text: str) -> None:
 
 def test_keys_are_not_shown() -> None:
     """They may be secret."""
-    processor = PartitionRules(1, order=Ordering.BY_KEY)
+    processor = PartitionRules(1, ordering=Ordering.BY_KEY)
     event = Fetched(TP, 1, (0,), (b"secret",))
     state = after(processor, Assigned(TP, 1, 0), event)
 

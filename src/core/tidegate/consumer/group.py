@@ -32,11 +32,11 @@ import attrs
 
 from tidegate.consumer.backpressure import (
     Flow,
+    GateReason,
     GateVerdict,
     Held,
     Hold,
     Plan,
-    Reason,
     Thresholds,
     decide,
     for_executors,
@@ -65,7 +65,7 @@ class ConsumerState:
     """
 
     parts: tuple[Owned, ...] = ()
-    verdict: GateVerdict = Flow(Reason.BELOW_HIGH)
+    verdict: GateVerdict = Flow(GateReason.BELOW_HIGH)
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.parts, Owned, "a partition that is owned")

@@ -56,7 +56,7 @@ Known not to work
     - A commit whose reply was lost, and that the broker takes only after the next one, makes the committed position fall
       (P1) until the next commit. Within a generation no broker fences it; what lies between is handled again, if at all.
     - A record whose key is held back stays undone until the partition is assigned anew, and the partition takes no more
-      than `bounds` allow behind it.
+      than `limits` allow behind it.
     - Records without a key have no order, and no rest.
     - Which keys are held back or diverted is forgotten with the assignment: the next owner runs the rest of a key that was
       diverted.
@@ -341,9 +341,9 @@ class PartitionRules:
         window_max: How many records a window may have.
         hooks: Whether user code arranges windows into tasks and judges failures. If not, each record is one task.
         rules: What user code has to deliver, and how often it may try; without hooks, at once.
-        order: Which records wait for each other.
+        ordering: Which records wait for each other.
         failure_policy: What follows when a record has failed for good.
-        bounds: When the partition is held on its own account.
+        limits: When the partition is held on its own account.
         metadata_max: How many UTF-16 units the broker takes with a commit; 0 for none.
         replay_max: So many completed offsets that no commit tells of are enough for one, though the position stays.
         drain: How long a revocation may take.
@@ -353,9 +353,9 @@ class PartitionRules:
     window_max: int = 1
     hooks: bool = False
     rules: Rules = PLAIN
-    order: Ordering = Ordering.UNORDERED
+    ordering: Ordering = Ordering.UNORDERED
     failure_policy: FailurePolicy = FailurePolicy.STOP
-    bounds: PartitionLimits = PartitionLimits()
+    limits: PartitionLimits = PartitionLimits()
     metadata_max: int = LIMIT
     replay_max: int = REPLAY_MAX
     drain: Budget = DRAIN
@@ -365,20 +365,20 @@ class PartitionRules:
         check_int(self.window_max, "a number of records", 1)
         check_type(self.hooks, bool, "whether there are hooks")
         check_type(self.rules, Rules, "a set of rules")
-        check_type(self.order, Ordering, "an order")
+        check_type(self.ordering, Ordering, "an ordering")
         check_type(self.failure_policy, FailurePolicy, "what follows a failure")
-        check_type(self.bounds, PartitionLimits, "the bounds of a partition")
+        check_type(self.limits, PartitionLimits, "the limits of a partition")
         check_int(self.metadata_max, "a number of UTF-16 units", 0)
         check_int(self.replay_max, "a number of offsets", 1)
         check_type(self.drain, Budget, "a budget of time")
-        if self.order is Ordering.UNORDERED and self.failure_policy in (
+        if self.ordering is Ordering.UNORDERED and self.failure_policy in (
             FailurePolicy.BLOCK_KEY,
             FailurePolicy.DIVERT_KEY,
         ):
             raise Misuse(
                 f"{self.failure_policy.name} without an order",
                 why="records of the same key may be in work, or done, when one fails",
-                todo="set order=Ordering.BY_KEY or BY_OFFSET",
+                todo="set ordering=Ordering.BY_KEY or BY_OFFSET",
             )
 
     @property
@@ -489,7 +489,7 @@ class PartitionRules:
     def _taken(self, part: Owned, offsets: tuple[int, ...], keys: tuple[Key, ...]) -> Owned:
         """With the records registered and queued."""
         new = undelivered(part.tracker, offsets)
-        if self.order is Ordering.BY_KEY:
+        if self.ordering is Ordering.BY_KEY:
             if len(keys) < len(offsets):
                 raise Misuse(
                     f"records of {part.partition} came without their keys",
@@ -511,7 +511,7 @@ class PartitionRules:
 
     def _lines(self, part: Owned) -> dict[int, bytes]:
         """Where records have an order, the line that each of those in sight stands in; one without a key, in none."""
-        if self.order is Ordering.BY_KEY:
+        if self.ordering is Ordering.BY_KEY:
             return dict(part.keys)
         return dict.fromkeys((*part.queued, *fanout.records(part.windows)), b"")
 
@@ -525,7 +525,7 @@ class PartitionRules:
         """
         check_type(part, Owned, "a partition that is owned")
         most = self.window_max if self.hooks else min(self.window_max, self.running_max - part.running)
-        if self.order is Ordering.UNORDERED:
+        if self.ordering is Ordering.UNORDERED:
             return part.queued[:most]
         key = self._lines(part)
         busy = {key[offset] for offset in fanout.records(part.windows) if offset in key}
@@ -778,11 +778,11 @@ class PartitionRules:
         if pending(part.tracker):
             length = 0
             alphabet = part.alphabet
-            if alphabet is not None and self.bounds.metadata is not None:
+            if alphabet is not None and self.limits.metadata is not None:
                 survey = surveyed(part.tracker, part.survey)
                 part, length = evolve(part, survey=survey), units(survey, alphabet)
             strain = PartitionPressure(span=span(part.tracker), size=part.size, age=part.age, metadata=length)
-        hold = decide_partition(self.bounds, part.hold, strain)
+        hold = decide_partition(self.limits, part.hold, strain)
         return part if hold == part.hold else evolve(part, hold=hold)
 
     def _metadata(self, part: Owned) -> str:

@@ -113,7 +113,7 @@ HOOKS: Final = PartitionRules(
     metadata_max=0,
 )
 IN_ORDER: Final = PartitionRules(
-    running_max=2, order=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY, metadata_max=0
+    running_max=2, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY, metadata_max=0
 )
 SINKS: Final = PartitionRules(
     running_max=2,
@@ -122,9 +122,9 @@ SINKS: Final = PartitionRules(
     metadata_max=0,
 )
 BY_KEY: Final = PartitionRules(
-    running_max=2, order=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY, metadata_max=0
+    running_max=2, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY, metadata_max=0
 )
-HOLDS: Final = PartitionRules(running_max=2, bounds=PartitionLimits(span=Thresholds(high=2, low=1)), metadata_max=0)
+HOLDS: Final = PartitionRules(running_max=2, limits=PartitionLimits(span=Thresholds(high=2, low=1)), metadata_max=0)
 """Of the records, where work is in the order of keys."""
 HOLES: Final[Entries] = (b"k", CONTROL, b"k", CONTROL)
 """Two records of one key, of which compaction may remove the first, and the mark of a transaction behind each."""
@@ -234,7 +234,7 @@ def partition(
 
     means, hears = (
         user(broker(None if entries else records)),
-        heard_with_keys if processor.order is Ordering.BY_KEY else event_for,
+        heard_with_keys if processor.ordering is Ordering.BY_KEY else event_for,
     )
     parts = {
         consumer: tuple(
@@ -269,10 +269,10 @@ def partition(
             DRAINS: tuple(map(has_nothing_to_start, names)),
             **(
                 {}
-                if processor.order is Ordering.UNORDERED
-                else {IN_TURN: tuple(is_in_turn(name, processor.order, records) for name in names)}
+                if processor.ordering is Ordering.UNORDERED
+                else {IN_TURN: tuple(is_in_turn(name, processor.ordering, records) for name in names)}
             ),
-            **({FREE: tuple(map(fetches_what_is_free, names))} if processor.bounds != PartitionLimits() else {}),
+            **({FREE: tuple(map(fetches_what_is_free, names))} if processor.limits != PartitionLimits() else {}),
             **(
                 {NOT_RUN: tuple(map(runs_nothing_diverted, names))}
                 if processor.failure_policy is FailurePolicy.DIVERT_KEY

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import Flow, Plan, Reason
+from tidegate.consumer.backpressure import Flow, GateReason, Plan
 from tidegate.consumer.commands import Command, Committed, CommitUnknown, Event, Fetch, Release, WorkReported
 from tidegate.consumer.drain import Budget, InFlight
 from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Report, Start, Task, TasksReported
@@ -207,7 +207,7 @@ class PausedOnce(ConsumerRules):
     """The gate closes, and whoever polls does not look at it."""
 
     def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
-        return super().polling(attrs.evolve(state, verdict=Flow(Reason.BELOW_HIGH)), paused)
+        return super().polling(attrs.evolve(state, verdict=Flow(GateReason.BELOW_HIGH)), paused)
 
 
 @attrs.frozen
@@ -363,7 +363,10 @@ SPECIMENS: Final = (
     planted(
         "takes_out_of_turn",
         partial(
-            partition, TakesOutOfTurn(running_max=2, metadata_max=0, order=Ordering.BY_OFFSET), rebalances=0, budget=0
+            partition,
+            TakesOutOfTurn(running_max=2, metadata_max=0, ordering=Ordering.BY_OFFSET),
+            rebalances=0,
+            budget=0,
         ),
         IN_TURN,
         "Planted: so does any pool of executors that takes whatever is next.",
@@ -374,7 +377,7 @@ SPECIMENS: Final = (
         partial(
             partition,
             RunsTheRest(
-                running_max=2, metadata_max=0, order=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
+                running_max=2, metadata_max=0, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
             ),
             rebalances=0,
             budget=1,
@@ -388,7 +391,7 @@ SPECIMENS: Final = (
         "fetches_what_is_held",
         partial(
             partition,
-            FetchesWhatIsHeld(running_max=2, metadata_max=0, bounds=HOLDS.bounds),
+            FetchesWhatIsHeld(running_max=2, metadata_max=0, limits=HOLDS.limits),
             records=3,
             rebalances=0,
             budget=0,
