@@ -6,9 +6,9 @@ how long anything takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
@@ -19,8 +19,17 @@ from tidegate.consumer.fanout import DeliverRecords, Rules, Start
 from tidegate.consumer.group import ConsumerRules
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.consumer.scenarios.partition import is_commit, is_delivery
-from tidegate.consumer.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
-from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownPhase, Stoppable, Worker, heard
+from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FALLS
+from tidegate.consumer.shutdown import (
+    AwaitLeave,
+    Leave,
+    ShutdownEvent,
+    ShutdownPhase,
+    ShutdownStep,
+    Stoppable,
+    Worker,
+    heard,
+)
 from tidegate.consumer.shutdown import StopAsked as AskedToStop
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
@@ -166,12 +175,15 @@ class Exit:
             yield ActorStep(Label("exits"), world.write(dead(self.worker), value=True))
 
 
+ShutdownStepping: TypeAlias = Callable[[Stoppable, Worker, ShutdownEvent], ShutdownStep]
+
 RIGHT: Final = Stoppable(ConsumerRules(executors=2, each=SINKS))
 
 
 def shutdown(
     stoppable: Stoppable = RIGHT,
     *,
+    step: ShutdownStepping = Stoppable.step,
     summary: str = "a worker is asked to stop, once or twice: it drains, commits and leaves, and another goes on",
     records: int = 2,
     rebalances: int = 1,
@@ -181,7 +193,8 @@ def shutdown(
     """Two workers and one partition, which is at first that of the one who is asked to stop.
 
     Args:
-        stoppable: What both do, or a faulty variant of it.
+        stoppable: What both do.
+        step: The reducer, or a faulty variant of it.
         summary: One line for people.
         records: How many records there are.
         rebalances: How often the group may rebalance for no reason.
@@ -192,7 +205,7 @@ def shutdown(
     means = in_a_group(broker(records), coordinator)
 
     stays, stops = (
-        ReducerProcess(name, Worker(), stoppable.step, heard, faults, means, is_commit, at_once=is_at_once)
+        ReducerProcess(name, Worker(), partial(step, stoppable), heard, faults, means, is_commit, at_once=is_at_once)
         for name, faults in ((STAYS, Faults()), (STOPS, Faults(FAULTS)))
     )
     log = Plain().write(REBALANCES, rebalances).write(end(0), records)
