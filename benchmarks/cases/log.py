@@ -296,10 +296,10 @@ def polling_them(size: int) -> Made[backpressure.Plan[TopicPartition]]:
 @table.case(shutdown, "asked to stop", PARTITIONS)
 def stopping(size: int) -> Made[shutdown.ShutdownStep]:
     consumer, state, _ = consuming(size)
-    stoppable, worker = shutdown.Stoppable(consumer), shutdown.Worker(assignment=state)
+    rules, worker = shutdown.WorkerRules(consumer), shutdown.WorkerState(consumer=state)
     return (
-        lambda: stoppable.step(worker, shutdown.StopAsked()),
-        lambda step: step.state.phase is shutdown.ShutdownPhase.DRAINING and len(step.state.assignment.parts) == size,
+        lambda: rules.step(worker, shutdown.StopAsked()),
+        lambda step: step.state.phase is shutdown.ShutdownPhase.DRAINING and len(step.state.consumer.parts) == size,
     )
 
 

@@ -23,14 +23,14 @@ from tidegate.consumer.scenarios.shutdown import (
     shutdown,
 )
 from tidegate.consumer.shutdown import (
-    AwaitLeave,
     Leave,
+    LeaveTimerFired,
     ShutdownEvent,
     ShutdownPhase,
     ShutdownStep,
-    Stoppable,
-    TimedOut,
-    Worker,
+    StartLeaveTimer,
+    WorkerRules,
+    WorkerState,
 )
 from tidegate.consumer.watermark import committable, completed
 from tidegate.model.effects import Cancel
@@ -70,7 +70,7 @@ def counts_what_is_cancelled(
     return attrs.evolve(after, tracker=completed(after.tracker, sorted(ended))), commands
 
 
-def begins_at_the_end(rules: Stoppable, state: Worker, event: ShutdownEvent) -> ShutdownStep:
+def begins_at_the_end(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """Where nothing was committed, the next owner begins at the end of the log."""
     if isinstance(event, Assigned) and not event.committed:
         event = attrs.evolve(event, committed=event.end)
@@ -80,26 +80,26 @@ def begins_at_the_end(rules: Stoppable, state: Worker, event: ShutdownEvent) -> 
 # --- in the order -------------------------------------------------------------------------------------------------------
 
 
-def leaves_first(rules: Stoppable, state: Worker, event: ShutdownEvent) -> ShutdownStep:
+def leaves_first(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """It leaves the group at once, and lets end what is in work afterwards."""
     done = rules.step(state, event)
     if done.state.phase is not ShutdownPhase.DRAINING:
         return done
     leaving = attrs.evolve(done.state, phase=ShutdownPhase.LEAVING)
-    return Step(leaving, (*done.commands, Leave(), AwaitLeave(rules.leave)))
+    return Step(leaving, (*done.commands, Leave(), StartLeaveTimer(rules.leave)))
 
 
-def waits_for_all_work(rules: Stoppable, state: Worker, event: ShutdownEvent) -> ShutdownStep:
+def waits_for_all_work(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """It waits until all that runs has ended, however long that takes."""
     return Step(state) if isinstance(event, DrainTimerFired) else rules.step(state, event)
 
 
-def waits_for_the_group(rules: Stoppable, state: Worker, event: ShutdownEvent) -> ShutdownStep:
+def waits_for_the_group(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """It waits until the group has answered to its leaving, however long that takes."""
-    return Step(state) if isinstance(event, TimedOut) else rules.step(state, event)
+    return Step(state) if isinstance(event, LeaveTimerFired) else rules.step(state, event)
 
 
-def takes_what_comes(rules: Stoppable, state: Worker, event: ShutdownEvent) -> ShutdownStep:
+def takes_what_comes(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """What the group assigns is taken as long as it is a member."""
     if not isinstance(event, Assigned):
         return rules.step(state, event)
@@ -107,7 +107,7 @@ def takes_what_comes(rules: Stoppable, state: Worker, event: ShutdownEvent) -> S
     return Step(attrs.evolve(done.state, phase=state.phase), done.commands)
 
 
-def drains_for_itself(rules: Stoppable, state: Worker, event: ShutdownEvent) -> ShutdownStep:
+def drains_for_itself(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """A partition that drains because somebody asked it to stop is not released: it leaves soon."""
     done = rules.step(state, event)
     if done.state.phase is ShutdownPhase.WORKING:
@@ -122,7 +122,7 @@ def planted(
     source: str,
     *,
     parts: PartitionParts = PARTS,
-    step: ShutdownStepping = Stoppable.step,
+    step: ShutdownStepping = WorkerRules.step,
     records: int = 2,
     rebalances: int = 0,
     budget: int = 0,
@@ -132,7 +132,7 @@ def planted(
     """The scenario with the bug in its place."""
     make = partial(
         shutdown,
-        Stoppable(ConsumerRules(executors=2, each=attrs.evolve(SINKS, parts=parts))),
+        WorkerRules(ConsumerRules(executors=2, each=attrs.evolve(SINKS, parts=parts))),
         step=step,
         summary=(bug.__doc__ or "").partition("\n")[0],
         records=records,
