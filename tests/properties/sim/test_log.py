@@ -142,4 +142,4 @@ def test_a_reply_to_a_fetch_may_tell_keys() -> None:
     assert event_for(command, Records((0, 2), (b"k", None))) == Fetched(P0, 1, (0, 2), (b"k", None))
     assert event_for(command, (0, 2)) == Fetched(P0, 1, (0, 2))
     with pytest.raises(Misuse, match="1 keys of 2 records"):
-        Records((0, 2), (b"k",))
+        event_for(command, Records((0, 2), (b"k",)))
