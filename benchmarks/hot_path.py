@@ -164,9 +164,10 @@ def noting(user: ModuleType, calls: Calls) -> dict[str, object]:
 
 
 def noted_one(user: str, value: object, calls: Calls) -> object:
-    if isinstance(value, FunctionType) and value.__module__ in LAYERS:
-        return note((user, LAYERS[value.__module__]), value, calls)
-    return value
+    if not isinstance(value, FunctionType):
+        return value
+    layer = LAYERS.get(".".join(value.__module__.split(".")[:3]))  # of a package, too
+    return value if layer is None else note((user, layer), value, calls)
 
 
 def note(key: tuple[str, str], function: Callable[..., Any], calls: Calls) -> Callable[..., Any]:

@@ -78,7 +78,7 @@ def acknowledging(size: int) -> Made[watermark.OffsetTracker]:
 
 @table.case(watermark, "explain", OFFSETS)
 def explaining(size: int) -> Made[watermark.Explanation]:
-    tracker, work = half_done(size), {0: watermark.Work("running", BACK_THEN)}
+    tracker, work = half_done(size), {0: watermark.WorkStatus("running", BACK_THEN)}
     return (
         lambda: watermark.explain(tracker, work, NOW),
         lambda told: isinstance(told, watermark.Blocked) and told.age == MINUTE,
@@ -215,7 +215,7 @@ def holding(_: int) -> Made[backpressure.PartitionHold]:
 @table.case(backpressure, "plan", PARTITIONS)
 def planning(size: int) -> Made[backpressure.Plan[int]]:
     assigned, held = range(size), drawn(size).sample(range(size), size // 10)
-    flow = backpressure.Flow(backpressure.Reason.BELOW_HIGH)
+    flow = backpressure.Flow(backpressure.GateReason.BELOW_HIGH)
     return lambda: backpressure.plan(flow, assigned, (), held), lambda plan: len(plan.poll) == size - size // 10
 
 
@@ -296,10 +296,10 @@ def polling_them(size: int) -> Made[backpressure.Plan[TopicPartition]]:
 @table.case(shutdown, "asked to stop", PARTITIONS)
 def stopping(size: int) -> Made[shutdown.ShutdownStep]:
     consumer, state, _ = consuming(size)
-    stoppable, worker = shutdown.Stoppable(consumer), shutdown.Worker(assignment=state)
+    rules, worker = shutdown.WorkerRules(consumer), shutdown.WorkerState(consumer=state)
     return (
-        lambda: stoppable.step(worker, shutdown.StopAsked()),
-        lambda step: step.state.phase is shutdown.ShutdownPhase.DRAINING and len(step.state.assignment.parts) == size,
+        lambda: rules.step(worker, shutdown.StopAsked()),
+        lambda step: step.state.phase is shutdown.ShutdownPhase.DRAINING and len(step.state.consumer.parts) == size,
     )
 
 

@@ -34,6 +34,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import tidegate
+from tidegate.consumer.partition import PARTS
 from tidegate.model import documents
 from tidegate.model.documents import Foreign
 from tidegate.model.effects import Ambiguous, Effect, Failure
@@ -253,6 +254,7 @@ class Pool:
         self.found: dict[type, list[object]] = {each: [] for each in PUBLIC.values() if isinstance(each, type)}
         chance = random.Random(5)
         self._keep(Foreign("objectId", bytes(12)))
+        self._keep(PARTS)
         self._keep(Composite(Logic.ANY, (OnEvent("a"), OnEvent("b"))))
         for constant in (each for module in modules() for each in vars(module).values() if attrs.has(type(each))):
             self._keep(constant)
@@ -379,7 +381,7 @@ def hint_of(told: Callable[..., object], name: str) -> Any:
                 one = types.SimpleNamespace(__annotations__={"it": hint})
                 try:
                     return typing.get_type_hints(one, {**vars(documents), **vars(import_module(each.__module__))})["it"]
-                except NameError:  # imported for the type checkers only
+                except (NameError, TypeError):  # imported for the type checkers only, or an alias of itself
                     return object
     return object
 

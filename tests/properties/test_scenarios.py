@@ -15,7 +15,7 @@ from tests.properties.shipped import NAMES, PROGRAMS, report_on
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios import partition_laws
+from tidegate.consumer.scenarios import partition_states
 from tidegate.invocations.scenarios import array_push_lock, transition
 from tidegate.invocations.transition import Granted
 from tidegate.model.errors import Misuse
@@ -156,7 +156,7 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     assert (shipped("partition@thorough").budget, shipped("partition@thorough").world.read(REBALANCES)) == (2, 2)
     assert sum(isinstance(actor, ReducerProcess) for actor in scenario.actors) == 4
     assert sum(isinstance(actor, Crash) for actor in scenario.actors) == 2
-    assert set(scenario.eventually) == {partition_laws.ALL}
+    assert set(scenario.eventually) == {partition_states.ALL}
     struck = {fault for name in PROGRAMS if name.startswith("partition") for fault in report_on(name).faults}
     assert struck == {
         Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.DROPPED, Fault.GAVE_UP, Fault.FAILED, Fault.NEVER_RETURNS,

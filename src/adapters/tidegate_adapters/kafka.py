@@ -14,7 +14,7 @@ promises: user code must bear repetition.
     Cancel       that task is cancelled                 nothing
     Release      the revocation may return
     Leave        a task that stops the client           Answered
-    AwaitLeave   a task that sleeps                     TimedOut
+    StartLeaveTimer   a task that sleeps                     LeaveTimerFired
 
 A generation is counted from the client's own assignments: records that a poll brings belong to the assignment in force
 when it returns.
@@ -47,10 +47,17 @@ from tidegate.consumer.commands import (
 from tidegate.consumer.drain import InFlight
 from tidegate.consumer.fanout import Report, Start, TasksReported
 from tidegate.consumer.group import ConsumerRules, ConsumerState
-from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownPhase, StopAsked, Stoppable, heard
-from tidegate.consumer.shutdown import ShutdownCommand as WorkerWish
-from tidegate.consumer.shutdown import ShutdownEvent as WorkerEvent
-from tidegate.consumer.shutdown import Worker as Standing
+from tidegate.consumer.shutdown import (
+    Leave,
+    ShutdownCommand,
+    ShutdownEvent,
+    ShutdownPhase,
+    StartLeaveTimer,
+    StopAsked,
+    WorkerRules,
+    WorkerState,
+    event_for,
+)
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Failure, Refused
 from tidegate.model.errors import Misuse, TidegateError
@@ -79,7 +86,7 @@ POLL_MS: Final = 100
 Handler: TypeAlias = Callable[[Record], Awaitable[None]]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, ConsumerState], None]
-Recording: TypeAlias = Callable[[WorkerEvent, Sequence[WorkerWish]], None]
+Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None]
 Estimate: TypeAlias = Callable[[Record], Duration | None]
 
 
@@ -103,7 +110,7 @@ class Worker:
         consumer: What may run at once, and how long a revocation may drain.
         hooks: The user's code for whatever else the rules ask for: to answer for a failed record, to deliver, to arrange
             windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
-            answers as `tidegate.consumer.commands.heard` says.
+            answers as `tidegate.consumer.commands.event_for` says.
         expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
             does not wait in vain for what takes longer than there is time.
         observe: Called with every event of a partition and the state after it, for logs and metrics.
@@ -139,8 +146,8 @@ class Worker:
         self.topics, self.handle, self.bootstrap, self.consumer = tuple(topics), handle, bootstrap, consumer
         self.hooks, self.expected, self.observe, self.record = hooks, expected, observe, record
         self.client: Client = client(bootstrap, group, options)
-        self.stoppable = Stoppable(consumer)
-        self.hold = Standing()
+        self.rules = WorkerRules(consumer)
+        self.hold = WorkerState()
         self.generation = 0
         self.kept: dict[TopicPartition, dict[int, Kept]] = {}
         self.began: dict[Work, float] = {}
@@ -155,7 +162,7 @@ class Worker:
     @property
     def state(self) -> ConsumerState:
         """Its partitions."""
-        return self.hold.assignment
+        return self.hold.consumer
 
     async def run(self) -> None:
         """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
@@ -210,7 +217,7 @@ class Worker:
 
     def measure(self) -> None:
         """Forget the records that are done, and tell how much the others hold up, where that matters."""
-        now, bounds = time.monotonic(), self.consumer.each.bounds
+        now, bounds = time.monotonic(), self.consumer.each.limits
         for part in self.state.parts:
             undone, kept = set(open_offsets(part.tracker)), self.kept[part.partition]
             self.kept[part.partition] = kept = {offset: kept[offset] for offset in kept if offset in undone}
@@ -259,9 +266,9 @@ class Worker:
 
     # --- what the reducer commands ---
 
-    def apply(self, event: WorkerEvent) -> None:
+    def apply(self, event: ShutdownEvent) -> None:
         """Step, and begin to carry out what is commanded."""
-        step = self.stoppable.step(self.hold, event)
+        step = self.rules.step(self.hold, event)
         self.hold = step.state
         if self.record is not None:
             self.record(event, step.commands)
@@ -272,11 +279,11 @@ class Worker:
         if self.hold.phase is ShutdownPhase.GONE:
             self.is_gone.set()
 
-    def carry_out(self, command: WorkerWish) -> None:
+    def carry_out(self, command: ShutdownCommand) -> None:
         match command:
             case Fetch():
                 pass  # the next turn polls it
-            case Work() | Commit() | StartDrainTimer() | Leave() | AwaitLeave():
+            case Work() | Commit() | StartDrainTimer() | Leave() | StartLeaveTimer():
                 if isinstance(command, Work):
                     self.began[command] = time.monotonic()
                 self.tasks[command] = asyncio.create_task(self.come_true(command), name=str(command))
@@ -292,7 +299,7 @@ class Worker:
                 for wait in self.releases.pop(partition, ()):
                     wait.set()
 
-    async def come_true(self, command: Work | Commit | StartDrainTimer | Leave | AwaitLeave) -> None:
+    async def come_true(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> None:
         """Do it, and tell the reducer what became of it; a task that was taken back tells nothing."""
         try:
             reply = await self.replied(command)
@@ -307,14 +314,14 @@ class Worker:
             if self.tasks.get(command) is asyncio.current_task():
                 del self.tasks[command]
         try:
-            event = heard(command, reply)
+            event = event_for(command, reply)
         except Misuse as error:  # the user's code has answered what is no answer
             log.exception("no answer to %s", command)
-            event = heard(command, error)
+            event = event_for(command, error)
         if event is not None:
             self.apply(event)
 
-    async def replied(self, command: Work | Commit | StartDrainTimer | Leave | AwaitLeave) -> object:
+    async def replied(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> object:
         match command:
             case Work(partition, _, Start() as task, offsets) if not self.consumer.each.hooks:
                 kept = self.kept[partition]
@@ -325,7 +332,7 @@ class Worker:
                 return await self.hooked(command, tuple(self.kept[partition][offset].record for offset in offsets))
             case Commit(partition, _, position, metadata):
                 return await self.committed(partition, position, metadata)
-            case StartDrainTimer(duration=duration) | AwaitLeave(duration):
+            case StartDrainTimer(duration=duration) | StartLeaveTimer(duration):
                 await asyncio.sleep(duration / SECOND)
                 return None
             case Leave():

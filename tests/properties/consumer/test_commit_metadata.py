@@ -24,13 +24,13 @@ from tidegate.consumer.commit_metadata import (
     Alphabet,
     Decoded,
     Encoded,
-    Ignored,
+    IgnoredBecause,
     Layout,
+    MetadataIgnored,
+    MetadataRead,
     Partial,
     Survey,
-    Told,
     Whole,
-    Why,
     encoded,
     surveyed,
     units,
@@ -40,9 +40,9 @@ from tidegate.consumer.strategies.commit_metadata import alphabets, damaged, pat
 from tidegate.consumer.strategies.offsets import batches
 from tidegate.consumer.strategies.watermark import SPOTS
 from tidegate.consumer.watermark import (
+    KNOWN_DONE_MAX,
     OFFSET_MAX,
     PAGE,
-    TOLD_MAX,
     OffsetTracker,
     Run,
     acknowledged,
@@ -162,7 +162,7 @@ def check_me1(codec: Codec) -> None:
 
         assert laws.is_what_was_encoded(tracker, made, read)
         assert laws.says_what_is_left_out(tracker, made)
-        assert read == Told(successor(tracker, made.stop))
+        assert read == MetadataRead(successor(tracker, made.stop))
 
     what_is_decoded_was_encoded()
 
@@ -210,7 +210,7 @@ def check_me3_of_the_log(codec: Codec) -> None:
         end = done_offsets(successor(survey.tracker, made.stop))[-1] + 1
         within = codec.decoded(made.text, position=made.position, end=end + beyond)
 
-        assert within == Told(successor(survey.tracker, made.stop))
+        assert within == MetadataRead(successor(survey.tracker, made.stop))
         assert laws.skips_nothing(made.position, codec.decoded(made.text, position=made.position, end=end - 1))
 
     a_text_that_reaches_beyond_the_log_is_ignored()
@@ -225,8 +225,8 @@ def check_me3_of_any_text(codec: Codec) -> None:
         read = codec.decoded(text, position=position, end=end)
 
         assert laws.stays_within_the_log(position, end, read)
-        assert isinstance(read, Told) or read.tracker == OffsetTracker(position)
-        assert not text.startswith("bz") or isinstance(read, Ignored)
+        assert isinstance(read, MetadataRead) or read.tracker == OffsetTracker(position)
+        assert not text.startswith("bz") or isinstance(read, MetadataIgnored)
 
     any_text_has_a_verdict()
 
@@ -403,7 +403,7 @@ def without_checksum(text: str, *, position: int, end: int) -> Decoded:
 def with_a_slip(text: str, *, position: int, end: int) -> Decoded:
     """A text that is not read means that all below is done, and so the record at the position is lost."""
     read = commit_metadata.decoded(text, position=position, end=end)
-    return Told(restored(position, [(position, position + 1)])) if isinstance(read, Ignored) else read
+    return MetadataRead(restored(position, [(position, position + 1)])) if isinstance(read, MetadataIgnored) else read
 
 
 def without_end(text: str, *, position: int, end: int) -> Decoded:
@@ -415,13 +415,13 @@ def without_end(text: str, *, position: int, end: int) -> Decoded:
 def one_further(text: str, *, position: int, end: int) -> Decoded:
     read = commit_metadata.decoded(text, position=position, end=end)
     done = done_offsets(read.tracker)
-    return Told(restored(position, [(offset + 1, offset + 2) for offset in done if offset < OFFSET_MAX]))
+    return MetadataRead(restored(position, [(offset + 1, offset + 2) for offset in done if offset < OFFSET_MAX]))
 
 
 def seen_at_once(text: str, *, position: int, end: int) -> Decoded:
     """What was told counts before it is delivered."""
     done = done_offsets(commit_metadata.decoded(text, position=position, end=end).tracker)
-    return Told(completed(delivered(OffsetTracker(position), done), done))
+    return MetadataRead(completed(delivered(OffsetTracker(position), done), done))
 
 
 def stale(tracker: OffsetTracker, before: Survey | None) -> Survey:
@@ -492,7 +492,7 @@ def test_every_form_is_read(tracker: OffsetTracker, alphabet: Alphabet, data: st
     content = written(layout, parameters, bits_of(told.floor, tuple(done_runs(told))))
     text = sealed(content, told.floor, alphabet)
 
-    assert commit_metadata.decoded(text, position=told.floor, end=END) == Told(told)
+    assert commit_metadata.decoded(text, position=told.floor, end=END) == MetadataRead(told)
 
 
 @settings(max_examples=40)
@@ -519,7 +519,7 @@ def test_whatever_is_sealed_has_a_verdict(content: str, alphabet: Alphabet, posi
     read = commit_metadata.decoded(sealed(content, position, alphabet), position=position, end=end)
 
     assert laws.stays_within_the_log(position, end, read)
-    assert isinstance(read, Told) or read.tracker == OffsetTracker(position)
+    assert isinstance(read, MetadataRead) or read.tracker == OffsetTracker(position)
 
 
 @given(told_trackers(), st.lists(SPOTS, max_size=9))
@@ -676,7 +676,7 @@ def test_it_reaches_two_and_a_half_times_as_far(runs: Iterator[Run], theirs: int
 
     assert isinstance(made, Partial)
     assert laws.keeps_the_limit(made, LIMIT)
-    assert Told(successor(tracker, made.stop)) == commit_metadata.decoded(made.text, position=0, end=made.stop)
+    assert MetadataRead(successor(tracker, made.stop)) == commit_metadata.decoded(made.text, position=0, end=made.stop)
     assert made.stop * 10 >= theirs * times_ten
 
 
@@ -702,7 +702,7 @@ def test_texts_of_version_1_stay_readable() -> None:
     }
 
     for alphabet, text in kept.items():
-        assert Told(tracker) == commit_metadata.decoded(text, position=100, end=2000)
+        assert MetadataRead(tracker) == commit_metadata.decoded(text, position=100, end=2000)
         assert encoded(surveyed(tracker), alphabet=alphabet).text == text
 
 
@@ -710,44 +710,48 @@ def test_nothing_to_tell_is_an_empty_text() -> None:
     """It is what Kafka keeps where no metadata was committed, so both mean the same."""
     assert encoded(surveyed(OffsetTracker(5))) == Whole(5, "")
     assert encoded(surveyed(completed(delivered(OffsetTracker(5), (5, 6)), (5, 6)))) == Whole(7, "")
-    assert commit_metadata.decoded("", position=5, end=0) == Told(OffsetTracker(5))
+    assert commit_metadata.decoded("", position=5, end=0) == MetadataRead(OffsetTracker(5))
     assert units(surveyed(OffsetTracker(5))) == 0
 
 
 @pytest.mark.parametrize(
     ("why", "text"),
     [
-        (Why.FOREIGN, "{}"),
-        (Why.FOREIGN, "t"),
-        (Why.FOREIGN, "bzAAAAEAAAAA"),
-        (Why.OTHER_VERSION, "tg"),
-        (Why.OTHER_VERSION, "tg2AAAAAAAA"),
-        (Why.DAMAGED, "tg1"),
-        (Why.DAMAGED, "tg1AAAAAAAA"),
-        (Why.DAMAGED, "tg1AAAAAAA?"),
-        (Why.DAMAGED, "tg1\ud800\udc00"),
-        (Why.DAMAGED, "tg1" + "一" * 9 + "A"),
-        (Why.DAMAGED, sealed("", 5, Alphabet.ASCII)),
-        (Why.DAMAGED, sealed("", 5, Alphabet.WIDE)),
-        (Why.DAMAGED, sealed("0000", 5, Alphabet.ASCII)),
-        (Why.DAMAGED, sealed("001", 6, Alphabet.ASCII)),
-        (Why.OVERREACHING, sealed("001", 5, Alphabet.ASCII)),
+        (IgnoredBecause.FOREIGN, "{}"),
+        (IgnoredBecause.FOREIGN, "t"),
+        (IgnoredBecause.FOREIGN, "bzAAAAEAAAAA"),
+        (IgnoredBecause.OTHER_VERSION, "tg"),
+        (IgnoredBecause.OTHER_VERSION, "tg2AAAAAAAA"),
+        (IgnoredBecause.DAMAGED, "tg1"),
+        (IgnoredBecause.DAMAGED, "tg1AAAAAAAA"),
+        (IgnoredBecause.DAMAGED, "tg1AAAAAAA?"),
+        (IgnoredBecause.DAMAGED, "tg1\ud800\udc00"),
+        (IgnoredBecause.DAMAGED, "tg1" + "一" * 9 + "A"),
+        (IgnoredBecause.DAMAGED, sealed("", 5, Alphabet.ASCII)),
+        (IgnoredBecause.DAMAGED, sealed("", 5, Alphabet.WIDE)),
+        (IgnoredBecause.DAMAGED, sealed("0000", 5, Alphabet.ASCII)),
+        (IgnoredBecause.DAMAGED, sealed("001", 6, Alphabet.ASCII)),
+        (IgnoredBecause.OVERREACHING, sealed("001", 5, Alphabet.ASCII)),
     ],
 )
-def test_what_is_ignored_says_why(why: Why, text: str) -> None:
+def test_what_is_ignored_says_why(why: IgnoredBecause, text: str) -> None:
     """Foreign, of another version, damaged, or beyond the log."""
     read = commit_metadata.decoded(text, position=5, end=5)
 
-    assert read == Ignored(why, OffsetTracker(5))
+    assert read == MetadataIgnored(why, OffsetTracker(5))
     assert str(read) == f"ignored: {why.value}"
 
 
 def test_a_claim_of_too_many_offsets_is_ignored() -> None:
     """Of a text that is not damaged and a log that is long enough, before any memory is taken for it."""
-    text = sealed(f"01{31:05b}{31:05b}{0:032b}{TOLD_MAX:032b}", 5, Alphabet.WIDE)
+    text = sealed(f"01{31:05b}{31:05b}{0:032b}{KNOWN_DONE_MAX:032b}", 5, Alphabet.WIDE)
 
-    assert commit_metadata.decoded(text, position=5, end=END) == Ignored(Why.TOO_MANY, OffsetTracker(5))
-    assert commit_metadata.decoded(text, position=5, end=TOLD_MAX) == Ignored(Why.OVERREACHING, OffsetTracker(5))
+    assert commit_metadata.decoded(text, position=5, end=END) == MetadataIgnored(
+        IgnoredBecause.TOO_MANY, OffsetTracker(5)
+    )
+    assert commit_metadata.decoded(text, position=5, end=KNOWN_DONE_MAX) == MetadataIgnored(
+        IgnoredBecause.OVERREACHING, OffsetTracker(5)
+    )
 
 
 def test_verdicts_read_as_one_line() -> None:
@@ -759,7 +763,7 @@ def test_verdicts_read_as_one_line() -> None:
         "0, and what is done below 94; 153 beyond it are left out",
         "0, and what is done below 2; 199 beyond it are left out",
     ]
-    assert str(commit_metadata.decoded("", position=5, end=9)) == "told: OffsetTracker(floor 5)"
+    assert str(commit_metadata.decoded("", position=5, end=9)) == "read: OffsetTracker(floor 5)"
 
 
 # --- misuse -------------------------------------------------------------------------------------------------------------
@@ -796,7 +800,6 @@ def test_what_is_of_another_type_is_refused(bad: object) -> None:
         partial(units, survey, bad),  # type: ignore[arg-type]
         partial(encoded, bad),  # type: ignore[arg-type]
         partial(encoded, survey, alphabet=bad),  # type: ignore[arg-type]
-        partial(Survey, bad),  # type: ignore[arg-type]
     ]
     for ask in refused:
         with pytest.raises(Misuse, match="is no"):

@@ -514,9 +514,6 @@ def test_a_fate_is_told_in_a_line(drawn_fates: list[DrainDecision]) -> None:
         lambda: InFlight(0, 0, True),
         lambda: InFlight(0, 0, 1.0),  # type: ignore[arg-type]
         lambda: InFlight(0, 0, None, stoppable=1),  # type: ignore[arg-type]
-        lambda: DrainDecision(-1, Action.WAIT, 0),
-        lambda: DrainDecision(0, "wait", 0),  # type: ignore[arg-type]
-        lambda: DrainDecision(0, Action.WAIT, -1),
         lambda: drain.stage(None, 0),  # type: ignore[arg-type]
         lambda: drain.stage(DRAKKAR, -1),
         lambda: drain.left(DRAKKAR, 0.5),  # type: ignore[arg-type]

@@ -15,8 +15,8 @@ from tidegate.consumer.fanout import (
     DeliverRecords,
     DeliverTasks,
     DeliverWindow,
-    Event,
     Fanout,
+    FanoutEvent,
     Judge,
     RecordsDelivered,
     Report,
@@ -96,14 +96,14 @@ OTHERS: Final = (
 
 
 @pytest.mark.parametrize("event", ANSWERS)
-def test_what_was_asked_for_is_an_answer(event: Event) -> None:
+def test_what_was_asked_for_is_an_answer(event: FanoutEvent) -> None:
     """All of it or some, by whom it was asked; once nobody is asked, it is none."""
     assert answer(ALL, event) is event
     assert answer((), event) is None
 
 
 @pytest.mark.parametrize("event", OTHERS)
-def test_what_nobody_was_asked_for_is_no_answer(event: Event) -> None:
+def test_what_nobody_was_asked_for_is_no_answer(event: FanoutEvent) -> None:
     """Of another window, attempt, kind of task, or of nothing."""
     assert answer(ALL, event) is None
 

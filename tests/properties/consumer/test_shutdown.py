@@ -24,16 +24,16 @@ from tidegate.consumer.group import ConsumerRules
 from tidegate.consumer.laws import shutdown as laws
 from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.shutdown import (
-    AwaitLeave,
     Leave,
     LeaveAnswered,
+    LeaveTimerFired,
     ShutdownEvent,
     ShutdownPhase,
+    StartLeaveTimer,
     StopAsked,
-    Stoppable,
-    TimedOut,
-    Worker,
-    heard,
+    WorkerRules,
+    WorkerState,
+    event_for,
 )
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Refused
 from tidegate.model.errors import Misuse
@@ -42,15 +42,15 @@ from tidegate.model.records import TopicPartition
 
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(2))
 BUDGET = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
-RIGHT = Stoppable(ConsumerRules(executors=3, each=PartitionRules(drain=BUDGET, metadata_max=0)), leave=5 * SECOND)
+RIGHT = WorkerRules(ConsumerRules(executors=3, each=PartitionRules(drain=BUDGET, metadata_max=0)), leave=5 * SECOND)
 
 
 @attrs.define
 class Life:
     """A worker, and what it commands, with the clock of whoever runs it."""
 
-    stoppable: Stoppable = RIGHT
-    worker: Worker = attrs.field(factory=Worker)
+    rules: WorkerRules = RIGHT
+    worker: WorkerState = attrs.field(factory=WorkerState)
     now: Duration = 0
     in_flight: dict[Effect[object], Duration] = attrs.field(factory=dict)
     commanded: list[Effect[object]] = attrs.field(factory=list)
@@ -58,7 +58,7 @@ class Life:
 
     def hears(self, event: ShutdownEvent) -> None:
         """It steps; what it commands is in flight, and the laws hold."""
-        before, done = self.worker, self.stoppable.step(self.worker, event)
+        before, done = self.worker, self.rules.step(self.worker, event)
         self.worker = done.state
         self.commanded.extend(done.commands)
         if isinstance(event, Revoked):
@@ -72,14 +72,14 @@ class Life:
             elif not isinstance(command, Interrupt):
                 self.in_flight[command] = self.now
                 begun.append(command)
-        owned = [part.partition for part in self.worker.assignment.parts]
+        owned = [part.partition for part in self.worker.consumer.parts]
         assert laws.begins_nothing(before, self.worker, begun)
         assert laws.leaves_nothing_behind(self.worker, self.in_flight)
         assert laws.releases_what_is_wanted(self.wanted, owned, ())
 
     def is_answered(self, command: Effect[object], reply: object) -> None:
         self.in_flight.pop(command, None)
-        event = heard(command, reply)
+        event = event_for(command, reply)
         assert event is not None
         self.hears(event)
 
@@ -91,7 +91,7 @@ class Life:
         due = {
             command: at + command.duration
             for command, at in self.in_flight.items()
-            if isinstance(command, StartDrainTimer | AwaitLeave)
+            if isinstance(command, StartDrainTimer | StartLeaveTimer)
         }
         if not due:
             return False
@@ -118,7 +118,7 @@ def events() -> st.SearchStrategy[ShutdownEvent]:
         st.builds(Assigned, partitions, st.integers(1, 3), st.integers(0, 3)),
         st.builds(Revoked, partitions),
         st.builds(Lost, partitions),
-        st.sampled_from((StopAsked(), LeaveAnswered(), TimedOut())),
+        st.sampled_from((StopAsked(), LeaveAnswered(), LeaveTimerFired())),
     )
 
 
@@ -181,7 +181,7 @@ def test_what_was_finished_is_committed_before_it_leaves() -> None:
     assert laws.finished_is_committed(
         max(command.position for command in life.commanded if isinstance(command, Commit)), (0,)
     )
-    assert list(life.in_flight) == [Leave(), AwaitLeave(5 * SECOND)]
+    assert list(life.in_flight) == [Leave(), StartLeaveTimer(5 * SECOND)]
 
 
 def test_whoever_is_asked_again_waits_for_nothing() -> None:
@@ -208,17 +208,17 @@ def test_what_is_known_of_records_shortens_the_drain() -> None:
 
 def test_while_it_works_it_is_its_consumer() -> None:
     """The same states and commands, and it never leaves of its own accord."""
-    life, assignment = Life(), Worker().assignment
+    life, consumer = Life(), WorkerState().consumer
     for event in (Assigned(PARTITIONS[0], 1, 0), Fetched(PARTITIONS[0], 1, (0, 1)), Revoked(PARTITIONS[0])):
-        done = RIGHT.consumer.step(assignment, event)
-        assignment = done.state
+        done = RIGHT.consumer.step(consumer, event)
+        consumer = done.state
         assert RIGHT.step(life.worker, event).commands == done.commands
         life.hears(event)
-        assert life.worker.assignment == assignment
+        assert life.worker.consumer == consumer
     life.hears(Lost(PARTITIONS[0]))
-    life.hears(TimedOut())
+    life.hears(LeaveTimerFired())
     life.hears(LeaveAnswered())
-    assert life.worker == Worker()
+    assert life.worker == WorkerState()
 
 
 def test_a_refused_commit_ends_the_drain() -> None:
@@ -234,11 +234,9 @@ def test_a_refused_commit_ends_the_drain() -> None:
 
 def test_values_say_what_they_are() -> None:
     """One line each, and what is no value is refused."""
-    assert [*map(str, (Leave(), AwaitLeave(SECOND), StopAsked(), LeaveAnswered(), TimedOut()))] == [
+    assert [*map(str, (Leave(), StartLeaveTimer(SECOND), StopAsked(), LeaveAnswered(), LeaveTimerFired()))] == [
         "leave the group", "wait 1 s to leave the group", "asked to stop", "left the group", "time to leave is over",
     ]  # fmt: skip
-    assert str(Worker()) == "working; flow: the load is below high"
+    assert str(WorkerState()) == "working; flow: the load is below high"
     with pytest.raises(Misuse, match="a time to leave"):
-        str(AwaitLeave(-1))
-    with pytest.raises(Misuse, match="a time to leave"):
-        Stoppable(leave=-1)
+        WorkerRules(leave=-1)

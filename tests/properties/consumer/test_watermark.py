@@ -14,9 +14,9 @@ from tidegate.consumer import watermark
 from tidegate.consumer.laws import watermark as laws
 from tidegate.consumer.strategies.watermark import SPOTS, positions, told, trackers, work
 from tidegate.consumer.watermark import (
+    KNOWN_DONE_MAX,
     OFFSET_MAX,
     PAGE,
-    TOLD_MAX,
     Abandoned,
     Blocked,
     DuplicateBudget,
@@ -24,7 +24,7 @@ from tidegate.consumer.watermark import (
     OffsetTracker,
     Run,
     Unblocked,
-    Work,
+    WorkStatus,
     done_offsets,
     open_offsets,
     restored,
@@ -48,7 +48,7 @@ class Functions:
     oldest_open: Callable[[OffsetTracker], int | None] = watermark.oldest_open
     highest: Callable[[OffsetTracker], int | None] = watermark.highest
     undelivered: Callable[[OffsetTracker, Collection[int]], Collection[int]] = watermark.undelivered
-    explain: Callable[[OffsetTracker, dict[int, Work], Instant], Explanation] = watermark.explain
+    explain: Callable[[OffsetTracker, dict[int, WorkStatus], Instant], Explanation] = watermark.explain
     duplicate_budget: Callable[[OffsetTracker, OffsetTracker, Collection[int]], DuplicateBudget] = (
         watermark.duplicate_budget
     )
@@ -313,7 +313,7 @@ def check_w13(under_test: Functions) -> None:
     @example(tracked(3, 5, completed=(5,)), None)
     @example(tracked(4), None)
     def what_is_explained_happens(tracker: OffsetTracker, data: st.DataObject | None) -> None:
-        works = {3: Work("running", Instant(20), 2)} if data is None else data.draw(work(tracker))
+        works = {3: WorkStatus("running", Instant(20), 2)} if data is None else data.draw(work(tracker))
         explanation = under_test.explain(tracker, works, NOW)
 
         assert laws.explains_what_happens(tracker, works, NOW, explanation)
@@ -523,19 +523,19 @@ def with_told(tracker: OffsetTracker) -> int:
     )
 
 
-def up_to_the_next_open(tracker: OffsetTracker, works: dict[int, Work], now: Instant) -> Explanation:
+def up_to_the_next_open(tracker: OffsetTracker, works: dict[int, WorkStatus], now: Instant) -> Explanation:
     told_of = watermark.explain(tracker, works, now)
     following = open_offsets(tracker)[1:]
     return told_of if isinstance(told_of, Unblocked) or not following else attrs.evolve(told_of, after=following[0])
 
 
-def freed_in_numbers(tracker: OffsetTracker, works: dict[int, Work], now: Instant) -> Explanation:
+def freed_in_numbers(tracker: OffsetTracker, works: dict[int, WorkStatus], now: Instant) -> Explanation:
     told_of = watermark.explain(tracker, works, now)
     return told_of if isinstance(told_of, Unblocked) else attrs.evolve(told_of, freed=told_of.after - told_of.position)
 
 
-def silent_about_the_abandoned(tracker: OffsetTracker, works: dict[int, Work], now: Instant) -> Explanation:
-    known = {offset: works.get(offset, Work("queued", now)) for offset in open_offsets(tracker)}
+def silent_about_the_abandoned(tracker: OffsetTracker, works: dict[int, WorkStatus], now: Instant) -> Explanation:
+    known = {offset: works.get(offset, WorkStatus("queued", now)) for offset in open_offsets(tracker)}
     return watermark.explain(tracker, known, now)
 
 
@@ -786,7 +786,7 @@ def test_what_was_told_and_no_longer_exists_holds_nothing_up() -> None:
 def test_the_blocking_offset_is_explained() -> None:
     """4 waits for 10 s in its second attempt, and holds up 5 to 7 as well; nobody works on 8, and 9 and 11 follow it."""
     tracker = tracked(3, 4, 5, 6, 7, 8, 9, 11, completed=(3, 5, 6, 7, 9, 11))
-    works = {4: Work("running", Instant(5_000_000), 2)}
+    works = {4: WorkStatus("running", Instant(5_000_000), 2)}
     now = Instant(15_000_000)
     later = watermark.completed(tracker, (4,))
     done = watermark.completed(later, (8,))
@@ -797,12 +797,14 @@ def test_the_blocking_offset_is_explained() -> None:
         "8 waits for 8, which nobody works on; then 12, which settles 3",
         "nothing is open, 12 may be committed",
     ]
-    assert str(watermark.explain(tracker, {4: Work("queued", now)}, now)).startswith("4 waits for 4, queued for 0 s; ")
+    assert str(watermark.explain(tracker, {4: WorkStatus("queued", now)}, now)).startswith(
+        "4 waits for 4, queued for 0 s; "
+    )
 
 
 def test_a_clock_that_went_back_makes_no_negative_age() -> None:
-    """Work that began after now is of no age."""
-    explanation = watermark.explain(tracked(3), {3: Work("running", Instant(9))}, Instant(5))
+    """WorkStatus that began after now is of no age."""
+    explanation = watermark.explain(tracked(3), {3: WorkStatus("running", Instant(9))}, Instant(5))
 
     assert isinstance(explanation, Blocked)
     assert explanation.age == 0
@@ -911,7 +913,7 @@ def test_what_is_no_position_is_refused(bad: int) -> None:
     with pytest.raises(Misuse, match="is no offset"):
         watermark.acknowledged(OffsetTracker(), bad)
     with pytest.raises(Misuse, match="is no offset"):
-        OffsetTracker(bad)
+        watermark.committable(OffsetTracker(bad))
 
 
 @pytest.mark.parametrize(
@@ -939,8 +941,8 @@ def test_what_is_no_word_of_a_former_owner_is_refused(bad: Iterable[Run]) -> Non
 
 def test_a_tracker_is_told_of_so_many_offsets_and_no_more() -> None:
     """What claims that two thousand million offsets are done is refused before it takes the memory for that."""
-    with pytest.raises(Misuse, match="too much is told"):
-        restored(0, [(1, 2), (5, TOLD_MAX + 5)])
+    with pytest.raises(Misuse, match="too much is known to be done"):
+        restored(0, [(1, 2), (5, KNOWN_DONE_MAX + 5)])
     with pytest.raises(Misuse, match="is no offset"):
         restored(-1, [])
 
@@ -968,16 +970,16 @@ def test_what_is_no_tracker_is_refused(bad: OffsetTracker) -> None:
 
 def test_what_explains_nothing_is_refused() -> None:
     """Work has a state, a time and a number of attempts, and is timed on one clock."""
-    tracker, bad = tracked(3), Work("running", Instant(0, WALL))
+    tracker, bad = tracked(3), WorkStatus("running", Instant(0, WALL))
     for works, now in (({3: bad}, NOW), ({3: "running"}, NOW), (None, NOW), ([3], NOW), ({}, 5)):
         with pytest.raises(Misuse):
             watermark.explain(tracker, works, now)  # type: ignore[arg-type]
-    made: list[Callable[[], Work]] = [
-        lambda: Work("", NOW),
-        lambda: Work("running", NOW, -1),
-        lambda: Work("running", NOW, True),
-        lambda: Work("running", 5),  # type: ignore[arg-type]
-        lambda: Work(None, NOW),  # type: ignore[arg-type]
+    made: list[Callable[[], WorkStatus]] = [
+        lambda: WorkStatus("", NOW),
+        lambda: WorkStatus("running", NOW, -1),
+        lambda: WorkStatus("running", NOW, True),
+        lambda: WorkStatus("running", 5),  # type: ignore[arg-type]
+        lambda: WorkStatus(None, NOW),  # type: ignore[arg-type]
     ]
     for make in made:
         with pytest.raises(Misuse):

@@ -109,7 +109,7 @@ def test_events_are_of_every_kind() -> None:
 @given(EVENTS, st.integers(0, 3), st.integers(1, 4))
 def test_whatever_a_partition_is_told_it_stays_within_its_bounds(events: list[Event], room: int, span_max: int) -> None:
     """Law P6, for a world that lies: also of events that nobody would send, in any order."""
-    processor = PartitionRules(running_max=room, bounds=PartitionLimits(span=Thresholds(high=span_max, low=0)))
+    processor = PartitionRules(running_max=room, limits=PartitionLimits(span=Thresholds(high=span_max, low=0)))
     state: PartitionState = Unassigned()
     for event in events:
         step = processor.step(state, event)

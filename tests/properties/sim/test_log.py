@@ -96,9 +96,9 @@ def test_who_has_paused_is_told_nothing_until_it_resumes() -> None:
 # --- the shipped partition, on a log with keys and holes ----------------------------------------------------------------
 
 
-def by_key(order: Ordering) -> Scenario:
+def by_key(ordering: Ordering) -> Scenario:
     """One consumer of a log of two keys, with holes between, that compaction makes more of."""
-    processor = PartitionRules(running_max=3, order=order, metadata_max=0)
+    processor = PartitionRules(running_max=3, ordering=ordering, metadata_max=0)
 
     consumer = ReducerProcess(
         "c", Unassigned(), processor.step, event_for, meaning=BROKER, split=lambda _: False,
@@ -142,4 +142,4 @@ def test_a_reply_to_a_fetch_may_tell_keys() -> None:
     assert event_for(command, Records((0, 2), (b"k", None))) == Fetched(P0, 1, (0, 2), (b"k", None))
     assert event_for(command, (0, 2)) == Fetched(P0, 1, (0, 2))
     with pytest.raises(Misuse, match="1 keys of 2 records"):
-        Records((0, 2), (b"k",))
+        event_for(command, Records((0, 2), (b"k",)))

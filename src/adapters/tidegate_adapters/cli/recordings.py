@@ -1,7 +1,7 @@
 """`tidegate replay RECORDING TARGET`: a run of production is executed again, by the program as it is today.
 
     shop/jobs.py:claim      a function without arguments that makes a new run of the program, with the arguments it had
-    shop/worker.py:orders   a `ConsumerRules`, or a `Stoppable` made of it: the reducer of a Kafka worker
+    shop/worker.py:orders   a `ConsumerRules`, or a `WorkerRules` made of it: the reducer of a Kafka worker
 
 The classes that replies and events may be of are tidegate's own, and those that the target's module has or imports.
 """
@@ -17,7 +17,7 @@ from typing import cast
 import tidegate
 from tidegate.consumer import commands, drain, fanout, shutdown
 from tidegate.consumer.group import ConsumerRules
-from tidegate.consumer.shutdown import ShutdownEvent, ShutdownStep, Stoppable, Worker
+from tidegate.consumer.shutdown import ShutdownEvent, ShutdownStep, WorkerRules, WorkerState
 from tidegate.exit_codes import ExitCode
 from tidegate.model import documents, effects, instants, operations
 from tidegate.model.effects import Effect, Program
@@ -94,9 +94,9 @@ def again(recording: Recording, target: str) -> Executed:
     value, module = attribute(target)
     classes = named_classes(each for space in (*OURS, module) for each in vars(space).values())
     try:
-        if isinstance(value, ConsumerRules | Stoppable):
-            stoppable = value if isinstance(value, Stoppable) else Stoppable(value)
-            return stepped(recording, Worker(), of(stoppable), classes)
+        if isinstance(value, ConsumerRules | WorkerRules):
+            rules = value if isinstance(value, WorkerRules) else WorkerRules(value)
+            return stepped(recording, WorkerState(), of(rules), classes)
         return executed(recording, run_of(value, target, module), classes)
     except TidegateError as error:
         error.where = error.where or ", ".join(filter(None, (target, origin(error))))
@@ -105,11 +105,11 @@ def again(recording: Recording, target: str) -> Executed:
         raise raised(error, f"{target} raised an error") from error
 
 
-def of(stoppable: Stoppable) -> Callable[[Worker, object], ShutdownStep]:
-    def step(state: Worker, event: object) -> ShutdownStep:
+def of(rules: WorkerRules) -> Callable[[WorkerState, object], ShutdownStep]:
+    def step(state: WorkerState, event: object) -> ShutdownStep:
         if not isinstance(event, ShutdownEvent):
             raise Misuse(f"a consumer hears no {type(event).__name__}", where="a recording")
-        return stoppable.step(state, event)
+        return rules.step(state, event)
 
     return step
 

@@ -9,7 +9,7 @@ executor, in a hook, on their way to a sink; of a partition that was revoked and
 number for each place, and only their sum is judged. What was given up (behind a failed record, say) is no load: nobody
 works on it, so it would never fall.
 
-One partition may be in trouble while the others are well, so each has bounds of its own: for what stands undone from the
+One partition may be in trouble while the others are well, so each has limits of its own: for what stands undone from the
 head on, for its bytes, for the age of the oldest, and for the size of the commit metadata, which has to hold all that is
 done beyond the position. Each of these signals has two thresholds as well. A partition that is over one is held, and the
 others flow.
@@ -38,17 +38,7 @@ Laws
     B8  A partition that is held is not polled, and changes nothing for the others.
     B9  Nothing fetched is thrown away: of a client that polls selectively, nothing is paused while anything is polled.
     B10 A record counts once from its delivery until it is settled: where it is changes nothing.
-    B11 Once load and strain are gone, all that is assigned is polled and nothing is paused, whatever was before.
-
-Where we differ
-    Drakkar counts records and tasks in one sum, and loses sight of them inside `arrange`, hooks and sinks, and of what
-    was revoked.
-    Drakkar pauses when its flag rises, and only newly assigned partitions later. Where the client was not ready, they
-    flow while the flag says paused (600 of 600 records were measured), and a pause that comes late stays after the flag
-    has fallen. A plan from what is observed repairs both at the next turn.
-    Drakkar accepts `low` above `high`, which pauses and resumes in each turn. Here it is refused.
-    With no partition assigned Drakkar's flag stays as it is. Ours follows the load.
-    Confluent's Parallel Consumer stops all partitions, at one threshold, and for the metadata of one of them.
+    B11 Once load and pressure are gone, all that is assigned is polled and nothing is paused, whatever was before.
 
 Things that do not work
     One threshold: each record that is settled opens the gate, each that is fetched closes it.
@@ -99,10 +89,6 @@ class Load:
     in_hooks: int = 0
     delivering: int = 0
 
-    def __attrs_post_init__(self) -> None:
-        for place in (self.waiting, self.arranging, self.running, self.in_hooks, self.delivering):
-            check_int(place, "a number of records", 0)
-
     def __add__(self, other: Load) -> Load:
         return Load(
             waiting=self.waiting + other.waiting,
@@ -144,7 +130,7 @@ class Thresholds:
 
 
 def for_executors(executors: int, *, high_each: int = HIGH_EACH, low_each: int = LOW_EACH) -> Thresholds:
-    """The thresholds for so many executors.
+    """The thresholds for that many executors.
 
     Args:
         executors: How many records can be worked on at once.
@@ -155,7 +141,7 @@ def for_executors(executors: int, *, high_each: int = HIGH_EACH, low_each: int =
         The thresholds, in records.
 
     Raises:
-        Misuse: A number is none, or the gate would open where it closes.
+        Misuse: A number is out of range, or the gate would open where it closes.
     """
     check_int(executors, "a number of executors", 1)
     check_int(high_each, "a number of records for an executor", 1)
@@ -170,7 +156,7 @@ class Gate(Enum):
     CLOSED = "closed"
 
 
-class Reason(Enum):
+class GateReason(Enum):
     """Why the verdict is what it is."""
 
     BELOW_HIGH = "the load is below high"
@@ -185,15 +171,12 @@ class Hold:
     """Fetch nothing for now."""
 
     gate: ClassVar[Gate] = Gate.CLOSED
-    reason: Reason
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.reason, Reason, "the reason of a verdict")
+    reason: GateReason
 
     @property
     def changed(self) -> bool:
-        """Tell whether the gate has just closed."""
-        return self.reason is Reason.REACHED_HIGH
+        """Whether the gate has just closed."""
+        return self.reason is GateReason.REACHED_HIGH
 
     def __str__(self) -> str:
         return f"hold: {self.reason.value}"
@@ -205,15 +188,12 @@ class Flow:
     """Fetch."""
 
     gate: ClassVar[Gate] = Gate.OPEN
-    reason: Reason
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.reason, Reason, "the reason of a verdict")
+    reason: GateReason
 
     @property
     def changed(self) -> bool:
-        """Tell whether the gate has just opened."""
-        return self.reason is Reason.FELL_TO_LOW
+        """Whether the gate has just opened."""
+        return self.reason is GateReason.FELL_TO_LOW
 
     def __str__(self) -> str:
         return f"flow: {self.reason.value}"
@@ -232,14 +212,14 @@ class Band(Enum):
 
 NEXT: Final[Mapping[Gate, Mapping[Band, GateVerdict]]] = {
     Gate.OPEN: {
-        Band.LOW: Flow(Reason.BELOW_HIGH),
-        Band.BETWEEN: Flow(Reason.BELOW_HIGH),
-        Band.HIGH: Hold(Reason.REACHED_HIGH),
+        Band.LOW: Flow(GateReason.BELOW_HIGH),
+        Band.BETWEEN: Flow(GateReason.BELOW_HIGH),
+        Band.HIGH: Hold(GateReason.REACHED_HIGH),
     },
     Gate.CLOSED: {
-        Band.LOW: Flow(Reason.FELL_TO_LOW),
-        Band.BETWEEN: Hold(Reason.ABOVE_LOW),
-        Band.HIGH: Hold(Reason.ABOVE_LOW),
+        Band.LOW: Flow(GateReason.FELL_TO_LOW),
+        Band.BETWEEN: Hold(GateReason.ABOVE_LOW),
+        Band.HIGH: Hold(GateReason.ABOVE_LOW),
     },
 }
 
@@ -256,7 +236,7 @@ def decide(thresholds: Thresholds, gate: Gate, load: int) -> GateVerdict:
         `Hold` or `Flow`, with its reason, and whether that is a change.
 
     Raises:
-        Misuse: The load is no whole number of records, or there is no gate or no thresholds.
+        Misuse: An argument is of another type, or the load is negative.
     """
     if type(load) is not int or load < 0:
         raise Misuse(f"{shown(load)} is no load", why="it is a number of records", todo="count what is not settled")
@@ -291,8 +271,8 @@ class PartitionPressure:
         span: How many records stand from its head on, done or not (`watermark.span`).
         size: How many bytes its undone records take.
         age: How long ago the oldest undone one was delivered, in microseconds.
-        metadata: How many UTF-16 units it takes to tell what is done beyond its position (`commit_metadata.units`), be
-            it more than the broker takes.
+        metadata: How many UTF-16 units it takes to write what is done beyond its position (`commit_metadata.units`),
+            whether or not the broker takes that many.
     """
 
     span: int = 0
@@ -323,23 +303,17 @@ class PartitionLimits:
     metadata: Thresholds | None = Thresholds(high=3_072, low=2_048)
 
     def __attrs_post_init__(self) -> None:
-        for bound in (self.span, self.size, self.age, self.metadata):
-            if not isinstance(bound, Thresholds | None):
-                raise Misuse(f"{shown(bound)} cannot bound a partition", todo="pass Thresholds(high, low), or None")
+        for limit in (self.span, self.size, self.age, self.metadata):
+            if not isinstance(limit, Thresholds | None):
+                raise Misuse(f"{shown(limit)} cannot limit a partition", todo="pass Thresholds(high, low), or None")
 
 
 @final
 @attrs.frozen
 class Held:
-    """The partition is held on its own account. Invariant: the signals it is held by are some, each once and in order."""
+    """The partition is held on its own account. Invariant: at least one signal, each once and in order."""
 
     by: tuple[Signal, ...]
-
-    def __attrs_post_init__(self) -> None:
-        if type(self.by) is not tuple or not self.by or self.by != tuple(each for each in Signal if each in self.by):
-            raise Misuse(
-                f"{shown(self.by)} holds no partition", todo="pass signals in the order of Signal, or use Free()"
-            )
 
     def __str__(self) -> str:
         return f"held: {', '.join(signal.value for signal in self.by)}"
@@ -359,13 +333,13 @@ class Free:
 PartitionHold: TypeAlias = Held | Free
 
 
-def decide_partition(bounds: PartitionLimits, before: PartitionHold, strain: PartitionPressure) -> PartitionHold:
+def decide_partition(limits: PartitionLimits, before: PartitionHold, pressure: PartitionPressure) -> PartitionHold:
     """Whether to hold one partition on its own account.
 
     Args:
-        bounds: When it is held and let go.
-        before: How it stood before; `Free()` when it is newly assigned.
-        strain: How much it holds up now.
+        limits: When it is held and let go.
+        before: What was decided last; `Free()` when it is newly assigned.
+        pressure: How much it holds up now.
 
     Returns:
         `Held` with all that it is held for, or `Free`.
@@ -373,31 +347,28 @@ def decide_partition(bounds: PartitionLimits, before: PartitionHold, strain: Par
     Raises:
         Misuse: An argument is of another type.
     """
-    if not isinstance(bounds, PartitionLimits):
-        raise Misuse(f"{shown(bounds)} are no bounds", todo="pass PartitionLimits()")
-    if not isinstance(before, Held | Free):
-        raise Misuse(f"{shown(before)} is no standing", todo="begin with Free(), go on with what was decided last")
-    if not isinstance(strain, PartitionPressure):
-        raise Misuse(f"{shown(strain)} is no strain", todo="pass PartitionPressure(span=..., metadata=...)")
+    check_type(limits, PartitionLimits, "the limits of a partition")
+    check_type(before, (Held, Free), "whether a partition is held")
+    check_type(pressure, PartitionPressure, "what a partition holds up")
     signals = (
-        (Signal.SPAN, bounds.span, strain.span),
-        (Signal.SIZE, bounds.size, strain.size),
-        (Signal.AGE, bounds.age, strain.age),
-        (Signal.METADATA, bounds.metadata, strain.metadata),
+        (Signal.SPAN, limits.span, pressure.span),
+        (Signal.SIZE, limits.size, pressure.size),
+        (Signal.AGE, limits.age, pressure.age),
+        (Signal.METADATA, limits.metadata, pressure.metadata),
     )
-    by = tuple(signal for signal, bound, now in signals if _closes(bound, signal in before.by, now))
+    by = tuple(signal for signal, limit, now in signals if _closes(limit, signal in before.by, now))
     return Held(by) if by else Free()
 
 
-def _closes(bound: Thresholds | None, closed: bool, now: int) -> bool:
-    return bound is not None and decide(bound, Gate.CLOSED if closed else Gate.OPEN, now).gate is Gate.CLOSED
+def _closes(limit: Thresholds | None, closed: bool, now: int) -> bool:
+    return limit is not None and decide(limit, Gate.CLOSED if closed else Gate.OPEN, now).gate is Gate.CLOSED
 
 
 # --- the plan -----------------------------------------------------------------------------------------------------------
 
 
 class Ordered(Protocol):
-    """What a partition is called by: a number, a name, or a pair of both."""
+    """What names a partition: a number, a string, or a pair of both."""
 
     def __lt__(self, other: Self, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -444,7 +415,7 @@ def plan(
         The plan; nothing to pause or to resume if all is as it should be.
 
     Raises:
-        Misuse: The verdict is none, or the partitions are no collections of what can be sorted.
+        Misuse: The verdict is not one of `decide`, or the partitions are not collections of what can be sorted.
     """
     if not isinstance(verdict, Hold | Flow):
         raise Misuse(f"{shown(verdict)} is no verdict", todo="pass what decide answers")

@@ -1,8 +1,8 @@
-"""What a partition commands, and what it hears: the words between a consumer and whoever carries its commands out.
+"""The commands of a partition and its events: the words between a consumer and whoever carries its commands out.
 
 A command is an effect that is not awaited. What becomes of it comes back as an event, any time later and in any order, and
-`event_for` says which. Each command and event names the partition, and the generation of the assignment that it belongs to, so
-that whoever hears of an older one can tell.
+`event_for` says which. Each command and event names the partition, and nearly each the generation of the assignment that it
+belongs to, so that whoever gets an older one can tell.
 
 User code is asked through `Work`: to arrange a window, to run tasks, to judge failures, to deliver (`tidegate.consumer.fanout`).
 When user code raises, that is an event like others, `WorkFailed`.
@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import NoneType
-from typing import Final, TypeAlias, final, get_args
+from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
+from tidegate.consumer import fanout
+from tidegate.consumer._offsets import check_numbers
 from tidegate.consumer.drain import InFlight, Stage
 from tidegate.consumer.fanout import (
     Arrange,
@@ -23,6 +25,7 @@ from tidegate.consumer.fanout import (
     DeliverRecords,
     DeliverTasks,
     DeliverWindow,
+    FanoutEvent,
     Judge,
     RecordsDelivered,
     Report,
@@ -34,7 +37,6 @@ from tidegate.consumer.fanout import (
     WindowArranged,
     WindowDelivered,
 )
-from tidegate.consumer.fanout import Event as FanoutEvent
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Refused
@@ -50,21 +52,12 @@ class _OfPartition:
 
     partition: TopicPartition
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.partition, TopicPartition, "a partition of a topic")
-
 
 @attrs.frozen
 class _OfAssignment(_OfPartition):
-    """What names a partition and the generation of an assignment of it; -1 is Kafka's word for none. Invariant: it is that,
-    or more.
-    """
+    """What names a partition and the generation of an assignment of it, which is -1, Kafka's word for none, or more."""
 
     generation: int
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_int(self.generation, "a generation", -1)
 
 
 @attrs.frozen
@@ -72,10 +65,6 @@ class _OfPosition(_OfAssignment):
     """What names a position, too. Invariant: 0 <= position <= OFFSET_MAX + 1."""
 
     position: int
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_int(self.position, "a position", 0, OFFSET_MAX + 1)
 
 
 # --- commands -------------------------------------------------------------------------------------------------------------
@@ -92,9 +81,6 @@ class Records:
 
     offsets: tuple[int, ...]
     keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        _check_records(self.offsets, self.keys)
 
     def __str__(self) -> str:
         return f"records {show(self.offsets)}"
@@ -114,7 +100,7 @@ class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
 class Work(_OfAssignment, Effect[object]):
     """Ask user code for something; what it replies tells which event it is (`event_for`).
 
-    Of the records in `DeliverRecords.failed` it answers for the failure.
+    Of the records in `DeliverRecords.to_dead_letter` it answers for the failure.
 
     Attributes:
         partition: Which one.
@@ -126,11 +112,6 @@ class Work(_OfAssignment, Effect[object]):
     task: Task
     offsets: tuple[int, ...]
 
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_type(self.task, _TASKS, "a task for user code")
-        _check_offsets(self.offsets)
-
     def __str__(self) -> str:
         return f"{self.task} of {self.partition} @{' '.join(map(str, self.offsets))} (generation {self.generation})"
 
@@ -138,12 +119,9 @@ class Work(_OfAssignment, Effect[object]):
 @final
 @attrs.frozen(cache_hash=True)
 class Interrupt(Effect[None]):
-    """Ask user code to end now; that it has ended is heard of as the end of the work itself, if it ends."""
+    """Ask user code to end now. If it ends, that is the event of the work itself."""
 
     work: Work
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.work, Work, "what user code was asked for")
 
     def __str__(self) -> str:
         return f"interrupt {self.work}"
@@ -155,10 +133,6 @@ class Commit(_OfPosition, Effect[None]):
     """Commit the position: everything below it is done. The metadata tells what beyond it is (`commit_metadata`)."""
 
     metadata: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_type(self.metadata, str, "the metadata of a commit")
 
     def __str__(self) -> str:
         more = f" and {len(self.metadata)} characters of metadata" if self.metadata else ""
@@ -173,11 +147,6 @@ class StartDrainTimer(_OfAssignment, Effect[None]):
     stage: Stage
     duration: Duration
 
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_type(self.stage, Stage, "a stage of draining")
-        check_int(self.duration, "a duration in microseconds", 0)
-
     def __str__(self) -> str:
         what = f"{self.partition} to drain, {self.stage.value}"
         return f"wait {seconds(self.duration)} for {what} (generation {self.generation})"
@@ -186,7 +155,7 @@ class StartDrainTimer(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Release(_OfPartition, Effect[None]):
-    """Let the partition go, as it was asked for: nothing will be commanded it any more. Each `Revoked` has one."""
+    """Let the partition go, as the group has asked: no command for it follows. Each `Revoked` has one."""
 
     def __str__(self) -> str:
         return f"release {self.partition}"
@@ -208,18 +177,12 @@ class Assigned(_OfAssignment):
         generation: From this one on.
         committed: The group's position; 0 if there is none.
         metadata: What was committed along with it.
-        end: One past the last offset of the log, as far as it is known; nothing is believed of what lies beyond.
+        end: One past the last offset of the log, as far as it is known; metadata that speaks of more is not believed.
     """
 
     committed: int
     metadata: str = attrs.field(default="", repr=False)
     end: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_int(self.committed, "a position", 0, OFFSET_MAX + 1)
-        check_type(self.metadata, str, "the metadata of a commit")
-        check_int(self.end, "the end of a log", 0)
 
     def __str__(self) -> str:
         return f"assigned {self.partition} from {self.committed} (generation {self.generation})"
@@ -237,10 +200,6 @@ class Revoked(_OfPartition):
     """
 
     in_flight: tuple[InFlight, ...] = ()
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_tuple(self.in_flight, InFlight, "a record in flight")
 
     def __str__(self) -> str:
         return f"revoked {self.partition}"
@@ -270,10 +229,6 @@ class Fetched(_OfAssignment):
     offsets: tuple[int, ...]
     keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
 
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        _check_records(self.offsets, self.keys)
-
     def __str__(self) -> str:
         return f"fetched {self.partition} {show(self.offsets)} (generation {self.generation})"
 
@@ -281,13 +236,9 @@ class Fetched(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class WorkReported(_OfAssignment):
-    """User code has told something of a window."""
+    """User code has reported something of a window."""
 
     what: FanoutEvent
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_type(self.what, _FANOUT_EVENTS, "an event of a window")
 
     def __str__(self) -> str:
         return f"{self.partition} reports {self.what} (generation {self.generation})"
@@ -299,10 +250,6 @@ class WorkFailed(_OfAssignment):
     """User code raised, or was interrupted: nothing came of the work."""
 
     task: Task
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_type(self.task, _TASKS, "a task for user code")
 
     def __str__(self) -> str:
         return f"{self.partition} raised at {self.task} (generation {self.generation})"
@@ -351,10 +298,6 @@ class DrainTimerFired(_OfAssignment):
 
     stage: Stage
 
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_type(self.stage, Stage, "a stage of draining")
-
     def __str__(self) -> str:
         return f"time to drain {self.partition} is over, {self.stage.value} (generation {self.generation})"
 
@@ -362,7 +305,7 @@ class DrainTimerFired(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class Measured(_OfAssignment):
-    """How much the partition holds up: what only the holder of the records and the clock can tell.
+    """How much the partition holds up, which only the holder of the records and the clock knows.
 
     Attributes:
         partition: Which one.
@@ -373,11 +316,6 @@ class Measured(_OfAssignment):
 
     size: int
     age: Duration
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        check_int(self.size, "a number of bytes", 0)
-        check_int(self.age, "an age in microseconds", 0)
 
     def __str__(self) -> str:
         return f"{self.partition} holds {self.size} bytes for {seconds(self.age)} (generation {self.generation})"
@@ -423,25 +361,25 @@ METADATA_REFUSED: Final = Refused("the metadata of the offset is too large")
 
 
 def event_for(command: Effect[object], reply: object) -> Event | None:
-    """The event that tells what became of a command; None where there is nothing to tell.
+    """The event that says what became of a command; None where nothing follows.
 
     Args:
-        command: What was commanded.
+        command: What was to be done.
         reply: What the world answered, a Failure included. User code that was asked to arrange answers `Tasks`, that was
             asked to judge answers a `Report`; it may answer any event of `tidegate.consumer.fanout`, or None: done.
 
     Raises:
-        Misuse: It is no command of a partition, or no answer to it.
+        Misuse: It is not a command of a partition, or not an answer to it.
     """
     match command:
         case Fetch(partition, generation):
-            if isinstance(reply, Records):
-                return Fetched(partition, generation, reply.offsets, reply.keys)
-            return Fetched(partition, generation, reply if isinstance(reply, tuple) else ())
+            records = reply if isinstance(reply, Records) else Records(reply if isinstance(reply, tuple) else ())
+            _check_records(records.offsets, records.keys)
+            return Fetched(partition, generation, records.offsets, records.keys)
         case Work(partition, generation, task):
             if isinstance(reply, BaseException):
                 return WorkFailed(partition, generation, task)
-            return WorkReported(partition, generation, _told(command, reply))
+            return WorkReported(partition, generation, _report_of(command, reply))
         case Commit(partition, generation, position):
             match reply:
                 case None:
@@ -461,8 +399,8 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
             raise Misuse(f"a {type(command).__name__} is no command of a partition")
 
 
-def _told(work: Work, reply: object) -> FanoutEvent:
-    """What user code has told by its reply."""
+def _report_of(work: Work, reply: object) -> FanoutEvent:
+    """What user code has reported by its reply."""
     match work.task, reply:
         case (
             _,
@@ -500,23 +438,62 @@ def _told(work: Work, reply: object) -> FanoutEvent:
             )
 
 
+# --- at the entrance ----------------------------------------------------------------------------------------------------
+
+_EVENTS: Final = get_args(Event)
 _TASKS: Final = get_args(Task)
-_FANOUT_EVENTS: Final = get_args(FanoutEvent)
+_UNNUMBERED: Final = (Revoked, Lost, SlotFreed)
+"""What names no generation."""
 
 
-def _check_offsets(offsets: object) -> None:
-    """Raise Misuse unless it is a tuple of offsets. It may be long, so it is not shown."""
-    if type(offsets) is not tuple or not {*map(type, offsets)} <= {int}:
-        raise Misuse("these are no offsets", why="they are integers, in a tuple")
-    if offsets and not 0 <= min(offsets) <= max(offsets) <= OFFSET_MAX:
-        raise Misuse("these are no offsets", why=f"they are from 0 to {OFFSET_MAX}")
+def check_event(event: Event) -> None:
+    """Look at an event that comes from outside; nobody else does.
+
+    Args:
+        event: What happened.
+
+    Raises:
+        Misuse: It is not an event of a partition, or one of its fields is of another type, or out of range.
+    """
+    check_type(event, _EVENTS, "an event of a partition")
+    check_type(event.partition, TopicPartition, "a partition of a topic")
+    if not isinstance(event, _UNNUMBERED):
+        check_int(event.generation, "a generation", -1)
+    match event:
+        case Assigned(_, _, committed, metadata, end):
+            check_int(committed, "a position", 0, OFFSET_MAX + 1)
+            check_type(metadata, str, "the metadata of a commit")
+            check_int(end, "the end of a log", 0)
+        case Revoked(_, in_flight):
+            check_tuple(in_flight, InFlight, "a record in flight")
+        case Fetched(_, _, offsets, keys):
+            _check_records(offsets, keys)
+        case WorkReported(_, _, what):
+            fanout.check_event(what)
+        case WorkFailed(_, _, task):
+            check_type(task, _TASKS, "a task for user code")
+        case (
+            Committed(_, _, position)
+            | CommitRefused(_, _, position)
+            | CommitUnknown(_, _, position)
+            | MetadataRefused(_, _, position)
+        ):
+            check_int(position, "a position", 0, OFFSET_MAX + 1)
+        case DrainTimerFired(_, _, stage):
+            check_type(stage, Stage, "a stage of draining")
+        case Measured(_, _, size, age):
+            check_int(size, "a number of bytes", 0)
+            check_int(age, "an age in microseconds", 0)
+        case Lost() | SlotFreed():
+            pass
+        case _:
+            assert_never(event)
 
 
-def _check_records(offsets: object, keys: object) -> None:
+def _check_records(offsets: tuple[int, ...], keys: tuple[Key, ...]) -> None:
     """Raise Misuse unless these are offsets, and there are as many keys, or none."""
-    _check_offsets(offsets)
-    assert isinstance(offsets, tuple)
+    check_numbers(offsets, "offsets", OFFSET_MAX)
     if type(keys) is not tuple or not {*map(type, keys)} <= {bytes, NoneType}:
         raise Misuse("these are no keys of records", why="each is bytes or None, in a tuple")
     if len(keys) not in {0, len(offsets)}:
-        raise Misuse(f"{len(keys)} keys of {len(offsets)} records", todo="tell one for each, or none at all")
+        raise Misuse(f"{len(keys)} keys of {len(offsets)} records", todo="give one for each, or none at all")

@@ -1,7 +1,7 @@
 """What is done beyond the committed position, as a string that is committed along with it.
 
 Kafka keeps one number per group and partition, so whatever is done behind a record that is not would be done again by the
-next owner. Beside the number it keeps a string of up to 4,096 characters, and that is room for word of the rest: a
+next owner. Beside the number it keeps a string of up to 4,096 characters, and that has room for the rest: a
 selective acknowledgement (RFC 2018) that outlives a restart. The idea is Confluent's Parallel Consumer's; here the string
 reaches 2.5 to 3.8 times as far.
 
@@ -20,12 +20,12 @@ the last bit of a bitmap is a one, so padding (ones after numbers, zeros after a
 The limit of Kafka counts UTF-16 units, so a unit can carry 15 bits: `Alphabet.WIDE` has 32,768 letters of the Basic
 Multilingual Plane. Where something between here and the broker counts or wants bytes, `Alphabet.ASCII` carries 6.
 
-How long the string will be is known without making it. Rice codes are sums, so a stretch of the tracker has a `Tally` of
+How long the string will be is known without making it. Rice codes are sums, so a stretch of the tracker has a `RunTally` of
 its runs, for each Rice parameter; two neighbours are added in one step (a monoid, as in finger trees: Hinze and Paterson
 2006). `surveyed` keeps the tallies along the tracker's tree, and looks only at what has changed since the last time.
 
 Laws
-    ME1  What is decoded is what was encoded: the `successor` of the tracker, told of all that is done, or of what fits.
+    ME1  What is decoded is what was encoded: the `successor` of the tracker, with all that is done, or with what fits.
     ME2  No text is longer than the limit, in UTF-16 units.
     ME3  Nothing is skipped wrongly: of a text that was changed, cut, made for another position, or made by somebody else,
          nothing is taken, nor of one that speaks of offsets beyond the end of the log. Whatever the text, there is a
@@ -35,25 +35,17 @@ Laws
     ME6  No other layout and no other parameters make a shorter text.
     ME7  A survey looks only at what has changed: what the trackers share is shared by their surveys.
 
-Where we differ
-    The Parallel Consumer writes nothing at all once the string is too long. Ours holds what fits, and says how far.
-    It takes a string that it cannot read for "all below is done", and has lost records by that. Ours ignores it, with the
-    reason; then records are done again, which is safe.
-    It bounds nothing that is read. Ours takes nothing that the log does not have.
-    It walks over all offsets at each commit to know the size.
-    It counts gaps in the numbering as done. Ours does not (`tidegate.consumer.watermark`), so each costs what an open offset costs.
-
 Things that do not work
     Runs of variable-length integers: they reach less far than compressed runs of fixed width, 17,000 offsets at 10 %.
     A checksum of the text alone: tools that copy commits from one cluster to another translate the position and keep the
     string. So the checksum is of both.
-    Reading the position at one time and the set at another: what is done in between is missing, or is told twice. Both
-    are taken from one value here.
+    Reading the position at one time and the set at another: what is done in between is missing, or is there twice.
+    Both are taken from one value here.
 
 Known not to work
     A topic that is deleted and made anew while the group's commits stay, or a log that was cut short and has grown again:
     a text of before fits the position, and skips what has come since.
-    More than `watermark.TOLD_MAX` offsets are told and not taken.
+    More than `watermark.KNOWN_DONE_MAX` offsets are written, and not taken when they are read.
 """
 
 from __future__ import annotations
@@ -71,9 +63,9 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.consumer.watermark import (
+    KNOWN_DONE_MAX,
     OFFSET_MAX,
     PAGE,
-    TOLD_MAX,
     Node,
     OffsetTracker,
     Run,
@@ -83,7 +75,7 @@ from tidegate.consumer.watermark import (
     successor,
 )
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.values import check_int, check_tuple, check_type
+from tidegate.model.values import check_int, check_type
 
 LIMIT: Final = 4096
 """Kafka's default for `offset.metadata.max.bytes`, which counts UTF-16 units all the same."""
@@ -111,7 +103,7 @@ CHECKSUM: Final = 40
 
 RICE: Final = 32
 PARAMETER: Final = 5
-"""There are so many Rice parameters, from 0 on, and one takes so many bits."""
+"""Rice parameters are below `RICE`, and one takes `PARAMETER` bits."""
 
 LANE: Final = 64
 MASK: Final = (1 << LANE) - 1
@@ -136,7 +128,7 @@ class Layout(Enum):
 @final
 @attrs.frozen
 class Whole:
-    """The text tells of all that is done beyond the position.
+    """The text has all that is done beyond the position.
 
     Attributes:
         position: The position to commit with it.
@@ -148,7 +140,7 @@ class Whole:
 
     @property
     def stop(self) -> int:
-        """Word is left of what is done below this offset."""
+        """What is done is in the text below this offset."""
         return OFFSET_MAX + 1
 
     def __str__(self) -> str:
@@ -163,7 +155,7 @@ class Partial:
     Attributes:
         position: The position to commit with it.
         text: The metadata to commit; empty where the limit leaves no room.
-        stop: Word is left of what is done below this offset, which is itself done and left out.
+        stop: What is done is in the text below this offset, which is itself done and left out.
         left_out: How many done offsets are left out, and would be done again by the next owner.
     """
 
@@ -181,40 +173,40 @@ Encoded: TypeAlias = Whole | Partial
 
 @final
 @attrs.frozen
-class Told:
+class MetadataRead:
     """The text was read; begin with this tracker."""
 
     tracker: OffsetTracker
 
     def __str__(self) -> str:
-        return f"told: {self.tracker}"
+        return f"read: {self.tracker}"
 
 
 @final
 @unique
-class Why(Enum):
+class IgnoredBecause(Enum):
     """Why a text is ignored."""
 
     FOREIGN = "it was written by something else"
     OTHER_VERSION = "it was written by another version"
     DAMAGED = "it is damaged, or was written for another position"
     OVERREACHING = "it speaks of offsets that the log does not have"
-    TOO_MANY = "it speaks of more offsets than a tracker can be told of"
+    TOO_MANY = "it speaks of more offsets than a tracker can be restored with"
 
 
 @final
 @attrs.frozen
-class Ignored:
+class MetadataIgnored:
     """The text was not taken, for this reason; begin with this tracker, which knows of nothing beyond the position."""
 
-    reason: Why
+    reason: IgnoredBecause
     tracker: OffsetTracker
 
     def __str__(self) -> str:
         return f"ignored: {self.reason.value}"
 
 
-Decoded: TypeAlias = Told | Ignored
+Decoded: TypeAlias = MetadataRead | MetadataIgnored
 
 
 # --- the survey ---------------------------------------------------------------------------------------------------------
@@ -222,7 +214,7 @@ Decoded: TypeAlias = Told | Ignored
 
 @final
 @attrs.frozen
-class Tally:
+class RunTally:
     """What a stretch of a tracker adds to the size of the text, whatever the layout and the parameters.
 
     Attributes:
@@ -241,25 +233,17 @@ class Tally:
     done_sums: int = attrs.field(repr=False)
     open_sums: int = attrs.field(repr=False)
 
-    def __attrs_post_init__(self) -> None:
-        for run in (self.first, self.last):
-            check_tuple(run, int, "an offset")
-        for number in (*self.first, *self.last, self.runs, self.done):
-            check_int(number, "a number of offsets", 0)
-        check_type(self.done_sums, int, "sums of runs")
-        check_type(self.open_sums, int, "sums of gaps")
-
-    def __add__(self, behind: Tally) -> Tally:
+    def __add__(self, behind: RunTally) -> RunTally:
         runs, done = self.runs + behind.runs, self.done + behind.done
         done_sums, open_sums = self.done_sums + behind.done_sums, self.open_sums + behind.open_sums
         gap = behind.first[0] - self.last[1]
         if gap:
-            return Tally(self.first, behind.last, runs, done, done_sums, open_sums + _sums(gap))
+            return RunTally(self.first, behind.last, runs, done, done_sums, open_sums + _sums(gap))
         joint = (self.last[0], behind.first[1])
         first = joint if self.runs == 1 else self.first
         last = joint if behind.runs == 1 else behind.last
         done_sums += _sums(_length(joint)) - _sums(_length(self.last)) - _sums(_length(behind.first))
-        return Tally(first, last, runs - 1, done, done_sums, open_sums)
+        return RunTally(first, last, runs - 1, done, done_sums, open_sums)
 
 
 @final
@@ -268,13 +252,8 @@ class Stretch:
     """What was found out about one node of a tracker's tree, and about the two below it if it is a fork."""
 
     pages: Node
-    tally: Tally | None
+    tally: RunTally | None
     parts: tuple[Stretch, ...] = ()
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.pages, tuple, "a node of a tracker's tree")
-        check_type(self.tally, (Tally, NoneType), "a tally or None")
-        check_tuple(self.parts, Stretch, "a stretch")
 
 
 @final
@@ -283,15 +262,7 @@ class Survey:
     """A tracker, and what has to be known of it to tell how long its text will be."""
 
     tracker: OffsetTracker
-    stretch: Stretch = attrs.field(init=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.tracker, OffsetTracker, "a tracker")
-        _set_stretch(self, _stretch(self.tracker.pages or NOTHING, None))
-
-
-_set_tracker: Final = vars(Survey)["tracker"].__set__
-_set_stretch: Final = vars(Survey)["stretch"].__set__
+    stretch: Stretch = attrs.field(repr=False)
 
 
 def surveyed(tracker: OffsetTracker, before: Survey | None = None) -> Survey:
@@ -302,28 +273,22 @@ def surveyed(tracker: OffsetTracker, before: Survey | None = None) -> Survey:
         before: The survey of an earlier tracker of the same partition; what has not changed is not looked at again.
 
     Raises:
-        Misuse: The tracker is none, or the survey.
+        Misuse: An argument is of another type.
     """
-    if before is not None:
-        _check(before)
-    if before is None:
-        return Survey(tracker)
     check_type(tracker, OffsetTracker, "a tracker")
-    survey = object.__new__(Survey)
-    _set_tracker(survey, tracker)
-    _set_stretch(survey, _stretch(tracker.pages or NOTHING, before.stretch))
-    return survey
+    check_type(before, (Survey, NoneType), "a survey or None")
+    return Survey(tracker, _stretch(tracker.pages or NOTHING, None if before is None else before.stretch))
 
 
 def units(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> int:
-    """How long the whole text is, in UTF-16 units, be it beyond any limit.
+    """How long the whole text is, in UTF-16 units, whatever the limit.
 
     Args:
         survey: Of the tracker.
         alphabet: The letters.
 
     Raises:
-        Misuse: The survey or the alphabet is none.
+        Misuse: An argument is of another type.
     """
     _check(survey, alphabet)
     position = low_watermark(survey.tracker)
@@ -345,7 +310,7 @@ def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet
         `Whole`, or `Partial` where not all fits.
 
     Raises:
-        Misuse: The survey, the limit or the alphabet is none.
+        Misuse: An argument is of another type, or the limit is negative.
     """
     _check(survey, alphabet)
     check_int(limit, "a limit of characters", 0)
@@ -355,28 +320,28 @@ def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet
         return Whole(position, "")
     if _units(tally, position, alphabet) <= limit:
         return Whole(position, _text(successor(survey.tracker), _shortest(tally, position), alphabet))
-    told, stop = _fitting(survey.stretch, position, limit, alphabet)
-    if told is None:
+    fitting, stop = _fitting(survey.stretch, position, limit, alphabet)
+    if fitting is None:
         return Partial(position, "", stop, tally.done)
-    text = _text(successor(survey.tracker, stop), _shortest(told, position), alphabet)
-    return Partial(position, text, stop, tally.done - told.done)
+    text = _text(successor(survey.tracker, stop), _shortest(fitting, position), alphabet)
+    return Partial(position, text, stop, tally.done - fitting.done)
 
 
-def _text(told: OffsetTracker, form: Form, alphabet: Alphabet) -> str:
-    """The text from which `told` is resumed."""
+def _text(heir: OffsetTracker, form: Form, alphabet: Alphabet) -> str:
+    """The text from which `heir` is restored."""
     head = f"{form.layout.value:02b}{''.join(f'{k:0{PARAMETER}b}' for k in form.parameters)}"
     if form.layout is Layout.BITMAP:
-        edges = pairwise((told.floor, *chain.from_iterable(done_runs(told))))
-        return _sealed(head + "".join(bit * _length(run) for bit, run in zip(cycle("01"), edges)), told.floor, alphabet)
+        edges = pairwise((heir.floor, *chain.from_iterable(done_runs(heir))))
+        return _sealed(head + "".join(bit * _length(run) for bit, run in zip(cycle("01"), edges)), heir.floor, alphabet)
     codes: dict[tuple[int, int], str] = {}
     written = [head]
-    for each in zip(_numbers(form.layout, told), cycle(form.parameters)):
+    for each in zip(_numbers(form.layout, heir), cycle(form.parameters)):
         code = codes.get(each)
         if code is None:
             number, k = each
             code = codes[each] = "1" * (number >> k) + f"{number & (1 << k) - 1:0{k + 1}b}"
         written.append(code)
-    return _sealed("".join(written), told.floor, alphabet)
+    return _sealed("".join(written), heir.floor, alphabet)
 
 
 def _sealed(content: str, position: int, alphabet: Alphabet) -> str:
@@ -397,10 +362,10 @@ def _checksum(content: str, position: int) -> str:
     return f"{int.from_bytes(digest):0{CHECKSUM}b}"
 
 
-def _numbers(layout: Layout, told: OffsetTracker) -> Iterator[int]:
+def _numbers(layout: Layout, heir: OffsetTracker) -> Iterator[int]:
     """What is written in Rice code."""
-    before, run = told.floor, 0
-    for start, stop in done_runs(told):
+    before, run = heir.floor, 0
+    for start, stop in done_runs(heir):
         gap, last, run = start - before, run, stop - start
         match layout:
             case Layout.RUNS:
@@ -428,32 +393,33 @@ def decoded(text: str, *, position: int, end: int) -> Decoded:
         end: The end of the partition's log: one past its last record.
 
     Returns:
-        `Told`, or `Ignored` with the reason. Either has a tracker to begin with.
+        `MetadataRead`, or `MetadataIgnored` with the reason. Either has a tracker to begin with.
 
     Raises:
-        Misuse: The text is none, or the position, or the end.
+        Misuse: An argument is of another type, or out of range.
     """
     if not isinstance(text, str):
         raise Misuse(
             f"{shown(text)} is no text", todo="pass the metadata as the broker gave it, and an empty text for none"
         )
+    check_int(position, "a position", 0, OFFSET_MAX + 1)
     check_int(end, "the end of a log", 0)
     nothing = OffsetTracker(position)
     mark, version, letters = text[: len(MARK)], text[len(MARK) : len(MARK + VERSION)], text[len(MARK + VERSION) :]
     if not text:
-        return Told(nothing)
+        return MetadataRead(nothing)
     if mark != MARK:
-        return Ignored(Why.FOREIGN, nothing)
+        return MetadataIgnored(IgnoredBecause.FOREIGN, nothing)
     if version != VERSION:
-        return Ignored(Why.OTHER_VERSION, nothing)
-    told = _told(_content(letters, position), position)
-    if not told:
-        return Ignored(Why.DAMAGED, nothing)
-    if told[-1][1] > min(end, OFFSET_MAX + 1):
-        return Ignored(Why.OVERREACHING, nothing)
-    if sum(map(_length, told)) > TOLD_MAX:
-        return Ignored(Why.TOO_MANY, nothing)
-    return Told(restored(position, told))
+        return MetadataIgnored(IgnoredBecause.OTHER_VERSION, nothing)
+    runs = _runs_in(_content(letters, position), position)
+    if not runs:
+        return MetadataIgnored(IgnoredBecause.DAMAGED, nothing)
+    if runs[-1][1] > min(end, OFFSET_MAX + 1):
+        return MetadataIgnored(IgnoredBecause.OVERREACHING, nothing)
+    if sum(map(_length, runs)) > KNOWN_DONE_MAX:
+        return MetadataIgnored(IgnoredBecause.TOO_MANY, nothing)
+    return MetadataRead(restored(position, runs))
 
 
 def _content(letters: str, position: int) -> str:
@@ -467,8 +433,8 @@ def _content(letters: str, position: int) -> str:
     return content if bits[:CHECKSUM] == _checksum(content, position) else ""
 
 
-def _told(content: str, position: int) -> list[Run]:
-    """The runs that the content tells of, as far as they can be read."""
+def _runs_in(content: str, position: int) -> list[Run]:
+    """The runs that the content has, as far as they can be read."""
     layout = Layout(int(content[:2] or "0", 2))
     if layout is Layout.BITMAP:
         start = position - 2
@@ -476,24 +442,24 @@ def _told(content: str, position: int) -> list[Run]:
     body = 2 + PARAMETER * (2 if layout is Layout.RUNS else 1)
     parameters = [int(content[at : at + PARAMETER] or "0", 2) for at in range(2, body, PARAMETER)]
     numbers = _read(content[body:], parameters)
-    told: list[Run] = []
+    runs: list[Run] = []
     at = position
     match layout:
         case Layout.RUNS:
             for gap, run in zip(numbers, numbers, strict=False):
-                at += gap + bool(told)
-                told.append((at, at + run + 1))
+                at += gap + bool(runs)
+                runs.append((at, at + run + 1))
                 at += run + 1
         case Layout.OPEN_GAPS:
             for run in numbers:
-                told += [(at, at + run)] * bool(run)
+                runs += [(at, at + run)] * bool(run)
                 at += run + 1
         case _:
             for gap in numbers:
-                start = told.pop()[0] if told and not gap else at + gap
+                start = runs.pop()[0] if runs and not gap else at + gap
                 at += gap + 1
-                told.append((start, at))
-    return told
+                runs.append((start, at))
+    return runs
 
 
 def _read(bits: str, parameters: list[int]) -> Iterator[int]:
@@ -517,13 +483,13 @@ class Form:
     parameters: tuple[int, ...] = ()
 
 
-def _units(tally: Tally | None, position: int, alphabet: Alphabet) -> int:
+def _units(tally: RunTally | None, position: int, alphabet: Alphabet) -> int:
     if tally is None:
         return 0
     return len(MARK + VERSION) - (-(CHECKSUM + _shortest(tally, position).bits) // alphabet.value)
 
 
-def _shortest(tally: Tally, position: int) -> Form:
+def _shortest(tally: RunTally, position: int) -> Form:
     """The shortest form of what is done from the position on."""
     before, span = tally.first[0] - position, tally.last[1] - position
     apart, apart_k = _rice(tally.runs, tally.open_sums >> LANE, before)
@@ -587,15 +553,15 @@ def _width(pages: Node) -> int:
     return pages[0] & -pages[0] if len(pages) == 5 else 0
 
 
-def _tally(page: int, done: int) -> Tally | None:
+def _tally(page: int, done: int) -> RunTally | None:
     if not done:
         return None
     start, stop = page * PAGE + (done & -done).bit_length() - 1, page * PAGE + done.bit_length()
     bits = f"{done:b}".rstrip("0")  # the highest offset comes first
     runs, gaps = bits.split("0"), bits.split("1")  # some of them empty
     first, last = (start, start + len(runs[-1])), (stop - len(runs[0]), stop)
-    count = (done & ~(done << 1)).bit_count()
-    return Tally(first, last, count, done.bit_count(), _sums_of(runs), _sums_of(gaps))
+    count = (done & ~(done << 1)).bit_count()  # a run begins at a one with a zero below it
+    return RunTally(first, last, count, done.bit_count(), _sums_of(runs), _sums_of(gaps))
 
 
 def _sums_of(parts: list[str]) -> int:
@@ -603,11 +569,11 @@ def _sums_of(parts: list[str]) -> int:
     return sum(count * SHORT[len(part)] for part, count in Counter(filter(None, parts)).items())
 
 
-def _sum(one: Tally | None, behind: Tally | None) -> Tally | None:
+def _sum(one: RunTally | None, behind: RunTally | None) -> RunTally | None:
     return one + behind if one and behind else one or behind
 
 
-def _from(stretch: Stretch, position: int) -> Tally | None:
+def _from(stretch: Stretch, position: int) -> RunTally | None:
     """The tally of what is done from the position on."""
     at = position - stretch.pages[0] * PAGE
     if stretch.parts:
@@ -616,24 +582,24 @@ def _from(stretch: Stretch, position: int) -> Tally | None:
     return stretch.tally if at <= 0 else _tally(stretch.pages[0], stretch.pages[2] >> at << at)
 
 
-def _fitting(stretch: Stretch, position: int, limit: int, alphabet: Alphabet) -> tuple[Tally | None, int]:
+def _fitting(stretch: Stretch, position: int, limit: int, alphabet: Alphabet) -> tuple[RunTally | None, int]:
     """The tally of what fits, where not all does, and the first done offset that is left out."""
-    told: Tally | None = None
+    fitting: RunTally | None = None
     while stretch.parts:
         stretch, high = stretch.parts
-        more = _sum(told, _from(stretch, position))
+        more = _sum(fitting, _from(stretch, position))
         if _units(more, position, alphabet) <= limit:
-            told, stretch = more, high
+            fitting, stretch = more, high
     page, done = stretch.pages[0], stretch.pages[2]
     at = max(0, position - page * PAGE)
     done = done >> at << at
 
-    def told_below(bit: int) -> Tally | None:
-        return _sum(told, _tally(page, done & (1 << bit) - 1))
+    def fitting_below(bit: int) -> RunTally | None:
+        return _sum(fitting, _tally(page, done & (1 << bit) - 1))
 
-    fits = bisect_right(range(PAGE), limit, key=lambda bit: _units(told_below(bit), position, alphabet)) - 1
-    left = done >> fits << fits
-    return told_below(fits), page * PAGE + (left & -left).bit_length() - 1
+    fits = bisect_right(range(PAGE), limit, key=lambda bit: _units(fitting_below(bit), position, alphabet)) - 1
+    left = done >> fits << fits  # without the lowest bits, which fit
+    return fitting_below(fits), page * PAGE + (left & -left).bit_length() - 1
 
 
 def _check(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> None:

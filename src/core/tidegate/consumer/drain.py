@@ -36,17 +36,6 @@ Laws
          `cancel` at least to clean up. What cannot be interrupted is never asked to stop.
     DR7  The stages come one after the other and last as long as the budget says; `left` leads exactly to the next one.
 
-Where we differ
-    Drakkar: the callback of a revocation returns at once, and the partition drains in the background while the next owner
-    begins: in a run on two workers, what had been revoked 5 s before was begun afterwards, and the committed offset fell
-    from 82 to 28. If anything is not done in 30 s, there is no last commit. Here the release waits, and what is done is
-    committed, whatever is not.
-    zio-kafka: waits until all that was consumed is committed, for 3/5 of max.poll.interval (3 minutes) unless told. It did
-    so for streams that had never pulled a record, or had ended: for commits that could not come. Here only work that runs
-    is waited for, what cannot end in time is not, and the last commit has a time of its own.
-    Kafka: max.poll.interval (5 minutes unless told) bounds the callback. Whoever overruns it learns so from a commit that
-    is refused. `total` is to be less than that; nothing here knows it.
-
 Things that do not work
     To wait until `wait` for what is known to end after it: it is interrupted in the midst of its work all the same. At
     once, it has more time to clean up.
@@ -60,7 +49,7 @@ Things that do not work
 Known not to work
     Code that cannot be interrupted, or does not care, goes on after it was abandoned, while the next owner works on the
     same record. Whatever it writes must bear repetition, or be fenced.
-    A budget begins when we hear of the revocation, the group's patience when it asks. A client hears of it when it polls.
+    A budget begins when the revocation reaches us, the group's patience when it asks. A client learns of it when it polls.
     An estimate that is too long costs a record that would have ended in time; it is begun again.
     Fates are decided record by record. Where a commit cannot tell what is done beyond its position, what ends behind an
     abandoned record is begun again all the same.
@@ -192,7 +181,7 @@ class InFlight:
     Attributes:
         offset: Which one.
         age: For how long it has been worked on, in microseconds.
-        expected: How long such work takes, where that is known, in microseconds. A timeout says no such thing: with one
+        expected: How long such work takes, where that is known, in microseconds. A timeout does not say that: with one
             beyond the budget, everything would be cancelled at once.
         stoppable: Whether the work can be interrupted.
     """
@@ -243,11 +232,6 @@ class DrainDecision:
     action: Action
     until: Duration
 
-    def __attrs_post_init__(self) -> None:
-        check_int(self.offset, "an offset", 0)
-        check_type(self.action, Action, "what is done about a record")
-        check_int(self.until, "a time since a revocation", 0)
-
     def __str__(self) -> str:
         until = "" if self.action is Action.ABANDON else f", until {seconds(self.until)}"
         return f"@{self.offset}: {self.action.value}{until}"
@@ -260,7 +244,7 @@ def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> 
         budget: How long the revocation may take.
         elapsed: How long ago it was, in microseconds.
         in_flight: Each record that was begun and has not ended, once, in any order, with its age now; those that are being
-            interrupted too, but none that was abandoned.
+            interrupted too, but not those that were abandoned.
 
     Returns:
         The fate of each, in order of offsets. What it asks to be cancelled may have been asked before.
@@ -276,7 +260,7 @@ def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> 
             raise Misuse(
                 f"offset {fate.offset} is in flight twice",
                 why="a record has one fate",
-                todo="where a record is several pieces of work, tell of the one that ends last",
+                todo="where a record is several pieces of work, name the one that ends last",
             )
     return fates
 

@@ -2,8 +2,8 @@
 
 Each partition is a reducer of its own (`tidegate.consumer.partition`); an event goes to the one that it names. What they share is
 decided here:
-    - executors: so many tasks run over all partitions. A slot that becomes free goes to the next partition in turn that
-      has something waiting.
+    - executors: they bound the tasks that run, over all partitions. A slot that becomes free goes to the next partition in
+      turn that has something waiting.
     - load: the records that were delivered and are not settled, wherever they are. The gate (`tidegate.consumer.backpressure`)
       closes when the load reaches `high` and opens when it has fallen to `low`. While it is closed nothing is polled.
 
@@ -32,11 +32,10 @@ import attrs
 
 from tidegate.consumer.backpressure import (
     Flow,
+    GateReason,
     GateVerdict,
     Held,
-    Hold,
     Plan,
-    Reason,
     Thresholds,
     decide,
     for_executors,
@@ -44,10 +43,9 @@ from tidegate.consumer.backpressure import (
 )
 from tidegate.consumer.commands import Command, Event, SlotFreed
 from tidegate.consumer.partition import Owned, PartitionRules, PartitionState, Unassigned
-from tidegate.model._evolving import evolve
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
-from tidegate.model.values import check_int, check_tuple, check_type
+from tidegate.model.values import check_int, check_type
 
 EXECUTORS: Final = 4
 
@@ -65,11 +63,7 @@ class ConsumerState:
     """
 
     parts: tuple[Owned, ...] = ()
-    verdict: GateVerdict = Flow(Reason.BELOW_HIGH)
-
-    def __attrs_post_init__(self) -> None:
-        check_tuple(self.parts, Owned, "a partition that is owned")
-        check_type(self.verdict, (Hold, Flow), "a verdict of the gate")
+    verdict: GateVerdict = Flow(GateReason.BELOW_HIGH)
 
     def __str__(self) -> str:
         return "; ".join([str(self.verdict), *(f"{part.partition} {part}" for part in self.parts)])
@@ -93,6 +87,7 @@ class ConsumerState:
 ConsumerStep: TypeAlias = Step[ConsumerState, Command]
 
 
+@final
 @attrs.frozen
 class ConsumerRules:
     """What one consumer may do at once, and what it does next.
@@ -117,7 +112,7 @@ class ConsumerRules:
         check_type(self.each, PartitionRules, "what a partition does")
 
     def step(self, state: ConsumerState, event: Event) -> ConsumerStep:
-        """What happens to the partition that the event names, and to the others on its account.
+        """What follows for the partition that the event names, and for the others on its account.
 
         Args:
             state: The state before.
@@ -127,10 +122,11 @@ class ConsumerRules:
             The state after, and commands in order.
 
         Raises:
-            Misuse: An argument is of another type, or an offset is none.
+            Misuse: An argument is of another type, or out of range.
         """
         check_type(state, ConsumerState, "the partitions of a consumer")
         check_type(event, _EVENTS, "an event of a partition")
+        check_type(event.partition, TopicPartition, "a partition of a topic")  # the rest of it is checked by its step
         state, commands = self._stepped(state, event, 0)  # who made room does not take it before the others
         for partition in _turns(state.parts, event.partition):
             if state.running >= self.executors:
@@ -156,12 +152,12 @@ class ConsumerRules:
     def _stepped(
         self, state: ConsumerState, event: Event, running_max: int
     ) -> tuple[ConsumerState, tuple[Command, ...]]:
-        """The event, heard by its partition, which may then have so many tasks running."""
+        """The event goes to its partition, which may then have `running_max` tasks running."""
         at = bisect_left(state.parts, event.partition, key=_PARTITION)
-        done = evolve(self.each, running_max=running_max).step(state[event.partition], event)
+        done = attrs.evolve(self.each, running_max=running_max).step(state[event.partition], event)
         own = (done.state,) if isinstance(done.state, Owned) else ()
         behind = state.parts[at:] if isinstance(state[event.partition], Unassigned) else state.parts[at + 1 :]
-        return evolve(state, parts=(*state.parts[:at], *own, *behind)), done.commands
+        return ConsumerState((*state.parts[:at], *own, *behind), state.verdict), done.commands
 
     def _room(self, state: ConsumerState, partition: TopicPartition) -> int:
         """How many tasks of the partition may run: with its own, those that the others leave."""

@@ -2,11 +2,13 @@
 
 A partition asks user code for work (`tidegate.consumer.commands.Work`): to arrange a window, to run tasks, to judge them, to deliver.
 It may answer all at once or part by part, late, twice, or what nobody has asked. What is asked for is kept here until
-every part of it was heard of, or until nothing is expected any more. Whatever is told of anything else is no answer.
+every part of it is answered, or until nothing is expected any more. A report of anything else is not an answer.
 
-`tidegate.consumer.fanout` would take more than that: it knows of which tasks and records something may be told, but not of which
-somebody was asked. A task that waits for an executor has not begun, and of one that was abandoned nothing is expected any
-more; neither can succeed. What was answered part by part may be told of again, which `fanout` ignores.
+`tidegate.consumer.fanout` would accept more than that: it knows which tasks and records may be reported, but not for which
+user code was asked. A task that waits for an executor has not begun, and of one that was abandoned nothing is expected any
+more; neither can succeed. What was answered part by part may be reported again, which `fanout` ignores.
+
+Only `partition` calls this, with what it has checked, so nothing is checked here.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Asked:
 
     Attributes:
         work: What it was asked for.
-        left: Of how many parts of that nothing was heard yet.
+        left: How many parts of that are not answered yet.
         is_interrupted: Whether it was asked to end.
     """
 
@@ -63,7 +65,7 @@ def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> AllAsked:
     return (*asked, *(Asked(work, fanout.outstanding(windows, work.task)) for work in works))
 
 
-def answer(asked: AllAsked, event: fanout.Event) -> fanout.Event | None:
+def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | None:
     """What of the event user code was asked for; None if nothing of it."""
     match event:
         case WindowOpened():
@@ -87,7 +89,7 @@ def answer(asked: AllAsked, event: fanout.Event) -> fanout.Event | None:
 
 
 def answered(asked: AllAsked, windows: Fanout, window: int) -> AllAsked:
-    """What is left, now that something was heard of the window."""
+    """What is left, now that something of the window was answered."""
     left: list[Asked] = []
     for each in asked:
         if each.work.task.window != window:
@@ -107,11 +109,11 @@ def _tasks(asked: AllAsked, kind: type[T], window: int) -> list[T]:
     return [task for each in asked if isinstance(task := each.work.task, kind) and task.window == window]
 
 
-def _named_in(told: tuple[int, ...], tasks: Collection[tuple[int, ...]]) -> tuple[int, ...]:
-    """Those of what is told of that the tasks name."""
-    if told in tasks:
-        return told
-    if len(told) == 1:
-        return told if any(told[0] in task for task in tasks) else ()
+def _named_in(reported: tuple[int, ...], tasks: Collection[tuple[int, ...]]) -> tuple[int, ...]:
+    """Those of what is reported that the tasks name."""
+    if reported in tasks:
+        return reported
+    if len(reported) == 1:
+        return reported if any(reported[0] in task for task in tasks) else ()
     known = {each for task in tasks for each in task}
-    return tuple([each for each in told if each in known])
+    return tuple([each for each in reported if each in known])

@@ -30,18 +30,10 @@ Laws
     SD5  Each partition that the group wants back is released, also by a worker that drains or leaves.
     SD6  The next owner begins exactly at what was committed.
 
-Where we differ from Drakkar, whose order of calls this replaces
-    - It drains all partitions, then commits each, and nothing at all if one of them was not drained in time. Here what is
-      finished is committed as it ends, whatever else is not.
-    - It stops partitions one after the other, each with up to 10 s. Here they drain side by side, with one budget.
-    - It cancels the loop of a partition, but not what that has begun: such work ends after the sinks were closed, is taken
-      for delivered and committed. Here what is abandoned is cancelled, and nothing is heard of it any more (SD2).
-    - A second signal changes nothing there. Here it hurries.
-
 Known not to work
     User code that cannot be cancelled goes on until the process ends. What it writes must bear repetition, or be fenced.
-    A commit that is given up may still arrive. It is the group that refuses it once it has heard that the worker left.
-    If the group does not hear of that, the next owner begins when the session of the worker is over.
+    A commit that is given up may still arrive. The group refuses it once it knows that the worker has left.
+    If the group does not learn of that, the next owner begins when the session of the worker is over.
     The time until the kill is not known here: the time to drain and the time to leave are to be less, together.
 
 Things that do not work
@@ -71,7 +63,6 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Owned
-from tidegate.model._evolving import evolve
 from tidegate.model.effects import Cancel, Effect
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.reducer import Step
@@ -94,19 +85,16 @@ class Leave(Effect[None]):
 
 @final
 @attrs.frozen
-class AwaitLeave(Effect[None]):
+class StartLeaveTimer(Effect[None]):
     """Wait for the time to leave to be over."""
 
     duration: Duration
-
-    def __attrs_post_init__(self) -> None:
-        check_delay(self.duration, "a time to leave in microseconds", 0)
 
     def __str__(self) -> str:
         return f"wait {seconds(self.duration)} to leave the group"
 
 
-ShutdownCommand: TypeAlias = commands.Command | Leave | AwaitLeave
+ShutdownCommand: TypeAlias = commands.Command | Leave | StartLeaveTimer
 
 
 @final
@@ -115,13 +103,10 @@ class StopAsked:
     """Somebody wants the worker to stop; the second time, at once.
 
     Attributes:
-        known: What is known of the records in work, partition by partition, as a revocation tells it.
+        known: What is known of the records in work, partition by partition, as in a revocation.
     """
 
     known: tuple[Revoked, ...] = ()
-
-    def __attrs_post_init__(self) -> None:
-        check_tuple(self.known, Revoked, "what is known of a partition")
 
     def __str__(self) -> str:
         return "asked to stop"
@@ -138,31 +123,31 @@ class LeaveAnswered:
 
 @final
 @attrs.frozen
-class TimedOut:
+class LeaveTimerFired:
     """The time to leave is over."""
 
     def __str__(self) -> str:
         return "time to leave is over"
 
 
-ShutdownEvent: TypeAlias = commands.Event | StopAsked | LeaveAnswered | TimedOut
+ShutdownEvent: TypeAlias = commands.Event | StopAsked | LeaveAnswered | LeaveTimerFired
 
 
-def heard(command: Effect[object], reply: object) -> ShutdownEvent | None:
-    """The event that tells what became of a command; None where there is nothing to tell.
+def event_for(command: Effect[object], reply: object) -> ShutdownEvent | None:
+    """The event that says what became of a command; None where nothing follows.
 
     Args:
-        command: What was commanded.
+        command: What was to be done.
         reply: What the world answered, a Failure included.
 
     Raises:
-        Misuse: It is no command of a worker, or no answer to it.
+        Misuse: It is not a command of a worker, or not an answer to it.
     """
     match command:
         case Leave():
             return LeaveAnswered()
-        case AwaitLeave():
-            return TimedOut()
+        case StartLeaveTimer():
+            return LeaveTimerFired()
         case _:
             return commands.event_for(command, reply)
 
@@ -186,36 +171,32 @@ class ShutdownPhase(StrEnum):
 
 @final
 @attrs.frozen
-class Worker:
+class WorkerState:
     """A consumer that may be asked to stop.
 
     Attributes:
         phase: How far it is.
-        assignment: Its partitions.
+        consumer: Its partitions.
         commits: Those in flight.
     """
 
     phase: ShutdownPhase = ShutdownPhase.WORKING
-    assignment: ConsumerState = ConsumerState()
+    consumer: ConsumerState = ConsumerState()
     commits: tuple[Commit, ...] = ()
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.phase, ShutdownPhase, "how far a worker is")
-        check_type(self.assignment, ConsumerState, "the partitions of a consumer")
-        check_tuple(self.commits, Commit, "a commit in flight")
-
     def __str__(self) -> str:
-        return f"{self.phase.value}; {self.assignment}"
+        return f"{self.phase.value}; {self.consumer}"
 
 
-ShutdownStep: TypeAlias = Step[Worker, ShutdownCommand]
+ShutdownStep: TypeAlias = Step[WorkerState, ShutdownCommand]
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
 
 
+@final
 @attrs.frozen
-class Stoppable:
+class WorkerRules:
     """What a consumer does next, until it is gone.
 
     Invariants: 0 <= leave <= a century.
@@ -237,8 +218,8 @@ class Stoppable:
         """How long it takes from the first time it is asked until it is gone, at most."""
         return self.consumer.each.drain.total + self.leave
 
-    def step(self, state: Worker, event: ShutdownEvent) -> ShutdownStep:
-        """What happens to the worker, and what is commanded then.
+    def step(self, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
+        """What follows from an event for the worker.
 
         Args:
             state: The state before.
@@ -248,79 +229,87 @@ class Stoppable:
             The state after, and commands in order. An event that no longer matters leaves the state as it is.
 
         Raises:
-            Misuse: An argument is of another type, or an offset is none.
+            Misuse: An argument is of another type, or out of range.
         """
-        check_type(state, Worker, "a worker")
+        check_type(state, WorkerState, "a worker")
         check_type(event, _EVENTS, "an event of a worker")
         match event:
             case StopAsked(known):
+                check_tuple(known, Revoked, "what is known of a partition")
+                for each in known:
+                    commands.check_event(each)
                 return self._asked(state, known)
             case LeaveAnswered() if state.phase is ShutdownPhase.LEAVING:
-                return Step(evolve(state, phase=ShutdownPhase.GONE), (Cancel(self._wait),))
-            case TimedOut() if state.phase is ShutdownPhase.LEAVING:
-                return Step(evolve(state, phase=ShutdownPhase.GONE), (Cancel(Leave()),))
-            case LeaveAnswered() | TimedOut():
+                return Step(attrs.evolve(state, phase=ShutdownPhase.GONE), (Cancel(self._wait),))
+            case LeaveTimerFired() if state.phase is ShutdownPhase.LEAVING:
+                return Step(attrs.evolve(state, phase=ShutdownPhase.GONE), (Cancel(Leave()),))
+            case LeaveAnswered() | LeaveTimerFired():
                 return Step(state)  # nobody asked for it, or it is gone
             case Assigned(partition) if state.phase is not ShutdownPhase.WORKING:
-                return self._settled(*self._heard(state, Lost(partition)))  # what it had of it is of the past
+                return self._settled(*self._followed(state, Lost(partition)))  # its earlier life is over
             case _:
-                return self._settled(*self._heard(state, event))
+                return self._settled(*self._followed(state, event))
 
     @property
-    def _wait(self) -> AwaitLeave:
-        return AwaitLeave(self.leave)
+    def _wait(self) -> StartLeaveTimer:
+        return StartLeaveTimer(self.leave)
 
-    def _asked(self, state: Worker, known: tuple[Revoked, ...]) -> ShutdownStep:
+    def _asked(self, state: WorkerState, known: tuple[Revoked, ...]) -> ShutdownStep:
         """The first time, drain; then give up what drains, and at last the leaving itself."""
-        owned = tuple(part.partition for part in state.assignment.parts)
+        owned = tuple(part.partition for part in state.consumer.parts)
         match state.phase:
             case ShutdownPhase.WORKING:
-                told = {each.partition: each for each in known}
-                drained = tuple(told.get(partition, Revoked(partition)) for partition in owned)
-                return self._settled(*self._let_go(evolve(state, phase=ShutdownPhase.DRAINING), drained))
+                named = {each.partition: each for each in known}
+                drained = tuple(named.get(partition, Revoked(partition)) for partition in owned)
+                return self._settled(*self._let_go(attrs.evolve(state, phase=ShutdownPhase.DRAINING), drained))
             case ShutdownPhase.DRAINING:
                 return self._settled(*self._let_go(state, tuple(map(Lost, owned))))
             case ShutdownPhase.LEAVING:
-                return Step(evolve(state, phase=ShutdownPhase.GONE), (Cancel(Leave()), Cancel(self._wait)))
+                return Step(attrs.evolve(state, phase=ShutdownPhase.GONE), (Cancel(Leave()), Cancel(self._wait)))
             case ShutdownPhase.GONE:
                 return Step(state)
             case _:
                 assert_never(state.phase)
 
-    def _let_go(self, state: Worker, events: tuple[Revoked | Lost, ...]) -> tuple[Worker, tuple[ShutdownCommand, ...]]:
-        """What each partition does when it hears of its end. None makes room for another, so they are told in one go."""
-        each = evolve(self.consumer.each, running_max=0)
-        done = [each.step(part, event) for part, event in zip(state.assignment.parts, events, strict=True)]
-        left = evolve(state.assignment, parts=tuple(step.state for step in done if isinstance(step.state, Owned)))
+    def _let_go(
+        self, state: WorkerState, events: tuple[Revoked | Lost, ...]
+    ) -> tuple[WorkerState, tuple[ShutdownCommand, ...]]:
+        """What each partition does when it ends. None makes room for another, so one after the other is enough."""
+        each = attrs.evolve(self.consumer.each, running_max=0)
+        done = [each.step(part, event) for part, event in zip(state.consumer.parts, events, strict=True)]
+        left = attrs.evolve(state.consumer, parts=tuple(step.state for step in done if isinstance(step.state, Owned)))
         verdict = decide(self.consumer.thresholds, left.verdict.gate, left.load)
         asked = tuple(command for step in done for command in step.commands)
-        return self._keeping(state, evolve(left, verdict=verdict), state.commits, asked), asked
+        return _committing(state, attrs.evolve(left, verdict=verdict), state.commits, asked), asked
 
-    def _heard(self, state: Worker, event: commands.Event) -> tuple[Worker, tuple[ShutdownCommand, ...]]:
-        """What the partitions do when they hear of it."""
-        done = self.consumer.step(state.assignment, event)
-        return self._keeping(state, done.state, _unanswered(state.commits, event), done.commands), done.commands
+    def _followed(self, state: WorkerState, event: commands.Event) -> tuple[WorkerState, tuple[ShutdownCommand, ...]]:
+        """What follows for the partitions."""
+        done = self.consumer.step(state.consumer, event)
+        return _committing(state, done.state, _unanswered(state.commits, event), done.commands), done.commands
 
-    def _keeping(
-        self, state: Worker, assignment: ConsumerState, commits: tuple[Commit, ...], asked: tuple[commands.Command, ...]
-    ) -> Worker:
-        """The worker with these partitions, and what it commits."""
-        begun = tuple(command for command in asked if isinstance(command, Commit))
-        return evolve(state, assignment=assignment, commits=(*commits, *begun))
-
-    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
+    def _settled(self, state: WorkerState, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
         """Leave when nothing is owned any more."""
-        if state.phase is not ShutdownPhase.DRAINING or state.assignment.parts:
+        if state.phase is not ShutdownPhase.DRAINING or state.consumer.parts:
             return Step(state, asked)
         given_up = tuple(map(Cancel, state.commits))
-        return Step(evolve(state, phase=ShutdownPhase.LEAVING, commits=()), (*asked, *given_up, Leave(), self._wait))
+        return Step(
+            attrs.evolve(state, phase=ShutdownPhase.LEAVING, commits=()), (*asked, *given_up, Leave(), self._wait)
+        )
 
 
 _EVENTS: Final = get_args(ShutdownEvent)
 
 
+def _committing(
+    state: WorkerState, consumer: ConsumerState, commits: tuple[Commit, ...], asked: tuple[commands.Command, ...]
+) -> WorkerState:
+    """The worker with these partitions, and with the commits among these commands in flight as well."""
+    begun = tuple(command for command in asked if isinstance(command, Commit))
+    return attrs.evolve(state, consumer=consumer, commits=(*commits, *begun))
+
+
 def _unanswered(commits: tuple[Commit, ...], event: commands.Event) -> tuple[Commit, ...]:
-    """Those of which nothing was heard yet."""
+    """Those that are not answered yet."""
     if not isinstance(event, Committed | CommitRefused | CommitUnknown | MetadataRefused):
         return commits
     answered = (event.partition, event.generation, event.position)

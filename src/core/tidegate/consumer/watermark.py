@@ -8,8 +8,8 @@ delivered, not of the numbers: after 10, 12 and 15, all done, 16 may be committe
 
 A position is the offset to read next. The floor is the highest position that was acknowledged; what is below it is
 forgotten, and ignored when it is delivered again. An offset at or above the floor is open once delivered, and done once
-completed. It may also be done before it is delivered here: whoever had the partition before has left word of what is
-done beyond the position (`tidegate.consumer.commit_metadata`), and `restored` makes a tracker of that. The frontier is one past the
+completed. It may also be known to be done before it is delivered here: the former owner has committed what is done beyond
+the position (`tidegate.consumer.commit_metadata`), and `restored` makes a tracker of that. The frontier is one past the
 highest offset delivered. Nobody knows yet what lies from there on, so no position passes it, whatever is done ahead.
 
 `explain` names the record that everything waits for, and what it holds up. `duplicate_budget` counts what would be done
@@ -28,10 +28,10 @@ Laws
     W9  Counts and bounds are those of the contents: `pending`, `tracked`, `span`, `oldest_open`, `highest`.
     W10 One offset costs one path: all other nodes of the tree are shared with the tracker before.
     W11 No position passes the frontier, and the frontier is one past the highest offset delivered, or the floor.
-    W12 A resumed tracker keeps what it was told: told offsets are done, nothing else is, and nothing is committable. None
-        of them is worked on when it is delivered, and each counts as done then.
-    W13 What is explained is what happens: the watermark jumps as told once the blocking offset is completed.
-    W14 The budget is the difference of two sets: what is done or begun here, without what the heir knows to be done.
+    W12 In a restored tracker what is known to be done is done, nothing else is, and nothing is committable. None of it is
+        worked on when it is delivered, and it counts as done then.
+    W13 What is explained is what happens: the watermark jumps as `explain` says once the blocking offset is completed.
+    W14 The budget is the difference of two sets: what is done or begun here, without what the successor knows to be done.
 
 The offsets lie in a Patricia tree (Morrison 1968; Okasaki and Gill 1998, "Fast mergeable integer maps") of pages of
 1,024 numbers, with a bitmap for what is open and one for what is done. Its shape depends on the contents alone, which is
@@ -39,28 +39,18 @@ W8; a change copies the path to its page (Driscoll, Sarnak, Sleator and Tarjan 1
 the logarithm of the number of pages, a stuck head included, and never beyond 53 forks, however sparse the numbering. An
 outstanding offset costs about a byte where the numbering is dense, and about 300 bytes where each has a page of its own.
 
-Where we differ
-    Drakkar's tracker has no floor: 3 delivered again after 10 was committed makes it commit 4. Ours ignores it (W5).
-    Drakkar's acknowledge sets whatever it is told and forgets unfinished offsets below. Ours follows as far as the work
-    is done (W3, W7). It is no misuse to acknowledge more: while a commit is in flight a lower offset may be delivered
-    late, and then the broker knows more than the tracker does. What another consumer has committed is known at
-    assignment, and is the floor of a new tracker: `OffsetTracker(floor)`.
-    Drakkar counts the pending ones in O(n). Ours keeps counts.
-    Confluent's Parallel Consumer takes a gap in the numbering for done once something behind it is. Ours does not: what
-    was not delivered is not done, be it only late.
-
 Things that do not work
     Dropping the done prefix as soon as it is contiguous: an offset below it that is delivered late, before anything was
     acknowledged, would be taken for done (W1).
     Registering an offset when its work starts: what is done before a lower one is registered would be committed over it.
     The caller delivers a whole fetch BEFORE it completes any of it.
     Copying a tuple of what is tracked: a stuck head makes each completion O(n).
-    Completing what a former owner has left word of as soon as the partition is assigned: nothing is open then, so the
-    position would pass all that was not delivered yet (W11).
+    Completing what a former owner has done as soon as the partition is assigned: nothing is open then, so the position
+    would pass all that was not delivered yet (W11).
 
 Known not to work
     A log that was cut short by an unclean election and has grown again has other records under the same numbers. Neither
-    the position nor what is told beyond it can tell.
+    the position nor what is known beyond it shows that.
 """
 
 from __future__ import annotations
@@ -72,6 +62,7 @@ from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
+from tidegate.consumer._offsets import ranges
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name
@@ -79,8 +70,8 @@ from tidegate.model.values import check_int, check_name
 OFFSET_MAX: Final = 2**63 - 1
 """The highest offset of a record: Kafka's offsets are signed 64-bit integers."""
 
-TOLD_MAX: Final = 2**27
-"""So many offsets a tracker can be told of: 134 million, for which it takes some 20 MB."""
+KNOWN_DONE_MAX: Final = 2**27
+"""How many offsets a tracker can be restored with: 134 million, for which it takes some 20 MB."""
 
 T = TypeVar("T")
 
@@ -89,7 +80,7 @@ Run: TypeAlias = tuple[int, int]
 
 _BITS: Final = 10
 PAGE: Final = 1 << _BITS
-"""So many offsets share a leaf of the tree."""
+"""How many offsets share a leaf of the tree."""
 
 _LAST: Final = PAGE - 1
 
@@ -126,15 +117,12 @@ class OffsetTracker:
     """
 
     floor: int = 0
-    frontier: int = attrs.field(default=attrs.Factory(lambda self: self.floor, takes_self=True), init=False)
-    pages: Pages = attrs.field(default=(), init=False)
-
-    def __attrs_post_init__(self) -> None:
-        _check_position(self.floor)
+    frontier: int = attrs.field(default=attrs.Factory(lambda self: self.floor, takes_self=True))
+    pages: Pages = ()
 
     def __repr__(self) -> str:
         done = done_offsets(self)
-        parts = [f"{name} {_shown(of)}" for name, of in (("open", open_offsets(self)), ("done", done)) if of]
+        parts = [f"{name} {ranges(of)}" for name, of in (("open", open_offsets(self)), ("done", done)) if of]
         ahead = [f"seen below {self.frontier}"] if done and done[-1] >= self.frontier else []
         return f"OffsetTracker({'; '.join([f'floor {self.floor}', *parts, *ahead])})"
 
@@ -142,40 +130,43 @@ class OffsetTracker:
 # --- what happens -------------------------------------------------------------------------------------------------------
 
 
-def restored(position: int, told: Iterable[Run]) -> OffsetTracker:
-    """The tracker of a partition whose former owner has left word of what is done beyond the position.
+def restored(position: int, known_done: Iterable[Run]) -> OffsetTracker:
+    """The tracker of a partition whose former owner has committed what is done beyond the position.
 
     Args:
         position: What the group has committed.
-        told: What is done at or beyond the position, in order, as runs that do not overlap.
+        known_done: What is done at or beyond the position, in order, as runs that do not overlap.
 
     Returns:
         A tracker in which these are done, and which has seen nothing yet: they count when they are delivered.
 
     Raises:
-        Misuse: The position is none, the runs are no runs of offsets from the position on, in order, or they are more
-            than `TOLD_MAX` offsets.
+        Misuse: The position is not one, the runs are not runs of offsets from the position on, in order, or they are
+            more than `KNOWN_DONE_MAX` offsets.
     """
     _check_position(position)
     pages: Pages = ()
     page, bits, count, after = 0, 0, 0, position
-    for run in _batch(told):
+    for run in _batch(known_done):
         start, stop = _run(run, after)
         count, after = count + stop - start, stop
-        if count > TOLD_MAX:
-            raise Misuse(f"too much is told: {count} offsets", why=f"a tracker takes {TOLD_MAX} of them")
+        if count > KNOWN_DONE_MAX:
+            raise Misuse(
+                f"too much is known to be done: {count} offsets", why=f"a tracker takes {KNOWN_DONE_MAX} of them"
+            )
         for each in range(start >> _BITS, (stop - 1 >> _BITS) + 1):
             if each != page:
                 pages = _inserted(pages, (page, 0, bits)) if bits else pages
                 page, bits = each, 0
+            # A run of ones: those below its end, less those below its beginning, as far as they lie in this page.
             bits |= (1 << min(PAGE, stop - (each << _BITS))) - (1 << max(0, start - (each << _BITS)))
-    return _tracker(position, position, _inserted(pages, (page, 0, bits)) if bits else pages)
+    return OffsetTracker(position, position, _inserted(pages, (page, 0, bits)) if bits else pages)
 
 
 def delivered(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
     """The tracker after these offsets were delivered: open, unless they are below the floor or tracked already.
 
-    What was told to be done is tracked already: it stays done, and now counts as delivered.
+    What was known to be done is tracked already: it stays done, and now counts as delivered.
 
     Args:
         tracker: The tracker before.
@@ -187,8 +178,7 @@ def delivered(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
     Raises:
         Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
     """
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    _check(tracker)
     pages = tracker.pages
     last = 0
     for page, bits in _paged(offsets, tracker.floor):
@@ -198,13 +188,13 @@ def delivered(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
         if not known:
             pages = _inserted(pages, (page, bits, 0))
         elif grown != known:
-            leaf = (page, grown ^ done, done)
+            leaf = (page, grown ^ done, done)  # done is part of grown, so the rest is open
             new = (grown ^ known).bit_count()
             pages = leaf if len(pages) != 5 else _replaced(pages, leaf, new, new)
         last = (page << _BITS) + bits.bit_length()
     if last > tracker.frontier:
-        return _tracker(tracker.floor, last, pages)
-    return tracker if pages is tracker.pages else _tracker(tracker.floor, tracker.frontier, pages)
+        return OffsetTracker(tracker.floor, last, pages)
+    return tracker if pages is tracker.pages else OffsetTracker(tracker.floor, tracker.frontier, pages)
 
 
 def completed(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
@@ -220,8 +210,7 @@ def completed(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
     Raises:
         Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
     """
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    _check(tracker)
     pages = tracker.pages
     for page, bits in _paged(offsets, tracker.floor):
         opened, done = _at(pages, page)
@@ -229,7 +218,7 @@ def completed(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
         if finished:
             leaf = (page, opened ^ finished, done | finished)
             pages = leaf if len(pages) != 5 else _replaced(pages, leaf, -finished.bit_count(), 0)
-    return tracker if pages is tracker.pages else _tracker(tracker.floor, tracker.frontier, pages)
+    return tracker if pages is tracker.pages else OffsetTracker(tracker.floor, tracker.frontier, pages)
 
 
 def acknowledged(tracker: OffsetTracker, position: int) -> OffsetTracker:
@@ -251,7 +240,7 @@ def acknowledged(tracker: OffsetTracker, position: int) -> OffsetTracker:
     if not pages or ready is None or position <= tracker.floor:
         return tracker
     floor = min(position, ready)
-    return _tracker(floor, tracker.frontier, _from(pages, floor)[0])
+    return OffsetTracker(floor, tracker.frontier, _from(pages, floor)[0])
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------------
@@ -259,20 +248,19 @@ def acknowledged(tracker: OffsetTracker, position: int) -> OffsetTracker:
 
 def committable(tracker: OffsetTracker) -> int | None:
     """The position that may be committed now, or None if there is nothing beyond the floor to commit."""
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    _check(tracker)
     pages = tracker.pages
     behind: Pages = ()
     while len(pages) == 5:
         low = pages[3]
-        if low[1]:
+        if low[1]:  # the lowest open offset is there
             pages = low
         else:
             behind, pages = low, pages[4]
     if not pages:
         return None
     page, opened, done = pages
-    if opened:
+    if opened:  # opened & -opened is the lowest bit that is set, and one less are the bits below it
         done &= (opened & -opened) - 1
     if done:
         position = (page << _BITS) + done.bit_length()
@@ -283,7 +271,7 @@ def committable(tracker: OffsetTracker) -> int | None:
     if position <= tracker.frontier:
         return position
     assert tracker.pages  # something is done in them
-    return _done_below(tracker.pages, tracker.frontier)  # what is told beyond it is not known to be next (W11)
+    return _done_below(tracker.pages, tracker.frontier)  # what is known beyond it need not come next (W11)
 
 
 def low_watermark(tracker: OffsetTracker) -> int:
@@ -294,8 +282,7 @@ def low_watermark(tracker: OffsetTracker) -> int:
 
 def oldest_open(tracker: OffsetTracker) -> int | None:
     """The lowest open offset: the one that everything waits for. None if nothing is open."""
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    _check(tracker)
     pages = tracker.pages
     if not pages or not pages[1]:
         return None
@@ -307,22 +294,19 @@ def oldest_open(tracker: OffsetTracker) -> int | None:
 
 def highest(tracker: OffsetTracker) -> int | None:
     """The highest offset delivered. None if nothing was delivered from the floor on."""
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    _check(tracker)
     return tracker.frontier - 1 if tracker.frontier > tracker.floor else None
 
 
 def pending(tracker: OffsetTracker) -> int:
     """How many offsets are open."""
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    _check(tracker)
     return _open_count(tracker.pages) if tracker.pages else 0
 
 
 def tracked(tracker: OffsetTracker) -> int:
-    """How many offsets are open or done, those told included."""
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    """How many offsets are open or done, those known to be done included."""
+    _check(tracker)
     return _tracked_count(tracker.pages) if tracker.pages else 0
 
 
@@ -331,8 +315,7 @@ def span(tracker: OffsetTracker) -> int:
 
     It is a count and no distance, for gaps in the numbering hold nothing up.
     """
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    _check(tracker)
     pages = tracker.pages
     if not pages or not pages[1]:
         return 0
@@ -345,6 +328,7 @@ def span(tracker: OffsetTracker) -> int:
         else:
             pages = high
     _, opened, done = pages
+    # The negative of the lowest open bit has that bit and all above it set.
     return beyond + ((opened | done) & -(opened & -opened)).bit_count()
 
 
@@ -354,8 +338,7 @@ def undelivered(tracker: OffsetTracker, offsets: Iterable[int]) -> tuple[int, ..
     Raises:
         Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
     """
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    _check(tracker)
     found: list[int] = []
     for page, bits in _paged(offsets, tracker.floor):
         opened, done = _at(tracker.pages, page)
@@ -365,38 +348,35 @@ def undelivered(tracker: OffsetTracker, offsets: Iterable[int]) -> tuple[int, ..
 
 def open_offsets(tracker: OffsetTracker) -> tuple[int, ...]:
     """What is delivered and not done, in order."""
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    _check(tracker)
     return tuple(offset for page, opened, _ in _leaves(tracker.pages) for offset in _offsets(page, opened))
 
 
 def done_offsets(tracker: OffsetTracker) -> tuple[int, ...]:
-    """What is done and not below the floor, in order; what was told included."""
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    """What is done and not below the floor, in order; what was known to be done included."""
+    _check(tracker)
     return tuple(offset for page, _, done in _leaves(tracker.pages) for offset in _offsets(page, done))
 
 
 def done_runs(tracker: OffsetTracker) -> Iterator[Run]:
-    """What is done and not below the floor, as runs in order; what was told included."""
-    if type(tracker) is not OffsetTracker:
-        raise _no_tracker(tracker)
+    """What is done and not below the floor, as runs in order; what was known to be done included."""
+    _check(tracker)
     return _runs(tracker.pages)
 
 
 def successor(tracker: OffsetTracker, stop: int = OFFSET_MAX + 1) -> OffsetTracker:
-    """The tracker that the next owner begins with, if the low watermark is committed now, with word of what is done beyond.
+    """The tracker that the next owner begins with, if the low watermark is committed now, and what is done beyond it with it.
 
     Args:
         tracker: The tracker of this owner.
-        stop: Word is left of what is done below this offset.
+        stop: What is done is known to the next owner below this offset.
 
     Raises:
         Misuse: `stop` is no int, negative, or beyond `OFFSET_MAX` + 1.
     """
     _check_position(stop)
     position = low_watermark(tracker)
-    return _tracker(position, position, _told(tracker.pages, position, stop))
+    return OffsetTracker(position, position, _done_within(tracker.pages, position, stop))
 
 
 # --- why it stands, and what a crash would cost -------------------------------------------------------------------------
@@ -404,7 +384,7 @@ def successor(tracker: OffsetTracker, stop: int = OFFSET_MAX + 1) -> OffsetTrack
 
 @final
 @attrs.frozen
-class Work:
+class WorkStatus:
     """How work on an open offset is doing. Invariants: the state is not empty; 0 <= attempts.
 
     Attributes:
@@ -450,7 +430,7 @@ class Blocked:
     """
 
     offset: int
-    work: Work
+    work: WorkStatus
     age: Duration
     position: int
     after: int
@@ -479,26 +459,28 @@ class Abandoned:
 Explanation: TypeAlias = Unblocked | Blocked | Abandoned
 
 
-def explain(tracker: OffsetTracker, work: Mapping[int, Work], now: Instant) -> Explanation:
+def explain(tracker: OffsetTracker, work: Mapping[int, WorkStatus], now: Instant) -> Explanation:
     """What the watermark waits for, and what that holds up.
 
     Args:
         tracker: What was delivered, and what of it is done.
         work: How the open offsets are doing; one that is missing here is not worked on.
-        now: The time, on the clock that `Work.since` was read on.
+        now: The time, on the clock that `WorkStatus.since` was read on.
 
     Returns:
         The blocking offset with its state, its age, and how far the watermark jumps once it is done.
 
     Raises:
-        Misuse: The work is no mapping to `Work`, or was timed on another clock.
+        Misuse: The work is not a mapping to `WorkStatus`, or was timed on another clock.
     """
     first = oldest_open(tracker)
     position = low_watermark(tracker)
     if not isinstance(work, Mapping):
-        raise Misuse(f"{shown(work)} tells of no work", todo="pass a mapping from offset to Work")
+        raise Misuse(f"{shown(work)} is not work", todo="pass a mapping from offset to WorkStatus")
     if not isinstance(now, Instant):
-        raise Misuse(f"{shown(now)} is no instant", todo="pass the time, on the clock that Work.since was read on")
+        raise Misuse(
+            f"{shown(now)} is no instant", todo="pass the time, on the clock that WorkStatus.since was read on"
+        )
     if first is None or not tracker.pages:
         return Unblocked(position)
     after = low_watermark(completed(tracker, (first,)))
@@ -506,8 +488,8 @@ def explain(tracker: OffsetTracker, work: Mapping[int, Work], now: Instant) -> E
     known = work.get(first)
     if known is None:
         return Abandoned(first, position, after, freed)
-    if not isinstance(known, Work):
-        raise Misuse(f"{shown(known)} is no work", todo="pass a mapping from offset to Work")
+    if not isinstance(known, WorkStatus):
+        raise Misuse(f"{shown(known)} is no work", todo="pass a mapping from offset to WorkStatus")
     return Blocked(first, known, max(0, now - known.since), position, after, freed)
 
 
@@ -549,8 +531,7 @@ def duplicate_budget(tracker: OffsetTracker, successor: OffsetTracker, begun: It
         Misuse: An offset is none.
     """
     for each in (tracker, successor):
-        if type(each) is not OffsetTracker:
-            raise _no_tracker(each)
+        _check(each)
     finished = [
         _within(page, done, successor.floor, OFFSET_MAX + 1) & ~_at(successor.pages, page)[1]
         for page, _, done in _leaves(tracker.pages)
@@ -590,7 +571,7 @@ def _paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
         page = first >> _BITS
         end = bisect_left(ordered, (page + 1) << _BITS, start)
         last = ordered[end - 1]
-        if last - first == end - 1 - start:  # a run, as most batches are
+        if last - first == end - 1 - start:  # a run, as most batches are: ones from the first to the last
             bits = (2 << (last & _LAST)) - (1 << (first & _LAST))
         else:
             bits = 0
@@ -619,8 +600,11 @@ def _run(run: Run, after: int) -> Run:
             )
 
 
-def _no_tracker(tracker: object) -> Misuse:
-    return Misuse(f"{shown(tracker)} is no tracker", todo="begin with OffsetTracker(position)")
+def _check(tracker: OffsetTracker) -> None:
+    """Raise Misuse unless it is a tracker that begins at a position; the rest of it is our own work."""
+    if type(tracker) is not OffsetTracker:
+        raise Misuse(f"{shown(tracker)} is no tracker", todo="begin with OffsetTracker(position)")
+    _check_position(tracker.floor)
 
 
 def _check_position(position: int) -> None:
@@ -664,9 +648,12 @@ def _inserted(pages: Pages, leaf: Leaf) -> Node:
     if not pages:
         return leaf
     page, key = leaf[0], pages[0]
+    # key ^ (key - 1) has the lowest bit of the middle set, and all below it: a page that differs from the middle in no
+    # higher bit lies in the range of this fork.
     if len(pages) == 5 and page ^ key <= key ^ (key - 1):
         _, _, _, low, high = pages
         return _fork(key, _inserted(low, leaf), high) if page < key else _fork(key, low, _inserted(high, leaf))
+    # The two differ first in this bit; the middle between them is what they share above it, and that bit.
     middle = max(page, key) & -(1 << (page ^ key).bit_length() - 1)
     return _fork(middle, leaf, pages) if page < key else _fork(middle, pages, leaf)
 
@@ -690,21 +677,21 @@ def _from(pages: Node, position: int) -> tuple[Pages, int]:
         return (), done.bit_count()
     if key > page:
         return pages, 0
-    kept = done >> (position & _LAST) << (position & _LAST)
+    kept = done >> (position & _LAST) << (position & _LAST)  # without the bits below the position
     return (page, opened, kept) if opened or kept else (), (done ^ kept).bit_count()
 
 
-def _told(pages: Pages, start: int, stop: int) -> Pages:
+def _done_within(pages: Pages, start: int, stop: int) -> Pages:
     """The tree of what is done from `start` on and below `stop`."""
     if len(pages) == 5:
         middle, _, _, low, high = pages
-        first, last = _told(low, start, stop), _told(high, start, stop)
+        first, last = _done_within(low, start, stop), _done_within(high, start, stop)
         return _fork(middle, first, last) if first and last else first or last
     if not pages:
         return ()
     page, _, done = pages
-    told = _within(page, done, start, stop)
-    return (page, 0, told) if told else ()
+    kept = _within(page, done, start, stop)
+    return (page, 0, kept) if kept else ()
 
 
 def _within(page: int, bits: int, start: int, stop: int) -> int:
@@ -764,9 +751,9 @@ def _runs(pages: Pages) -> Iterator[Run]:
     """The done offsets, as runs that are as long as can be."""
     start = stop = 0
     for page, _, done in _leaves(pages):
-        for run in _ONES.finditer(f"{done:b}"[::-1]):
+        for run in _ONES.finditer(f"{done:b}"[::-1]):  # reversed, so that character i is bit i
             first = (page << _BITS) + run.start()
-            if first != stop:
+            if first != stop:  # else it goes on with the run at the end of the page before
                 if stop:
                     yield start, stop
                 start = first
@@ -788,28 +775,6 @@ def _offsets(page: int, bits: int) -> Sequence[int]:
         return ()
     lowest = bits & -bits
     start = (page << _BITS) + lowest.bit_length() - 1
-    if not bits + lowest & bits:  # a run, as most are
+    if not bits + lowest & bits:  # a run, as most are: the carry clears all of it
         return range(start, start + bits.bit_count())
     return [offset for offset, bit in enumerate(f"{bits >> lowest.bit_length() - 1:b}"[::-1], start) if bit == "1"]
-
-
-def _shown(offsets: Sequence[int]) -> str:
-    """For people: `3-5 8`."""
-    starts = [offset for at, offset in enumerate(offsets) if at == 0 or offsets[at - 1] != offset - 1]
-    ends = [offset for at, offset in enumerate(offsets, 1) if at == len(offsets) or offsets[at] != offset + 1]
-    return " ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
-
-
-_new: Final = object.__new__
-_set_floor: Final = vars(OffsetTracker)["floor"].__set__
-_set_frontier: Final = vars(OffsetTracker)["frontier"].__set__
-_set_pages: Final = vars(OffsetTracker)["pages"].__set__
-
-
-def _tracker(floor: int, frontier: int, pages: Pages) -> OffsetTracker:
-    """A tracker whose parts are known to fit; half the price of the constructor, and this is the hot path."""
-    tracker = _new(OffsetTracker)
-    _set_floor(tracker, floor)
-    _set_frontier(tracker, frontier)
-    _set_pages(tracker, pages)
-    return tracker

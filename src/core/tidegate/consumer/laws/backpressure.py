@@ -85,14 +85,14 @@ def tells_of_the_change(gate: Gate, verdict: GateVerdict) -> bool:
 
 
 def holds_for_its_signals(
-    bounds: PartitionLimits, before: PartitionHold, strain: PartitionPressure, after: PartitionHold
+    limits: PartitionLimits, before: PartitionHold, pressure: PartitionPressure, after: PartitionHold
 ) -> bool:
     """Law B7: held for exactly the signals at or above their high, and those above their low that held it before."""
     signals = (
-        (Signal.SPAN, bounds.span, strain.span),
-        (Signal.SIZE, bounds.size, strain.size),
-        (Signal.AGE, bounds.age, strain.age),
-        (Signal.METADATA, bounds.metadata, strain.metadata),
+        (Signal.SPAN, limits.span, pressure.span),
+        (Signal.SIZE, limits.size, pressure.size),
+        (Signal.AGE, limits.age, pressure.age),
+        (Signal.METADATA, limits.metadata, pressure.metadata),
     )
     return after.by == tuple(
         signal

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.consumer.commit_metadata import Decoded, Encoded, Ignored, Partial, Stretch, Survey, Told
+from tidegate.consumer.commit_metadata import Decoded, Encoded, MetadataIgnored, MetadataRead, Partial, Stretch, Survey
 from tidegate.consumer.watermark import OffsetTracker, done_offsets, low_watermark, open_offsets
 
 
@@ -17,7 +17,7 @@ def is_what_was_encoded(tracker: OffsetTracker, made: Encoded, read: Decoded) ->
     stop = made.stop if isinstance(made, Partial) else None
     told = tuple(offset for offset in done_offsets(tracker) if offset >= position and (stop is None or offset < stop))
     return (
-        isinstance(read, Told)
+        isinstance(read, MetadataRead)
         and (made.position, read.tracker.floor, read.tracker.frontier) == (position,) * 3
         and (open_offsets(read.tracker), done_offsets(read.tracker)) == ((), told)
     )
@@ -38,7 +38,7 @@ def keeps_the_limit(made: Encoded, limit: int) -> bool:
 
 def skips_nothing(position: int, read: Decoded) -> bool:
     """Law ME3: nothing is taken of a text, and the consumer begins at the position that was committed."""
-    return isinstance(read, Ignored) and read.tracker == OffsetTracker(position)
+    return isinstance(read, MetadataIgnored) and read.tracker == OffsetTracker(position)
 
 
 def stays_within_the_log(position: int, end: int, read: Decoded) -> bool:

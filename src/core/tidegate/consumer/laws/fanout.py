@@ -17,8 +17,8 @@ from tidegate.consumer.fanout import (
     DeliverRecords,
     DeliverTasks,
     DeliverWindow,
-    Event,
     Fanout,
+    FanoutEvent,
     Ignored,
     Judge,
     Output,
@@ -52,7 +52,7 @@ Record: TypeAlias = tuple[int, int]
 class Turn:
     """An event, and what followed from it."""
 
-    event: Event
+    event: FanoutEvent
     outputs: tuple[Output, ...]
 
     def of(self, kind: type[N]) -> list[N]:
@@ -302,7 +302,9 @@ def answers_for_failures(course: Course, rules: Rules) -> bool:
         if any(has_failed(record) and record not in books.answered for record in records(turn.of(RecordsSettled))):
             return False
         for each in turn.of(DeliverRecords):
-            if frozenset(each.failed) != {offset for offset in each.offsets if has_failed((each.window, offset))}:
+            if frozenset(each.to_dead_letter) != {
+                offset for offset in each.offsets if has_failed((each.window, offset))
+            }:
                 return False
     return True
 
@@ -403,7 +405,7 @@ def somebody_waits(course: Course, rules: Rules) -> bool:
     return True
 
 
-def ignores_no_message_that_waits(course: Course, rules: Rules) -> bool:
+def ignores_no_record_that_waits(course: Course, rules: Rules) -> bool:
     """Law F9, of what a task lists: what is said not to wait has no open task, and its window was arranged."""
     books = Books(rules)
     for turn in course:

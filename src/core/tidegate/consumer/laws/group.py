@@ -22,6 +22,11 @@ def nothing_is_polled_at_high(consumer: ConsumerRules, state: ConsumerState, pol
     return not poll.poll or state.load < consumer.thresholds.high
 
 
+def load_is_bounded(consumer: ConsumerRules, state: ConsumerState, batch: int) -> bool:
+    """Law AS2: the load never exceeds `high` by more than one batch."""
+    return state.load < consumer.thresholds.high + batch
+
+
 def no_executor_waits(consumer: ConsumerRules, state: ConsumerState) -> bool:
     """Law AS3: while an executor is free, no flowing partition has a record queued that may be taken."""
     free = state.running < consumer.executors

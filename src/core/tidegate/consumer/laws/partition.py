@@ -116,7 +116,7 @@ def is_not_run(offset: int, task: Task, closed: Collection[int]) -> bool:
         task: What user code is asked for about it.
         closed: The offsets of the keys that are held back or diverted.
     """
-    return offset not in closed or (isinstance(task, DeliverRecords) and offset in task.failed)
+    return offset not in closed or (isinstance(task, DeliverRecords) and offset in task.to_dead_letter)
 
 
 def nothing_else_waits(opened: Iterable[int], failed: Collection[int], held_back: Collection[int]) -> bool:

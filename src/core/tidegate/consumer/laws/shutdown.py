@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable
 
 from tidegate.consumer.commands import Release
 from tidegate.consumer.laws.partition import starts_nothing
-from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownPhase, Stoppable, Worker
+from tidegate.consumer.shutdown import Leave, ShutdownPhase, StartLeaveTimer, WorkerRules, WorkerState
 from tidegate.model.effects import Effect
 from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition
 
 
-def begins_nothing(before: Worker, after: Worker, begun: Iterable[Effect[object]]) -> bool:
+def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effect[object]]) -> bool:
     """Law SD1: once it was asked to stop, it begins nothing, and no partition comes to be its own.
 
     Args:
@@ -22,17 +22,17 @@ def begins_nothing(before: Worker, after: Worker, begun: Iterable[Effect[object]
     """
     if before.phase is ShutdownPhase.WORKING:
         return True
-    owned = {(part.partition, part.generation) for part in before.assignment.parts}
+    owned = {(part.partition, part.generation) for part in before.consumer.parts}
     return all(map(starts_nothing, begun)) and all(
-        (part.partition, part.generation) in owned for part in after.assignment.parts
+        (part.partition, part.generation) in owned for part in after.consumer.parts
     )
 
 
-def leaves_nothing_behind(worker: Worker, in_flight: Iterable[Effect[object]]) -> bool:
+def leaves_nothing_behind(worker: WorkerState, in_flight: Iterable[Effect[object]]) -> bool:
     """Law SD2: whoever leaves, or is gone, owns nothing, and waits for nothing but the group's answer."""
     if worker.phase in (ShutdownPhase.WORKING, ShutdownPhase.DRAINING):
         return True
-    return not worker.assignment.parts and all(isinstance(command, Leave | AwaitLeave) for command in in_flight)
+    return not worker.consumer.parts and all(isinstance(command, Leave | StartLeaveTimer) for command in in_flight)
 
 
 def finished_is_committed(committed: int, finished: Collection[int]) -> bool:
@@ -45,15 +45,15 @@ def finished_is_committed(committed: int, finished: Collection[int]) -> bool:
     return committed not in finished
 
 
-def is_gone_in_time(stoppable: Stoppable, asked: Duration, gone: Duration) -> bool:
+def is_gone_in_time(rules: WorkerRules, asked: Duration, gone: Duration) -> bool:
     """Law SD4: it is gone within the time to drain and the time to leave.
 
     Args:
-        stoppable: What the worker does.
+        rules: What the worker does.
         asked: When it was first asked.
         gone: When it was gone, on the same clock.
     """
-    return gone - asked <= stoppable.total
+    return gone - asked <= rules.total
 
 
 def releases_what_is_wanted(

@@ -18,7 +18,7 @@ from tidegate.consumer.watermark import (
     Pages,
     Run,
     Unblocked,
-    Work,
+    WorkStatus,
     done_offsets,
     open_offsets,
 )
@@ -128,7 +128,7 @@ def works_on_nothing_told(
     return done.isdisjoint(fresh) and done <= {*done_offsets(delivered)}
 
 
-def explains_what_happens(tracker: OffsetTracker, work: dict[int, Work], now: Instant, told: Explanation) -> bool:
+def explains_what_happens(tracker: OffsetTracker, work: dict[int, WorkStatus], now: Instant, told: Explanation) -> bool:
     """Law W13: the blocking offset is the oldest open one, and the watermark jumps as told once it is done."""
     floor, _, opened, done = contents(tracker)
     position = ready(tracker) or floor

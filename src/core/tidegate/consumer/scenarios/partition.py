@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.consumer.backpressure import PartitionLimits, Thresholds
+from tidegate import laws
+from tidegate.consumer.backpressure import PartitionLimits, Plan, Thresholds
 from tidegate.consumer.commands import (
     Commit,
     Event,
@@ -23,8 +24,16 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Rules, Start, Tasks
 from tidegate.consumer.group import ConsumerRules, ConsumerState
-from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules, Unassigned
-from tidegate.consumer.scenarios.partition_laws import (
+from tidegate.consumer.partition import (
+    FailurePolicy,
+    Ordering,
+    Owned,
+    PartitionRules,
+    PartitionState,
+    PartitionStep,
+    Unassigned,
+)
+from tidegate.consumer.scenarios.partition_states import (
     ALL,
     BOUNDED,
     CONSUMERS,
@@ -40,11 +49,10 @@ from tidegate.consumer.scenarios.partition_laws import (
     ONE_COMMIT,
     OWNER,
     TOPIC,
+    Commands,
+    Polling,
     crosses_a_hole,
-    fetches_what_is_free,
     goes_on_behind_a_failure,
-    has_nothing_to_start,
-    has_one_commit,
     holds_back,
     is_answer,
     is_bounded,
@@ -60,6 +68,7 @@ from tidegate.consumer.scenarios.partition_laws import (
     is_stuck,
     is_unanswered,
     never_falls,
+    of_owned,
     pauses_and_resumes,
     planned,
     runs_nothing_diverted,
@@ -80,6 +89,10 @@ from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 NOBODY: Final = ("",) * len(NUMBERS)
 
 
+PartitionStepping: TypeAlias = Callable[[PartitionRules, PartitionState, Event], PartitionStep]
+ConsumerPolling: TypeAlias = Callable[[ConsumerRules, ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]]
+
+
 def is_commit(effect: Effect[object]) -> bool:
     return isinstance(effect, Commit)
 
@@ -90,7 +103,7 @@ def is_work(effect: Effect[object]) -> bool:
 
 def is_delivery(effect: Effect[object]) -> bool:
     """It goes to a sink."""
-    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and not effect.task.failed
+    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and not effect.task.to_dead_letter
 
 
 def is_timer(effect: Effect[object]) -> bool:
@@ -113,7 +126,7 @@ HOOKS: Final = PartitionRules(
     metadata_max=0,
 )
 IN_ORDER: Final = PartitionRules(
-    running_max=2, order=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY, metadata_max=0
+    running_max=2, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY, metadata_max=0
 )
 SINKS: Final = PartitionRules(
     running_max=2,
@@ -122,9 +135,9 @@ SINKS: Final = PartitionRules(
     metadata_max=0,
 )
 BY_KEY: Final = PartitionRules(
-    running_max=2, order=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY, metadata_max=0
+    running_max=2, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY, metadata_max=0
 )
-HOLDS: Final = PartitionRules(running_max=2, bounds=PartitionLimits(span=Thresholds(high=2, low=1)), metadata_max=0)
+HOLDS: Final = PartitionRules(running_max=2, limits=PartitionLimits(span=Thresholds(high=2, low=1)), metadata_max=0)
 """Of the records, where work is in the order of keys."""
 HOLES: Final[Entries] = (b"k", CONTROL, b"k", CONTROL)
 """Two records of one key, of which compaction may remove the first, and the mark of a transaction behind each."""
@@ -180,7 +193,7 @@ def one_by_one(means: Meaning) -> Meaning:
     return meaning
 
 
-def heard_with_keys(command: Effect[object], reply: object) -> Event | None:
+def event_with_keys(command: Effect[object], reply: object) -> Event | None:
     """Records come with their keys."""
     event = event_for(command, reply)
     if isinstance(event, Fetched):
@@ -195,9 +208,22 @@ def moves(state: State) -> bool:
 MOVES: Final[Mapping[str, Law]] = MappingProxyType({"a partition moves": moves})
 
 
+def has_one_commit(part: Owned, commands: Commands) -> bool:
+    return laws.partition.one_commit_in_flight(commands, part.generation)
+
+
+def has_nothing_to_start(part: Owned, _: Commands) -> bool:
+    return laws.partition.has_nothing_to_start(part)
+
+
+def fetches_what_is_free(part: Owned, commands: Commands) -> bool:
+    return all(laws.partition.fetches_what_is_free(command, part.hold) for command in commands)
+
+
 def partition(
-    processor: PartitionRules = PartitionRules(running_max=2, metadata_max=0),
+    rules: PartitionRules = PartitionRules(running_max=2, metadata_max=0),
     *,
+    step: PartitionStepping = PartitionRules.step,
     summary: str = "two consumers, rebalances, crashes, lost replies: at least once, committed in order",
     records: int = 3,
     rebalances: int = 2,
@@ -214,7 +240,8 @@ def partition(
     """Two consumers of two partitions, a reducer each.
 
     Args:
-        processor: The reducer, or a faulty variant of it.
+        rules: What each partition does.
+        step: The reducer, or a faulty variant of it.
         summary: One line for people.
         records: How many records a partition has.
         rebalances: How often the group may rebalance.
@@ -232,13 +259,13 @@ def partition(
     def lane(consumer: str, number: int) -> str:
         return f"{consumer}.{number}"
 
-    means, hears = (
+    means, event_of = (
         user(broker(None if entries else records)),
-        heard_with_keys if processor.order is Ordering.BY_KEY else event_for,
+        event_with_keys if rules.ordering is Ordering.BY_KEY else event_for,
     )
     parts = {
         consumer: tuple(
-            reducer(lane(consumer, number), Unassigned(), processor.step, means, kinds, event_for=hears)
+            reducer(lane(consumer, number), Unassigned(), partial(step, rules), means, kinds, event_for=event_of)
             for number in NUMBERS
         )
         for consumer in CONSUMERS
@@ -263,19 +290,23 @@ def partition(
         budgets=budgets,
         always={
             **scenario.always,
-            ONE_COMMIT: tuple(map(has_one_commit, names)),
+            ONE_COMMIT: tuple(of_owned(name, has_one_commit) for name in names),
             **({} if evicts else {OWNER: tuple(map(is_handled_by_owner, names))}),
-            BOUNDED: tuple(is_bounded(name, processor.running_max) for name in names),
-            DRAINS: tuple(map(has_nothing_to_start, names)),
+            BOUNDED: tuple(is_bounded(name, rules.running_max) for name in names),
+            DRAINS: tuple(of_owned(name, has_nothing_to_start) for name in names),
             **(
                 {}
-                if processor.order is Ordering.UNORDERED
-                else {IN_TURN: tuple(is_in_turn(name, processor.order, records) for name in names)}
+                if rules.ordering is Ordering.UNORDERED
+                else {IN_TURN: tuple(is_in_turn(name, rules.ordering, records) for name in names)}
             ),
-            **({FREE: tuple(map(fetches_what_is_free, names))} if processor.bounds != PartitionLimits() else {}),
+            **(
+                {FREE: tuple(of_owned(name, fetches_what_is_free) for name in names)}
+                if rules.limits != PartitionLimits()
+                else {}
+            ),
             **(
                 {NOT_RUN: tuple(map(runs_nothing_diverted, names))}
-                if processor.failure_policy is FailurePolicy.DIVERT_KEY
+                if rules.failure_policy is FailurePolicy.DIVERT_KEY
                 else {}
             ),
         },
@@ -295,7 +326,7 @@ def partition(
 
 def assignment(
     *,
-    kind: type[ConsumerRules] = ConsumerRules,
+    polling: ConsumerPolling = ConsumerRules.polling,
     summary: str = "two whole consumers with executors and a gate: the same, and the load is bounded",
     records: int = 2,
     rebalances: int = 1,
@@ -305,7 +336,7 @@ def assignment(
     """Two consumers of two partitions, a reducer each, with two executors and a gate.
 
     Args:
-        kind: The reducer, or a faulty variant of it.
+        polling: How a consumer plans what to poll, or a faulty variant of that.
         summary: One line for people.
         records: How many records a partition has.
         rebalances: How often the group may rebalance.
@@ -313,10 +344,10 @@ def assignment(
         pauses: Whether a client of each pauses and resumes partitions, as the plan for a poll says, before it polls; then
             records come one by one.
     """
-    consumer = kind(executors=1, thresholds=Thresholds(high=2, low=1), each=PartitionRules(metadata_max=0))
-
+    consumer = ConsumerRules(executors=1, thresholds=Thresholds(high=2, low=1), each=PartitionRules(metadata_max=0))
+    plan = partial(polling, consumer)
     entries: Entries = (None,) * records if pauses else ()
-    means = polled_as_planned(consumer, broker(None, most=1)) if pauses else gated(consumer, broker(records))
+    means = polled_as_planned(plan, broker(None, most=1)) if pauses else gated(plan, broker(records))
     whole = {name: (reducer(name, ConsumerState(), consumer.step, means, LOST_REPLIES),) for name in CONSUMERS}
     scenario = consumed(
         "group",
@@ -330,17 +361,17 @@ def assignment(
     )
     return attrs.evolve(
         scenario,
-        actors=(*scenario.actors, *((Client(consumer, name) for name in CONSUMERS) if pauses else ())),
+        actors=(*scenario.actors, *((Client(plan, name) for name in CONSUMERS) if pauses else ())),
         always={
             **scenario.always,
             OWNER: tuple(map(is_handled_by_owner, CONSUMERS)),
             BOUNDED: tuple(is_bounded(name, consumer.executors) for name in CONSUMERS),
-            LOAD: tuple(is_loaded_less(name, consumer.thresholds.high + records) for name in CONSUMERS),
+            LOAD: tuple(is_loaded_less(name, consumer, records) for name in CONSUMERS),
         },
         sometimes={
             **(scenario.sometimes if rebalances else {}),
             "the gate closes": lambda state: any(is_closed(state, name) for name in CONSUMERS),
-            **(pauses_and_resumes(consumer) if pauses else {}),
+            **(pauses_and_resumes(plan) if pauses else {}),
         },
     )
 
@@ -395,23 +426,23 @@ def reducer(
     return ReducerProcess(name, first, step, event_for, Faults(kinds), means, is_commit, is_timer, is_at_once)
 
 
-def gated(consumer: ConsumerRules, means: Meaning) -> Meaning:
+def gated(polling: Polling, means: Meaning) -> Meaning:
     """Records come only for partitions that the consumer polls."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
-        if isinstance(effect, Fetch) and effect.partition not in planned(consumer, world.read(place(who)), ()).poll:
+        if isinstance(effect, Fetch) and effect.partition not in planned(polling, world.read(place(who)), ()).poll:
             return
         yield from means(effect, world, who)
 
     return meaning
 
 
-def polled_as_planned(consumer: ConsumerRules, means: Meaning) -> Meaning:
+def polled_as_planned(polling: Polling, means: Meaning) -> Meaning:
     """Records come when all is paused and resumed that is to be, of partitions that are not paused."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         if isinstance(effect, Fetch):
-            now = planned(consumer, world.read(place(who)), world.read(paused(who)))
+            now = planned(polling, world.read(place(who)), world.read(paused(who)))
             if now.hold or now.release or effect.partition not in now.poll:
                 return
         yield from means(effect, world, who)
@@ -425,11 +456,11 @@ class Client:
     """What polls for a consumer: it pauses and resumes partitions first, one after the other.
 
     Attributes:
-        consumer: Who makes the plan.
+        polling: How the plan is made.
         of: For whom it polls.
     """
 
-    consumer: ConsumerRules
+    polling: Polling
     of: str
     name: str = attrs.field(init=False)
     place: None = attrs.field(init=False, default=None)
@@ -439,7 +470,7 @@ class Client:
         object.__setattr__(self, "name", f"{self.of}'s client")
 
     def steps(self, world: World) -> Iterator[ActorStep]:
-        now = planned(self.consumer, world.read(place(self.of)), world.read(paused(self.of)))
+        now = planned(self.polling, world.read(place(self.of)), world.read(paused(self.of)))
         asked: tuple[Pause | Resume, ...] = (
             *(Pause(each) for each in now.hold),
             *(Resume(each) for each in now.release),
@@ -642,8 +673,8 @@ SCENARIOS: Final = (
             budget=1,
             entries=HOLES,
             goals={
-                "a position is committed behind a record that nobody was told of": crosses_a_hole,
-                "a record is removed that somebody was told of": is_removed_in_work,
+                "a position is committed behind a record that nobody had fetched": crosses_a_hole,
+                "a record is removed that somebody had fetched": is_removed_in_work,
             },
         ),
         thorough=partial(partition, records=len(HOLES), rebalances=1, budget=1, entries=HOLES),

@@ -6,9 +6,9 @@ how long anything takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
@@ -19,8 +19,17 @@ from tidegate.consumer.fanout import DeliverRecords, Rules, Start
 from tidegate.consumer.group import ConsumerRules
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.consumer.scenarios.partition import is_commit, is_delivery
-from tidegate.consumer.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
-from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownPhase, Stoppable, Worker, heard
+from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FALLS
+from tidegate.consumer.shutdown import (
+    Leave,
+    ShutdownEvent,
+    ShutdownPhase,
+    ShutdownStep,
+    StartLeaveTimer,
+    WorkerRules,
+    WorkerState,
+    event_for,
+)
 from tidegate.consumer.shutdown import StopAsked as AskedToStop
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
@@ -94,7 +103,7 @@ def in_a_group(means: Meaning, coordinator: Coordinator) -> Meaning:
         match effect:
             case StartDrainTimer(_, _, stage):
                 yield (world.write(EXCUSED, value=True) if stage is Stage.COMMITTING else world), None
-            case AwaitLeave():
+            case StartLeaveTimer():
                 yield world, None
             case Leave():
                 group = world.read(GROUP)
@@ -166,12 +175,15 @@ class Exit:
             yield ActorStep(Label("exits"), world.write(dead(self.worker), value=True))
 
 
-RIGHT: Final = Stoppable(ConsumerRules(executors=2, each=SINKS))
+ShutdownStepping: TypeAlias = Callable[[WorkerRules, WorkerState, ShutdownEvent], ShutdownStep]
+
+RIGHT: Final = WorkerRules(ConsumerRules(executors=2, each=SINKS))
 
 
 def shutdown(
-    stoppable: Stoppable = RIGHT,
+    rules: WorkerRules = RIGHT,
     *,
+    step: ShutdownStepping = WorkerRules.step,
     summary: str = "a worker is asked to stop, once or twice: it drains, commits and leaves, and another goes on",
     records: int = 2,
     rebalances: int = 1,
@@ -181,7 +193,8 @@ def shutdown(
     """Two workers and one partition, which is at first that of the one who is asked to stop.
 
     Args:
-        stoppable: What both do, or a faulty variant of it.
+        rules: What both do.
+        step: The reducer, or a faulty variant of it.
         summary: One line for people.
         records: How many records there are.
         rebalances: How often the group may rebalance for no reason.
@@ -192,7 +205,9 @@ def shutdown(
     means = in_a_group(broker(records), coordinator)
 
     stays, stops = (
-        ReducerProcess(name, Worker(), stoppable.step, heard, faults, means, is_commit, at_once=is_at_once)
+        ReducerProcess(
+            name, WorkerState(), partial(step, rules), event_for, faults, means, is_commit, at_once=is_at_once
+        )
         for name, faults in ((STAYS, Faults()), (STOPS, Faults(FAULTS)))
     )
     log = Plain().write(REBALANCES, rebalances).write(end(0), records)
@@ -227,8 +242,8 @@ def shutdown(
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 
-def worker_of(status: object) -> Worker | None:
-    return status.state if isinstance(status, Machine) and isinstance(status.state, Worker) else None
+def worker_of(status: object) -> WorkerState | None:
+    return status.state if isinstance(status, Machine) and isinstance(status.state, WorkerState) else None
 
 
 def phase_of(status: object) -> ShutdownPhase | None:
@@ -248,7 +263,7 @@ def is_finished(state: State) -> bool:
 def leaves_nothing(state: State) -> bool:
     machine = state.status(STOPS)
     match machine:
-        case Machine(Worker() as worker, commands, _, stuck):
+        case Machine(WorkerState() as worker, commands, _, stuck):
             return laws.shutdown.leaves_nothing_behind(worker, (*commands, *stuck))
         case _:
             return True
@@ -268,7 +283,7 @@ def releases_what_is_wanted(state: State) -> bool:
     if any(isinstance(event, Revoked) for event in state.read(inbox(STOPS))):
         return True  # it has not heard of it
     done = (Release(partition),) if 0 in group.released else ()
-    owned = [part.partition for part in worker.assignment.parts]
+    owned = [part.partition for part in worker.consumer.parts]
     return laws.shutdown.releases_what_is_wanted((partition,), owned, done)
 
 
@@ -278,7 +293,7 @@ def never_falls(before: State, after: State) -> bool:
 
 def begins_nothing(before: State, after: State) -> bool:
     match before.status(STOPS), after.status(STOPS):
-        case Machine(Worker() as worker, commands), Machine(Worker() as then, now):
+        case Machine(WorkerState() as worker, commands), Machine(WorkerState() as then, now):
             begun = [command for command in now if command not in commands]
             return laws.shutdown.begins_nothing(worker, then, begun)
         case _:
@@ -290,9 +305,9 @@ def saves_what_is_finished(before: State, after: State) -> bool:
     if phase(after, STOPS) is not ShutdownPhase.LEAVING or after.read(EXCUSED):
         return True
     match before.status(STOPS):
-        case Machine(Worker(ShutdownPhase.DRAINING, assignment), _, events) if not any(map(is_refusal, events)):
+        case Machine(WorkerState(ShutdownPhase.DRAINING, consumer), _, events) if not any(map(is_refusal, events)):
             position = after.read(committed(0))
-            own = [after.read(finished(part.generation)) for part in assignment.parts]
+            own = [after.read(finished(part.generation)) for part in consumer.parts]
             return all(laws.shutdown.finished_is_committed(position, done) for done in own)
         case _:
             return True
@@ -305,9 +320,9 @@ def is_refusal(event: object) -> bool:
 def begins_anew(before: State, after: State) -> bool:
     for name in (STAYS, STOPS):
         worker, then = worker_of(before.status(name)), worker_of(after.status(name))
-        if worker is None or then is None or worker.assignment.parts:
+        if worker is None or then is None or worker.consumer.parts:
             continue
-        for part in then.assignment.parts:
+        for part in then.consumer.parts:
             if not laws.shutdown.begins_at_the_committed(part.tracker.floor, before.read(committed(0))):
                 return False
     return True
@@ -343,14 +358,14 @@ def is_rebalanced_while_draining(state: State) -> bool:
     return (
         worker is not None
         and worker.phase is ShutdownPhase.DRAINING
-        and bool(worker.assignment.parts)
+        and bool(worker.consumer.parts)
         and state.read(GROUP).rebalancing
     )
 
 
 def is_refused_while_draining(state: State) -> bool:
     match state.status(STOPS):
-        case Machine(Worker(ShutdownPhase.DRAINING), _, events):
+        case Machine(WorkerState(ShutdownPhase.DRAINING), _, events):
             return any(map(is_refusal, events))
         case _:
             return False

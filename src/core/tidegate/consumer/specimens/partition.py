@@ -8,13 +8,25 @@ from typing import Final
 
 import attrs
 
-from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import Flow, Plan, Reason
-from tidegate.consumer.commands import Command, Committed, CommitUnknown, Event, Fetch, Release, WorkReported
-from tidegate.consumer.drain import Budget, InFlight
-from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Report, Start, Task, TasksReported
+from tidegate.consumer.backpressure import Flow, GateReason, Plan
+from tidegate.consumer.commands import (
+    Assigned,
+    Committed,
+    CommitUnknown,
+    Event,
+    Fetch,
+    Lost,
+    Release,
+    Revoked,
+    SlotFreed,
+    WorkFailed,
+    WorkReported,
+)
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Report, Start, TasksReported
 from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import (
+    PARTS,
     FailurePolicy,
     Ordering,
     Owned,
@@ -37,7 +49,7 @@ from tidegate.consumer.scenarios.partition import (
     partition,
     with_a_sink,
 )
-from tidegate.consumer.scenarios.partition_laws import (
+from tidegate.consumer.scenarios.partition_states import (
     ALL,
     BOUNDED,
     DRAINS,
@@ -58,193 +70,162 @@ from tidegate.sim.faults import Fault
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
+# --- parts --------------------------------------------------------------------------------------------------------------
 
-@attrs.frozen
-class CommitsTheHighest(PartitionRules):
+
+def commits_the_highest(rules: PartitionRules, part: Owned) -> int | None:  # noqa: ARG001  as parts are
     """The highest finished offset is committed, whatever is unfinished before it."""
-
-    def _to_commit(self, part: Owned) -> int | None:
-        done = done_offsets(part.tracker)
-        return done[-1] + 1 if done and part.committing is None else None
+    done = done_offsets(part.tracker)
+    return done[-1] + 1 if done and part.committing is None else None
 
 
-@attrs.frozen
-class CountsOffsets(PartitionRules):
+def counts_offsets(rules: PartitionRules, part: Owned) -> int | None:  # noqa: ARG001  as parts are
     """The position goes from each offset to the next one, and waits for an offset that never comes."""
-
-    def _to_commit(self, part: Owned) -> int | None:
-        position, done = part.tracker.floor, done_offsets(part.tracker)
-        while position in done:
-            position += 1
-        return position if position > part.tracker.floor and part.committing is None else None
+    position, done = part.tracker.floor, done_offsets(part.tracker)
+    while position in done:
+        position += 1
+    return position if position > part.tracker.floor and part.committing is None else None
 
 
-@attrs.frozen
-class CountsLateResults(PartitionRules):
-    """What comes of an older generation is taken for news of this one."""
-
-    def _is_current(self, part: Owned, event: Event) -> bool:  # noqa: ARG002  that is the bug
-        return True
-
-
-@attrs.frozen
-class TwoCommitsInFlight(PartitionRules):
+def two_commits_in_flight(rules: PartitionRules, part: Owned) -> int | None:  # noqa: ARG001  as parts are
     """A commit does not wait for the one before: the lower one may land last."""
-
-    def _to_commit(self, part: Owned) -> int | None:
-        position = committable(part.tracker)
-        return None if position is None or position <= (part.committing or 0) else position
+    position = committable(part.tracker)
+    return None if position is None or position <= (part.committing or 0) else position
 
 
-@attrs.frozen
-class RevokesWithoutDrain(PartitionRules):
-    """The partition is released at once, and what runs goes on."""
-
-    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:  # noqa: ARG002
-        going_on = attrs.evolve(part, phase=Phase.STOPPED, queued=())
-        return Step(going_on, (Release(part.partition),))
-
-
-@attrs.frozen
-class QueueSurvives(PartitionRules):
+def queue_survives(part: Owned) -> Owned:
     """What was queued is kept at a revocation, and begun while the partition drains."""
-
-    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:
-        return self._draining(attrs.evolve(part, phase=Phase.DRAINING, in_flight=in_flight), 0)
+    return attrs.evolve(part, phase=Phase.DRAINING)
 
 
-@attrs.frozen
-class FailureIsDone(PartitionRules):
-    """A handler that raises has handled its record."""
-
-    def _raised(self, part: Owned, task: Task) -> PartitionStep:
-        if isinstance(task, Start):
-            reported = TasksReported(task.window, task.numbers, task.attempt, Report.SUCCEEDED)
-            return self._owned(part, WorkReported(part.partition, part.generation, reported))
-        return super()._raised(part, task)
-
-
-@attrs.frozen
-class RaiseIsIgnored(PartitionRules):
-    """What user code raises is told to nobody, so its window is never settled."""
-
-    def _raised(self, part: Owned, task: Task) -> PartitionStep:  # noqa: ARG002  that is the bug
-        return Step(part)
-
-
-@attrs.frozen
-class DeadLetterIsOptional(PartitionRules):
-    """A dead letter that could not be written is left out, and its record is committed."""
-
-    def _raised(self, part: Owned, task: Task) -> PartitionStep:
-        if isinstance(task, DeliverRecords) and task.failed:
-            delivered = RecordsDelivered(task.window, task.offsets)
-            return self._owned(part, WorkReported(part.partition, part.generation, delivered))
-        return super()._raised(part, task)
-
-
-@attrs.frozen
-class NoAnswerIsYes(PartitionRules):
-    """A commit without an answer passes for done."""
-
-    def _owned(self, part: Owned, event: Event) -> PartitionStep:
-        if isinstance(event, CommitUnknown):
-            return super()._owned(part, Committed(event.partition, event.generation, event.position))
-        return super()._owned(part, event)
-
-
-@attrs.frozen
-class CommitsFailures(PartitionRules):
+def commits_failures(part: Owned, failed: tuple[int, ...]) -> Owned:
     """A failure that nobody has answered for does not hold up the committed position."""
-
-    def _stopped_at(self, part: Owned, failed: tuple[int, ...]) -> Owned:
-        still = super()._stopped_at(part, failed)
-        return attrs.evolve(still, tracker=completed(still.tracker, failed))
+    return attrs.evolve(PARTS.stopped_at(part, failed), tracker=completed(part.tracker, failed))
 
 
-@attrs.frozen
-class TakesAllAtOnce(PartitionRules):
-    """Every record that was fetched is handled at once."""
-
-    def step(self, state: PartitionState, event: Event) -> PartitionStep:
-        return PartitionRules(running_max=99, metadata_max=0).step(state, event)
-
-
-@attrs.frozen
-class TakesOutOfTurn(PartitionRules):
-    """Whatever is queued is taken, whether or not records before it are settled."""
-
-    def next_window(self, part: Owned) -> tuple[int, ...]:
-        return part.queued[:1]
-
-
-@attrs.frozen
-class RunsTheRest(PartitionRules):
+def runs_the_rest(rules: PartitionRules, part: Owned, offset: int) -> bool:  # noqa: ARG001  as parts are
     """What stands behind a failure is run like everything else."""
-
-    def _told(
-        self, part: Owned, event: fanout.Event, *, is_diverted: bool = False
-    ) -> tuple[Owned, tuple[Command, ...]]:
-        del is_diverted
-        return super()._told(part, event)
+    return False
 
 
-@attrs.frozen
-class FetchesWhatIsHeld(PartitionRules):
+# --- steps --------------------------------------------------------------------------------------------------------------
+
+
+def counts_late_results(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """What comes of an older generation is taken for news of this one."""
+    if isinstance(state, Owned) and not isinstance(event, Assigned | Revoked | Lost | SlotFreed):
+        event = attrs.evolve(event, generation=state.generation)
+    return rules.step(state, event)
+
+
+def revokes_without_drain(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """The partition is released at once, and what runs goes on."""
+    if isinstance(event, Revoked) and isinstance(state, Owned):
+        return Step(attrs.evolve(state, phase=Phase.STOPPED, queued=()), (Release(event.partition),))
+    return rules.step(state, event)
+
+
+def failure_is_done(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """A handler that raises has handled its record."""
+    match event:
+        case WorkFailed(partition, generation, Start(window, numbers, attempt)):
+            reported = TasksReported(window, numbers, attempt, Report.SUCCEEDED)
+            return rules.step(state, WorkReported(partition, generation, reported))
+        case _:
+            return rules.step(state, event)
+
+
+def raise_is_ignored(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Nobody learns what user code raises, so its window is never settled."""
+    return Step(state) if isinstance(event, WorkFailed) else rules.step(state, event)
+
+
+def dead_letter_is_optional(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """A dead letter that could not be written is left out, and its record is committed."""
+    match event:
+        case WorkFailed(partition, generation, DeliverRecords(window, offsets, to_dead_letter)) if to_dead_letter:
+            return rules.step(state, WorkReported(partition, generation, RecordsDelivered(window, offsets)))
+        case _:
+            return rules.step(state, event)
+
+
+def no_answer_is_yes(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """A commit without an answer passes for done."""
+    if isinstance(event, CommitUnknown):
+        event = Committed(event.partition, event.generation, event.position)
+    return rules.step(state, event)
+
+
+def takes_all_at_once(_: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Every record that was fetched is handled at once."""
+    return PartitionRules(running_max=99, metadata_max=0).step(state, event)
+
+
+def takes_out_of_turn(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Whatever is queued is taken, whether or not records before it are settled."""
+    return attrs.evolve(rules, ordering=Ordering.UNORDERED).step(state, event)
+
+
+def fetches_what_is_held(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
     """A partition that holds up too much is held, and what was asked for meanwhile is asked for again."""
-
-    def _settled(self, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
-        done = super()._settled(part, commands)
-        after = done.state
-        if not isinstance(after, Owned) or after.phase is not Phase.FLOWING or after.fetching is not None:
-            return done
-        again = Fetch(after.partition, after.generation, after.tracker.frontier)
-        return Step(attrs.evolve(after, fetching=after.tracker.frontier), (*done.commands, again))
+    done = rules.step(state, event)
+    after = done.state
+    if not isinstance(after, Owned) or after.phase is not Phase.FLOWING or after.fetching is not None:
+        return done
+    again = Fetch(after.partition, after.generation, after.tracker.frontier)
+    return Step(attrs.evolve(after, fetching=after.tracker.frontier), (*done.commands, again))
 
 
-@attrs.frozen
-class PausedOnce(ConsumerRules):
+# --- plans --------------------------------------------------------------------------------------------------------------
+
+
+def paused_once(rules: ConsumerRules, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
     """The gate closes, and whoever polls does not look at it."""
-
-    def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
-        return super().polling(attrs.evolve(state, verdict=Flow(Reason.BELOW_HIGH)), paused)
+    return rules.polling(attrs.evolve(state, verdict=Flow(GateReason.BELOW_HIGH)), paused)
 
 
-@attrs.frozen
-class NeverResumes(ConsumerRules):
+def never_resumes(
+    rules: ConsumerRules, state: ConsumerState, paused: Collection[TopicPartition]
+) -> Plan[TopicPartition]:
     """What was paused is polled again when the gate opens, and still paused."""
-
-    def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
-        return attrs.evolve(super().polling(state, paused), release=())
+    return attrs.evolve(rules.polling(state, paused), release=())
 
 
 AT_ONCE: Final = Budget(30 * SECOND)
 """To drain, with no time to clean up or to commit."""
 
 
-def planted(name: str, make: partial[Scenario], law: str, source: str, of: str = "partition") -> Specimen:
-    """The scenario of the reducer, with the bug in its place."""
-    bug: object = make.args[0] if make.args else make.keywords["kind"]
-    summary = (bug.__doc__ or "").partition("\n")[0]
-    return Specimen(f"partition.{name}", partial(make, summary=summary), law, source, of)
+SMALL: Final = PartitionRules(running_max=2, metadata_max=0)
+HASTY: Final = attrs.evolve(SMALL, drain=AT_ONCE)
 
 
-def small(bug: PartitionRules) -> partial[Scenario]:
-    return partial(partition, bug, records=2, rebalances=1, kinds=GIVES_UP)
+def planted(
+    name: str, bug: object, make: partial[Scenario], law: str, source: str, *, of: str = "partition"
+) -> Specimen:
+    """The scenario with the bug in its place, of which its docstring is the summary."""
+    return Specimen(f"partition.{name}", partial(make, summary=(bug.__doc__ or "").partition("\n")[0]), law, source, of)
 
 
 SPECIMENS: Final = (
     planted(
         "commits_the_highest",
-        small(CommitsTheHighest(running_max=2, drain=AT_ONCE, metadata_max=0)),
+        commits_the_highest,
+        partial(
+            partition,
+            attrs.evolve(HASTY, parts=attrs.evolve(PARTS, position_to_commit=commits_the_highest)),
+            records=2,
+            rebalances=1,
+            kinds=GIVES_UP,
+        ),
         FINISHED,
         "Consumers that commit the last record they have finished lose those before it that are still running.",
     ),
     planted(
         "counts_offsets",
+        counts_offsets,
         partial(
             partition,
-            CountsOffsets(running_max=2, metadata_max=0),
+            attrs.evolve(SMALL, parts=attrs.evolve(PARTS, position_to_commit=counts_offsets)),
             records=len(HOLES),
             rebalances=0,
             budget=0,
@@ -256,9 +237,11 @@ SPECIMENS: Final = (
     ),
     planted(
         "counts_late_results",
+        counts_late_results,
         partial(
             partition,
-            CountsLateResults(running_max=2, drain=AT_ONCE, metadata_max=0),
+            HASTY,
+            step=counts_late_results,
             records=2,
             rebalances=1,
             kinds={Fault.GAVE_UP: is_timer},
@@ -269,15 +252,23 @@ SPECIMENS: Final = (
     ),
     planted(
         "two_commits_in_flight",
-        small(TwoCommitsInFlight(running_max=2, drain=AT_ONCE, metadata_max=0)),
+        two_commits_in_flight,
+        partial(
+            partition,
+            attrs.evolve(HASTY, parts=attrs.evolve(PARTS, position_to_commit=two_commits_in_flight)),
+            records=2,
+            rebalances=1,
+            kinds=GIVES_UP,
+        ),
         ONE_COMMIT,
         "Kafka takes any position: neither the broker nor aiokafka refuses one that is lower than the last.",
     ),
-    planted(
-        "late_commit",
+    Specimen(
+        "partition.late_commit",
         partial(
             partition,
-            PartitionRules(running_max=2, metadata_max=0),
+            SMALL,
+            summary="Nothing is planted: a commit may arrive after the one that was sent next.",
             records=2,
             rebalances=0,
             budget=1,
@@ -285,43 +276,52 @@ SPECIMENS: Final = (
             late=True,
         ),
         NEVER_FALLS,
-        "Nothing is planted: within a generation no broker fences a commit that arrives after the next one.",
+        "Kafka: within a generation no broker fences a commit that arrives after the next one.",
+        of="partition",
     ),
     planted(
         "revokes_without_drain",
-        small(RevokesWithoutDrain(running_max=2, drain=AT_ONCE, metadata_max=0)),
+        revokes_without_drain,
+        partial(partition, HASTY, step=revokes_without_drain, records=2, rebalances=1, kinds=GIVES_UP),
         OWNER,
         "Kafka: whoever returns from the callback of a revocation has given the partition away.",
     ),
     planted(
         "queue_survives",
-        small(QueueSurvives(running_max=1, metadata_max=0)),
+        queue_survives,
+        partial(
+            partition,
+            PartitionRules(running_max=1, metadata_max=0, parts=attrs.evolve(PARTS, revoked=queue_survives)),
+            records=2,
+            rebalances=1,
+            kinds=GIVES_UP,
+        ),
         DRAINS,
         "Drakkar 0.11.1 works on what was queued after its partition was revoked, in one window of any size.",
     ),
     planted(
         "failure_is_done",
-        partial(
-            partition, FailureIsDone(running_max=2, metadata_max=0), records=1, rebalances=0, budget=1, kinds=FAILS
-        ),
+        failure_is_done,
+        partial(partition, SMALL, step=failure_is_done, records=1, rebalances=0, budget=1, kinds=FAILS),
         FINISHED,
         "Drakkar 0.11.1: an on_error that answers nothing hides the failure, and the offset is committed.",
         of="partition.handler_fails",
     ),
     planted(
         "raise_is_ignored",
-        partial(
-            partition, RaiseIsIgnored(running_max=2, metadata_max=0), records=1, rebalances=0, budget=1, kinds=FAILS
-        ),
+        raise_is_ignored,
+        partial(partition, SMALL, step=raise_is_ignored, records=1, rebalances=0, budget=1, kinds=FAILS),
         ALL,
         "Drakkar 0.11.1: a hook that raises inside an except clause settles nothing, and its offset is pending for ever.",
         of="partition.handler_fails",
     ),
     planted(
         "dead_letter_is_optional",
+        dead_letter_is_optional,
         partial(
             partition,
-            DeadLetterIsOptional(running_max=2, metadata_max=0, rules=SINKS.rules, failure_policy=FailurePolicy.SKIP),
+            PartitionRules(running_max=2, metadata_max=0, rules=SINKS.rules, failure_policy=FailurePolicy.SKIP),
+            step=dead_letter_is_optional,
             records=1,
             rebalances=0,
             kinds=SINKS_FAIL,
@@ -333,8 +333,14 @@ SPECIMENS: Final = (
     ),
     planted(
         "commits_failures",
+        commits_failures,
         partial(
-            partition, CommitsFailures(running_max=2, metadata_max=0), records=1, rebalances=0, budget=1, kinds=FAILS
+            partition,
+            attrs.evolve(SMALL, parts=attrs.evolve(PARTS, stopped_at=commits_failures)),
+            records=1,
+            rebalances=0,
+            budget=1,
+            kinds=FAILS,
         ),
         FINISHED,
         "Drakkar 0.11.1 commits past a record whose attempts are used up, and writes that it was dead-lettered.",
@@ -342,9 +348,11 @@ SPECIMENS: Final = (
     ),
     planted(
         "no_answer_is_yes",
+        no_answer_is_yes,
         partial(
             partition,
-            NoAnswerIsYes(running_max=2, metadata_max=0),
+            SMALL,
+            step=no_answer_is_yes,
             records=1,
             rebalances=0,
             budget=1,
@@ -356,14 +364,20 @@ SPECIMENS: Final = (
     ),
     planted(
         "takes_all_at_once",
-        partial(partition, TakesAllAtOnce(running_max=1), records=2, rebalances=0, budget=0),
+        takes_all_at_once,
+        partial(partition, PartitionRules(running_max=1), step=takes_all_at_once, records=2, rebalances=0, budget=0),
         BOUNDED,
         "Drakkar 0.11.1 admits a fan-out of thousands of tasks of one record as a whole.",
     ),
     planted(
         "takes_out_of_turn",
+        takes_out_of_turn,
         partial(
-            partition, TakesOutOfTurn(running_max=2, metadata_max=0, order=Ordering.BY_OFFSET), rebalances=0, budget=0
+            partition,
+            PartitionRules(running_max=2, metadata_max=0, ordering=Ordering.BY_OFFSET),
+            step=takes_out_of_turn,
+            rebalances=0,
+            budget=0,
         ),
         IN_TURN,
         "Planted: so does any pool of executors that takes whatever is next.",
@@ -371,10 +385,15 @@ SPECIMENS: Final = (
     ),
     planted(
         "runs_the_rest",
+        runs_the_rest,
         partial(
             partition,
-            RunsTheRest(
-                running_max=2, metadata_max=0, order=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
+            PartitionRules(
+                running_max=2,
+                metadata_max=0,
+                ordering=Ordering.BY_OFFSET,
+                failure_policy=FailurePolicy.DIVERT_KEY,
+                parts=attrs.evolve(PARTS, is_diverted=runs_the_rest),
             ),
             rebalances=0,
             budget=1,
@@ -386,9 +405,11 @@ SPECIMENS: Final = (
     ),
     planted(
         "fetches_what_is_held",
+        fetches_what_is_held,
         partial(
             partition,
-            FetchesWhatIsHeld(running_max=2, metadata_max=0, bounds=HOLDS.bounds),
+            PartitionRules(running_max=2, metadata_max=0, limits=HOLDS.limits),
+            step=fetches_what_is_held,
             records=3,
             rebalances=0,
             budget=0,
@@ -400,14 +421,16 @@ SPECIMENS: Final = (
     ),
     planted(
         "gate_is_ignored",
-        partial(assignment, kind=PausedOnce, records=3, rebalances=0),
+        paused_once,
+        partial(assignment, polling=paused_once, records=3, rebalances=0),
         LOAD,
         "Drakkar 0.11.1 pauses once; partitions that are assigned afterwards are polled all the same.",
         of="group",
     ),
     planted(
         "never_resumes",
-        partial(assignment, kind=NeverResumes, records=3, rebalances=0, budget=0, pauses=True),
+        never_resumes,
+        partial(assignment, polling=never_resumes, records=3, rebalances=0, budget=0, pauses=True),
         ALL,
         "Planted: Kafka's clients give no records of what is paused, whoever polls, until it is resumed.",
         of="group.pauses",

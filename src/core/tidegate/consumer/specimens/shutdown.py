@@ -7,16 +7,32 @@ from typing import Final
 
 import attrs
 
-from tidegate.consumer.commands import Assigned, DrainTimerFired, Release
-from tidegate.consumer.commands import Command as PartitionWish
+from tidegate.consumer.commands import Assigned, Command, DrainTimerFired, Release
 from tidegate.consumer.group import ConsumerRules
-from tidegate.consumer.partition import Owned, PartitionRules, Phase
-from tidegate.consumer.scenarios.partition_laws import ALL, FINISHED, NEVER_FALLS
-from tidegate.consumer.scenarios.shutdown import ANEW, BEGINS, BEHIND, GONE, RELEASED, SAVED, SINKS, shutdown
-from tidegate.consumer.shutdown import Leave, ShutdownCommand, ShutdownEvent, ShutdownStep, Stoppable, TimedOut, Worker
-from tidegate.consumer.shutdown import ShutdownPhase as Progress
-from tidegate.consumer.watermark import OffsetTracker, committable, completed
-from tidegate.model._evolving import evolve
+from tidegate.consumer.partition import PARTS, Owned, PartitionParts, PartitionRules, Phase
+from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FALLS
+from tidegate.consumer.scenarios.shutdown import (
+    ANEW,
+    BEGINS,
+    BEHIND,
+    GONE,
+    RELEASED,
+    SAVED,
+    SINKS,
+    ShutdownStepping,
+    shutdown,
+)
+from tidegate.consumer.shutdown import (
+    Leave,
+    LeaveTimerFired,
+    ShutdownEvent,
+    ShutdownPhase,
+    ShutdownStep,
+    StartLeaveTimer,
+    WorkerRules,
+    WorkerState,
+)
+from tidegate.consumer.watermark import committable, completed
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import Duration
 from tidegate.model.reducer import Step
@@ -25,118 +41,88 @@ from tidegate.sim.shipping import Specimen
 # --- in the partition ---------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class CommitsBeforeDraining(PartitionRules):
+def commits_before_draining(rules: PartitionRules, part: Owned) -> int | None:
     """What is finished when it is asked to stop is committed; then it drains."""
-
-    def _to_commit(self, part: Owned) -> int | None:
-        return None if part.phase is Phase.DRAINING else super()._to_commit(part)
+    return None if part.phase is Phase.DRAINING else PARTS.position_to_commit(rules, part)
 
 
-@attrs.frozen
-class CommitsOnceMore(PartitionRules):
+def commits_once_more(rules: PartitionRules, part: Owned) -> int | None:
     """The last commit does not wait for the one before: the lower one may land last."""
-
-    def _to_commit(self, part: Owned) -> int | None:
-        position = committable(part.tracker)
-        if part.phase is not Phase.DRAINING or position is None:
-            return super()._to_commit(part)
-        return None if position <= (part.committing or 0) else position
+    position = committable(part.tracker)
+    if part.phase is not Phase.DRAINING or position is None:
+        return PARTS.position_to_commit(rules, part)
+    return None if position <= (part.committing or 0) else position
 
 
-@attrs.frozen
-class ForgetsToCancel(PartitionRules):
+def forgets_to_cancel(rules: PartitionRules, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Command, ...]]:
     """When its time is over, nobody waits any more for what runs; it goes on."""
-
-    def _fated(self, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[PartitionWish, ...]]:
-        after, asked = super()._fated(part, elapsed)
-        return after, tuple(command for command in asked if not isinstance(command, Cancel))
+    after, commands = PARTS.fated(rules, part, elapsed)
+    return after, tuple(command for command in commands if not isinstance(command, Cancel))
 
 
-@attrs.frozen
-class CountsWhatIsCancelled(PartitionRules):
+def counts_what_is_cancelled(
+    rules: PartitionRules, part: Owned, elapsed: Duration
+) -> tuple[Owned, tuple[Command, ...]]:
     """What is cancelled when the time is over has ended, so it is done."""
-
-    def _fated(self, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[PartitionWish, ...]]:
-        after, asked = super()._fated(part, elapsed)
-        ended = {offset for each in part.asked if each not in after.asked for offset in each.work.offsets}
-        ended -= {offset for each in after.asked for offset in each.work.offsets}
-        return evolve(after, tracker=completed(after.tracker, sorted(ended))), asked
+    after, commands = PARTS.fated(rules, part, elapsed)
+    ended = {offset for each in part.asked if each not in after.asked for offset in each.work.offsets}
+    ended -= {offset for each in after.asked for offset in each.work.offsets}
+    return attrs.evolve(after, tracker=completed(after.tracker, sorted(ended))), commands
 
 
-@attrs.frozen
-class BeginsAtTheEnd(PartitionRules):
+def begins_at_the_end(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """Where nothing was committed, the next owner begins at the end of the log."""
-
-    def _begun(self, event: Assigned) -> Owned:
-        begun = super()._begun(event)
-        return begun if event.committed else evolve(begun, tracker=OffsetTracker(event.end))
+    if isinstance(event, Assigned) and not event.committed:
+        event = attrs.evolve(event, committed=event.end)
+    return rules.step(state, event)
 
 
 # --- in the order -------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class LeavesFirst(Stoppable):
+def leaves_first(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """It leaves the group at once, and lets end what is in work afterwards."""
+    done = rules.step(state, event)
+    if done.state.phase is not ShutdownPhase.DRAINING:
+        return done
+    leaving = attrs.evolve(done.state, phase=ShutdownPhase.LEAVING)
+    return Step(leaving, (*done.commands, Leave(), StartLeaveTimer(rules.leave)))
 
-    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
-        if state.phase is not Progress.DRAINING:
-            return Step(state, asked)
-        return Step(evolve(state, phase=Progress.LEAVING), (*asked, Leave(), self._wait))
 
-
-@attrs.frozen
-class WaitsForAllWork(Stoppable):
+def waits_for_all_work(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """It waits until all that runs has ended, however long that takes."""
-
-    def step(self, state: Worker, event: ShutdownEvent) -> ShutdownStep:
-        return Step(state) if isinstance(event, DrainTimerFired) else super().step(state, event)
+    return Step(state) if isinstance(event, DrainTimerFired) else rules.step(state, event)
 
 
-@attrs.frozen
-class WaitsForTheGroup(Stoppable):
+def waits_for_the_group(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """It waits until the group has answered to its leaving, however long that takes."""
-
-    def step(self, state: Worker, event: ShutdownEvent) -> ShutdownStep:
-        return Step(state) if isinstance(event, TimedOut) else super().step(state, event)
+    return Step(state) if isinstance(event, LeaveTimerFired) else rules.step(state, event)
 
 
-@attrs.frozen
-class TakesWhatComes(Stoppable):
+def takes_what_comes(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """What the group assigns is taken as long as it is a member."""
+    if not isinstance(event, Assigned):
+        return rules.step(state, event)
+    done = rules.step(attrs.evolve(state, phase=ShutdownPhase.WORKING), event)
+    return Step(attrs.evolve(done.state, phase=state.phase), done.commands)
 
-    def step(self, state: Worker, event: ShutdownEvent) -> ShutdownStep:
-        if isinstance(event, Assigned):
-            return self._settled(*self._heard(state, event))
-        return super().step(state, event)
 
-
-@attrs.frozen
-class DrainsForItself(Stoppable):
+def drains_for_itself(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
     """A partition that drains because somebody asked it to stop is not released: it leaves soon."""
-
-    def _settled(self, state: Worker, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
-        done = super()._settled(state, asked)
-        if state.phase is Progress.WORKING:
-            return done
-        return Step(done.state, tuple(command for command in done.commands if not isinstance(command, Release)))
-
-
-def partly(bug: type[PartitionRules]) -> Stoppable:
-    return Stoppable(ConsumerRules(executors=2, each=bug(**attrs.asdict(SINKS, recurse=False))))
-
-
-def wholly(bug: type[Stoppable]) -> Stoppable:
-    return bug(ConsumerRules(executors=2, each=SINKS))
+    done = rules.step(state, event)
+    if done.state.phase is ShutdownPhase.WORKING:
+        return done
+    return Step(done.state, tuple(command for command in done.commands if not isinstance(command, Release)))
 
 
 def planted(
     name: str,
-    bug: type[PartitionRules | Stoppable],
+    bug: object,
     law: str,
     source: str,
     *,
+    parts: PartitionParts = PARTS,
+    step: ShutdownStepping = WorkerRules.step,
     records: int = 2,
     rebalances: int = 0,
     budget: int = 0,
@@ -144,10 +130,10 @@ def planted(
     alone: bool = False,
 ) -> Specimen:
     """The scenario with the bug in its place."""
-    made = wholly(bug) if issubclass(bug, Stoppable) else partly(bug)
     make = partial(
         shutdown,
-        made,
+        WorkerRules(ConsumerRules(executors=2, each=attrs.evolve(SINKS, parts=parts))),
+        step=step,
         summary=(bug.__doc__ or "").partition("\n")[0],
         records=records,
         rebalances=rebalances,
@@ -161,70 +147,80 @@ def planted(
 SPECIMENS: Final = (
     planted(
         "commits_before_draining",
-        CommitsBeforeDraining,
+        commits_before_draining,
         SAVED,
         "Drakkar 0.11.1 commits on a shutdown only if all was drained in time; what had ended before is done again.",
+        parts=attrs.evolve(PARTS, position_to_commit=commits_before_draining),
     ),
     planted(
         "commits_once_more",
-        CommitsOnceMore,
+        commits_once_more,
         NEVER_FALLS,
         "Kafka: the last commit of a consumer that closes may overtake one that was sent without waiting.",
+        parts=attrs.evolve(PARTS, position_to_commit=commits_once_more),
     ),
     planted(
         "forgets_to_cancel",
-        ForgetsToCancel,
+        forgets_to_cancel,
         BEHIND,
         "Drakkar 0.11.1 cancels the loop of a partition, and what it had begun ends after the sinks were closed.",
+        parts=attrs.evolve(PARTS, fated=forgets_to_cancel),
     ),
     planted(
         "counts_what_is_cancelled",
-        CountsWhatIsCancelled,
+        counts_what_is_cancelled,
         FINISHED,
         "Drakkar 0.11.1: what ends when its sinks are closed is delivered to nobody, counted and committed.",
+        parts=attrs.evolve(PARTS, fated=counts_what_is_cancelled),
     ),
     planted(
         "begins_at_the_end",
-        BeginsAtTheEnd,
+        begins_at_the_end,
         ANEW,
         "Kafka: with auto.offset.reset=latest, what was not committed before the first owner left is never seen.",
+        step=begins_at_the_end,
     ),
     planted(
         "leaves_first",
-        LeavesFirst,
+        leaves_first,
         BEHIND,
         "Planted: the next owner begins at once, beside the work that is still in flight.",
+        step=leaves_first,
     ),
     planted(
         "waits_for_all_work",
-        WaitsForAllWork,
+        waits_for_all_work,
         ALL,
         "zio-kafka waited for commits that could not come: whoever waits without an end is killed, and the rest with it.",
+        step=waits_for_all_work,
         budget=1,
         alone=True,
     ),
     planted(
         "waits_for_the_group",
-        WaitsForTheGroup,
+        waits_for_the_group,
         GONE,
         "Planted: so does whoever awaits the client's own stop, with a broker that does not answer.",
+        step=waits_for_the_group,
         records=1,
         budget=1,
     ),
     planted(
         "takes_what_comes",
-        TakesWhatComes,
+        takes_what_comes,
         BEGINS,
         "Planted: a client deals partitions to its members as long as they are members, whatever these are about to do.",
+        step=takes_what_comes,
         records=1,
         rebalances=2,
         alone=True,
     ),
     planted(
         "drains_for_itself",
-        DrainsForItself,
+        drains_for_itself,
         RELEASED,
         "Planted: a revocation that comes while a worker drains waits for a release that the shutdown has used up.",
+        step=drains_for_itself,
         records=1,
         rebalances=1,
     ),

@@ -55,14 +55,14 @@ def loads() -> SearchStrategy[Load]:
     return st.builds(Load, waiting=some, arranging=some, running=some, in_hooks=some, delivering=some)
 
 
-def bounds() -> SearchStrategy[PartitionLimits]:
+def limits() -> SearchStrategy[PartitionLimits]:
     """PartitionLimits of some signals, or of none."""
     some = st.one_of(st.none(), thresholds())
     return st.builds(PartitionLimits, span=some, size=some, age=some, metadata=some)
 
 
 @st.composite
-def strains(draw: DrawFn, limits: PartitionLimits) -> PartitionPressure:
+def pressures(draw: DrawFn, limits: PartitionLimits) -> PartitionPressure:
     """What a partition may hold up, near its bounds."""
     span, size, age, metadata = (
         draw(st.integers(0, 20) if bound is None else near(bound))

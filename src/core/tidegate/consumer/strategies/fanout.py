@@ -21,8 +21,8 @@ from tidegate.consumer.fanout import (
     DeliverRecords,
     DeliverTasks,
     DeliverWindow,
-    Event,
     Fanout,
+    FanoutEvent,
     FanoutStep,
     Judge,
     Output,
@@ -84,11 +84,11 @@ class Player:
 
     elsewhere: bool = True
     asked: list[Question] = attrs.field(factory=list)
-    said: list[Event] = attrs.field(factory=list)
+    said: list[FanoutEvent] = attrs.field(factory=list)
     offsets: dict[int, tuple[int, ...]] = attrs.field(factory=dict)
     fetched: int = FIRST
 
-    def says(self, move: Move) -> Event:
+    def says(self, move: Move) -> FanoutEvent:
         """The next event."""
         event = self.chosen(move)
         self.said.append(event)
@@ -114,7 +114,7 @@ class Player:
                 case _:
                     pass
 
-    def chosen(self, move: Move) -> Event:
+    def chosen(self, move: Move) -> FanoutEvent:
         if move.kind == 3 and self.said:
             return self.said[move.pick % len(self.said)]
         if move.kind == 4:
@@ -126,7 +126,7 @@ class Player:
         self.asked = [each for each in self.asked if each not in alike]
         return self.answer(move, question, alike)
 
-    def opened(self, move: Move) -> Event:
+    def opened(self, move: Move) -> FanoutEvent:
         """A window of the next records; now and then one of them was fetched before, or comes twice."""
         count = 1 + move.pick % 3
         new = tuple(range(self.fetched, self.fetched + count))
@@ -134,7 +134,7 @@ class Player:
         again = (FIRST + move.pick % (self.fetched - FIRST),) if move.is_bad else ()
         return WindowOpened(again + new)
 
-    def answer(self, move: Move, question: Question, alike: Sequence[Question]) -> Event:
+    def answer(self, move: Move, question: Question, alike: Sequence[Question]) -> FanoutEvent:
         match question:
             case Start(window, numbers, attempt):
                 more = chain(*(each.numbers for each in alike if isinstance(each, Start)))
@@ -173,10 +173,10 @@ class Player:
             tuple(number for number, (_, given) in enumerate(shape) if given == 2),
         )
 
-    def unasked(self, move: Move) -> Event:
+    def unasked(self, move: Move) -> FanoutEvent:
         window, number, attempt = move.pick % 3, move.pick // 3 % 3, 1 + move.pick // 9 % 3
         unknown = Tasks(tuple((FIRST + place,) for places, _ in move.shape for place in places))
-        kinds: tuple[Event, ...] = (
+        kinds: tuple[FanoutEvent, ...] = (
             *(TasksReported(window, (number, number + 1)[: move.pick % 5], attempt, report) for report in Report),
             TaskReplaced(window, number, attempt, unknown),
             WindowArranged(window, unknown),
@@ -262,7 +262,7 @@ def tallies() -> SearchStrategy[Tally]:
 
 
 @st.composite
-def events(draw: DrawFn) -> Event:
+def events(draw: DrawFn) -> FanoutEvent:
     """Whatever may be told, of windows and tasks that may be there or not."""
     return Player().unasked(draw(moves()))
 

@@ -18,16 +18,16 @@ _COURSES: Final = st.lists(events(), max_size=9)
 @st.composite
 def processors(draw: DrawFn) -> PartitionRules:
     """Processors of few tasks, small windows and short drains, with all orders, rules and policies that go together."""
-    order = draw(st.sampled_from(Ordering))
-    policies = [FailurePolicy.STOP, FailurePolicy.SKIP] if order is Ordering.UNORDERED else list(FailurePolicy)
+    ordering = draw(st.sampled_from(Ordering))
+    policies = [FailurePolicy.STOP, FailurePolicy.SKIP] if ordering is Ordering.UNORDERED else list(FailurePolicy)
     return PartitionRules(
         running_max=draw(st.integers(0, 4)),
         window_max=draw(st.sampled_from((1, 2, 3, 1_000))),
         hooks=draw(st.booleans()),
         rules=draw(fanout.rules()),
-        order=order,
+        ordering=ordering,
         failure_policy=draw(st.sampled_from(policies)),
-        bounds=draw(backpressure.bounds()),
+        limits=draw(backpressure.limits()),
         metadata_max=draw(st.sampled_from((0, 1, 12, LIMIT))),
         replay_max=draw(st.integers(1, 3)),
         drain=draw(drain.budgets()),

@@ -16,7 +16,7 @@ from tidegate.consumer.watermark import (
     PAGE,
     OffsetTracker,
     Run,
-    Work,
+    WorkStatus,
     acknowledged,
     completed,
     delivered,
@@ -74,9 +74,9 @@ def trackers(draw: DrawFn) -> OffsetTracker:
 
 
 @st.composite
-def work(draw: DrawFn, tracker: OffsetTracker, clock: ClockName = STORE) -> dict[int, Work]:
+def work(draw: DrawFn, tracker: OffsetTracker, clock: ClockName = STORE) -> dict[int, WorkStatus]:
     """How the open offsets of the tracker may be doing, timed on the clock; now and then nobody works on one."""
     states = st.sampled_from(("queued", "running", "delivering", "backing off"))
-    works = st.builds(Work, states, st.integers(0, 99).map(lambda at: Instant(at, clock)), st.integers(0, 3))
+    works = st.builds(WorkStatus, states, st.integers(0, 99).map(lambda at: Instant(at, clock)), st.integers(0, 3))
     opened = open_offsets(tracker)
     return draw(st.dictionaries(st.sampled_from(opened), works)) if opened else {}

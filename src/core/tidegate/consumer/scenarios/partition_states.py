@@ -1,9 +1,9 @@
-"""The laws of partitions and their consumers over a state of the simulator, and the goals: what `tidegate.laws` says of values."""
+"""Partitions and their consumers in a state of the simulator: what `tidegate.laws` judges there, and the goals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from tidegate import laws
 from tidegate.consumer.backpressure import Held, Hold, Plan
@@ -18,6 +18,9 @@ from tidegate.sim.group import GROUP, committed, processed
 from tidegate.sim.log import Entries, Hole, log, paused
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Law, State
+
+Commands: TypeAlias = tuple[Effect[object], ...]
+Polling: TypeAlias = Callable[[ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]]
 
 TOPIC: Final = "t"
 CONSUMERS: Final = ("a", "b")
@@ -37,11 +40,24 @@ FREE: Final = "nothing is fetched while the partition is held"
 ALL: Final = "at rest every record is processed and committed"
 
 
+def of_owned(name: str, holds: Callable[[Owned, Commands], bool]) -> Law:
+    """A law of a partition and its commands, while it is owned."""
+
+    def law(state: State) -> bool:
+        match state.status(name):
+            case Machine(Owned() as part, commands):
+                return holds(part, commands)
+            case _:
+                return True
+
+    return law
+
+
 def is_finished(number: int) -> Law:
     def holds(state: State) -> bool:
         position, done = state.read(committed(number)), state.read(processed(number))
-        told = (offset for offset in range(position) if offset not in holes(state, number))
-        return laws.partition.committed_is_finished(position, told, done)
+        records = (offset for offset in range(position) if offset not in holes(state, number))
+        return laws.partition.committed_is_finished(position, records, done)
 
     return holds
 
@@ -51,17 +67,6 @@ def never_falls(before: State, after: State) -> bool:
         laws.partition.committed_never_falls(before.read(committed(number)), after.read(committed(number)))
         for number in NUMBERS
     )
-
-
-def has_one_commit(name: str) -> Law:
-    def holds(state: State) -> bool:
-        match state.status(name):
-            case Machine(Owned(_, generation), commands):
-                return laws.partition.one_commit_in_flight(commands, generation)
-            case _:
-                return True
-
-    return holds
 
 
 def works(machine: Machine, number: int) -> tuple[Work, ...]:
@@ -103,39 +108,17 @@ def in_work(state: State, name: str) -> Iterator[tuple[Owned, Task, int]]:
                     yield machine.state, command.task, offset
 
 
-def is_in_turn(name: str, order: Ordering, records: int) -> Law:
+def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
     """Where all records of the partition are one line, or those of a key."""
 
     def line(offset: int) -> tuple[int, ...]:
-        of_key = (each for each in range(records) if order is Ordering.BY_OFFSET or KEYS[each] == KEYS[offset])
+        of_key = (each for each in range(records) if ordering is Ordering.BY_OFFSET or KEYS[each] == KEYS[offset])
         return tuple(of_key)
 
     return lambda state: all(
         laws.partition.waits_its_turn(offset, line(offset), open_offsets(part.tracker))
         for part, _, offset in in_work(state, name)
     )
-
-
-def fetches_what_is_free(name: str) -> Law:
-    def holds(state: State) -> bool:
-        match state.status(name):
-            case Machine(Owned(hold=hold), commands):
-                return all(laws.partition.fetches_what_is_free(command, hold) for command in commands)
-            case _:
-                return True
-
-    return holds
-
-
-def has_nothing_to_start(name: str) -> Law:
-    def holds(state: State) -> bool:
-        match state.status(name):
-            case Machine(Owned() as part):
-                return laws.partition.has_nothing_to_start(part)
-            case _:
-                return True
-
-    return holds
 
 
 def runs_nothing_diverted(name: str) -> Law:
@@ -146,11 +129,11 @@ def runs_nothing_diverted(name: str) -> Law:
     )
 
 
-def is_loaded_less(name: str, bound: int) -> Law:
+def is_loaded_less(name: str, rules: ConsumerRules, batch: int) -> Law:
     def holds(state: State) -> bool:
         match state.status(name):
-            case Machine(ConsumerState() as all_parts):
-                return all_parts.load < bound
+            case Machine(ConsumerState() as consumer):
+                return laws.group.load_is_bounded(rules, consumer, batch)
             case _:
                 return True
 
@@ -205,7 +188,7 @@ def is_stuck(state: State, name: str) -> bool:
 
 
 def crosses_a_hole(state: State) -> bool:
-    """Is a position committed behind an offset at which compaction has removed a record that nobody was told of?"""
+    """Is a position committed behind an offset at which compaction has removed a record that nobody had fetched?"""
     return any(
         at < state.read(committed(number)) and at not in state.read(processed(number))
         for number in NUMBERS
@@ -215,7 +198,7 @@ def crosses_a_hole(state: State) -> bool:
 
 
 def is_removed_in_work(state: State) -> bool:
-    """Has compaction removed a record that somebody was told of?"""
+    """Has compaction removed a record that somebody had fetched?"""
     return any(
         entry is Hole.COMPACTED and at in state.read(processed(number))
         for number in NUMBERS
@@ -227,9 +210,9 @@ def paused_by(state: State, name: str) -> tuple[int, ...]:
     return state.read(paused(name))
 
 
-def pauses_and_resumes(consumer: ConsumerRules) -> Mapping[str, Law]:
+def pauses_and_resumes(polling: Polling) -> Mapping[str, Law]:
     def resumes(state: State) -> bool:
-        return any(planned(consumer, state.status(name), paused_by(state, name)).release for name in CONSUMERS)
+        return any(planned(polling, state.status(name), paused_by(state, name)).release for name in CONSUMERS)
 
     return {
         "a client pauses": lambda state: any(paused_by(state, name) for name in CONSUMERS),
@@ -291,11 +274,11 @@ def holds_back(state: State) -> bool:
 
 def is_answer(effect: Effect[object]) -> bool:
     """It answers for failures: a dead letter, say."""
-    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and bool(effect.task.failed)
+    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and bool(effect.task.to_dead_letter)
 
 
-def planned(consumer: ConsumerRules, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:
+def planned(polling: Polling, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:
     """What a client that has paused these is to do now."""
     if not isinstance(machine, Machine) or not isinstance(machine.state, ConsumerState):
         return Plan()
-    return consumer.polling(machine.state, [TopicPartition(TOPIC, number) for number in numbers])
+    return polling(machine.state, [TopicPartition(TOPIC, number) for number in numbers])

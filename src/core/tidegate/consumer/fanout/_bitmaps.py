@@ -1,0 +1,46 @@
+"""Sets of small numbers as the bits of one integer: bit i is set if i is in the set."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+__all__ = ["bits_of", "numbers_in", "picked"]
+
+_FEW: Final = 8
+"""Below it, one by one is cheaper."""
+
+
+def bits_of(numbers: Collection[int]) -> int:
+    """The bitmap of these numbers."""
+    if len(numbers) < _FEW:
+        bits = 0
+        for number in numbers:
+            bits |= 1 << number
+        return bits
+    low, high = min(numbers), max(numbers)
+    if high - low + 1 == len({*numbers}):  # without gaps, as most are: as many ones, shifted to the lowest
+        return (1 << high - low + 1) - 1 << low
+    octets = bytearray((high >> 3) + 1)  # to set a bit here does not copy the rest, as it does in an integer
+    for number in numbers:
+        octets[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(octets, "little")
+
+
+def numbers_in(bits: int) -> list[int]:
+    """The numbers whose bits are set, in order."""
+    if not bits & bits + 1:  # only ones, from bit 0 on
+        return [*range(bits.bit_length())]
+    if bits.bit_count() >= _FEW:
+        return [number for number, bit in enumerate(f"{bits:b}"[::-1]) if bit == "1"]
+    numbers: list[int] = []
+    while bits:
+        lowest = bits & -bits
+        numbers.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return numbers
+
+
+def picked(offsets: tuple[int, ...], bits: int) -> tuple[int, ...]:
+    """Those of the offsets whose positions are set."""
+    return offsets if bits.bit_count() == len(offsets) else tuple([offsets[place] for place in numbers_in(bits)])

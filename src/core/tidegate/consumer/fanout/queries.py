@@ -1,0 +1,235 @@
+"""What can be asked about windows: how records are doing, where they are, and what an output is about."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from enum import Enum, unique
+from itertools import chain
+from typing import Final, assert_never, final, get_args
+
+import attrs
+
+from tidegate.consumer._offsets import check_numbers
+from tidegate.consumer.backpressure import Load
+from tidegate.consumer.fanout._bitmaps import bits_of, numbers_in, picked
+from tidegate.consumer.fanout._windows import heirs_of, in_phase, phase_of, place_of, window_of
+from tidegate.consumer.fanout.state import SETTLED, Fanout, TaskPhase, Window, WindowStage
+from tidegate.consumer.fanout.vocabulary import (
+    Arrange,
+    DeliverRecords,
+    DeliverTasks,
+    DeliverWindow,
+    Judge,
+    Start,
+    Tally,
+    Task,
+    TaskId,
+)
+from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.model.values import check_type, check_types
+
+__all__ = ["RecordStatus", "Waits", "in_flight", "load", "offsets_of", "outstanding", "record_status", "records"]
+
+_RUNNING, _FAILING, _DELIVERING, *_ = TaskPhase
+_PHASE_OF: Final = {Start: _RUNNING, Judge: _FAILING, DeliverTasks: _DELIVERING}
+"""The phase of the tasks that somebody is asked about."""
+
+
+@unique
+class Waits(Enum):
+    """What a record in flight waits for."""
+
+    ARRANGE = "to be arranged"
+    TASKS = "for its tasks"
+    DELIVERY = "for its own delivery"
+    WINDOW = "for its window"
+
+
+@final
+@attrs.frozen
+class RecordStatus:
+    """How a record in flight is doing.
+
+    Attributes:
+        window: The number of its window.
+        waits: What it waits for.
+        tally: Of its tasks.
+    """
+
+    window: int
+    waits: Waits
+    tally: Tally
+
+    def __str__(self) -> str:
+        return f"in window {self.window}, waits {self.waits.value}: {self.tally}"
+
+
+def records(state: Fanout) -> tuple[int, ...]:
+    """The offsets of the records in flight, window by window.
+
+    Args:
+        state: The windows in flight.
+
+    Raises:
+        Misuse: It is no state of windows.
+    """
+    check_type(state, Fanout, "a state of windows")
+    return tuple(chain.from_iterable(picked(window.roll.offsets, window.unsettled) for window in state.windows))
+
+
+def load(state: Fanout, active: Collection[int]) -> Load:
+    """Where the records in flight are that anything is under way for, each in one place.
+
+    A record with several tasks is where the one is that is furthest from its end.
+
+    Args:
+        state: The windows in flight.
+        active: The numbers of the windows in which something is under way. A record of another one counts if it waits
+            for a task of these.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    check_type(state, Fanout, "a state of windows")
+    check_types(active, int, "the number of a window")
+    arranging = delivering = 0
+    waiting = dict.fromkeys((_RUNNING, _FAILING, _DELIVERING), 0)
+    for window in state.windows:
+        lenders = {loan.window for loan in window.loans if loan.outcome is None}
+        if window.roll.number not in active and lenders.isdisjoint(active):
+            continue
+        if window.stage is WindowStage.ARRANGING:
+            arranging += len(window.roll.offsets)
+            continue
+        left = window.waiting
+        delivering += window.unsettled.bit_count() - left.bit_count()
+        if not lenders and not window.phases[_FAILING] | window.phases[_DELIVERING]:
+            waiting[_RUNNING] += left.bit_count()
+            continue
+        for place in numbers_in(left):
+            waiting[min(_open_phases(state, window, place))] += 1
+    return Load(
+        arranging=arranging,
+        running=waiting[_RUNNING],
+        in_hooks=waiting[_FAILING],
+        delivering=waiting[_DELIVERING] + delivering,
+    )
+
+
+def _open_phases(state: Fanout, window: Window, place: int) -> Iterator[TaskPhase]:
+    """The phases of the tasks that the record waits for, those of other windows included."""
+    low, bits = window.roll.masks[place]
+    for phase in (_RUNNING, _FAILING, _DELIVERING):
+        if window.phases[phase] >> low & bits:
+            yield phase
+    for loan in window.loans:
+        if loan.record == place and loan.outcome is None:
+            lender = window_of(state, loan.window)
+            assert lender is not None, "it is in flight while one of its tasks is open"
+            yield phase_of(lender, loan.number)
+
+
+def offsets_of(state: Fanout, task: Task) -> tuple[int, ...]:
+    """The offsets of the records that a task is about, in order.
+
+    Args:
+        state: The windows in flight.
+        task: What follows from an event.
+
+    Raises:
+        Misuse: It is no state of windows, or nothing that is asked for.
+    """
+    check_type(state, Fanout, "a state of windows")
+    check_type(task, get_args(Task), "what somebody is asked for")
+    if isinstance(task, (Arrange, DeliverRecords)):
+        return task.offsets
+    window = window_of(state, task.window)
+    if window is None:
+        return ()
+    if isinstance(task, DeliverWindow):
+        return window.roll.offsets
+    tasks = window.roll.records
+    numbers = [number for number in task.numbers if number < len(tasks)]
+    own = picked(window.roll.offsets, bits_of({place for number in numbers for place in tasks[number]}))
+    if not bits_of(numbers) & window.roll.lent:
+        return own
+    return tuple(sorted({*own, *chain.from_iterable(heirs_of(state, window, number) for number in numbers)}))
+
+
+def outstanding(state: Fanout, task: Task) -> int:
+    """Of how many parts of it (tasks, records, or a window) nothing was heard yet.
+
+    Args:
+        state: The windows in flight.
+        task: What follows from an event.
+
+    Raises:
+        Misuse: It is no state of windows, or nothing that is asked for.
+    """
+    check_type(state, Fanout, "a state of windows")
+    check_type(task, get_args(Task), "what somebody is asked for")
+    window = window_of(state, task.window)
+    if window is None:
+        return 0
+    match task:
+        case Arrange():
+            return int(window.stage is WindowStage.ARRANGING)
+        case DeliverWindow():
+            return int(window.stage is WindowStage.DELIVERING)
+        case DeliverRecords(_, offsets):
+            if offsets == window.roll.offsets:
+                return window.delivering.bit_count()
+            places = [place_of(window.roll, offset) for offset in offsets]
+            return (window.delivering & bits_of({place for place in places if place is not None})).bit_count()
+        case Start() | Judge() | DeliverTasks():
+            return in_phase(window, task.numbers, task.attempt, _PHASE_OF[type(task)]).bit_count()
+        case _:
+            assert_never(task)
+
+
+def in_flight(state: Fanout) -> tuple[TaskId, ...]:
+    """The tasks that are not settled, in order: what `arrange` may want to know of the windows before its own.
+
+    Args:
+        state: The windows in flight.
+
+    Raises:
+        Misuse: It is no state of windows.
+    """
+    check_type(state, Fanout, "a state of windows")
+    return tuple((window.roll.number, number) for window in state.windows for number in numbers_in(window.open_tasks))
+
+
+def record_status(state: Fanout, offset: int) -> RecordStatus | None:
+    """How a record is doing; None if it is not in flight: never opened, or settled.
+
+    Args:
+        state: The windows in flight.
+        offset: The offset of the record.
+
+    Raises:
+        Misuse: It is no state of windows, or no offset.
+    """
+    check_type(state, Fanout, "a state of windows")
+    check_numbers((offset,), "offsets", OFFSET_MAX)
+    for window in state.windows:
+        place = place_of(window.roll, offset)
+        if place is not None and (window.roll.settles_as_one or not window.delivered >> place & 1):
+            return RecordStatus(window.roll.number, _waits(window, place), _record_tally(window, place))
+    return None
+
+
+def _waits(window: Window, place: int) -> Waits:
+    if window.stage is WindowStage.ARRANGING:
+        return Waits.ARRANGE
+    if window.delivered >> place & 1:
+        return Waits.WINDOW
+    return Waits.DELIVERY if window.delivering >> place & 1 else Waits.TASKS
+
+
+def _record_tally(window: Window, place: int) -> Tally:
+    """Of the tasks that are for the record, those of other windows included."""
+    low, bits = window.roll.masks[place] if window.roll.masks else (0, 0)
+    loans = [loan.outcome for loan in window.loans if loan.record == place]
+    settled = ((window.phases[phase] >> low & bits).bit_count() + loans.count(phase) for phase in SETTLED)
+    return Tally(bits.bit_count() + len(loans), *settled)

@@ -1,0 +1,467 @@
+"""The words of windows: what is told of them (events), what follows (outputs), and the rules between the two."""
+
+from __future__ import annotations
+
+from enum import Enum, unique
+from itertools import chain
+from typing import Final, TypeAlias, assert_never, final, get_args
+
+import attrs
+
+from tidegate.consumer._offsets import check_numbers, ranges
+from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.model.errors import Misuse
+from tidegate.model.values import check_int, check_type
+
+__all__ = [
+    "GENERATIONS_MAX",
+    "RETRIES_MAX",
+    "Arrange",
+    "ArrangeFailed",
+    "Bar",
+    "DeliverRecords",
+    "DeliverTasks",
+    "DeliverWindow",
+    "FanoutEvent",
+    "Ignored",
+    "Judge",
+    "Output",
+    "Reason",
+    "RecordsDelivered",
+    "RecordsSettled",
+    "Report",
+    "Rules",
+    "Start",
+    "Tally",
+    "Task",
+    "TaskGivenUp",
+    "TaskId",
+    "TaskReplaced",
+    "Tasks",
+    "TasksReported",
+    "WindowArranged",
+    "WindowDelivered",
+    "WindowOpened",
+    "WindowSettled",
+    "check_event",
+]
+
+_TASK_NUMBER_MAX: Final = 2**31 - 1
+
+RETRIES_MAX: Final = 3
+"""As in Drakkar."""
+
+GENERATIONS_MAX: Final = 3
+"""Drakkar has no bound; three, as with retries, leaves room for a fall-back of a fall-back."""
+
+TaskId: TypeAlias = tuple[int, int]
+"""(window, number)."""
+
+
+@final
+@attrs.frozen
+class Rules:
+    """What user code has to deliver, and how often it may try. Invariants: 0 <= retries_max; 0 <= generations_max.
+
+    By default there is something to deliver at each level, which is the safe side: to forget that there is nothing shows
+    at once, for nothing is settled.
+
+    Attributes:
+        retries_max: How often a task may be tried again.
+        generations_max: How many generations of replacements may follow a task that was arranged.
+        task_delivery: Whether what a task results in is delivered.
+        record_delivery: Whether a record has something of its own to deliver, once its tasks are settled.
+        window_delivery: Whether a window has, once its tasks and records are; then its records are settled with it.
+    """
+
+    retries_max: int = RETRIES_MAX
+    generations_max: int = GENERATIONS_MAX
+    task_delivery: bool = attrs.field(default=True, kw_only=True)
+    record_delivery: bool = attrs.field(default=True, kw_only=True)
+    window_delivery: bool = attrs.field(default=True, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.retries_max, "a number of retries", 0)
+        check_int(self.generations_max, "a number of generations", 0)
+        for flag in (self.task_delivery, self.record_delivery, self.window_delivery):
+            check_type(flag, bool, "whether there is something to deliver")
+
+
+# --- events -------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Tasks:
+    """The tasks that user code asks for, in its order.
+
+    Invariants: succeeded and failed are positions in `offsets`, and no position is in both.
+
+    Attributes:
+        offsets: For each task, the offsets of the records that it is for.
+        succeeded: Which of them need not be run, since their result is given, and good.
+        failed: Which of them need not be run, since their result is given, and bad.
+    """
+
+    offsets: tuple[tuple[int, ...], ...] = ()
+    succeeded: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.offsets) is not tuple or not {*map(type, self.offsets)} <= {tuple}:
+            raise Misuse(
+                f"a {type(self.offsets).__name__} does not list tasks", todo="pass a tuple with a tuple of offsets each"
+            )
+        check_numbers(tuple(chain.from_iterable(self.offsets)), "offsets", OFFSET_MAX)
+        check_numbers(self.succeeded, "positions of tasks", len(self.offsets) - 1)
+        check_numbers(self.failed, "positions of tasks", len(self.offsets) - 1)
+        if not {*self.succeeded}.isdisjoint(self.failed):
+            raise Misuse("a result is given both as good and as bad", todo="list its task once")
+
+
+@final
+@attrs.frozen
+class WindowOpened:
+    """These records were fetched, and wait to be arranged. The window has the next number."""
+
+    offsets: tuple[int, ...]
+
+
+@final
+@attrs.frozen
+class WindowArranged:
+    """User code asks for these tasks. Where it asks for none, the records have nothing to wait for."""
+
+    window: int
+    tasks: Tasks
+
+
+@final
+@attrs.frozen
+class ArrangeFailed:
+    """User code could not arrange the window, and is not asked again."""
+
+    window: int
+
+
+@unique
+class Report(Enum):
+    """What is reported of runs."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    """Or given up by whoever ran it."""
+    DELIVERED = "delivered"
+    """What they resulted in is settled where it goes: delivered, skipped by decision, or safely dead-lettered."""
+    UNDELIVERED = "undelivered"
+    """What they resulted in could not be delivered, or the hook that makes it raised: the runs have failed."""
+    RETRIED = "retried"
+    """They had failed, and user code wants them tried again."""
+    SKIPPED = "skipped"
+    """They had failed, and user code lets it be so, or raised when it was asked."""
+
+
+@final
+@attrs.frozen
+class TasksReported:
+    """Something is reported of these tasks of a window, all at this attempt."""
+
+    window: int
+    numbers: tuple[int, ...]
+    attempt: int
+    report: Report
+
+
+@final
+@attrs.frozen
+class TaskReplaced:
+    """The run had failed, and user code wants these tasks instead."""
+
+    window: int
+    number: int
+    attempt: int
+    tasks: Tasks
+
+
+@final
+@attrs.frozen
+class RecordsDelivered:
+    """What these records have to deliver of their own is settled, or somebody has answered for their failure."""
+
+    window: int
+    offsets: tuple[int, ...]
+
+
+@final
+@attrs.frozen
+class WindowDelivered:
+    """What the window has to deliver of its own is settled."""
+
+    window: int
+
+
+FanoutEvent: TypeAlias = (
+    WindowOpened | WindowArranged | ArrangeFailed | TasksReported | TaskReplaced | RecordsDelivered | WindowDelivered
+)
+
+
+# --- what follows -------------------------------------------------------------------------------------------------------
+
+
+@unique
+class Reason(Enum):
+    """Why something is ignored."""
+
+    NO_WINDOW = "no window of that number was opened"
+    WINDOW_SETTLED = "the window is settled"
+    NOT_ARRANGED = "the window is not arranged yet"
+    ARRANGED = "the window was arranged before"
+    NO_RUN = "nobody asked for that run"
+    EARLIER_ATTEMPT = "the task is at a later attempt"
+    RUNNING = "the run has not ended"
+    ENDED = "the end of the run was reported before"
+    HAS_FAILED = "the run has failed"
+    HAS_SUCCEEDED = "the run has succeeded"
+    TASK_SETTLED = "the task is settled"
+    TASK_REPLACED = "the task was replaced"
+    NO_RECORD = "the window has no such record"
+    NOT_DUE = "its turn has not come: what comes before is not settled"
+    DELIVERED = "its delivery was reported before"
+    IN_FLIGHT = "a window in flight has that record"
+    NOTHING = "nothing was named"
+    NOT_WAITING = "no record of that offset waits for tasks"
+    TWICE = "it was named twice"
+
+
+@unique
+class Bar(Enum):
+    """Why a task has failed for good although user code answered otherwise."""
+
+    RETRIES = "no retry is left"
+    GIVEN = "its result was given, and would be the same again"
+    GENERATIONS = "no generation of replacements is left"
+    NO_REPLACEMENT = "it was replaced by nothing"
+
+
+@final
+@attrs.frozen
+class Tally:
+    """What became of tasks. Invariant: succeeded + failed + replaced <= total.
+
+    Attributes:
+        total: How many there are, replaced ones and replacements included.
+        succeeded: How many have succeeded, with what they resulted in delivered.
+        failed: How many have failed for good.
+        replaced: How many were replaced.
+    """
+
+    total: int
+    succeeded: int
+    failed: int
+    replaced: int
+
+    @property
+    def settled(self) -> int:
+        """How many are settled, one way or another."""
+        return self.succeeded + self.failed + self.replaced
+
+    @property
+    def open(self) -> int:
+        """How many are not settled."""
+        return self.total - self.settled
+
+    def __str__(self) -> str:
+        parts = (
+            ("open", self.open),
+            ("succeeded", self.succeeded),
+            ("failed", self.failed),
+            ("replaced", self.replaced),
+        )
+        return ", ".join([f"{self.total} tasks", *(f"{number} {name}" for name, number in parts if number)])
+
+
+@final
+@attrs.frozen
+class Arrange:
+    """Ask user code to arrange these records, in order."""
+
+    window: int
+    offsets: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"arrange window {self.window}: {ranges(self.offsets)}"
+
+
+@final
+@attrs.frozen
+class Start:
+    """Run these tasks, each at this attempt; `replaced` is the number of the task that they stand for."""
+
+    window: int
+    numbers: tuple[int, ...]
+    attempt: int
+    replaced: int | None = None
+
+    def __str__(self) -> str:
+        instead = "" if self.replaced is None else f" instead of {self.replaced}"
+        return f"start {_runs(self)}{instead}"
+
+
+@final
+@attrs.frozen
+class Judge:
+    """Ask user code what to do about these failed runs, one by one."""
+
+    window: int
+    numbers: tuple[int, ...]
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"judge {_runs(self)}"
+
+
+@final
+@attrs.frozen
+class DeliverTasks:
+    """Deliver what these runs resulted in."""
+
+    window: int
+    numbers: tuple[int, ...]
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"deliver {_runs(self)}"
+
+
+@final
+@attrs.frozen
+class DeliverRecords:
+    """Deliver what these records have to deliver of their own: their tasks are settled.
+
+    Attributes:
+        window: Its number.
+        offsets: The records, in order.
+        to_dead_letter: Those of them with a failure, which somebody has to answer for: dead-letter, mark, ...
+    """
+
+    window: int
+    offsets: tuple[int, ...]
+    to_dead_letter: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        failed = f", of which {ranges(self.to_dead_letter)} failed" if self.to_dead_letter else ""
+        return f"deliver records of window {self.window}: {ranges(self.offsets)}{failed}"
+
+
+@final
+@attrs.frozen
+class DeliverWindow:
+    """Deliver what the window has to deliver of its own: its tasks and records are settled."""
+
+    window: int
+    tally: Tally
+
+    def __str__(self) -> str:
+        return f"deliver window {self.window}: {self.tally}"
+
+
+@final
+@attrs.frozen
+class TaskGivenUp:
+    """These tasks have failed for good, though user code answered otherwise."""
+
+    window: int
+    numbers: tuple[int, ...]
+    bar: Bar
+
+    def __str__(self) -> str:
+        return f"gave up {self.window}/{ranges(self.numbers)}: {self.bar.value}"
+
+
+@final
+@attrs.frozen
+class RecordsSettled:
+    """Nothing is left to do about these records, in order; they are done."""
+
+    window: int
+    offsets: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"settled records of window {self.window}: {ranges(self.offsets)}"
+
+
+@final
+@attrs.frozen
+class WindowSettled:
+    """Nothing is left to do about the window."""
+
+    window: int
+    tally: Tally
+
+    def __str__(self) -> str:
+        return f"settled window {self.window}: {self.tally}"
+
+
+@final
+@attrs.frozen
+class Ignored:
+    """Something changes nothing.
+
+    Attributes:
+        reason: Why.
+        window: The number of the window that was named; None if it was to be opened.
+        what: Which tasks (by number) or records (by offset), each as often as it was ignored; empty for a window.
+    """
+
+    reason: Reason
+    window: int | None
+    what: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"ignored {self.window}/{ranges(self.what)}: {self.reason.value}"
+
+
+Task: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
+"""What somebody is asked for."""
+
+Output: TypeAlias = Task | TaskGivenUp | RecordsSettled | WindowSettled | Ignored
+
+
+# --- at the entrance ----------------------------------------------------------------------------------------------------
+
+_EVENTS: Final = get_args(FanoutEvent)
+
+
+def check_event(event: FanoutEvent) -> None:
+    """Look at an event that comes from outside; nobody else does.
+
+    Args:
+        event: What happened.
+
+    Raises:
+        Misuse: It is not an event of a window, or one of its fields is of another type, or out of range.
+    """
+    check_type(event, _EVENTS, "an event of a window")
+    if not isinstance(event, WindowOpened):
+        check_int(event.window, "the number of a window", 0)
+    match event:
+        case WindowOpened(offsets) | RecordsDelivered(_, offsets):
+            check_numbers(offsets, "offsets", OFFSET_MAX)
+        case TasksReported(_, numbers, attempt, report):
+            check_numbers(numbers, "numbers of tasks", _TASK_NUMBER_MAX)
+            check_int(attempt, "the number of an attempt", 1)
+            check_type(report, Report, "a report")
+        case TaskReplaced(_, number, attempt, tasks):
+            check_int(number, "the number of a task", 0, _TASK_NUMBER_MAX)
+            check_int(attempt, "the number of an attempt", 1)
+            check_type(tasks, Tasks, "what user code asks for")
+        case WindowArranged(_, tasks):
+            check_type(tasks, Tasks, "what user code asks for")
+        case ArrangeFailed() | WindowDelivered():
+            pass
+        case _:
+            assert_never(event)
+
+
+def _runs(runs: Start | Judge | DeliverTasks) -> str:
+    return f"{runs.window}/{ranges(runs.numbers)} (attempt {runs.attempt})"

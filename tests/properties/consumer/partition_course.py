@@ -1,0 +1,655 @@
+"""A partition in any mode: courses drawn as bytes, with an observer who keeps the books of what user code was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
+from typing import Final, assert_never
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.properties.consumer.partition_helpers import (
+    ALL,
+    TP,
+    Machine,
+)
+
+from tidegate.consumer import fanout
+from tidegate.consumer.commands import (
+    ANSWERS,
+    METADATA_REFUSED,
+    Assigned,
+    Command,
+    Commit,
+    CommitRefused,
+    Committed,
+    CommitUnknown,
+    DrainTimerFired,
+    Event,
+    Fetch,
+    Fetched,
+    Interrupt,
+    Key,
+    Lost,
+    Measured,
+    MetadataRefused,
+    Release,
+    Revoked,
+    SlotFreed,
+    StartDrainTimer,
+    Work,
+    WorkFailed,
+    WorkReported,
+    event_for,
+)
+from tidegate.consumer.commit_metadata import decoded
+from tidegate.consumer.drain import InFlight, Stage
+from tidegate.consumer.fanout import (
+    Arrange,
+    ArrangeFailed,
+    DeliverRecords,
+    DeliverTasks,
+    DeliverWindow,
+    FanoutEvent,
+    Judge,
+    RecordsDelivered,
+    Report,
+    Start,
+    TaskReplaced,
+    Tasks,
+    TasksReported,
+    WindowArranged,
+    WindowDelivered,
+    WindowOpened,
+)
+from tidegate.consumer.laws import partition as laws
+from tidegate.consumer.partition import (
+    FailurePolicy,
+    Ordering,
+    Owned,
+    PartitionRules,
+    PartitionState,
+    Phase,
+    Unassigned,
+)
+from tidegate.consumer.strategies import partition as drawn
+from tidegate.consumer.watermark import done_offsets, open_offsets
+from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, Refused
+
+MOVE_BYTES: Final = 8
+ROUND: Final = (b"k", b"l", None)
+
+
+@attrs.define
+class Course:
+    """One partition at one consumer in any mode, one assignment after another: who commands come true for, and who watches.
+
+    It knows what it was asked for and what it has answered, and takes the state's word only for what it checks elsewhere:
+    the tracker and the windows.
+
+    Args:
+        machine: The right one, or a faulty variant of it.
+        rules: What the partition may do.
+        log: The records, in order, with their keys.
+        judged: The laws that are judged; where it is all of them, what else is known is compared too.
+    """
+
+    machine: Machine
+    rules: PartitionRules
+    log: tuple[tuple[int, Key], ...]
+    judged: Collection[str] = ALL
+    room: int = attrs.field(default=attrs.Factory(lambda self: self.rules.running_max, takes_self=True))
+    state: PartitionState = attrs.field(factory=Unassigned)
+    generation: int = 0
+    committed: int = 0
+    text: str = ""
+    processed: set[int] = attrs.field(factory=set)
+    asked: dict[Work, set[int]] = attrs.field(factory=dict)
+    others: list[Command] = attrs.field(factory=list)
+    ghosts: list[Command] = attrs.field(factory=list)
+    told: list[Event] = attrs.field(factory=list)
+    delivered: set[int] = attrs.field(factory=set)
+    begun: set[int] = attrs.field(factory=set)
+    runs: set[tuple[int, int, int]] = attrs.field(factory=set)
+    unanswered: set[int] = attrs.field(factory=set)
+    diverted: set[bytes] = attrs.field(factory=set)
+    interrupted: set[Work] = attrs.field(factory=set)
+    is_alive: bool = False
+    is_revoked: bool = False
+
+    def must(self, law: str, holds: object) -> None:
+        assert holds or law not in self.judged, law
+
+    def agrees(self, holds: object) -> None:
+        assert holds or self.judged is not ALL, self.state
+
+    # --- what happens
+
+    def happens(self, event: Event) -> None:
+        """It is told to the partition, whether or not anybody has asked."""
+        before, is_news = self.state, self.is_news(event)
+        is_left = self.is_left(event)
+        self.told.append(event)
+        if is_news:
+            self.heard(event)
+        step = self.machine(attrs.evolve(self.rules, running_max=self.room))(before, event)
+        if not is_news:
+            self.must("P3", laws.changes_nothing(before, step))
+        self.state = step.state
+        if is_left and isinstance(before, Owned) and isinstance(step.state, Owned):
+            self.must("P11", laws.is_left_to_the_next_owner(before, step.state))
+        commands = [*step.commands]
+        if is_news and isinstance(event, Assigned):
+            while commands and isinstance(commands[0], Cancel | Release):
+                self.commanded(commands.pop(0), event)
+            self.ends()
+            self.generation, self.is_alive = event.generation, True
+        for command in commands:
+            self.commanded(command, event)
+        self.looked_at()
+
+    def is_news(self, event: Event) -> bool:
+        """Whether it is of this life, and something that was asked for."""
+        match event:
+            case Assigned():
+                return not self.is_alive or event.generation > self.generation
+            case Revoked():
+                return not self.is_revoked
+            case _ if not self.is_alive:
+                return False
+            case Lost() | SlotFreed():
+                return True
+            case _ if event.generation != self.generation:
+                return False
+            case Fetched():
+                return any(isinstance(command, Fetch) for command in self.others)
+            case WorkReported(_, _, what):
+                return any(self.parts(work, what) for work in self.asked)
+            case WorkFailed(_, _, task):
+                return any(work.task == task for work in self.asked)
+            case DrainTimerFired(_, _, stage):
+                return any(isinstance(command, StartDrainTimer) and command.stage is stage for command in self.others)
+            case Measured():
+                return True
+            case _:
+                return any(
+                    isinstance(command, Commit) and command.position == event.position for command in self.others
+                )
+
+    def parts(self, work: Work, what: FanoutEvent) -> set[int]:
+        """Which parts of the work it tells of."""
+        left, task = self.asked[work], work.task
+        if isinstance(what, WindowOpened) or what.window != task.window:
+            return set()
+        match task, what:
+            case (Arrange(), WindowArranged() | ArrangeFailed()) | (DeliverWindow(), WindowDelivered()):
+                return left
+            case DeliverRecords(), RecordsDelivered(_, offsets):
+                return left & {*offsets}
+            case Judge(_, _, attempt), TaskReplaced(_, number, at):
+                return left & {number} if at == attempt else set()
+            case ((Start() | Judge() | DeliverTasks()), TasksReported(_, numbers, at, report)):
+                return left & {*numbers} if (at, ANSWERS[report]) == (task.attempt, type(task)) else set()
+            case _:
+                return set()
+
+    def is_left(self, event: Event) -> bool:
+        """Whether it tells that work has ended which was interrupted, or has failed after it was revoked."""
+        match event:
+            case WorkFailed() | WorkReported(_, _, TasksReported(_, _, _, Report.FAILED | Report.UNDELIVERED)):
+                return self.is_revoked
+            case _:
+                return False
+
+    def heard(self, event: Event) -> None:
+        """What there is to know of it before the partition is told."""
+        match event:
+            case Revoked():
+                self.is_revoked = True
+            case Fetched(_, _, offsets):
+                self.others = [command for command in self.others if not isinstance(command, Fetch)]
+                self.delivered |= {offset for offset in offsets if offset >= self.position}
+            case WorkReported(_, _, what):
+                self.reported(what)
+            case WorkFailed(_, _, task):
+                work = next(work for work in self.asked if work.task == task)
+                left = self.asked.pop(work)
+                self.failed(work, left)
+            case DrainTimerFired():
+                self.others = [command for command in self.others if not isinstance(command, StartDrainTimer)]
+            case Committed() | CommitRefused() | CommitUnknown() | MetadataRefused():
+                self.others = [command for command in self.others if not isinstance(command, Commit)]
+            case _:
+                pass
+
+    def reported(self, what: FanoutEvent) -> None:
+        for work in tuple(self.asked):
+            told = self.parts(work, what)
+            if not told:
+                continue
+            match what:
+                case TasksReported(_, _, _, Report.SUCCEEDED):
+                    self.processed |= self.about(work, told)
+                case TasksReported(_, _, attempt, Report.RETRIED) if attempt <= self.rules.rules.retries_max:
+                    pass
+                case TasksReported(_, _, _, Report.RETRIED | Report.SKIPPED) | ArrangeFailed():
+                    self.unanswered |= self.about(work, told)
+                case TasksReported(_, _, attempt, Report.FAILED | Report.UNDELIVERED):
+                    if not self.rules.hooks and attempt > self.rules.rules.retries_max:
+                        self.unanswered |= self.about(work, told)
+                case WindowArranged(_, tasks):
+                    run = [each for at, each in enumerate(tasks.offsets) if at not in tasks.succeeded]
+                    self.processed |= {*work.offsets} - {offset for each in run for offset in each}
+                case RecordsDelivered():
+                    self.processed |= told
+                    self.unanswered -= told
+                case _:
+                    pass
+            self.asked[work] -= told
+            if not self.asked[work]:
+                del self.asked[work]
+
+    def failed(self, work: Work, left: set[int]) -> None:
+        """User code has raised: which failures somebody has to answer for."""
+        match work.task:
+            case Start(_, _, attempt) | DeliverTasks(_, _, attempt):
+                if not self.rules.hooks and attempt > self.rules.rules.retries_max:
+                    self.unanswered |= self.about(work, left)
+            case DeliverRecords():
+                self.unanswered |= left
+            case _:
+                self.unanswered |= {*work.offsets}
+
+    def about(self, work: Work, numbers: set[int]) -> set[int]:
+        """The records of these parts of the work."""
+        assert isinstance(self.state, Owned)
+        task = work.task
+        if isinstance(task, DeliverRecords):
+            return numbers
+        if isinstance(task, Start | Judge | DeliverTasks):
+            task = attrs.evolve(task, numbers=tuple(sorted(numbers)))
+        return {*fanout.offsets_of(self.state.windows, task)}
+
+    # --- what is commanded
+
+    def commanded(self, command: Command, event: Event) -> None:
+        match command:
+            case Cancel(effect):
+                self._taken_back(effect)
+            case Release():
+                self.released(event)
+            case Interrupt(work):
+                self.must("P5", self.is_revoked)
+                self.agrees(work in self.asked and work not in self.interrupted)
+                self.interrupted.add(work)
+            case _:
+                self.must("P5", self.is_alive and command.generation == self.generation)
+                self.must("P5", not self.is_revoked or laws.starts_nothing(command))
+                self._begins(command, event)
+
+    def _begins(self, command: Fetch | Work | Commit | StartDrainTimer, event: Event) -> None:
+        part = self.state if isinstance(self.state, Owned) else None
+        match command:
+            case Work():
+                self.begins_work(command)
+                return
+            case Fetch():
+                self.must("P4", part is None or part.phase is not Phase.STOPPED)
+                self.must("P6", part is None or laws.fetches_what_is_free(command, part.hold))
+                self.agrees(part is None or command.position == part.tracker.frontier)
+                self.agrees(not any(isinstance(other, Fetch) for other in self.others))
+            case Commit():
+                unfinished = self.delivered - self.processed
+                for work, left in self.asked.items():
+                    unfinished |= self.about(work, left)
+                self.must("P1", laws.passes_nothing_unfinished(command.position, unfinished))
+                self.must("P2", laws.one_commit_in_flight([*self.others, command], self.generation))
+                self.must("P4", laws.failures_are_not_committed(command.position, self.unanswered))
+                heir = decoded(command.metadata, position=command.position, end=self.log[-1][0] + 1).tracker
+                self.must("P1", not {*done_offsets(heir)} & (unfinished | self.unanswered))
+                self.agrees(len(command.metadata) <= self.rules.metadata_max)
+            case StartDrainTimer():
+                self.agrees(self.is_revoked and isinstance(event, Revoked | DrainTimerFired))
+            case _:
+                assert_never(command)
+        self.others.append(command)
+
+    def begins_work(self, work: Work) -> None:
+        part = self.state
+        opened = {*open_offsets(part.tracker)} if isinstance(part, Owned) else set[int]()
+        task, keys = work.task, dict(self.log)
+        match task:
+            case (
+                Start(window, numbers, attempt)
+                | Judge(window, numbers, attempt)
+                | DeliverTasks(window, numbers, attempt)
+            ):
+                parts = {*numbers}
+                if isinstance(task, Start):
+                    runs = {(window, number, attempt) for number in numbers}
+                    self.agrees(not runs & self.runs)
+                    self.runs |= runs
+            case DeliverRecords(_, offsets, failed):
+                parts = {*offsets}
+                if self.rules.failure_policy is FailurePolicy.DIVERT_KEY:
+                    self.diverted |= {line for each in failed if (line := self.line(each, keys)) is not None}
+            case _:
+                parts = {0}
+        new = {*work.offsets} - self.begun if isinstance(task, Arrange | Start | DeliverRecords) else set[int]()
+        closed = self.closed(keys)
+        for offset in new:
+            mine = self.line(offset, keys)
+            others = {each for each in self.delivered if mine is not None and self.line(each, keys) == mine}
+            self.must("P8", laws.waits_its_turn(offset, others, opened))
+            self.must("P9", laws.is_not_run(offset, task, closed))
+        if isinstance(part, Owned) and part.phase is Phase.STOPPED:
+            self.must("P4", laws.takes_nothing_behind(new, part.failed))
+        self.begun |= new
+        self.must("P6", laws.tasks_are_bounded([work], self.room - self.running))
+        self.agrees(not (self.asked.get(work)) and parts)
+        self.asked[work] = parts
+
+    def line(self, offset: int, keys: Mapping[int, Key]) -> Key:
+        match self.rules.ordering:
+            case Ordering.UNORDERED:
+                return None
+            case Ordering.BY_KEY:
+                return keys[offset]
+            case Ordering.BY_OFFSET:
+                return b""
+            case _:
+                assert_never(self.rules.ordering)
+
+    def closed(self, keys: Mapping[int, Key]) -> set[int]:
+        """Of the keys that are held back or diverted, what has not begun."""
+        part, lines = self.state, {*self.diverted}
+        if isinstance(part, Owned) and self.rules.failure_policy is FailurePolicy.BLOCK_KEY:
+            lines |= {line for each in part.failed if (line := self.line(each, keys)) is not None}
+        return {each for each in self.delivered - self.begun if self.line(each, keys) in lines}
+
+    @property
+    def running(self) -> int:
+        return sum(len(left) for work, left in self.asked.items() if isinstance(work.task, Start))
+
+    @property
+    def position(self) -> int:
+        return self.state.tracker.floor if isinstance(self.state, Owned) else self.committed
+
+    def _taken_back(self, effect: Effect[object]) -> None:
+        """Only what is commanded can be taken back."""
+        if isinstance(effect, Work):
+            self.agrees(self.asked.pop(effect, None))
+            self.ghosts.append(effect)
+        else:
+            self.agrees(effect in self.others)
+            self.ghosts += [command for command in self.others if command == effect]
+            self.others = [command for command in self.others if command != effect]
+
+    def released(self, event: Event) -> None:
+        """What was revoked is let go once."""
+        self.must("P5", self.is_revoked)
+        is_over = isinstance(event, Assigned | Lost | CommitRefused | DrainTimerFired) or not self.rules.drain.total
+        commits = [command for command in self.others if isinstance(command, Commit)]
+        self.must("P5", laws.is_released([*self.asked], commits, None, in_time=not is_over))
+        self.is_revoked = False
+
+    def ends(self) -> None:
+        """What is still asked for is of no use to anybody."""
+        self.ghosts += [*self.asked, *self.others]
+        self.must("P5", not self.asked and not self.is_revoked)
+        self.agrees(all(isinstance(command, Commit) for command in self.others))
+        for each in (
+            self.asked,
+            self.delivered,
+            self.begun,
+            self.runs,
+            self.unanswered,
+            self.diverted,
+            self.interrupted,
+        ):
+            each.clear()
+        self.others, self.is_alive = [], False
+
+    # --- what is always true
+
+    def looked_at(self) -> None:
+        part = self.state
+        if isinstance(part, Unassigned):
+            if self.is_alive:
+                self.ends()
+            return
+        self.agrees(
+            {each.work: each.left for each in part.asked} == {work: len(left) for work, left in self.asked.items()}
+        )
+        self.agrees(part.running == self.running)
+        opened, waiting = {*open_offsets(part.tracker)}, {*part.queued}
+        in_work = {*fanout.records(part.windows)}
+        self.agrees({*part.failed} <= opened and waiting <= opened and in_work <= opened)
+        self.agrees(not waiting & in_work and {key for key, _ in part.keys} <= waiting | in_work)
+        self.agrees(self.asked or part.ready or part.queued or not part.load.records)
+        self.agrees(part.load.records <= len(opened))
+        again = self.machine(attrs.evolve(self.rules, running_max=self.room))(part, SlotFreed(TP))
+        self.agrees(laws.changes_nothing(part, again))
+
+    # --- moves
+
+    def moves(self, move: bytes) -> None:
+        kind, pick, how, *rest = move.ljust(MOVE_BYTES, b"\0")
+        match kind % 16:
+            case 0 | 1 if self.ghosts:
+                self.answer(self.ghosts[pick % len(self.ghosts)], how, rest)
+            case 2 if self.told:
+                self.again(self.told[pick % len(self.told)])
+            case 3:
+                self.group(pick, how)
+            case 4:
+                self.unasked(pick, how, rest)
+            case 5:
+                self.room = self.running + how % 4
+                self.happens(SlotFreed(TP))
+            case 6:
+                self.happens(Measured(TP, self.generation, pick % 20, how % 20))
+            case _ if not self.is_alive:
+                self.assigned()
+            case _:
+                self.comes_true(pick, how, rest)
+
+    def assigned(self) -> None:
+        self.happens(Assigned(TP, self.generation + 1, self.committed, self.text, self.log[-1][0] + 1))
+
+    def group(self, pick: int, how: int) -> None:
+        if not self.is_alive or pick % 8 == 0:
+            self.assigned()
+        elif pick % 8 == 1 or (self.is_revoked and pick % 2):
+            self.happens(Lost(TP))
+        else:
+            known = [InFlight(offset, how % 3, (None, 1, 9, 99)[how // 4 % 4], how % 2 == 0) for offset in self.begun]
+            self.happens(Revoked(TP, tuple(known[: how % 5])))
+
+    def comes_true(self, pick: int, how: int, rest: Sequence[int]) -> None:
+        able = [
+            command for command in self.others if not isinstance(command, Fetch) or command.position <= self.log[-1][0]
+        ]
+        able = [command for command in able if not isinstance(command, StartDrainTimer) or pick % 4 == 0]
+        commands = [*self.asked, *able]
+        if commands:
+            self.answer(commands[pick // 4 % len(commands)], how, rest)
+
+    def answer(self, command: Command, how: int, rest: Sequence[int]) -> None:
+        match command:
+            case Fetch(_, generation, position):
+                count = 1 + how % 4
+                ahead = [offset for offset, _ in self.log if offset >= position][:count]
+                again = [offset for offset, _ in self.log if offset < position][: how // 4 % 3]
+                offsets = (*ahead, *again, *ahead[: how // 16 % 2])
+                self.happens(Fetched(TP, generation, offsets, tuple(dict(self.log)[each] for each in offsets)))
+            case Work():
+                self.answered(command, how, rest)
+            case Commit(_, generation, position, text):
+                refused = METADATA_REFUSED if text else None
+                replies = (None, None, None, Ambiguous("?"), NotApplied("?"), refused, Refused("no"), refused)
+                reply = replies[how % len(replies)]
+                is_fenced = generation != self.generation or command not in self.others
+                if not is_fenced and (reply is None or how % 16 == 3):
+                    self.must("P1", laws.committed_never_falls(self.committed, position))
+                    self.committed, self.text = position, text
+                event = event_for(command, reply)
+                assert event is not None
+                self.happens(event)
+            case _:
+                event = event_for(command, None)
+                if event is not None:
+                    self.happens(event)
+
+    def answered(self, work: Work, how: int, rest: Sequence[int]) -> None:
+        """User code answers: well or badly, all at once or in part, or it raises."""
+        task, left = work.task, sorted(self.asked.get(work, (0,)))
+        if how % 6 == 0:
+            self.happens(WorkFailed(TP, work.generation, task))
+            return
+        some = tuple(left if how % 6 < 4 else left[: 1 + how // 8 % len(left)])
+        what: FanoutEvent
+        match task:
+            case Arrange(window):
+                what = ArrangeFailed(window) if how % 6 == 1 else WindowArranged(window, self.tasks(work.offsets, rest))
+            case Start(window, _, attempt):
+                report = Report.FAILED if how % 6 == 1 else Report.SUCCEEDED
+                what = TasksReported(window, some, attempt, report)
+            case Judge(window, _, attempt) if how % 6 == 2:
+                what = TaskReplaced(window, some[0], attempt, self.tasks(work.offsets, rest))
+            case Judge(window, _, attempt):
+                what = TasksReported(window, some, attempt, Report.RETRIED if how % 2 else Report.SKIPPED)
+            case DeliverTasks(window, _, attempt):
+                what = TasksReported(window, some, attempt, Report.UNDELIVERED if how % 6 == 1 else Report.DELIVERED)
+            case DeliverRecords(window):
+                what = RecordsDelivered(window, some)
+            case DeliverWindow(window):
+                what = WindowDelivered(window)
+            case _:
+                assert_never(task)
+        self.happens(WorkReported(TP, work.generation, what))
+
+    def tasks(self, offsets: Sequence[int], rest: Sequence[int]) -> Tasks:
+        """A few tasks for these records, and now and then for others in work."""
+        known = (*offsets, *sorted(self.begun))
+        listed = tuple(
+            tuple(known[each // 4 % (len(offsets) if each % 8 else len(known))] for each in rest[at : at + 1 + at % 3])
+            for at in range(rest[0] % 4)
+        )
+        given = [rest[at] % 8 for at in range(len(listed))]
+        return Tasks(
+            listed,
+            tuple(at for at, each in enumerate(given) if each == 6),
+            tuple(at for at, each in enumerate(given) if each == 7),
+        )
+
+    def unasked(self, pick: int, how: int, rest: Sequence[int]) -> None:
+        """What nobody has asked for, or somebody by chance."""
+        window, number, attempt, generation = (
+            rest[0] % 4,
+            rest[1] % 4,
+            1 + rest[2] % 2,
+            max(0, self.generation - (how % 4 == 0)),
+        )
+        reports = tuple(TasksReported(window, (number, number + 1), attempt, report) for report in Report)
+        whats: tuple[FanoutEvent, ...] = (
+            *reports,
+            WindowOpened((number,)),
+            WindowArranged(window, Tasks()),
+            ArrangeFailed(window),
+            TaskReplaced(window, number, attempt, Tasks()),
+            RecordsDelivered(window, (number, number + 1)),
+            WindowDelivered(window),
+        )
+        kinds = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
+        commits = tuple(kind(TP, generation, self.position + number) for kind in kinds)
+        events: tuple[Event, ...] = (
+            *(WorkReported(TP, generation, what) for what in whats),
+            WorkFailed(TP, generation, Start(window, (number,), attempt)),
+            DrainTimerFired(TP, generation, tuple(Stage)[number]),
+            Fetched(TP, generation, (self.log[number % len(self.log)][0],), (None,)),
+        )
+        events = commits if how % 2 else events
+        self.again(events[pick % len(events)])
+
+    def again(self, event: Event) -> None:
+        """It is told, but for what would be a lie: a record that is not there, a commit that was not made."""
+        if not (self.is_news(event) and isinstance(event, Assigned | Fetched | CommitRefused | Committed)):
+            self.happens(event)
+
+    # --- in the end
+
+    def rests(self) -> None:
+        """All that is asked for comes true, nothing fails any more, and no reply is lost."""
+        self.room = max(1, self.room)
+        if not self.is_alive:
+            self.assigned()
+        self.happens(SlotFreed(TP))
+        for _ in range(400):
+            if not self.is_alive:
+                self.assigned()
+            fetches = [
+                command for command in self.others if isinstance(command, Fetch) and command.position <= self.log[-1][0]
+            ]
+            commits = [command for command in self.others if isinstance(command, Commit)]
+            commands: list[Command] = [*self.asked, *commits, *fetches]
+            if not commands:
+                break
+            command = commands[0]
+            if isinstance(command, Work) and isinstance(command.task, Arrange):
+                tasks = Tasks(tuple((offset,) for offset in command.offsets))
+                self.happens(WorkReported(TP, self.generation, WindowArranged(command.task.window, tasks)))
+            else:
+                self.answer(command, 5 if isinstance(command, Work) else 0, (0,) * 5)
+        self.has_rested()
+
+    def has_rested(self) -> None:
+        part, offsets, keys = self.state, [offset for offset, _ in self.log], dict(self.log)
+        assert isinstance(part, Owned)
+        opened = {*open_offsets(part.tracker)}
+        self.must("P5", not self.is_revoked)
+        self.agrees(not self.asked and not part.running and not part.load.records)
+        if not part.failed:
+            last = offsets[-1] + 1
+            gaps = {*range(last)} - {*offsets}
+            self.must("P7", laws.all_is_processed(self.committed, self.processed | gaps, last))
+        if not self.rules.rules.window_delivery:
+            self.must(
+                "P4",
+                part.phase is not Phase.STOPPED
+                or laws.is_committed_up_to_a_failure(self.committed, part.failed, offsets),
+            )
+        held_back = set[int]()
+        if part.phase is Phase.STOPPED:
+            held_back = {offset for offset in opened if offset > min(part.failed)}
+        if self.rules.failure_policy is FailurePolicy.BLOCK_KEY:
+            lines = {line for each in part.failed if (line := self.line(each, keys)) is not None}
+            held_back |= {offset for offset in opened if self.line(offset, keys) in lines}
+        self.must("P10", laws.nothing_else_waits(opened, part.failed, held_back))
+
+
+LOGS: Final = st.lists(st.tuples(st.sampled_from((1, 1, 1, 2)), st.sampled_from(ROUND)), min_size=2, max_size=7).map(
+    lambda drawn: tuple(zip(accumulate(gap for gap, _ in drawn), (key for _, key in drawn), strict=True))
+)
+ANY_MODE: Final[Mapping[str, object]] = {}
+SCRIPTS: Final = st.binary(min_size=10 * MOVE_BYTES, max_size=50 * MOVE_BYTES)
+
+
+def check_all(
+    machine: Machine,
+    judged: Collection[str],
+    examples: int | None = None,
+    mode: Mapping[str, object] = ANY_MODE,
+) -> None:
+    """As many examples as the profile says, unless told; in all modes, but for what is fixed."""
+
+    @settings(settings() if examples is None else settings(max_examples=examples))
+    @given(drawn.processors(), LOGS, SCRIPTS)
+    def hold(rules: PartitionRules, log: tuple[tuple[int, Key], ...], script: bytes) -> None:
+        course = Course(machine, attrs.evolve(rules, **mode), log, judged)  # type: ignore[arg-type]
+        for at in range(0, len(script), MOVE_BYTES):
+            course.moves(script[at : at + MOVE_BYTES])
+        course.rests()
+
+    hold()

@@ -1,0 +1,77 @@
+"""What the tests of a partition share: events, and what becomes of it with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from tidegate.consumer.commands import (
+    Command,
+    Event,
+    WorkFailed,
+    WorkReported,
+)
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.fanout import (
+    FanoutEvent,
+    Report,
+    Rules,
+    Start,
+    TasksReported,
+)
+from tidegate.consumer.partition import (
+    Owned,
+    PartitionRules,
+    PartitionState,
+    PartitionStep,
+    Unassigned,
+)
+from tidegate.model.records import TopicPartition
+
+TP: Final = TopicPartition("t", 0)
+FLAT: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
+SLOW: Final = Budget(4, cancel=1, commit=1)
+ALL: Final = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11")
+
+
+def succeeded(generation: int, window: int) -> Event:
+    """The task of the record that was taken as the window of this number has ended well."""
+    return WorkReported(TP, generation, TasksReported(window, (0,), 1, Report.SUCCEEDED))
+
+
+def failed(generation: int, window: int) -> Event:
+    return WorkFailed(TP, generation, Start(window, (0,), 1))
+
+
+def course(rules: PartitionRules, *happened: Event) -> list[tuple[Command, ...]]:
+    """The commands after each event."""
+    state: PartitionState = Unassigned()
+    commanded: list[tuple[Command, ...]] = []
+    for event in happened:
+        step = rules.step(state, event)
+        state = step.state
+        commanded.append(step.commands)
+    return commanded
+
+
+def after(rules: PartitionRules, *happened: Event) -> Owned:
+    """The state after these events."""
+    state: PartitionState = Unassigned()
+    for event in happened:
+        state = rules.step(state, event).state
+    assert isinstance(state, Owned)
+    return state
+
+
+def told(what: FanoutEvent) -> Event:
+    return WorkReported(TP, 1, what)
+
+
+Stepping: TypeAlias = Callable[[PartitionState, Event], PartitionStep]
+Machine: TypeAlias = Callable[[PartitionRules], Stepping]
+"""How a partition steps under these rules: as it does, or wrongly."""
+
+
+def right(rules: PartitionRules) -> Stepping:
+    """The machine that ships."""
+    return rules.step

@@ -1,0 +1,149 @@
+"""What becomes of a command: its event; and what is refused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from tests.properties.consumer.partition_helpers import TP
+
+from tidegate.consumer.commands import (
+    ANSWERS,
+    METADATA_REFUSED,
+    Command,
+    Commit,
+    CommitRefused,
+    Committed,
+    CommitUnknown,
+    DrainTimerFired,
+    Event,
+    Fetch,
+    Fetched,
+    Interrupt,
+    MetadataRefused,
+    Release,
+    StartDrainTimer,
+    Work,
+    WorkFailed,
+    WorkReported,
+    event_for,
+)
+from tidegate.consumer.drain import Stage
+from tidegate.consumer.fanout import (
+    Arrange,
+    ArrangeFailed,
+    DeliverRecords,
+    DeliverTasks,
+    DeliverWindow,
+    Judge,
+    RecordsDelivered,
+    Report,
+    Start,
+    Tally,
+    Task,
+    TaskReplaced,
+    Tasks,
+    TasksReported,
+    WindowArranged,
+    WindowDelivered,
+    WindowOpened,
+)
+from tidegate.model.documents import ID, Eq
+from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Now, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.operations import find_one
+
+FAILURES: Final = (Refused("no"), NotApplied("no"), Ambiguous("no"), NotDurable("no"))
+
+
+def work(task: Task) -> Work:
+    return Work(TP, 3, task, (5,))
+
+
+TASKS: Final = Tasks(((5,),))
+ASK: Final = (
+    Arrange(0, (5,)),
+    Start(0, (0,), 1),
+    Judge(0, (0,), 1),
+    DeliverTasks(0, (0,), 1),
+    DeliverRecords(0, (5,)),
+    DeliverWindow(0, Tally(0, 0, 0, 0)),
+)
+REPLIES: Final = (
+    WindowArranged(0, TASKS),
+    ArrangeFailed(0),
+    TasksReported(0, (0,), 1, Report.FAILED),
+    TaskReplaced(0, 0, 1, TASKS),
+    RecordsDelivered(0, (5,)),
+    WindowDelivered(0),
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "reply", "event"),
+    [
+        (Fetch(TP, 3, 5), (5, 7), Fetched(TP, 3, (5, 7))),
+        (Fetch(TP, 3, 5), (), Fetched(TP, 3, ())),
+        *((Fetch(TP, 3, 5), failure, Fetched(TP, 3, ())) for failure in FAILURES),
+        *(
+            (work(task), failure, WorkFailed(TP, 3, task))
+            for task in ASK
+            for failure in (*FAILURES, ValueError("user"))
+        ),
+        *((work(task), KeyboardInterrupt(), WorkFailed(TP, 3, task)) for task in ASK),
+        *((work(task), reply, WorkReported(TP, 3, reply)) for task in ASK for reply in REPLIES),
+        (work(ASK[0]), TASKS, WorkReported(TP, 3, WindowArranged(0, TASKS))),
+        (work(ASK[1]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.SUCCEEDED))),
+        *(
+            (work(task), report, WorkReported(TP, 3, TasksReported(0, (0,), 1, report)))
+            for report, kind in ANSWERS.items()
+            for task in ASK
+            if type(task) is kind
+        ),
+        (work(ASK[3]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.DELIVERED))),
+        (work(ASK[4]), None, WorkReported(TP, 3, RecordsDelivered(0, (5,)))),
+        (work(ASK[5]), None, WorkReported(TP, 3, WindowDelivered(0))),
+        (Commit(TP, 3, 5), None, Committed(TP, 3, 5)),
+        (Commit(TP, 3, 5), Refused("no"), CommitRefused(TP, 3, 5)),
+        (Commit(TP, 3, 5, "tg"), METADATA_REFUSED, MetadataRefused(TP, 3, 5)),
+        *((Commit(TP, 3, 5), failure, CommitUnknown(TP, 3, 5)) for failure in FAILURES[1:]),
+        *(
+            (StartDrainTimer(TP, 3, Stage.WAITING, 5), reply, DrainTimerFired(TP, 3, Stage.WAITING))
+            for reply in (None, *FAILURES)
+        ),
+        *((Release(TP), reply, None) for reply in (None, *FAILURES)),
+        *((kind(work(ASK[1])), reply, None) for kind in (Cancel, Interrupt) for reply in (None, *FAILURES)),
+    ],
+)
+def test_every_reply_to_every_wish_is_event_for_one_event(command: Command, reply: object, event: Event | None) -> None:
+    """The only channel from commands back to the reducer: each kind of command with each kind of reply."""
+    assert event_for(command, reply) == event
+
+
+def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
+    """Whatever else the handler of a commit answers is its bug, and not taken for a success."""
+    with pytest.raises(Misuse, match="was answered by a int"):
+        event_for(Commit(TP, 3, 5), 5)
+
+
+@pytest.mark.parametrize(
+    ("task", "reply"),
+    [
+        (ASK[0], None),
+        (ASK[2], None),
+        *((task, 5) for task in ASK),
+        *((task, report) for report, kind in ANSWERS.items() for task in ASK if type(task) is not kind),
+        *((task, WindowOpened((5,))) for task in ASK),
+    ],
+)
+def test_an_answer_that_is_none_is_told_to_its_author(task: Task, reply: object) -> None:
+    """Else the partition would wait for ever for the right one: a judgement that says "succeeded", say."""
+    with pytest.raises(Misuse, match="is no answer to"):
+        event_for(work(task), reply)
+
+
+@pytest.mark.parametrize("effect", [Now(), find_one("c", Eq(ID, "x"))])
+def test_what_a_partition_does_not_wish_for_is_not_heard(effect: Effect[object]) -> None:
+    """Only commands have events."""
+    with pytest.raises(Misuse, match="no command of a partition"):
+        event_for(effect, None)

@@ -1,0 +1,248 @@
+"""Planted bugs of a partition: each law is broken by one, and judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import attrs
+import pytest
+from hypothesis import Phase as Stages
+from tests.properties.consumer.partition_course import ANY_MODE, check_all
+from tests.properties.consumer.partition_helpers import ALL, FLAT, SLOW, TP, Machine
+from tests.properties.consumer.partition_plain import check_plain
+
+from tidegate.consumer.backpressure import PartitionLimits, Thresholds
+from tidegate.consumer.commands import (
+    Commit,
+    Committed,
+    Event,
+    Lost,
+    Release,
+    Revoked,
+    SlotFreed,
+    Work,
+    WorkFailed,
+)
+from tidegate.consumer.commit_metadata import encoded, surveyed
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.fanout import (
+    FanoutEvent,
+    Start,
+    Task,
+    WindowOpened,
+)
+from tidegate.consumer.outstanding import AllAsked, answer, running
+from tidegate.consumer.partition import (
+    PARTS,
+    FailurePolicy,
+    Ordering,
+    Owned,
+    PartitionRules,
+    PartitionState,
+    PartitionStep,
+    Phase,
+    Unassigned,
+)
+from tidegate.consumer.specimens import partition as specimens
+from tidegate.consumer.watermark import completed, open_offsets
+from tidegate.model.reducer import Step
+
+
+def parts(**wrong: object) -> Machine:
+    """A machine of which these parts are wrong."""
+    return lambda rules: attrs.evolve(rules, parts=attrs.evolve(PARTS, **wrong)).step  # type: ignore[arg-type]
+
+
+def steps(wrong: Callable[[PartitionRules, PartitionState, Event], PartitionStep]) -> Machine:
+    """A machine that steps otherwise."""
+    return lambda rules: partial(wrong, rules)
+
+
+def goes_on_after_a_failure(part: Owned, failed: tuple[int, ...]) -> Owned:
+    """Planted bug: a partition that stops takes what was queued all the same."""
+    return attrs.evolve(PARTS.stopped_at(part, failed), queued=part.queued)
+
+
+def drops_what_is_before(part: Owned, failed: tuple[int, ...]) -> Owned:
+    """Planted bug: a partition that stops drops what is queued before the failure, too."""
+    return attrs.evolve(PARTS.stopped_at(part, failed), queued=())
+
+
+def commits_when_revoked(rules: PartitionRules, part: Owned) -> int | None:
+    """Planted bug: nothing is committed before the partition is revoked."""
+    return PARTS.position_to_commit(rules, part) if part.phase is Phase.DRAINING else None
+
+
+def takes_any_report(asked: AllAsked, event: FanoutEvent) -> FanoutEvent | None:
+    """Planted bug: what is reported of tasks is believed, whether or not anybody was asked to run them."""
+    return answer(asked, event) if isinstance(event, WindowOpened) else event
+
+
+def starts_while_draining(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: what is queued is started when the partition is revoked."""
+    step = rules.step(state, event)
+    if not isinstance(event, Revoked) or not isinstance(state, Owned):
+        return step
+    begun = (Work(TP, state.generation, Start(9, (0,), 1), (offset,)) for offset in state.queued)
+    return attrs.evolve(step, commands=(*step.commands, *begun))
+
+
+def loses_without_a_release(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: who waits for the release of a partition that is lost meanwhile waits for ever."""
+    step = rules.step(state, event)
+    if not isinstance(event, Lost):
+        return step
+    return attrs.evolve(step, commands=tuple(each for each in step.commands if not isinstance(each, Release)))
+
+
+def releases_twice(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: it is released when it is revoked, and again when it is drained."""
+    step = rules.step(state, event)
+    begins_to_drain = isinstance(event, Revoked) and isinstance(state, Owned) and state.phase is not Phase.DRAINING
+    return attrs.evolve(step, commands=(*step.commands, Release(TP))) if begins_to_drain else step
+
+
+def releases_what_runs(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: a drain ends although something is in work."""
+    step = rules.step(state, event)
+    if not isinstance(step.state, Owned) or step.state.phase is not Phase.DRAINING:
+        return step
+    return Step(Unassigned(), (*step.commands, Release(TP)))
+
+
+def runs_one_more(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: one task more than may."""
+    return attrs.evolve(rules, running_max=rules.running_max + 1).step(state, event)
+
+
+def tells_of_what_runs(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: the metadata tells of what is in work as if it were done."""
+    step = rules.step(state, event)
+    part = step.state
+    if not isinstance(part, Owned) or part.alphabet is None:
+        return step
+    survey = surveyed(completed(part.tracker, open_offsets(part.tracker)[1:]))
+    text = encoded(survey, limit=rules.metadata_max, alphabet=part.alphabet).text
+    told = (attrs.evolve(each, metadata=text) if isinstance(each, Commit) else each for each in step.commands)
+    return Step(part, tuple(told))
+
+
+def takes_any_answer(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: what is committed is believed, whatever was to be."""
+    if isinstance(event, Committed) and isinstance(state, Owned) and state.committing is not None:
+        event = attrs.evolve(event, position=state.committing)
+    return rules.step(state, event)
+
+
+def keeps_no_order(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: records are taken as they come, whatever is in work."""
+    return attrs.evolve(rules, ordering=Ordering.UNORDERED, failure_policy=FailurePolicy.STOP).step(state, event)
+
+
+def forgets_what_raised(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: nothing follows when user code raises."""
+    if isinstance(event, WorkFailed) and isinstance(state, Owned) and event.generation == state.generation:
+        return rules.step(without(state, event.task), SlotFreed(TP))
+    return rules.step(state, event)
+
+
+def takes_interrupted_for_failed(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: what was interrupted counts as failed."""
+    match state, event:
+        case Owned(_, generation, Phase.DRAINING), WorkFailed(_, at, task) if at == generation:
+            failed = {offset for each in state.asked if each.work.task == task for offset in each.work.offsets}
+            part = attrs.evolve(without(state, task), failed=tuple(sorted({*state.failed, *failed})))
+            return rules.step(part, SlotFreed(TP))
+        case _:
+            return rules.step(state, event)
+
+
+def without(part: Owned, task: Task) -> Owned:
+    """Without the task in work."""
+    asked = tuple(each for each in part.asked if each.work.task != task)
+    return attrs.evolve(part, asked=asked, running=running(asked))
+
+
+COMMITS_THE_HIGHEST: Final = parts(position_to_commit=specimens.commits_the_highest)
+TWO_COMMITS: Final = parts(position_to_commit=specimens.two_commits_in_flight)
+COMMITS_FAILURES: Final = parts(stopped_at=specimens.commits_failures)
+RUNS_ONE_MORE: Final = steps(runs_one_more)
+FETCHES_ON: Final = steps(specimens.fetches_what_is_held)
+
+SHIPPED: Final = {
+    "partition.commits_the_highest": (COMMITS_THE_HIGHEST, "P1"),
+    "partition.counts_late_results": (steps(specimens.counts_late_results), "P3"),
+    "partition.two_commits_in_flight": (TWO_COMMITS, "P2"),
+    "partition.revokes_without_drain": (steps(specimens.revokes_without_drain), "P5"),
+    "partition.failure_is_done": (steps(specimens.failure_is_done), "P1"),
+    "partition.commits_failures": (COMMITS_FAILURES, "P4"),
+    "partition.fetches_what_is_held": (FETCHES_ON, "P6"),
+}
+"""Specimens that break a law of the machine without a group, too; the others need one, or modes of their own."""
+
+IN_PLAIN_MODE: Final = {
+    **SHIPPED,
+    "two commits": (TWO_COMMITS, "P1"),
+    "a failure is done": (steps(specimens.failure_is_done), "P4"),
+    "goes on after a failure": (parts(stopped_at=goes_on_after_a_failure), "P4"),
+    "starts while draining": (steps(starts_while_draining), "P5"),
+    "releases twice": (steps(releases_twice), "P5"),
+    "runs one more": (RUNS_ONE_MORE, "P6"),
+}
+
+
+@pytest.mark.parametrize(("machine", "law"), IN_PLAIN_MODE.values(), ids=IN_PLAIN_MODE)
+def test_a_planted_bug_breaks_the_law_in_the_plain_mode(machine: Machine, law: str) -> None:
+    """Each law of the plain mode has a specimen that breaks it."""
+    with pytest.raises(AssertionError, match=law):
+        check_plain(machine, [law], 2_000, [Stages.generate])
+
+
+def test_shipped_bugs_are_caught_without_the_simulator() -> None:
+    """They are those that ship."""
+    assert SHIPPED.keys() < {each.name for each in specimens.SPECIMENS}
+
+
+IN_SOME_MODE: Final[Mapping[str, tuple[Machine, str, Mapping[str, object]]]] = {
+    "tells of what runs": (steps(tells_of_what_runs), "P1", {"metadata_max": 99}),
+    "two commits": (TWO_COMMITS, "P2", ANY_MODE),
+    "takes any answer": (
+        steps(takes_any_answer),
+        "P3",
+        {"hooks": False, "rules": FLAT, "running_max": 3, "failure_policy": FailurePolicy.SKIP},
+    ),
+    "takes any report": (parts(answer=takes_any_report), "P3", {"drain": Budget(9, commit=9), "running_max": 2}),
+    "commits failures": (COMMITS_FAILURES, "P4", {"failure_policy": FailurePolicy.STOP}),
+    "drops what is before": (
+        parts(stopped_at=drops_what_is_before),
+        "P4",
+        {"ordering": Ordering.BY_KEY, "failure_policy": FailurePolicy.STOP, "hooks": False},
+    ),
+    "loses without a release": (steps(loses_without_a_release), "P5", {"drain": SLOW}),
+    "releases what runs": (steps(releases_what_runs), "P5", {"drain": SLOW}),
+    "runs one more": (RUNS_ONE_MORE, "P6", ANY_MODE),
+    "fetches on": (FETCHES_ON, "P6", {"limits": PartitionLimits(span=Thresholds(2, 1))}),
+    "commits when revoked": (parts(position_to_commit=commits_when_revoked), "P7", ANY_MODE),
+    "keeps no order": (steps(keeps_no_order), "P8", {"ordering": Ordering.BY_KEY}),
+    "runs the rest": (
+        parts(is_diverted=specimens.runs_the_rest),
+        "P9",
+        {"ordering": Ordering.BY_KEY, "failure_policy": FailurePolicy.DIVERT_KEY},
+    ),
+    "forgets what raised": (steps(forgets_what_raised), "P10", ANY_MODE),
+    "takes interrupted for failed": (steps(takes_interrupted_for_failed), "P11", {"drain": SLOW}),
+}
+
+
+@pytest.mark.parametrize(("machine", "law", "mode"), IN_SOME_MODE.values(), ids=IN_SOME_MODE)
+def test_a_planted_bug_breaks_the_law_in_some_mode(machine: Machine, law: str, mode: Mapping[str, object]) -> None:
+    """Each law of all has a specimen that breaks it, in all modes or in those in which it is one."""
+    with pytest.raises(AssertionError, match=rf"^{law}\b"):
+        check_all(machine, [law], mode=mode)
+
+
+def test_each_law_is_broken_by_something() -> None:
+    """P1 to P11."""
+    assert {law for _, law, _ in IN_SOME_MODE.values()} == {*ALL}

@@ -1,0 +1,71 @@
+"""What a partition commits, and with which metadata."""
+
+from __future__ import annotations
+
+from tests.properties.consumer.partition_helpers import (
+    TP,
+    after,
+    course,
+    succeeded,
+)
+
+from tidegate.consumer.commands import (
+    Assigned,
+    Commit,
+    CommitUnknown,
+    Fetch,
+    Fetched,
+    MetadataRefused,
+    Work,
+)
+from tidegate.consumer.fanout import (
+    Start,
+)
+from tidegate.consumer.partition import (
+    Owned,
+    PartitionRules,
+)
+
+
+def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_all() -> None:
+    """What is done beyond the position is told in wide letters, then in ASCII, then not; the position is committed all the
+    same.
+    """
+    rules = PartitionRules(2, replay_max=1)
+    state = after(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), succeeded(1, 1))
+    texts: list[str] = []
+    for event in (MetadataRefused(TP, 1, 0), MetadataRefused(TP, 1, 0), succeeded(1, 2), succeeded(1, 0)):
+        step = rules.step(state, event)
+        assert isinstance(step.state, Owned)
+        state = step.state
+        texts += [command.metadata for command in step.commands if isinstance(command, Commit)]
+
+    assert [text.isascii() for text in texts] == [True, True]
+    assert texts[0]
+    assert texts[1:] == [""]
+    assert (state.alphabet, state.unrecorded) == (None, 0)
+
+
+def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None:
+    """The position is the same, and what is done beyond it is told again, though nothing more was completed."""
+    rules = PartitionRules(2, replay_max=1)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1), CommitUnknown(TP, 1, 0))
+    first, again = course(rules, *happened)[2:]
+
+    assert first == again
+    assert isinstance(first[0], Commit)
+    assert first[0].metadata
+
+
+def test_what_the_former_owner_has_told_of_is_not_done_again() -> None:
+    """A tracker that was resumed: the records are fetched, and only those that nobody has done are worked on."""
+    rules = PartitionRules(9, replay_max=1)
+    (commit,) = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), succeeded(1, 1))[-1]
+    assert isinstance(commit, Commit)
+    commanded = course(rules, Assigned(TP, 2, 0, commit.metadata, 3), Fetched(TP, 2, (0, 1, 2)))
+
+    assert commanded[-1] == (
+        Work(TP, 2, Start(0, (0,), 1), (0,)),
+        Work(TP, 2, Start(1, (0,), 1), (2,)),
+        Fetch(TP, 2, 3),
+    )

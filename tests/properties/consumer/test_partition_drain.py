@@ -1,0 +1,128 @@
+"""How a partition is let go."""
+
+from __future__ import annotations
+
+from tests.properties.consumer.partition_helpers import (
+    FLAT,
+    TP,
+    after,
+    course,
+    succeeded,
+    told,
+)
+
+from tidegate.consumer.commands import (
+    Assigned,
+    Commit,
+    Committed,
+    DrainTimerFired,
+    Fetch,
+    Fetched,
+    Interrupt,
+    Lost,
+    Release,
+    Revoked,
+    StartDrainTimer,
+    Work,
+)
+from tidegate.consumer.drain import Budget, InFlight, Stage
+from tidegate.consumer.fanout import (
+    Report,
+    Start,
+    Tasks,
+    TasksReported,
+    WindowArranged,
+)
+from tidegate.consumer.partition import (
+    FailurePolicy,
+    PartitionRules,
+)
+from tidegate.model.effects import Cancel
+from tidegate.model.instants import SECOND
+
+
+def test_a_drain_interrupts_then_abandons_then_commits() -> None:
+    """Laws P5 and P11: each stage of the budget has its time, and what was done meanwhile is committed."""
+    commanded = course(
+        PartitionRules(running_max=2, metadata_max=0, drain=Budget(6 * SECOND, cancel=2 * SECOND, commit=SECOND)),
+        Assigned(TP, 1, 0),
+        Fetched(TP, 1, (0, 1)),
+        Revoked(TP),
+        DrainTimerFired(TP, 1, Stage.WAITING),
+        succeeded(1, 0),
+        Committed(TP, 1, 1),
+        DrainTimerFired(TP, 1, Stage.CANCELLING),
+    )
+
+    assert commanded[3:] == [
+        (
+            StartDrainTimer(TP, 1, Stage.CANCELLING, 2 * SECOND),
+            Interrupt(Work(TP, 1, Start(0, (0,), 1), (0,))),
+            Interrupt(Work(TP, 1, Start(1, (0,), 1), (1,))),
+        ),
+        (Commit(TP, 1, 1),),
+        (),
+        (
+            StartDrainTimer(TP, 1, Stage.COMMITTING, SECOND),
+            Cancel(Work(TP, 1, Start(1, (0,), 1), (1,))),
+            Cancel(StartDrainTimer(TP, 1, Stage.COMMITTING, SECOND)),
+            Release(TP),
+        ),
+    ]
+
+
+def test_what_is_known_to_take_too_long_is_interrupted_or_abandoned_at_once() -> None:
+    """Law P5: nothing is awaited that cannot end in time, and nothing is interrupted twice."""
+    known = (InFlight(0, 0, 9), InFlight(1, 0, 9, stoppable=False))
+    commanded = course(
+        PartitionRules(running_max=3, metadata_max=0, drain=Budget(4, cancel=1, commit=1)),
+        Assigned(TP, 1, 0),
+        Fetched(TP, 1, (0, 1, 2)),
+        Revoked(TP, known),
+        DrainTimerFired(TP, 1, Stage.WAITING),
+    )
+
+    first, second, third = (Work(TP, 1, Start(number, (0,), 1), (number,)) for number in range(3))
+    assert commanded[2][1:3] == (Interrupt(first), Cancel(second))
+    assert commanded[3][1:] == (Interrupt(third),)
+
+
+def test_what_was_wished_for_in_vain_is_taken_back() -> None:
+    """Law P5: a partition that is lost takes back what runs and what is fetched; a commit is past taking back."""
+    rules = PartitionRules(2, metadata_max=0)
+    commanded = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0), Lost(TP))
+
+    assert commanded[-2:] == [
+        (Commit(TP, 1, 1),),
+        (Cancel(Work(TP, 1, Start(1, (0,), 1), (1,))), Cancel(Fetch(TP, 1, 2))),
+    ]
+
+
+def test_no_time_to_drain_releases_whatever_runs() -> None:
+    """Law P5: with a budget of nothing the partition is let go as it is revoked."""
+    rules = PartitionRules(2, metadata_max=0, drain=Budget(0))
+    commanded = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP))
+
+    assert commanded[-1] == (
+        Cancel(Work(TP, 1, Start(0, (0,), 1), (0,))),
+        Cancel(Fetch(TP, 1, 1)),
+        Release(TP),
+    )
+
+
+def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
+    """Law P11: nobody judges it, nobody answers for it, and it is not done. An executor may tell of an interruption as of a
+    failure, and whatever is dead-lettered then was not bad.
+    """
+    rules = PartitionRules(2, hooks=True, rules=FLAT, metadata_max=0, failure_policy=FailurePolicy.SKIP)
+    arranged = told(WindowArranged(0, Tasks(((0,), (1,)))))
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), arranged, Revoked(TP))
+    state = after(PartitionRules(2, 2, hooks=True, rules=FLAT, metadata_max=0), *happened)
+
+    assert rules.step(state, told(TasksReported(0, (0,), 1, Report.FAILED))).commands == ()
+    assert [
+        type(command) for command in rules.step(state, told(TasksReported(0, (0, 1), 1, Report.FAILED))).commands
+    ] == [
+        Cancel,
+        Release,
+    ]

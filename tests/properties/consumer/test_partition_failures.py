@@ -1,0 +1,167 @@
+"""What follows when a record fails for good, in each order."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from tests.properties.consumer.partition_helpers import (
+    FLAT,
+    TP,
+    after,
+    course,
+    failed,
+    succeeded,
+    told,
+)
+
+from tidegate.consumer.backpressure import Load
+from tidegate.consumer.commands import (
+    Assigned,
+    Commit,
+    Committed,
+    Fetch,
+    Fetched,
+    Work,
+    WorkFailed,
+)
+from tidegate.consumer.fanout import (
+    ArrangeFailed,
+    DeliverRecords,
+    RecordsDelivered,
+    Report,
+    Rules,
+    Start,
+    TasksReported,
+    WindowDelivered,
+)
+from tidegate.consumer.partition import (
+    FailurePolicy,
+    Ordering,
+    PartitionRules,
+    Phase,
+)
+from tidegate.consumer.watermark import done_offsets, open_offsets
+from tidegate.model.effects import Cancel
+
+
+def test_what_is_before_a_failure_is_finished_and_committed() -> None:
+    """Law P4: records 0 and 2 run when 1 fails; 1 is committed, 2 is finished and not committed, 3 never starts."""
+    rules = PartitionRules(running_max=3, metadata_max=0)
+    commanded = course(
+        rules,
+        Assigned(TP, 1, 0),
+        Fetched(TP, 1, (0, 1, 2, 3)),
+        failed(1, 1),
+        succeeded(1, 2),
+        succeeded(1, 0),
+        Committed(TP, 1, 1),
+    )
+
+    assert commanded[2:] == [(Cancel(Fetch(TP, 1, 4)),), (), (Commit(TP, 1, 1),), ()]
+
+
+def test_what_waits_for_its_key_before_a_failure_is_still_taken() -> None:
+    """Law P4: 1 waits for 0, of the same key, when 2 fails. It is before the failure, so it is done and committed."""
+    rules = PartitionRules(running_max=2, metadata_max=0, ordering=Ordering.BY_KEY)
+    fetched = Fetched(TP, 1, (0, 1, 2, 3), (b"k", b"k", b"l", b"m"))
+    commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 1), succeeded(1, 0), succeeded(1, 2))
+
+    assert commanded[3] == (
+        Work(TP, 1, Start(2, (0,), 1), (1,)),
+        Commit(TP, 1, 1),
+    )
+    assert commanded[4] == ()
+
+
+def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
+    """Law P9: 0 fails and is answered for. 1, of the same key, is answered for and not run; 2, of another, runs."""
+    rules = PartitionRules(2, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.DIVERT_KEY)
+    fetched = Fetched(TP, 1, (0, 1, 2), (b"k", b"k", b"l"))
+    commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 0), told(RecordsDelivered(0, (0,))))
+
+    assert commanded[1] == (
+        Work(TP, 1, Start(0, (0,), 1), (0,)),
+        Work(TP, 1, Start(1, (0,), 1), (2,)),
+        Fetch(TP, 1, 3),
+    )
+    assert commanded[2] == (Work(TP, 1, DeliverRecords(0, (0,), (0,)), (0,)),)
+    assert commanded[3] == (
+        Work(TP, 1, DeliverRecords(2, (1,), (1,)), (1,)),
+        Commit(TP, 1, 1),
+    )
+
+
+@pytest.mark.parametrize("is_hooked", [False, True])
+def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_hooked: bool) -> None:
+    """Law P9. Once it was diverted wrongly: whether a record is of a closed key was looked up when it was not queued any
+    more, and not in work yet; so it was run.
+    """
+    rules = PartitionRules(
+        2, hooks=is_hooked, metadata_max=0, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
+    )
+    begun = told(ArrangeFailed(0)) if is_hooked else failed(1, 0)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), begun, told(RecordsDelivered(0, (0,))))
+
+    assert course(rules, *happened)[-1][0] == Work(TP, 1, DeliverRecords(1, (1,), (1,)), (1,))
+
+
+def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
+    """Laws P9 and P10: nothing of the key is begun any more, what comes of it later is not even queued."""
+    rules = PartitionRules(2, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
+    happened = (
+        Assigned(TP, 1, 0),
+        Fetched(TP, 1, (0, 1, 2), (b"k", b"k", None)),
+        failed(1, 0),
+        Fetched(TP, 1, (3, 4), (b"k", b"l")),
+        succeeded(1, 1),
+        succeeded(1, 2),
+    )
+    state = after(rules, *happened)
+
+    assert (state.phase, state.failed, state.queued, state.asked, state.load) == (Phase.FLOWING, (0,), (), (), Load())
+    assert open_offsets(state.tracker) == (0, 1, 3)
+    assert [offset for offset, _ in state.keys] == [0]
+
+
+def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() -> None:
+    """Law P10: 0 and 1 are settled together. 0 fails, so the keys of both are held back, and nobody waits for them."""
+    windows = Rules(0, 0, task_delivery=False, record_delivery=False)
+    rules = PartitionRules(
+        2, 2, rules=windows, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY
+    )
+    keys = (b"k", b"l", b"l", b"m")
+    fetched = Fetched(TP, 1, (0, 1, 2, 3), keys)
+    start = Start(0, (0, 1), 1)
+    raised = WorkFailed(TP, 1, start)
+    some = told(TasksReported(0, (1,), 1, Report.SUCCEEDED))
+    last = told(TasksReported(1, (0,), 1, Report.SUCCEEDED))
+    state = after(rules, Assigned(TP, 1, 0), fetched, some, raised, last, told(WindowDelivered(1)))
+
+    assert (state.failed, state.queued, state.load, state.running) == ((0, 1), (), Load(), 0)
+    assert done_offsets(state.tracker) == (3,)
+
+
+def test_only_what_was_not_delivered_is_answered_for() -> None:
+    """Law P10: 0 was delivered when the delivery of 1 raised. Once it was answered for as well, as if it had failed."""
+    windows = Rules(0, 0, task_delivery=False, window_delivery=False)
+    rules = PartitionRules(2, 2, rules=windows, metadata_max=0, failure_policy=FailurePolicy.SKIP)
+    happened = (
+        Assigned(TP, 1, 0),
+        Fetched(TP, 1, (0, 1)),
+        told(TasksReported(0, (0, 1), 1, Report.SUCCEEDED)),
+        told(RecordsDelivered(0, (0,))),
+        WorkFailed(TP, 1, DeliverRecords(0, (0, 1))),
+        WorkFailed(TP, 1, DeliverRecords(0, (1,), (1,))),
+    )
+
+    assert course(rules, *happened)[4] == (Work(TP, 1, DeliverRecords(0, (1,), (1,)), (1,)),)
+    assert after(rules, *happened).failed == (1,)
+
+
+def test_without_hooks_a_failure_is_tried_again_at_once() -> None:
+    """As often as the rules say; then it is final."""
+    rules = PartitionRules(1, rules=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), failed(1, 0), WorkFailed(TP, 1, Start(0, (0,), 2)))
+
+    assert course(rules, *happened)[2] == (Work(TP, 1, Start(0, (0,), 2), (0,)),)
+    assert after(rules, *happened).failed == (0,)

@@ -1,0 +1,195 @@
+"""Bad input, and printing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.properties.consumer.partition_helpers import TP, after
+
+from tidegate.consumer.commands import (
+    Assigned,
+    Commit,
+    CommitRefused,
+    Committed,
+    CommitUnknown,
+    DrainTimerFired,
+    Event,
+    Fetched,
+    Lost,
+    Measured,
+    MetadataRefused,
+    Revoked,
+    SlotFreed,
+    Work,
+    WorkFailed,
+    WorkReported,
+)
+from tidegate.consumer.drain import Stage
+from tidegate.consumer.fanout import (
+    Start,
+    Task,
+    WindowDelivered,
+)
+from tidegate.consumer.partition import (
+    FailurePolicy,
+    Ordering,
+    Owned,
+    PartitionRules,
+    PartitionState,
+    Phase,
+    Unassigned,
+)
+from tidegate.consumer.strategies import partition as drawn
+from tidegate.consumer.strategies.commands import events as told_events
+from tidegate.consumer.watermark import OffsetTracker, completed, delivered
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND
+from tidegate.model.reducer import Step
+
+
+def work(task: Task) -> Work:
+    return Work(TP, 3, task, (5,))
+
+
+NUMBERS: Final = ("running_max", "window_max", "metadata_max", "replay_max")
+KINDS: Final = ("hooks", "rules", "ordering", "failure_policy", "limits", "drain")
+WRONG: Final[tuple[object, ...]] = (1.5, "1", None, (), -1, 2**70, True, b"", object())
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *({name: value} for name in NUMBERS for value in (True, 1.0, "1", None, -1)),
+        {"window_max": 0},
+        {"replay_max": 0},
+        *({name: value} for name in KINDS for value in (1, "1", None)),
+        *({"failure_policy": policy} for policy in (FailurePolicy.BLOCK_KEY, FailurePolicy.DIVERT_KEY)),
+    ],
+)
+def test_a_processor_is_checked_at_construction(bad: dict[str, object]) -> None:
+    """Limits are whole numbers, the rest is of its kind, and only where records have an order has a key a rest."""
+    with pytest.raises(Misuse):
+        PartitionRules(**bad)  # type: ignore[arg-type]
+
+    assert PartitionRules(running_max=0, window_max=1, metadata_max=0, replay_max=1).running_max == 0
+
+
+GOOD: Final[Mapping[Callable[..., Event], tuple[object, ...]]] = {
+    Assigned: (TP, 1, 0, "", 0),
+    Revoked: (TP, ()),
+    Lost: (TP,),
+    Fetched: (TP, 1, (0,), (b"k",)),
+    WorkReported: (TP, 1, WindowDelivered(0)),
+    WorkFailed: (TP, 1, Start(0, (0,), 1)),
+    Committed: (TP, 1, 0),
+    CommitRefused: (TP, 1, 0),
+    MetadataRefused: (TP, 1, 0),
+    CommitUnknown: (TP, 1, 0),
+    DrainTimerFired: (TP, 1, Stage.WAITING),
+    Measured: (TP, 1, 0, 0),
+    SlotFreed: (TP,),
+}
+
+
+def test_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
+    """Whatever stands in an event, `step` says that it is misuse, or has an answer, whether or not it is owned."""
+    rules = PartitionRules(2, ordering=Ordering.BY_OFFSET)
+    assert {*get_args(Event)} == GOOD.keys()
+    for kind, good in GOOD.items():
+        for place in range(len(good)):
+            for wrong in (*WRONG, ("x",), (True,), (-1,), (2**70,), (0, 1)):
+                event = kind(*good[:place], wrong, *good[place + 1 :])
+                for state in (Unassigned(), after(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)))):
+                    with suppress(Misuse):
+                        assert isinstance(rules.step(state, event), Step)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PartitionRules().step(Unassigned(), "assigned"),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(None, Lost(TP)),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(Unassigned(), Fetched(TP, 1, (0, 1), (b"k",))),
+        lambda: PartitionRules().step(Unassigned(), Fetched(TP, 1, (0,), ("k",))),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(Unassigned(), Revoked(TP, ((),))),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_state_or_no_event_is_misuse(make: Callable[[], object]) -> None:
+    """It is refused where it comes in."""
+    with pytest.raises(Misuse):
+        make()
+
+
+def test_records_without_their_keys_have_no_order() -> None:
+    """Law P8: where records of a key wait for each other, their keys have to be told; to forget them is misuse."""
+    rules = PartitionRules(2, ordering=Ordering.BY_KEY)
+    state = after(rules, Assigned(TP, 1, 0))
+
+    with pytest.raises(Misuse, match="without their keys"):
+        rules.step(state, Fetched(TP, 1, (0, 1)))
+    assert isinstance(rules.step(state, Fetched(TP, 1, ())), Step)
+
+
+@given(drawn.processors().flatmap(lambda rules: st.tuples(st.just(rules), drawn.states(rules))), told_events())
+def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
+    at: tuple[PartitionRules, PartitionState], event: Event
+) -> None:
+    """The strategies give what fits together."""
+    rules, state = at
+    step = rules.step(state, event)
+
+    assert hash(step) == hash(rules.step(state, event))
+    assert str(state)
+    assert str(event)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Revoked(TP), "revoked t-0"),
+        (Lost(TP), "lost t-0"),
+        (Assigned(TP, 3, 5), "assigned t-0 from 5 (generation 3)"),
+        (Fetched(TP, 3, (5, 7)), "fetched t-0 [5, 7] (generation 3)"),
+        (WorkReported(TP, 3, WindowDelivered(1)), "t-0 reports WindowDelivered(window=1) (generation 3)"),
+        (WorkFailed(TP, 3, Start(0, (1,), 2)), "t-0 raised at start 0/1 (attempt 2) (generation 3)"),
+        (Committed(TP, 3, 5), "committed t-0 @5 (generation 3)"),
+        (CommitRefused(TP, 3, 5), "refused to commit t-0 @5 (generation 3)"),
+        (MetadataRefused(TP, 3, 5), "refused the metadata of t-0 @5 (generation 3)"),
+        (CommitUnknown(TP, 3, 5), "no answer to the commit of t-0 @5 (generation 3)"),
+        (DrainTimerFired(TP, 3, Stage.WAITING), "time to drain t-0 is over, work may end by itself (generation 3)"),
+        (Measured(TP, 3, 5, SECOND), "t-0 holds 5 bytes for 1 s (generation 3)"),
+        (SlotFreed(TP), "room for another handler of t-0"),
+        (Commit(TP, 3, 5, "tg1"), "commit t-0 @5 and 3 characters of metadata (generation 3)"),
+        (Unassigned(), "unassigned"),
+        (Owned(TP, 3, Phase.FLOWING, OffsetTracker(5)), "flowing (generation 3), floor 5"),
+        (
+            Owned(
+                TP,
+                3,
+                Phase.DRAINING,
+                completed(delivered(OffsetTracker(5), (5, 7, 8)), (5,)),
+                (8,),
+                failed=(7,),
+                committing=6,
+            ),
+            "draining (generation 3), floor 5, queued [8], failed [7], done [5], committing 6",
+        ),
+    ],
+)
+def test_everything_has_a_form_of_one_line(value: object, text: str) -> None:
+    """What a person can paste into an issue."""
+    assert str(value) == text
+
+
+def test_keys_are_not_shown() -> None:
+    """They may be secret."""
+    rules = PartitionRules(1, ordering=Ordering.BY_KEY)
+    event = Fetched(TP, 1, (0,), (b"secret",))
+    state = after(rules, Assigned(TP, 1, 0), event)
+
+    assert "secret" not in f"{event} {event!r} {state} {state!r}"

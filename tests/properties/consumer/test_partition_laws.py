@@ -1,0 +1,17 @@
+"""Whatever comes in whatever order, the laws of a partition hold."""
+
+from __future__ import annotations
+
+from tests.properties.consumer.partition_course import check_all
+from tests.properties.consumer.partition_helpers import ALL, right
+from tests.properties.consumer.partition_plain import check_plain
+
+
+def test_whatever_comes_in_whatever_order_the_laws_hold() -> None:
+    """Laws P1 to P7 of the plain mode, and agreement with a dumb observer that knows commands and events alone."""
+    check_plain(right, ALL, 100)
+
+
+def test_whatever_comes_in_any_mode_the_laws_hold() -> None:
+    """Laws P1 to P11, with hooks and without, in all orders, under all rules and policies, with metadata and drains."""
+    check_all(right, ALL, 400)

@@ -1,0 +1,155 @@
+"""Every state of a small partition, with every event."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cache
+from typing import Final
+
+from tests.properties.consumer.partition_helpers import TP, failed, succeeded
+from tests.properties.consumer.partition_plain import plain
+
+from tidegate.consumer.commands import (
+    Assigned,
+    Commit,
+    CommitRefused,
+    Committed,
+    CommitUnknown,
+    DrainTimerFired,
+    Event,
+    Fetched,
+    Lost,
+    MetadataRefused,
+    Release,
+    Revoked,
+    SlotFreed,
+)
+from tidegate.consumer.drain import Budget, Stage
+from tidegate.consumer.laws import partition as laws
+from tidegate.consumer.partition import (
+    Owned,
+    PartitionState,
+    PartitionStep,
+    Phase,
+    Unassigned,
+)
+from tidegate.consumer.watermark import open_offsets
+from tidegate.model.reducer import Step
+
+FEW: Final = plain(room=2, span_max=3, drain=Budget(3, cancel=1, commit=1))
+OFFSETS: Final = ((), (0,), (1, 0), (0, 0, 2), (1,), (2, 1))
+
+
+def events(generation: int) -> list[Event]:
+    """One of each kind, and more, of records 0 to 2."""
+    named: list[Event] = [DrainTimerFired(TP, generation, stage) for stage in Stage]
+    named += [Assigned(TP, generation, committed) for committed in range(2)]
+    named += [Fetched(TP, generation, offsets) for offsets in OFFSETS]
+    named += [kind(generation, window) for kind in (succeeded, failed) for window in range(2)]
+    kinds = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
+    return [*named, *(kind(TP, generation, position) for kind in kinds for position in range(1, 4))]
+
+
+UNNAMED: Final[list[Event]] = [Revoked(TP), Lost(TP), SlotFreed(TP)]
+
+
+@cache
+def reachable() -> dict[PartitionState, dict[Event, PartitionStep]]:
+    """Every state that any course of the events leads to, and what becomes of it with each event."""
+    found: dict[PartitionState, dict[Event, PartitionStep]] = {}
+    left: deque[PartitionState] = deque([Unassigned()])
+    while left:
+        state = left.popleft()
+        if state not in found:
+            found[state] = {event: FEW.step(state, event) for event in (*UNNAMED, *events(1), *events(2))}
+            left += [step.state for step in found[state].values()]
+    return found
+
+
+def test_every_state_has_an_answer_to_every_event() -> None:
+    """Totality: events of a former generation, this one and the next, in every state, phase by phase and stage by stage."""
+    owned = [state for state in reachable() if isinstance(state, Owned)]
+
+    assert {state.phase for state in owned} == set(Phase)
+    assert {state.stage for state in owned} == {Stage.WAITING, Stage.CANCELLING, Stage.COMMITTING}
+    assert all(isinstance(step, Step) for answers in reachable().values() for step in answers.values())
+
+
+def test_an_older_generation_changes_nothing() -> None:
+    """Law P3, in every state: not the state, and nothing is commanded."""
+    for state, answers in reachable().items():
+        if isinstance(state, Owned) and state.generation == 2:
+            assert all(laws.changes_nothing(state, answers[event]) for event in events(1))
+
+
+def test_an_assignment_is_heard_once() -> None:
+    """Law P3. Of the generation that the partition is in, it is old news."""
+    for state, answers in reachable().items():
+        if isinstance(state, Owned):
+            assert all(answers[Assigned(TP, state.generation, committed)] == Step(state) for committed in range(2))
+
+
+def test_an_answer_to_a_commit_that_is_not_in_flight_changes_nothing() -> None:
+    """Law P3, in every state: not even that a position beyond it is committed, which nobody has asked for."""
+    kinds = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
+    for state, answers in reachable().items():
+        if isinstance(state, Owned):
+            others = [position for position in range(1, 4) if position != state.committing]
+            assert all(answers[kind(TP, state.generation, at)] == Step(state) for kind in kinds for at in others)
+
+
+def test_records_that_nobody_has_fetched_change_nothing() -> None:
+    """Law P3, in every state: nothing is taken while no fetch is in flight."""
+    for state, answers in reachable().items():
+        if isinstance(state, Owned) and state.fetching is None:
+            assert all(answers[Fetched(TP, state.generation, offsets)] == Step(state) for offsets in OFFSETS)
+
+
+def test_what_is_not_owned_is_not_worked_on() -> None:
+    """Law P5: unassigned, a revocation is released at once, and whatever else comes is ignored."""
+    for event, step in reachable()[Unassigned()].items():
+        if isinstance(event, Revoked):
+            assert step == Step(Unassigned(), (Release(TP),))
+        elif not isinstance(event, Assigned):
+            assert step == Step(Unassigned())
+
+
+def test_nothing_is_left_to_do_after_a_step() -> None:
+    """Whatever may be done was commanded by the step before: as much room as before makes no difference."""
+    assert all(answers[SlotFreed(TP)] == Step(state) for state, answers in reachable().items())
+
+
+def test_no_commit_is_wished_for_beyond_what_is_open() -> None:
+    """Law P1, in every step, also where a lower record comes late: it is held back from then on."""
+    for answers in reachable().values():
+        for step in answers.values():
+            opened = open_offsets(step.state.tracker) if isinstance(step.state, Owned) else ()
+            commanded = [command.position for command in step.commands if isinstance(command, Commit)]
+            assert all(laws.passes_nothing_unfinished(position, opened) for position in commanded)
+
+
+def test_every_state_keeps_its_bounds() -> None:
+    """Laws P4, P5 and P6, in every state: what runs is in bounds, and what does not flow fetches and queues nothing."""
+    for state in reachable():
+        if isinstance(state, Owned):
+            assert state.running == len(state.asked) <= FEW.running_max
+            assert state.phase is Phase.FLOWING or (state.fetching, state.queued) == (None, ())
+
+
+def test_a_release_is_wished_for_exactly_where_a_revocation_ends() -> None:
+    """Law P5, in every state and step: leaving the drain, or when it is not owned; never otherwise, never twice."""
+    for state, answers in reachable().items():
+        for event, step in answers.items():
+            was_draining = isinstance(state, Owned) and state.phase is Phase.DRAINING
+            is_draining = isinstance(step.state, Owned) and step.state.phase is Phase.DRAINING
+            asked = isinstance(event, Revoked) and not was_draining
+            released = sum(isinstance(command, Release) for command in step.commands)
+            assert was_draining + asked == is_draining + released, (state, event)
+
+
+def test_a_revocation_that_is_asked_for_twice_is_released_once() -> None:
+    """Law P5. While it drains, the second one is heard of already."""
+    draining = [state for state in reachable() if isinstance(state, Owned) and state.phase is Phase.DRAINING]
+
+    assert draining
+    assert all(laws.changes_nothing(state, FEW.step(state, Revoked(TP))) for state in draining)
