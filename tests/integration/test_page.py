@@ -13,18 +13,19 @@ from typing import Final, cast
 
 import pytest
 from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
-from tests.integration.told_runs import everything, long
+from tests.integration.page_runs import everything, long
 
 from tidegate.catalogue import shipped
 from tidegate.model.documents import Document, Value, show
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, difference
-from tidegate.sim.page import page, page_of, windowed
+from tidegate.sim.page import page_data_of, windowed
 from tidegate.sim.rendering import render
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import explore
 from tidegate.sim.trace import Mover, Trace, TraceStep, past
 from tidegate.sim.trace_json import decoded, encoded
+from tidegate_adapters.page.assembly import page, page_of
 
 SCENARIOS: Final = ("array_push_lock.stall.2", "array_push_lock.lost_reply", "transition.not_read_again")
 
@@ -284,20 +285,20 @@ def test_an_arrow_says_what_became_of_a_request(open_page: Open) -> None:
     assert [sign for sign, *_ in signs] == [
         "cross" if number in broken else step.kind.value for number, step in enumerate(EVERYTHING.steps, 1)
     ]
-    told = {step.fault: (each, heads) for step, (_, each, heads, _) in zip(EVERYTHING.steps, signs, strict=True)}
-    assert told["unsent"] == told["dropped"] == (["cross"], 0)
-    assert told["lost_reply"] == (["cross"], 1)
-    assert told["late"] == (["hourglass"], 1)
-    assert told["duplicate"] == ([], 2)
-    assert told[""] == ([], 1)
+    by_fault = {step.fault: (each, heads) for step, (_, each, heads, _) in zip(EVERYTHING.steps, signs, strict=True)}
+    assert by_fault["unsent"] == by_fault["dropped"] == (["cross"], 0)
+    assert by_fault["lost_reply"] == (["cross"], 1)
+    assert by_fault["late"] == (["hourglass"], 1)
+    assert by_fault["duplicate"] == ([], 2)
+    assert by_fault[""] == ([], 1)
     assert [arrows for *_, arrows in signs] == [1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1]
     assert tab.texts(".token") == ["epoch 3", "gen 4", "skew", "epoch 4", "epoch 3"]
-    assert tab.run("[...document.querySelectorAll('.rail.dead, .rail.loud')].length") == 2
+    assert tab.run("[...document.querySelectorAll('.rail.crashed, .rail.noted')].length") == 2
     tab.picture(PICTURES / "signs.png")
 
 
 def test_virtual_time_folds_what_is_long(open_page: Open) -> None:
-    """Feature 5: one row a step, until virtual time is asked for; a wait of 30 s is folded, and told."""
+    """Feature 5: one row a step, until virtual time is asked for; a wait of 30 s is folded, and labelled."""
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
     before = cast("list[float]", tab.run("tops"))
 
@@ -450,13 +451,13 @@ def test_steps_are_searched_and_filtered(open_page: Open) -> None:
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
 
     tab.press("/", *"owner")
-    found = tab.run("[...hits]")
+    found = tab.run("[...view.hits]")
     assert found == [
         number
         for number, step in enumerate(EVERYTHING.steps, 1)
         if any("owner" in f"{change}" for change in step.patch)
     ]
-    assert tab.texts("#said") == [f"{len(cast('list[int]', found))} steps"]
+    assert tab.texts("#message") == [f"{len(cast('list[int]', found))} steps"]
     tab.run("choose(0)")
     tab.press("Enter")
     assert chosen(tab) == cast("list[int]", found)[0]
@@ -488,7 +489,7 @@ def test_whatever_can_be_pressed_has_a_name_and_takes_the_focus(open_page: Open)
     assert tab.run("rows.getAttribute('aria-activedescendant')") == f"step-{COUNT}"
     tab.press("c")
     tab.run("new Promise(done => setTimeout(done, 100))")
-    assert tab.texts("#said")[0] in {"Copied", f"{tab.address}#{COUNT}"}
+    assert tab.texts("#message")[0] in {"Copied", f"{tab.address}#{COUNT}"}
     tab.press("?")
     assert tab.run("help.open") is True
     tab.run("document.getElementById('close').click()")
@@ -552,7 +553,7 @@ def test_of_thousands_of_steps_only_those_in_sight_are_elements(open_page: Open)
 def test_a_part_of_a_run_keeps_its_numbers(open_page: Open) -> None:
     """Feature 18: the page says which steps it holds; their numbers, links and causes are those of the whole run."""
     trace = long(300)
-    tab = open_page(page_of(windowed(trace, 100), "", "a.json"), hash="#250")
+    tab = open_page(page_of(page_data_of(windowed(trace, 100), ""), "a.json"), hash="#250")
 
     assert tab.texts(".notice") == [
         "Of 300 steps, this page holds 201 to 300, around the violation; the trace itself has them all."
@@ -582,20 +583,20 @@ def test_without_scripts_the_story_is_read(browser: Browser, tmp_path: Path) -> 
 
 def test_an_older_trace_has_a_page(open_page: Open) -> None:
     """What a trace does not tell is left out: no laws, no effects, no choices, no causes, no times."""
-    told = encoded(EVERYTHING)
-    steps = cast("list[dict[str, Json]]", told["steps"])
+    run = encoded(EVERYTHING)
+    steps = cast("list[dict[str, Json]]", run["steps"])
     old: dict[str, Json] = {
-        "schema": told["schema"],
+        "schema": run["schema"],
         "meta": {"scenario": "old", "version": "0.1", "law": "a law", "time": "time stands", "seed": None},
         "processes": ["w1", "w2"],
-        "initial": told["initial"],
+        "initial": run["initial"],
         "steps": [
             {"i": step["i"], "process": step["process"], "what": step["event"], "fault": "", "patch": step["patch"]}
             for step in steps
         ],
     }
 
-    tab = open_page(page_of(old, "", "a.json"))
+    tab = open_page(page_of(page_data_of(old, ""), "a.json"))
 
     assert tab.texts("#detail h2") == [f"Step {COUNT}: w2"]
     assert tab.texts(".label .text, .truth") == ["\u2717", "a law"]

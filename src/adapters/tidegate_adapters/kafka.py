@@ -7,10 +7,10 @@ promises: user code must bear repetition.
 
     effect -> call                                      reply -> event
     Fetch        poll the partition (`polling`)         Fetched
-    Work         a task that awaits the user's code     WorkReported, or Raised
-    Interrupt    that task is cancelled                 Raised, once it has ended
-    Commit       a task that awaits the commit          Committed, CommitRefused, MetadataRefused, CommitUnanswered
-    StartDrainTimer   a task that sleeps                     DrainTimedOut
+    Work         a task that awaits the user's code     WorkReported, or WorkFailed
+    Interrupt    that task is cancelled                 WorkFailed, once it has ended
+    Commit       a task that awaits the commit          Committed, CommitRefused, MetadataRefused, CommitUnknown
+    StartDrainTimer   a task that sleeps                DrainTimerFired
     Cancel       that task is cancelled                 nothing
     Release      the revocation may return
     Leave        a task that stops the client           Answered
@@ -79,10 +79,13 @@ from tidegate_adapters.kafka_ports import (
     theirs,
 )
 
+__all__ = ["Estimate", "Handler", "Hooks", "Observer", "Recording", "Worker"]
+
+
 log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
-POLL_MS: Final = 100
+_POLL_MS: Final = 100
 Handler: TypeAlias = Callable[[Record], Awaitable[None]]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, ConsumerState], None]
@@ -90,7 +93,7 @@ Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None
 Estimate: TypeAlias = Callable[[Record], Duration | None]
 
 
-class Kept(NamedTuple):
+class _Kept(NamedTuple):
     """A record that is not done, and when it came, in seconds of the monotonic clock."""
 
     record: Record
@@ -104,7 +107,7 @@ class Worker:
     Args:
         topics: What to consume.
         handle: The user's code, called with each record at least once. What follows when it raises, the consumer's rules
-            say (`AfterFailure`); by default the record's partition stops.
+            say (`FailurePolicy`); by default the record's partition stops.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
         consumer: What may run at once, and how long a revocation may drain.
@@ -114,7 +117,7 @@ class Worker:
         expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
             does not wait in vain for what takes longer than there is time.
         observe: Called with every event of a partition and the state after it, for logs and metrics.
-        record: Called with every event and what is commanded then: `tidegate_adapters.recorder.Recorder.stepped`.
+        record: Called with every event and the commands that follow: `tidegate_adapters.recorder.Recorder.stepped`.
         options: More options of aiokafka's consumer, for example `session_timeout_ms`.
 
     Raises:
@@ -147,9 +150,9 @@ class Worker:
         self.hooks, self.expected, self.observe, self.record = hooks, expected, observe, record
         self.client: Client = client(bootstrap, group, options)
         self.rules = WorkerRules(consumer)
-        self.hold = WorkerState()
+        self.held = WorkerState()
         self.generation = 0
-        self.kept: dict[TopicPartition, dict[int, Kept]] = {}
+        self.kept: dict[TopicPartition, dict[int, _Kept]] = {}
         self.began: dict[Work, float] = {}
         self.tasks: dict[Effect[object], asyncio.Task[None]] = {}
         self.interrupted: set[Effect[object]] = set()
@@ -162,7 +165,7 @@ class Worker:
     @property
     def state(self) -> ConsumerState:
         """Its partitions."""
-        return self.hold.consumer
+        return self.held.consumer
 
     async def run(self) -> None:
         """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
@@ -190,7 +193,7 @@ class Worker:
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""
         self.asked += 1
-        if self.hold.phase is not ShutdownPhase.WORKING:
+        if self.held.phase is not ShutdownPhase.WORKING:
             self.apply(self.to_stop())
 
     def to_stop(self) -> StopAsked:
@@ -203,7 +206,7 @@ class Worker:
         assigned = set(map(ours, self.client.assignment()))
         self.client.pause(*(theirs(each) for each in plan.hold if each in assigned))
         self.client.resume(*(theirs(each) for each in plan.release if each in assigned))
-        fetched = await self.client.getmany(*map(theirs, plan.poll), timeout_ms=POLL_MS)
+        fetched = await self.client.getmany(*map(theirs, plan.poll), timeout_ms=_POLL_MS)
         generation = self.generation  # of the assignment in force as the poll returns
         await self.is_assigned.wait()
         for partition, received in fetched.items():
@@ -211,12 +214,12 @@ class Worker:
 
     def hand_over(self, partition: TopicPartition, generation: int, received: Sequence[Received]) -> None:
         now = time.monotonic()
-        self.kept.setdefault(partition, {}).update((each.offset, Kept(record(each), now)) for each in received)
+        self.kept.setdefault(partition, {}).update((each.offset, _Kept(record(each), now)) for each in received)
         offsets = tuple(each.offset for each in received)
         self.apply(Fetched(partition, generation, offsets, tuple(each.key for each in received)))
 
     def measure(self) -> None:
-        """Forget the records that are done, and tell how much the others hold up, where that matters."""
+        """Forget the records that are done, and measure how much the others hold up, where that matters."""
         now, bounds = time.monotonic(), self.consumer.each.limits
         for part in self.state.parts:
             undone, kept = set(open_offsets(part.tracker)), self.kept[part.partition]
@@ -264,19 +267,19 @@ class Worker:
         finally:
             self.is_assigned.set()
 
-    # --- what the reducer commands ---
+    # --- the commands of the reducer ---
 
     def apply(self, event: ShutdownEvent) -> None:
-        """Step, and begin to carry out what is commanded."""
-        step = self.rules.step(self.hold, event)
-        self.hold = step.state
+        """Step, and begin to carry out the commands."""
+        step = self.rules.step(self.held, event)
+        self.held = step.state
         if self.record is not None:
             self.record(event, step.commands)
         if self.observe is not None and isinstance(event, Event):
             self.observe(event, self.state)
         for command in step.commands:
             self.carry_out(command)
-        if self.hold.phase is ShutdownPhase.GONE:
+        if self.held.phase is ShutdownPhase.GONE:
             self.is_gone.set()
 
     def carry_out(self, command: ShutdownCommand) -> None:
@@ -286,7 +289,7 @@ class Worker:
             case Work() | Commit() | StartDrainTimer() | Leave() | StartLeaveTimer():
                 if isinstance(command, Work):
                     self.began[command] = time.monotonic()
-                self.tasks[command] = asyncio.create_task(self.come_true(command), name=str(command))
+                self.tasks[command] = asyncio.create_task(self.perform(command), name=str(command))
             case Interrupt(work):
                 if task := self.tasks.get(work):
                     self.interrupted.add(work)
@@ -299,8 +302,8 @@ class Worker:
                 for wait in self.releases.pop(partition, ()):
                     wait.set()
 
-    async def come_true(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> None:
-        """Do it, and tell the reducer what became of it; a task that was taken back tells nothing."""
+    async def perform(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> None:
+        """Do it, and pass on how it ended; of a task that was cancelled, nothing."""
         try:
             reply = await self.replied(command)
         except asyncio.CancelledError:
@@ -315,7 +318,7 @@ class Worker:
                 del self.tasks[command]
         try:
             event = event_for(command, reply)
-        except Misuse as error:  # the user's code has answered what is no answer
+        except Misuse as error:  # the user's code has answered something that is no answer
             log.exception("no answer to %s", command)
             event = event_for(command, error)
         if event is not None:
@@ -327,7 +330,7 @@ class Worker:
                 kept = self.kept[partition]
                 given = [kept[offset].record for offset in offsets]
                 await asyncio.gather(*map(partial(self.handled, command), task.numbers, given))
-                return TasksReported(task.window, (), task.attempt, Report.SUCCEEDED)  # each was told
+                return TasksReported(task.window, (), task.attempt, Report.SUCCEEDED)  # each was reported on its own
             case Work(partition, _, _, offsets):
                 return await self.hooked(command, tuple(self.kept[partition][offset].record for offset in offsets))
             case Commit(partition, _, position, metadata):
@@ -341,7 +344,7 @@ class Worker:
                 assert_never(command)
 
     async def handled(self, work: Work, number: int, given: Record) -> None:
-        """Call the handler with a record, and tell at once how that ended."""
+        """Call the handler with a record, and report at once how that ended."""
         assert isinstance(work.task, Start)
         report = Report.SUCCEEDED
         try:

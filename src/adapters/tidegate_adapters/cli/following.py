@@ -1,4 +1,4 @@
-"""A search of a target follows a trace, and what is told where it cannot."""
+"""A search of a target follows a trace, and what is said where it cannot."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from tidegate.sim.search import Search
 from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.cli.targets import Target
+
+__all__ = ["diverged", "replayed"]
+
 
 T = TypeVar("T")
 

@@ -28,7 +28,10 @@ from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.cli.targets import attribute, takes_nothing
 
-OURS = (documents, drain, effects, fanout, instants, operations, shutdown, commands)
+__all__ = ["again", "execute_again"]
+
+
+_OURS = (documents, drain, effects, fanout, instants, operations, shutdown, commands)
 
 
 def execute_again(path: Path, text: str, target: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
@@ -38,13 +41,13 @@ def execute_again(path: Path, text: str, target: str | None, terminal: Terminal,
         path: The file of the recording.
         text: What is in it.
         target: The program or the reducer; nothing leads to it but the user's own word.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
         TidegateError: It is no recording, or there is no such target, or they do not fit.
     """
-    recording = read_at(path, text)
+    recording = _read_at(path, text)
     if target is None:
         raise Misuse(
             f"{path} is the recording of a run of {recording.program}, and which program is to be executed?",
@@ -73,16 +76,16 @@ def execute_again(path: Path, text: str, target: str | None, terminal: Terminal,
                 where=src or target,
                 why=f"recorded: {was}\n    now: {now}",
                 todo=f"recorded with {recording.version}, now {tidegate.__version__}: it is another program, or the same with "
-                "other arguments, or what it heard was hidden",
+                "other arguments, or what it was answered was hidden",
             )
             if is_json:
-                told = {"verdict": "diverged", "step": step, "recorded": was, "now": now, "src": src}
-                terminal.answer({**answer, **told, "ok": False, "error": error_json(error)})
+                said = {"verdict": "diverged", "step": step, "recorded": was, "now": now, "src": src}
+                terminal.answer({**answer, **said, "ok": False, "error": error_json(error)})
             terminal.complain(error)
             return ExitCode.DIVERGED
 
 
-def read_at(path: Path, text: str) -> Recording:
+def _read_at(path: Path, text: str) -> Recording:
     try:
         return read(text)
     except Misuse as error:
@@ -92,12 +95,12 @@ def read_at(path: Path, text: str) -> Recording:
 
 def again(recording: Recording, target: str) -> Executed:
     value, module = attribute(target)
-    classes = named_classes(each for space in (*OURS, module) for each in vars(space).values())
+    classes = named_classes(each for space in (*_OURS, module) for each in vars(space).values())
     try:
         if isinstance(value, ConsumerRules | WorkerRules):
             rules = value if isinstance(value, WorkerRules) else WorkerRules(value)
-            return stepped(recording, WorkerState(), of(rules), classes)
-        return executed(recording, run_of(value, target, module), classes)
+            return stepped(recording, WorkerState(), _of(rules), classes)
+        return executed(recording, _run_of(value, target, module), classes)
     except TidegateError as error:
         error.where = error.where or ", ".join(filter(None, (target, origin(error))))
         raise
@@ -105,16 +108,16 @@ def again(recording: Recording, target: str) -> Executed:
         raise raised(error, f"{target} raised an error") from error
 
 
-def of(rules: WorkerRules) -> Callable[[WorkerState, object], ShutdownStep]:
+def _of(rules: WorkerRules) -> Callable[[WorkerState, object], ShutdownStep]:
     def step(state: WorkerState, event: object) -> ShutdownStep:
         if not isinstance(event, ShutdownEvent):
-            raise Misuse(f"a consumer hears no {type(event).__name__}", where="a recording")
+            raise Misuse(f"a consumer has no event {type(event).__name__}", where="a recording")
         return rules.step(state, event)
 
     return step
 
 
-def run_of(make: object, target: str, module: ModuleType) -> Program[object]:
+def _run_of(make: object, target: str, module: ModuleType) -> Program[object]:
     """A new run of the program."""
     todo = "name a function without arguments that returns program(...), or a ConsumerRules"
     if callable(make) and not takes_nothing(make):

@@ -1,6 +1,6 @@
 """`tidegate shrink`, and what follows when random runs find something: the same failure in fewer steps.
 
-The run as it was found is stored and told first. Shrinking is bounded by replays and by time, and its result is a file of
+The run as it was found is stored and shown first. Shrinking is bounded by replays and by time, and its result is a file of
 its own beside the other one: `NAME.shrunk.json`, `.txt` and `.html`, which also holds the run that it came from.
 """
 
@@ -26,7 +26,10 @@ from tidegate_adapters.cli.following import diverged, replayed
 from tidegate_adapters.cli.store import Store, read, replay_line
 from tidegate_adapters.cli.targets import one, recorded
 
-AFTER_RUNS_S: Final = 1.0
+__all__ = ["Smaller", "shrink_one", "smaller"]
+
+
+_AFTER_RUNS_S: Final = 1.0
 """How long shrinking may take that nobody asked for."""
 
 
@@ -63,7 +66,7 @@ def smaller(
     keep: Callable[[Trace], Path] | None,
     *,
     replays_max: int = REPLAYS_MAX,
-    seconds: float = AFTER_RUNS_S,
+    seconds: float = _AFTER_RUNS_S,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Smaller:
     """Shrink a counterexample and store it.
@@ -106,7 +109,7 @@ def shrink_one(
         budget: How many candidates may be run.
         seconds: How long it may take.
         store: Write the result beside the file.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:

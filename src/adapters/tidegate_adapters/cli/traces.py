@@ -17,26 +17,29 @@ from tidegate.sim.exports.itf import itf
 from tidegate.sim.exports.mermaid import mermaid
 from tidegate.sim.exports.perfetto import perfetto
 from tidegate.sim.exports.text import text
-from tidegate.sim.page import page
 from tidegate.sim.rendering import step_lines
 from tidegate.sim.trace import Trace, TraceStep
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.store import read, save
+from tidegate_adapters.page.assembly import page
 
-Export: TypeAlias = Callable[[Trace], str]
+__all__ = ["diff", "extract", "show"]
 
 
-def as_json(form: Callable[[Trace], Mapping[str, object]]) -> Export:
+_Export: TypeAlias = Callable[[Trace], str]
+
+
+def _as_json(form: Callable[[Trace], Mapping[str, object]]) -> _Export:
     return lambda trace: json.dumps(form(trace), indent=1, allow_nan=False) + "\n"
 
 
-EXPORTS: Final[dict[str, Export]] = {
+_EXPORTS: Final[dict[str, _Export]] = {
     "text": text,
-    "json": as_json(encoded),
+    "json": _as_json(encoded),
     "mermaid": mermaid,
-    "perfetto": as_json(perfetto),
-    "itf": as_json(itf),
+    "perfetto": _as_json(perfetto),
+    "itf": _as_json(itf),
     "dot": happens_before,
     "html": lambda trace: page(trace, "trace.json"),
 }
@@ -50,18 +53,18 @@ def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json
         path: A trace as JSON, also compressed, or a page that holds one.
         form: One of `EXPORTS`.
         out: Where to; None for stdout. Compressed if its name ends with `.gz`.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
         Misuse: There is no such trace, or the file cannot be written.
     """
-    written = EXPORTS[form](read(path))
+    written = _EXPORTS[form](read(path))
     if out is not None:
         save(out, written)
     if is_json:
-        told = {"text": written} if out is None else {"out": str(out)}
-        terminal.answer({"schema": "tidegate/trace-export@1", "format": form, **told, "ok": True})
+        answer = {"text": written} if out is None else {"out": str(out)}
+        terminal.answer({"schema": "tidegate/trace-export@1", "format": form, **answer, "ok": True})
     elif out is None:
         terminal.say(written.rstrip("\n"))
     else:
@@ -75,7 +78,7 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
     Args:
         path: A trace.
         other: Another one; None for the nearest passing run of the first.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
@@ -93,7 +96,7 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
     found = compared(left.steps, right.steps)
     names = str(path), "the nearest passing run" if other is None else str(other)
     if is_json:
-        terminal.answer({"schema": "tidegate/trace-diff@1", **difference_json(found), "ok": True})
+        terminal.answer({"schema": "tidegate/trace-diff@1", **_difference_json(found), "ok": True})
         return ExitCode.OK
     if found.left is None and found.right is None:
         terminal.say(f"the same {found.alike} steps")
@@ -109,11 +112,11 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
     return ExitCode.OK
 
 
-def difference_json(found: Difference) -> dict[str, object]:
-    def told(step: TraceStep | None) -> object:
+def _difference_json(found: Difference) -> dict[str, object]:
+    def shown(step: TraceStep | None) -> object:
         return None if step is None else {"process": step.process, "event": step.event, "fault": step.fault}
 
-    return {"alike": found.alike, "left": told(found.left), "right": told(found.right)}
+    return {"alike": found.alike, "left": shown(found.left), "right": shown(found.right)}
 
 
 def extract(path: Path, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
@@ -122,7 +125,7 @@ def extract(path: Path, out: Path | None, terminal: Terminal, *, is_json: bool) 
     Args:
         path: A page, or a trace.
         out: Where to; None for the name of the page with `.json`.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
