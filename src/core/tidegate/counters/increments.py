@@ -65,7 +65,7 @@ class Unsettled:
 IncrementOutcome: TypeAlias = Counted | Full | Forgotten | Unsettled
 
 
-async def send(update: UpdateOne, attempts: int) -> bool:
+async def _send(update: UpdateOne, attempts: int) -> bool:
     """Whether an update was applied, for good. False says nothing: look again."""
     tries = 0
     while tries < attempts:
@@ -93,7 +93,7 @@ class IncrementParts:
     decide: Callable[[Counter, Increment, int], IncrementVerdict] = counter.decide_increment
     first_step: Callable[[str, str, str, int], UpdateOne] = counter.first_step
     second_step: Callable[[str, str, str, int], UpdateOne] = counter.second_step
-    send: Callable[[UpdateOne, int], Program[bool]] = send
+    send: Callable[[UpdateOne, int], Program[bool]] = _send
     swept: Callable[[str, str, Counter], tuple[UpdateOne, ...]] = swept
 
 

@@ -56,9 +56,9 @@ __all__ = [
     "ATTEMPTS",
     "LIMIT",
     "Collector",
-    "Parts",
     "Reader",
     "ReplacementOutcome",
+    "ReplacementParts",
     "Replacer",
     "Swapped",
     "Unsettled",
@@ -104,7 +104,7 @@ async def chunks_then_records(
 
 @final
 @attrs.frozen(kw_only=True)
-class Parts:
+class ReplacementParts:
     """The steps that the programs are made of. A specimen has a wrong one in the place of one of them."""
 
     mark: Callable[[str, str, int, Mark], Awaitable[int]] = payload_records.mark
@@ -135,7 +135,7 @@ class Replacer:
     plan: Plan
     request: str
     attempts: int = ATTEMPTS
-    parts: Parts = Parts()
+    parts: ReplacementParts = ReplacementParts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
@@ -144,7 +144,7 @@ class Replacer:
         check_type(self.plan, Plan, "a plan")
         check_name(self.request, "a request")
         check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.parts, Parts, "the parts of a program")
+        check_type(self.parts, ReplacementParts, "the parts of a program")
 
     async def run(self) -> ReplacementOutcome:
         """The program."""
@@ -225,14 +225,14 @@ class Reader:
     chunks: str
     key: str
     attempts: int = ATTEMPTS
-    parts: Parts = Parts()
+    parts: ReplacementParts = ReplacementParts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
         check_collection(self.chunks)
         check_name(self.key, "a payload")
         check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.parts, Parts, "the parts of a program")
+        check_type(self.parts, ReplacementParts, "the parts of a program")
 
     async def run(self) -> Joined | Corrupt | TooLong | Missing | None:
         """The program. None if there is no such record; `Missing` or None after the last attempt."""
@@ -279,13 +279,13 @@ class Collector:
     records: str
     chunks: str
     limit: int = LIMIT
-    parts: Parts = Parts()
+    parts: ReplacementParts = ReplacementParts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
         check_collection(self.chunks)
         check_int(self.limit, "a limit", 1)
-        check_type(self.parts, Parts, "the parts of a program")
+        check_type(self.parts, ReplacementParts, "the parts of a program")
 
     async def run(self) -> bool:
         """The program: one collection. False if something had no answer, or cannot be read: then nothing may be removed."""

@@ -17,7 +17,7 @@ from tidegate.model.documents import ID
 from tidegate.model.effects import Call, Program
 from tidegate.payloads.chunking import Chunk, Codec, Joined, Kind, Manifest, Plan, Reference
 from tidegate.payloads.payload_records import MANIFEST, PayloadRecord, new_record, record_of
-from tidegate.payloads.replacement import ATTEMPTS, Collector, Parts, Reader, Replacer, Swapped
+from tidegate.payloads.replacement import ATTEMPTS, Collector, Reader, ReplacementParts, Replacer, Swapped
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
@@ -37,7 +37,7 @@ SWAPS: Final = "a record changes by swaps and undos"
 TRUTH: Final = "who says so has swapped"
 REACHABLE: Final = "at rest only what is referred to is left"
 
-RIGHT: Final = Parts()
+RIGHT: Final = ReplacementParts()
 FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
 
 
@@ -108,7 +108,7 @@ async def collect(collector: Collector, early: int) -> None:
 
 
 def payloads(
-    parts: Parts = RIGHT,
+    parts: ReplacementParts = RIGHT,
     collecting: Callable[[Collector, int], Program[None]] = collect,
     *,
     summary: str = "a payload is replaced while others read and collect: the old one or the new one, whole",

@@ -25,7 +25,7 @@ from tidegate.payloads.payload_records import (
     record_of,
     swap,
 )
-from tidegate.payloads.replacement import Collector, Parts
+from tidegate.payloads.replacement import Collector, ReplacementParts
 from tidegate.payloads.scenarios import CHUNKS, REACHABLE, RIGHT, SWAPS, THERE, TRUTH, WHOLE, payloads
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
@@ -116,7 +116,7 @@ def planted(name: str, summary: str | None, make: partial[Scenario], law: str, s
     return Specimen(f"payloads.{name}", partial(make, summary=first_line, budget=1), law, source, of="payloads")
 
 
-def with_parts(parts: Parts, *, writers: int = 1) -> partial[Scenario]:
+def with_parts(parts: ReplacementParts, *, writers: int = 1) -> partial[Scenario]:
     return partial(payloads, parts, writers=writers)
 
 
