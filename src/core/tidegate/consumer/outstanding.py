@@ -37,6 +37,15 @@ from tidegate.consumer.fanout import (
     WindowOpened,
 )
 
+__all__ = [
+    "AllAsked",
+    "Asked",
+    "answer",
+    "answered",
+    "ask",
+    "running",
+]
+
 T = TypeVar("T", bound=Task)
 
 

@@ -69,7 +69,22 @@ from tidegate.model.reducer import Step
 from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.retry import check_delay
 
-LEAVE: Final = 5 * SECOND
+__all__ = [
+    "Leave",
+    "LeaveAnswered",
+    "LeaveTimerFired",
+    "ShutdownCommand",
+    "ShutdownEvent",
+    "ShutdownPhase",
+    "ShutdownStep",
+    "StartLeaveTimer",
+    "StopAsked",
+    "WorkerRules",
+    "WorkerState",
+    "event_for",
+]
+
+_LEAVE: Final = 5 * SECOND
 
 # --- commands and events --------------------------------------------------------------------------------------------------
 
@@ -207,7 +222,7 @@ class WorkerRules:
     """
 
     consumer: ConsumerRules = ConsumerRules()
-    leave: Duration = LEAVE
+    leave: Duration = _LEAVE
 
     def __attrs_post_init__(self) -> None:
         check_type(self.consumer, ConsumerRules, "what a consumer does")

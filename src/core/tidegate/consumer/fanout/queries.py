@@ -28,7 +28,17 @@ from tidegate.consumer.fanout.vocabulary import (
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.values import check_type, check_types
 
-__all__ = ["RecordStatus", "Waits", "in_flight", "load", "offsets_of", "outstanding", "record_status", "records"]
+__all__ = [
+    "RecordStatus",
+    "Waits",
+    "in_flight",
+    "load",
+    "offsets_of",
+    "outstanding",
+    "record_status",
+    "records",
+]
+
 
 _RUNNING, _FAILING, _DELIVERING, *_ = TaskPhase
 _PHASE_OF: Final = {Start: _RUNNING, Judge: _FAILING, DeliverTasks: _DELIVERING}

@@ -16,6 +16,15 @@ from tidegate.consumer.commit_metadata import FIRST, LETTERS, MARK, VERSION, Alp
 from tidegate.consumer.strategies.watermark import told, trackers
 from tidegate.consumer.watermark import PAGE, OffsetTracker, delivered, restored
 
+__all__ = [
+    "alphabets",
+    "damaged",
+    "patterned",
+    "surveys",
+    "texts",
+    "told_trackers",
+]
+
 _LENGTHS: Final = st.sampled_from(
     (
         st.integers(1, 2),

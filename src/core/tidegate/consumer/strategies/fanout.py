@@ -42,6 +42,29 @@ from tidegate.consumer.fanout import (
     step,
 )
 
+__all__ = [
+    "FIRST",
+    "GIVEN",
+    "KINDS",
+    "MOVE_BYTES",
+    "Move",
+    "Player",
+    "Question",
+    "Shape",
+    "courses",
+    "events",
+    "fanouts",
+    "is_alike",
+    "move",
+    "moves",
+    "outputs",
+    "rules",
+    "statuses",
+    "steps",
+    "tallies",
+    "tasks",
+]
+
 FIRST: Final = 10
 """The first offset that a player has fetched."""
 

@@ -12,6 +12,14 @@ from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record
 from tidegate.model.strategies.documents import LAST
 
+__all__ = [
+    "OFFSETS",
+    "batches",
+    "deliveries",
+    "offsets",
+    "records",
+]
+
 OFFSETS: Final = range(2**63)
 
 

@@ -12,6 +12,11 @@ from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules,
 from tidegate.consumer.strategies import backpressure, drain, fanout
 from tidegate.consumer.strategies.commands import events
 
+__all__ = [
+    "processors",
+    "states",
+]
+
 _COURSES: Final = st.lists(events(), max_size=9)
 
 

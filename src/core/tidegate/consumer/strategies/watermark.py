@@ -25,6 +25,14 @@ from tidegate.consumer.watermark import (
 )
 from tidegate.model.instants import STORE, ClockName, Instant
 
+__all__ = [
+    "SPOTS",
+    "positions",
+    "told",
+    "trackers",
+    "work",
+]
+
 SPOTS: Final = st.one_of(
     st.integers(0, 12),
     st.integers(PAGE - 3, PAGE + 3),
