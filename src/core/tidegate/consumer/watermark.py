@@ -213,7 +213,7 @@ def delivered(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
         The tracker after; the very same if nothing is new.
 
     Raises:
-        Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
+        Misuse: An offset is not an int, negative, or beyond `OFFSET_MAX`.
     """
     _check(tracker)
     pages = tracker.pages
@@ -245,7 +245,7 @@ def completed(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
         The tracker after; the very same if none of them was open.
 
     Raises:
-        Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
+        Misuse: An offset is not an int, negative, or beyond `OFFSET_MAX`.
     """
     _check(tracker)
     pages = tracker.pages
@@ -373,7 +373,7 @@ def undelivered(tracker: OffsetTracker, offsets: Iterable[int]) -> tuple[int, ..
     """Those of the offsets that delivering them would open, in order: what there is to work on.
 
     Raises:
-        Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
+        Misuse: An offset is not an int, negative, or beyond `OFFSET_MAX`.
     """
     _check(tracker)
     found: list[int] = []
@@ -565,7 +565,7 @@ def duplicate_budget(tracker: OffsetTracker, successor: OffsetTracker, begun: It
         How many of them are done, and how many under way. Records that wait untouched are worked on once anyway.
 
     Raises:
-        Misuse: An offset is none.
+        Misuse: A tracker is of another type, or an offset is out of range.
     """
     for each in (tracker, successor):
         _check(each)

@@ -1,4 +1,4 @@
-"""The words of windows: what is told of them (events), what follows (outputs), and the rules between the two."""
+"""The words of windows: what happens to them (events), what follows (outputs), and the rules between the two."""
 
 from __future__ import annotations
 

@@ -50,12 +50,12 @@ def committed_never_falls(before: int, after: int) -> bool:
 
 
 def one_commit_in_flight(commands: Iterable[Effect[object]], generation: int) -> bool:
-    """Law P2: at most one commit of a generation is commanded and not answered."""
+    """Law P2: at most one commit of a generation is made and not answered."""
     return sum(isinstance(command, Commit) and command.generation == generation for command in commands) <= 1
 
 
 def changes_nothing(before: PartitionState, step: PartitionStep) -> bool:
-    """Law P3: what is late, or nobody asked for, leaves the state as it is, and nothing is commanded."""
+    """Law P3: what is late, or nobody asked for, leaves the state as it is, and there is no command."""
     return step.state == before and not step.commands
 
 
@@ -80,7 +80,7 @@ def only_the_owner_handles(commands: Iterable[Effect[object]], generation: int) 
 
 
 def starts_nothing(command: Effect[object]) -> bool:
-    """Law P5: of what a revoked partition commands, nothing starts anything: it delivers what ends, and no more."""
+    """Law P5: no command of a revoked partition starts anything: it delivers what ends, and no more."""
     return not isinstance(command, Fetch) and not (
         isinstance(command, Work) and isinstance(command.task, Arrange | Start | Judge)
     )

@@ -27,7 +27,7 @@ def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effe
     Args:
         before: The worker.
         after: The worker then.
-        begun: What it commands then that it did not command before.
+        begun: Its commands since then.
     """
     if before.phase is ShutdownPhase.WORKING:
         return True
@@ -73,7 +73,7 @@ def releases_what_is_wanted(
     Args:
         wanted: Which partitions it wants back.
         owned: Those of the worker.
-        commands: All that was commanded since then.
+        commands: All commands since then.
     """
     return all(each in owned or Release(each) in commands for each in wanted)
 

@@ -109,7 +109,7 @@ def _never_ends(effect: Effect[object]) -> bool:
 
 
 def is_unanswered(effect: Effect[object]) -> bool:
-    """Of this it may hear no answer."""
+    """Commands that may stay without an answer."""
     return isinstance(effect, (Commit, Leave))
 
 
@@ -179,7 +179,7 @@ class Signals:
 @final
 @attrs.frozen(eq=False)
 class Exit:
-    """The process of a worker ends when that is gone. If the group did not hear of its leaving, it finds out.
+    """The process of a worker ends when that is gone. If the group did not learn of its leaving, it finds out.
 
     Attributes:
         worker: Whose.
@@ -307,7 +307,7 @@ def _releases_what_is_wanted(state: State) -> bool:
         return True
     partition = TopicPartition(TOPIC, 0)
     if any(isinstance(event, Revoked) for event in state.read(inbox(_STOPS))):
-        return True  # it has not heard of it
+        return True  # it is not there yet
     done = (Release(partition),) if 0 in group.released else ()
     owned = [part.partition for part in worker.consumer.parts]
     return laws.shutdown.releases_what_is_wanted((partition,), owned, done)

@@ -273,7 +273,7 @@ SPECIMENS: Final = (
             budgets={Fault.CRASH_BEFORE: 1, Fault.GAVE_UP: 1},
         ),
         ALL,
-        "Kafka: what a consumer hears after a rebalance may belong to an assignment that it no longer has.",
+        "Kafka: what reaches a consumer after a rebalance may belong to an assignment that it no longer has.",
     ),
     planted(
         "two_commits_in_flight",

@@ -1,4 +1,4 @@
-"""What a partition may be told."""
+"""Events of a partition."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
-    """What a partition may be told, in any order: of this generation and of others, of offsets that were seen or never.
+    """Events of a partition, in any order: of this generation and of others, of offsets that were seen or never.
 
     Args:
         topic: Its topic.
