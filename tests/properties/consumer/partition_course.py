@@ -645,7 +645,7 @@ def check_all(
     """As many examples as the profile says, unless told; in all modes, but for what is fixed."""
 
     @settings(settings() if examples is None else settings(max_examples=examples))
-    @given(drawn.processors(), LOGS, SCRIPTS)
+    @given(drawn.rules(), LOGS, SCRIPTS)
     def hold(rules: PartitionRules, log: tuple[tuple[int, Key], ...], script: bytes) -> None:
         course = Course(machine, attrs.evolve(rules, **mode), log, judged)  # type: ignore[arg-type]
         for at in range(0, len(script), MOVE_BYTES):

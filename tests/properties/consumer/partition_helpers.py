@@ -63,7 +63,7 @@ def after(rules: PartitionRules, *happened: Event) -> Owned:
     return state
 
 
-def told(what: FanoutEvent) -> Event:
+def reported(what: FanoutEvent) -> Event:
     return WorkReported(TP, 1, what)
 
 

@@ -115,7 +115,7 @@ REPLIES: Final = (
         *((kind(work(ASK[1])), reply, None) for kind in (Cancel, Interrupt) for reply in (None, *FAILURES)),
     ],
 )
-def test_every_reply_to_every_wish_is_event_for_one_event(command: Command, reply: object, event: Event | None) -> None:
+def test_every_reply_to_every_command_is_one_event(command: Command, reply: object, event: Event | None) -> None:
     """The only channel from commands back to the reducer: each kind of command with each kind of reply."""
     assert event_for(command, reply) == event
 
@@ -136,14 +136,14 @@ def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
         *((task, WindowOpened((5,))) for task in ASK),
     ],
 )
-def test_an_answer_that_is_none_is_told_to_its_author(task: Task, reply: object) -> None:
+def test_a_wrong_answer_is_refused(task: Task, reply: object) -> None:
     """Else the partition would wait for ever for the right one: a judgement that says "succeeded", say."""
     with pytest.raises(Misuse, match="is no answer to"):
         event_for(work(task), reply)
 
 
 @pytest.mark.parametrize("effect", [Now(), find_one("c", Eq(ID, "x"))])
-def test_what_a_partition_does_not_wish_for_is_not_heard(effect: Effect[object]) -> None:
+def test_what_is_no_command_of_a_partition_has_no_event(effect: Effect[object]) -> None:
     """Only commands have events."""
     with pytest.raises(Misuse, match="no command of a partition"):
         event_for(effect, None)

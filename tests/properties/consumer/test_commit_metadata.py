@@ -36,7 +36,14 @@ from tidegate.consumer.commit_metadata import (
     units,
 )
 from tidegate.consumer.laws import commit_metadata as laws
-from tidegate.consumer.strategies.commit_metadata import alphabets, damaged, patterned, surveys, texts, told_trackers
+from tidegate.consumer.strategies.commit_metadata import (
+    alphabets,
+    damaged,
+    patterned,
+    restored_trackers,
+    surveys,
+    texts,
+)
 from tidegate.consumer.strategies.offsets import batches
 from tidegate.consumer.strategies.watermark import SPOTS
 from tidegate.consumer.watermark import (
@@ -153,7 +160,7 @@ LIMITS = st.one_of(st.sampled_from((0, 3, 5, 6, LIMIT)), st.integers(5, 40))
 
 def check_me1(codec: Codec) -> None:
     @effort(codec)
-    @given(told_trackers(), LIMITS, alphabets())
+    @given(restored_trackers(), LIMITS, alphabets())
     @example(stuck(1, 2, 5, PAGE, PAGE + 1), LIMIT, Alphabet.WIDE)
     @example(delivered(restored(8, [(10, 11)]), (8,)), LIMIT, Alphabet.ASCII)
     def what_is_decoded_was_encoded(tracker: OffsetTracker, limit: int, alphabet: Alphabet) -> None:
@@ -265,7 +272,7 @@ def check_me5(codec: Codec) -> None:
     no_more_would_fit()
 
 
-NEAR = told_trackers().filter(lambda tracker: done_offsets(tracker)[-1:] < (tracker.floor + 20 * PAGE,))
+NEAR = restored_trackers().filter(lambda tracker: done_offsets(tracker)[-1:] < (tracker.floor + 20 * PAGE,))
 """The twin has a character for each offset."""
 
 
@@ -287,7 +294,7 @@ def check_me6(codec: Codec) -> None:
 
 def check_me7(codec: Codec) -> None:
     @effort(codec)
-    @given(told_trackers(), st.lists(SPOTS, max_size=5), st.booleans())
+    @given(restored_trackers(), st.lists(SPOTS, max_size=5), st.booleans())
     @example(stuck(*range(1, 9 * PAGE, 7)), [9 * PAGE, 9 * PAGE + 1], True)
     def what_did_not_change_is_shared(tracker: OffsetTracker, offsets: list[int], acknowledges: bool) -> None:
         before = codec.surveyed(tracker, None)
@@ -522,7 +529,7 @@ def test_whatever_is_sealed_has_a_verdict(content: str, alphabet: Alphabet, posi
     assert isinstance(read, MetadataRead) or read.tracker == OffsetTracker(position)
 
 
-@given(told_trackers(), st.lists(SPOTS, max_size=9))
+@given(restored_trackers(), st.lists(SPOTS, max_size=9))
 def test_a_survey_is_the_same_however_it_was_made(tracker: OffsetTracker, offsets: list[int]) -> None:
     """Metamorphic: from scratch, and step by step from the survey of an earlier tracker."""
     survey = surveyed(tracker)

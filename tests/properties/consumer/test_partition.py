@@ -6,8 +6,8 @@ from tests.properties.consumer.partition_helpers import (
     TP,
     after,
     course,
+    reported,
     succeeded,
-    told,
 )
 
 from tidegate.consumer.backpressure import Free, Held, PartitionLimits, Signal, Thresholds
@@ -131,15 +131,15 @@ def test_hooks_arrange_judge_and_deliver() -> None:
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
-        told(WindowArranged(0, Tasks(((0, 1), (1,))))),
-        told(TasksReported(0, (0,), 1, Report.FAILED)),
-        told(TasksReported(0, (1,), 1, Report.SUCCEEDED)),
-        told(TasksReported(0, (0,), 1, Report.RETRIED)),
-        told(TasksReported(0, (0,), 2, Report.SUCCEEDED)),
-        told(TasksReported(0, (1,), 1, Report.DELIVERED)),
-        told(TasksReported(0, (0,), 2, Report.DELIVERED)),
-        told(RecordsDelivered(0, (0, 1))),
-        told(WindowDelivered(0)),
+        reported(WindowArranged(0, Tasks(((0, 1), (1,))))),
+        reported(TasksReported(0, (0,), 1, Report.FAILED)),
+        reported(TasksReported(0, (1,), 1, Report.SUCCEEDED)),
+        reported(TasksReported(0, (0,), 1, Report.RETRIED)),
+        reported(TasksReported(0, (0,), 2, Report.SUCCEEDED)),
+        reported(TasksReported(0, (1,), 1, Report.DELIVERED)),
+        reported(TasksReported(0, (0,), 2, Report.DELIVERED)),
+        reported(RecordsDelivered(0, (0, 1))),
+        reported(WindowDelivered(0)),
     )
 
     assert course(rules, *happened)[1:] == [

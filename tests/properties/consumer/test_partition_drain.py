@@ -7,8 +7,8 @@ from tests.properties.consumer.partition_helpers import (
     TP,
     after,
     course,
+    reported,
     succeeded,
-    told,
 )
 
 from tidegate.consumer.commands import (
@@ -87,7 +87,7 @@ def test_what_is_known_to_take_too_long_is_interrupted_or_abandoned_at_once() ->
     assert commanded[3][1:] == (Interrupt(third),)
 
 
-def test_what_was_wished_for_in_vain_is_taken_back() -> None:
+def test_what_was_asked_for_in_vain_is_taken_back() -> None:
     """Law P5: a partition that is lost takes back what runs and what is fetched; a commit is past taking back."""
     rules = PartitionRules(2, metadata_max=0)
     commanded = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0), Lost(TP))
@@ -115,13 +115,13 @@ def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
     failure, and whatever is dead-lettered then was not bad.
     """
     rules = PartitionRules(2, hooks=True, rules=FLAT, metadata_max=0, failure_policy=FailurePolicy.SKIP)
-    arranged = told(WindowArranged(0, Tasks(((0,), (1,)))))
+    arranged = reported(WindowArranged(0, Tasks(((0,), (1,)))))
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), arranged, Revoked(TP))
     state = after(PartitionRules(2, 2, hooks=True, rules=FLAT, metadata_max=0), *happened)
 
-    assert rules.step(state, told(TasksReported(0, (0,), 1, Report.FAILED))).commands == ()
+    assert rules.step(state, reported(TasksReported(0, (0,), 1, Report.FAILED))).commands == ()
     assert [
-        type(command) for command in rules.step(state, told(TasksReported(0, (0, 1), 1, Report.FAILED))).commands
+        type(command) for command in rules.step(state, reported(TasksReported(0, (0, 1), 1, Report.FAILED))).commands
     ] == [
         Cancel,
         Release,

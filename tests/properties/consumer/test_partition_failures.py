@@ -10,8 +10,8 @@ from tests.properties.consumer.partition_helpers import (
     after,
     course,
     failed,
+    reported,
     succeeded,
-    told,
 )
 
 from tidegate.consumer.backpressure import Load
@@ -77,7 +77,7 @@ def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
     """Law P9: 0 fails and is answered for. 1, of the same key, is answered for and not run; 2, of another, runs."""
     rules = PartitionRules(2, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.DIVERT_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2), (b"k", b"k", b"l"))
-    commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 0), told(RecordsDelivered(0, (0,))))
+    commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 0), reported(RecordsDelivered(0, (0,))))
 
     assert commanded[1] == (
         Work(TP, 1, Start(0, (0,), 1), (0,)),
@@ -99,8 +99,8 @@ def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_ho
     rules = PartitionRules(
         2, hooks=is_hooked, metadata_max=0, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
     )
-    begun = told(ArrangeFailed(0)) if is_hooked else failed(1, 0)
-    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), begun, told(RecordsDelivered(0, (0,))))
+    begun = reported(ArrangeFailed(0)) if is_hooked else failed(1, 0)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), begun, reported(RecordsDelivered(0, (0,))))
 
     assert course(rules, *happened)[-1][0] == Work(TP, 1, DeliverRecords(1, (1,), (1,)), (1,))
 
@@ -133,9 +133,9 @@ def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() ->
     fetched = Fetched(TP, 1, (0, 1, 2, 3), keys)
     start = Start(0, (0, 1), 1)
     raised = WorkFailed(TP, 1, start)
-    some = told(TasksReported(0, (1,), 1, Report.SUCCEEDED))
-    last = told(TasksReported(1, (0,), 1, Report.SUCCEEDED))
-    state = after(rules, Assigned(TP, 1, 0), fetched, some, raised, last, told(WindowDelivered(1)))
+    some = reported(TasksReported(0, (1,), 1, Report.SUCCEEDED))
+    last = reported(TasksReported(1, (0,), 1, Report.SUCCEEDED))
+    state = after(rules, Assigned(TP, 1, 0), fetched, some, raised, last, reported(WindowDelivered(1)))
 
     assert (state.failed, state.queued, state.load, state.running) == ((0, 1), (), Load(), 0)
     assert done_offsets(state.tracker) == (3,)
@@ -148,8 +148,8 @@ def test_only_what_was_not_delivered_is_answered_for() -> None:
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
-        told(TasksReported(0, (0, 1), 1, Report.SUCCEEDED)),
-        told(RecordsDelivered(0, (0,))),
+        reported(TasksReported(0, (0, 1), 1, Report.SUCCEEDED)),
+        reported(RecordsDelivered(0, (0,))),
         WorkFailed(TP, 1, DeliverRecords(0, (0, 1))),
         WorkFailed(TP, 1, DeliverRecords(0, (1,), (1,))),
     )

@@ -135,7 +135,7 @@ def test_records_without_their_keys_have_no_order() -> None:
     assert isinstance(rules.step(state, Fetched(TP, 1, ())), Step)
 
 
-@given(drawn.processors().flatmap(lambda rules: st.tuples(st.just(rules), drawn.states(rules))), told_events())
+@given(drawn.rules().flatmap(lambda rules: st.tuples(st.just(rules), drawn.states(rules))), told_events())
 def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
     at: tuple[PartitionRules, PartitionState], event: Event
 ) -> None:

@@ -115,11 +115,11 @@ def test_what_is_not_owned_is_not_worked_on() -> None:
 
 
 def test_nothing_is_left_to_do_after_a_step() -> None:
-    """Whatever may be done was commanded by the step before: as much room as before makes no difference."""
+    """Whatever may be done was begun by the step before: as much room as before makes no difference."""
     assert all(answers[SlotFreed(TP)] == Step(state) for state, answers in reachable().items())
 
 
-def test_no_commit_is_wished_for_beyond_what_is_open() -> None:
+def test_no_commit_is_asked_for_beyond_what_is_open() -> None:
     """Law P1, in every step, also where a lower record comes late: it is held back from then on."""
     for answers in reachable().values():
         for step in answers.values():
@@ -136,7 +136,7 @@ def test_every_state_keeps_its_bounds() -> None:
             assert state.phase is Phase.FLOWING or (state.fetching, state.queued) == (None, ())
 
 
-def test_a_release_is_wished_for_exactly_where_a_revocation_ends() -> None:
+def test_a_release_is_asked_for_exactly_where_a_revocation_ends() -> None:
     """Law P5, in every state and step: leaving the drain, or when it is not owned; never otherwise, never twice."""
     for state, answers in reachable().items():
         for event, step in answers.items():

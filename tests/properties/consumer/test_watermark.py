@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidegate.consumer import watermark
 from tidegate.consumer.laws import watermark as laws
-from tidegate.consumer.strategies.watermark import SPOTS, positions, told, trackers, work
+from tidegate.consumer.strategies.watermark import SPOTS, known_done, positions, trackers, work
 from tidegate.consumer.watermark import (
     KNOWN_DONE_MAX,
     OFFSET_MAX,
@@ -288,15 +288,15 @@ def check_w12(under_test: Functions) -> None:
     @effort(under_test)
     @given(st.sampled_from((0, 5, PAGE, OFFSET_MAX - PAGE)), st.data())
     def what_was_told_is_kept(position: int, data: st.DataObject) -> None:
-        runs = data.draw(told(position))
+        runs = data.draw(known_done(position))
         tracker = under_test.restored(position, runs)
 
-        assert laws.keeps_what_it_was_told(position, runs, tracker, under_test.committable(tracker))
+        assert laws.keeps_what_is_known(position, runs, tracker, under_test.committable(tracker))
 
         edges = [position, *(offset for run in runs for offset in (*run, run[1] - 1) if offset <= OFFSET_MAX)]
         offsets = data.draw(st.lists(st.sampled_from(edges), max_size=9))
 
-        assert laws.works_on_nothing_told(
+        assert laws.works_on_nothing_known(
             runs, offsets, under_test.undelivered(tracker, offsets), under_test.delivered(tracker, offsets)
         )
 

@@ -1,1 +1,16 @@
-"""."""
+"""One partition of a log, and one consumer of a group: what may be committed, what is worked on next, and how it ends.
+
+Read the questions first, then the machines that put the answers together:
+    `watermark`        Up to which offset may be committed, and what beyond it is done?
+    `commit_metadata`  How is that told to the next owner, in the string that is committed with the position?
+    `backpressure`     Pause, resume or go on, and which partitions?
+    `drain`            What becomes of work in flight when a partition is revoked?
+    `fanout`           When is a record, and when is a window, settled?
+    `commands`         The commands of a partition, and its events.
+    `outstanding`      What was user code asked for, and has not answered?
+    `partition`        One partition, from its assignment to its release.
+    `group`            One consumer: its partitions, executors and gate.
+    `shutdown`         A consumer that is asked to stop.
+
+Beside them stand their `laws`, `strategies`, `scenarios` and `specimens`. The public names of a module are in its `__all__`.
+"""

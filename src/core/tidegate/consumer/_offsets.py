@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from tidegate.model.errors import Misuse
 
-__all__ = ["check_numbers", "ranges"]
+__all__ = [
+    "check_numbers",
+    "ranges",
+]
 
 
 def check_numbers(batch: object, what: str, most: int) -> None:

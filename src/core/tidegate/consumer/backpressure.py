@@ -65,6 +65,29 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.instants import Duration
 from tidegate.model.values import check_int, check_type
 
+__all__ = [
+    "NEXT",
+    "Band",
+    "Flow",
+    "Free",
+    "Gate",
+    "GateReason",
+    "GateVerdict",
+    "Held",
+    "Hold",
+    "Load",
+    "PartitionHold",
+    "PartitionLimits",
+    "PartitionPressure",
+    "Plan",
+    "Signal",
+    "Thresholds",
+    "decide",
+    "decide_partition",
+    "for_executors",
+    "plan",
+]
+
 # --- load ---------------------------------------------------------------------------------------------------------------
 
 
@@ -106,8 +129,8 @@ class Load:
 
 # --- the gate -----------------------------------------------------------------------------------------------------------
 
-HIGH_EACH: Final = 32
-LOW_EACH: Final = 4
+_HIGH_EACH: Final = 32
+_LOW_EACH: Final = 4
 """Drakkar's defaults, for each executor."""
 
 
@@ -129,7 +152,7 @@ class Thresholds:
             )
 
 
-def for_executors(executors: int, *, high_each: int = HIGH_EACH, low_each: int = LOW_EACH) -> Thresholds:
+def for_executors(executors: int, *, high_each: int = _HIGH_EACH, low_each: int = _LOW_EACH) -> Thresholds:
     """The thresholds for that many executors.
 
     Args:
@@ -367,14 +390,14 @@ def _closes(limit: Thresholds | None, closed: bool, now: int) -> bool:
 # --- the plan -----------------------------------------------------------------------------------------------------------
 
 
-class Ordered(Protocol):
+class _Ordered(Protocol):
     """What names a partition: a number, a string, or a pair of both."""
 
     def __lt__(self, other: Self, /) -> bool: ...
     def __hash__(self) -> int: ...
 
 
-P = TypeVar("P", bound=Ordered)
+P = TypeVar("P", bound=_Ordered)
 
 
 @final

@@ -77,6 +77,32 @@ from tidegate.consumer.watermark import (
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_type
 
+__all__ = [
+    "FIRST",
+    "LETTERS",
+    "LIMIT",
+    "MARK",
+    "RICE",
+    "SHORT",
+    "VERSION",
+    "Alphabet",
+    "Decoded",
+    "Encoded",
+    "IgnoredBecause",
+    "Layout",
+    "MetadataIgnored",
+    "MetadataRead",
+    "Partial",
+    "RunTally",
+    "Stretch",
+    "Survey",
+    "Whole",
+    "decoded",
+    "encoded",
+    "surveyed",
+    "units",
+]
+
 LIMIT: Final = 4096
 """Kafka's default for `offset.metadata.max.bytes`, which counts UTF-16 units all the same."""
 
@@ -98,17 +124,17 @@ class Alphabet(Enum):
 FIRST: Final = 0x3400
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-CHECKSUM: Final = 40
+_CHECKSUM: Final = 40
 """Bits. Of a million million damaged texts, one passes."""
 
 RICE: Final = 32
-PARAMETER: Final = 5
-"""Rice parameters are below `RICE`, and one takes `PARAMETER` bits."""
+_PARAMETER: Final = 5
+"""Rice parameters are below `RICE`, and one takes `_PARAMETER` bits."""
 
-LANE: Final = 64
-MASK: Final = (1 << LANE) - 1
-ONES: Final = re.compile("1+")
-NOTHING: Final[Node] = (0, 0, 0)
+_LANE: Final = 64
+_MASK: Final = (1 << _LANE) - 1
+_ONES: Final = re.compile("1+")
+_NOTHING: Final[Node] = (0, 0, 0)
 
 
 @final
@@ -277,7 +303,7 @@ def surveyed(tracker: OffsetTracker, before: Survey | None = None) -> Survey:
     """
     check_type(tracker, OffsetTracker, "a tracker")
     check_type(before, (Survey, NoneType), "a survey or None")
-    return Survey(tracker, _stretch(tracker.pages or NOTHING, None if before is None else before.stretch))
+    return Survey(tracker, _stretch(tracker.pages or _NOTHING, None if before is None else before.stretch))
 
 
 def units(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> int:
@@ -327,9 +353,9 @@ def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet
     return Partial(position, text, stop, tally.done - fitting.done)
 
 
-def _text(heir: OffsetTracker, form: Form, alphabet: Alphabet) -> str:
+def _text(heir: OffsetTracker, form: _Form, alphabet: Alphabet) -> str:
     """The text from which `heir` is restored."""
-    head = f"{form.layout.value:02b}{''.join(f'{k:0{PARAMETER}b}' for k in form.parameters)}"
+    head = f"{form.layout.value:02b}{''.join(f'{k:0{_PARAMETER}b}' for k in form.parameters)}"
     if form.layout is Layout.BITMAP:
         edges = pairwise((heir.floor, *chain.from_iterable(done_runs(heir))))
         return _sealed(head + "".join(bit * _length(run) for bit, run in zip(cycle("01"), edges)), heir.floor, alphabet)
@@ -347,7 +373,7 @@ def _text(heir: OffsetTracker, form: Form, alphabet: Alphabet) -> str:
 def _sealed(content: str, position: int, alphabet: Alphabet) -> str:
     """Zeros and ones as letters, padded, behind the mark and a checksum."""
     padding = "0" if content.startswith(f"{Layout.BITMAP.value:02b}") else "1"
-    content += padding * (-(CHECKSUM + len(content)) % alphabet.value)
+    content += padding * (-(_CHECKSUM + len(content)) % alphabet.value)
     bits = _checksum(content, position) + content
     values = (int(bits[at : at + alphabet.value], 2) for at in range(0, len(bits), alphabet.value))
     return (
@@ -358,8 +384,8 @@ def _sealed(content: str, position: int, alphabet: Alphabet) -> str:
 
 
 def _checksum(content: str, position: int) -> str:
-    digest = blake2b(f"{position} {content}".encode(), digest_size=CHECKSUM // 8).digest()
-    return f"{int.from_bytes(digest):0{CHECKSUM}b}"
+    digest = blake2b(f"{position} {content}".encode(), digest_size=_CHECKSUM // 8).digest()
+    return f"{int.from_bytes(digest):0{_CHECKSUM}b}"
 
 
 def _numbers(layout: Layout, heir: OffsetTracker) -> Iterator[int]:
@@ -429,8 +455,8 @@ def _content(letters: str, position: int) -> str:
     if not values or min(values) < 0 or max(values) >> alphabet.value:
         return ""
     bits = "".join(f"{value:0{alphabet.value}b}" for value in values)
-    content = bits[CHECKSUM:]
-    return content if bits[:CHECKSUM] == _checksum(content, position) else ""
+    content = bits[_CHECKSUM:]
+    return content if bits[:_CHECKSUM] == _checksum(content, position) else ""
 
 
 def _runs_in(content: str, position: int) -> list[Run]:
@@ -438,9 +464,9 @@ def _runs_in(content: str, position: int) -> list[Run]:
     layout = Layout(int(content[:2] or "0", 2))
     if layout is Layout.BITMAP:
         start = position - 2
-        return [(start + run.start(), start + run.end()) for run in ONES.finditer(content, 2)]
-    body = 2 + PARAMETER * (2 if layout is Layout.RUNS else 1)
-    parameters = [int(content[at : at + PARAMETER] or "0", 2) for at in range(2, body, PARAMETER)]
+        return [(start + run.start(), start + run.end()) for run in _ONES.finditer(content, 2)]
+    body = 2 + _PARAMETER * (2 if layout is Layout.RUNS else 1)
+    parameters = [int(content[at : at + _PARAMETER] or "0", 2) for at in range(2, body, _PARAMETER)]
     numbers = _read(content[body:], parameters)
     runs: list[Run] = []
     at = position
@@ -475,7 +501,7 @@ def _read(bits: str, parameters: list[int]) -> Iterator[int]:
 
 @final
 @attrs.frozen
-class Form:
+class _Form:
     """A way to write a set, and how many bits that takes, without the checksum."""
 
     bits: int
@@ -486,21 +512,21 @@ class Form:
 def _units(tally: RunTally | None, position: int, alphabet: Alphabet) -> int:
     if tally is None:
         return 0
-    return len(MARK + VERSION) - (-(CHECKSUM + _shortest(tally, position).bits) // alphabet.value)
+    return len(MARK + VERSION) - (-(_CHECKSUM + _shortest(tally, position).bits) // alphabet.value)
 
 
-def _shortest(tally: RunTally, position: int) -> Form:
+def _shortest(tally: RunTally, position: int) -> _Form:
     """The shortest form of what is done from the position on."""
     before, span = tally.first[0] - position, tally.last[1] - position
-    apart, apart_k = _rice(tally.runs, tally.open_sums >> LANE, before)
-    runs, runs_k = _rice(tally.runs, tally.done_sums >> LANE)
+    apart, apart_k = _rice(tally.runs, tally.open_sums >> _LANE, before)
+    runs, runs_k = _rice(tally.runs, tally.done_sums >> _LANE)
     open_gaps, open_k = _rice(span - tally.done + 1, tally.done_sums)
     done_gaps, done_k = _rice(tally.done, tally.open_sums, before)
     return min(
-        Form(2 + span, Layout.BITMAP),
-        Form(2 + 2 * PARAMETER + apart + runs, Layout.RUNS, (apart_k, runs_k)),
-        Form(2 + PARAMETER + open_gaps, Layout.OPEN_GAPS, (open_k,)),
-        Form(2 + PARAMETER + done_gaps, Layout.DONE_GAPS, (done_k,)),
+        _Form(2 + span, Layout.BITMAP),
+        _Form(2 + 2 * _PARAMETER + apart + runs, Layout.RUNS, (apart_k, runs_k)),
+        _Form(2 + _PARAMETER + open_gaps, Layout.OPEN_GAPS, (open_k,)),
+        _Form(2 + _PARAMETER + done_gaps, Layout.DONE_GAPS, (done_k,)),
         key=lambda form: form.bits,
     )
 
@@ -510,8 +536,8 @@ def _rice(count: int, lanes: int, first: int = 0) -> tuple[int, int]:
 
     `lanes` has the sums of all but the first. From the parameter on for which all sums are zero, codes only grow.
     """
-    tried = min(RICE, max(lanes.bit_length() // (2 * LANE), first.bit_length()) + 1)
-    return min((count * (k + 1) + (lanes >> 2 * LANE * k & MASK) + (first >> k), k) for k in range(tried))
+    tried = min(RICE, max(lanes.bit_length() // (2 * _LANE), first.bit_length()) + 1)
+    return min((count * (k + 1) + (lanes >> 2 * _LANE * k & _MASK) + (first >> k), k) for k in range(tried))
 
 
 def _length(run: Run) -> int:
@@ -524,7 +550,7 @@ def _sums(number: int) -> int:
 
 
 def _laned(number: int) -> int:
-    pairs = ((number >> k | number - 1 >> k << LANE) << 2 * LANE * k for k in range(min(number.bit_length(), RICE)))
+    pairs = ((number >> k | number - 1 >> k << _LANE) << 2 * _LANE * k for k in range(min(number.bit_length(), RICE)))
     return sum(pairs)
 
 

@@ -71,6 +71,17 @@ from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_int, check_type, check_types
 from tidegate.retries.backoff import check_delay
 
+__all__ = [
+    "Action",
+    "Budget",
+    "DrainDecision",
+    "InFlight",
+    "Stage",
+    "left",
+    "plan",
+    "stage",
+]
+
 # --- the time there is --------------------------------------------------------------------------------------------------
 
 

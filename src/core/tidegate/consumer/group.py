@@ -47,7 +47,13 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
 
-EXECUTORS: Final = 4
+__all__ = [
+    "ConsumerRules",
+    "ConsumerState",
+    "ConsumerStep",
+]
+
+_EXECUTORS: Final = 4
 
 
 @final
@@ -100,7 +106,7 @@ class ConsumerRules:
         each: What each partition does; its `running_max` is what the others leave of the executors.
     """
 
-    executors: int = EXECUTORS
+    executors: int = _EXECUTORS
     thresholds: Thresholds = attrs.field(
         default=attrs.Factory(lambda self: for_executors(self.executors), takes_self=True)
     )

@@ -37,6 +37,15 @@ from tidegate.consumer.fanout import (
     WindowOpened,
 )
 
+__all__ = [
+    "AllAsked",
+    "Asked",
+    "answer",
+    "answered",
+    "ask",
+    "running",
+]
+
 T = TypeVar("T", bound=Task)
 
 
@@ -79,11 +88,11 @@ def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | N
             return event if any(number in task.numbers for task in tasks if task.attempt == attempt) else None
         case TasksReported(window, numbers, attempt, report):
             runs = _tasks(asked, ANSWERS[report], window)
-            told = _named_in(numbers, [task.numbers for task in runs if task.attempt == attempt])
-            return event if told and told == numbers else attrs.evolve(event, numbers=told) if told else None
+            named = _named_in(numbers, [task.numbers for task in runs if task.attempt == attempt])
+            return event if named and named == numbers else attrs.evolve(event, numbers=named) if named else None
         case RecordsDelivered(window, offsets):
-            told = _named_in(offsets, [task.offsets for task in _tasks(asked, DeliverRecords, window)])
-            return event if told and told == offsets else attrs.evolve(event, offsets=told) if told else None
+            named = _named_in(offsets, [task.offsets for task in _tasks(asked, DeliverRecords, window)])
+            return event if named and named == offsets else attrs.evolve(event, offsets=named) if named else None
         case _:
             assert_never(event)
 

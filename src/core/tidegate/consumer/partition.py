@@ -152,6 +152,21 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
 
+__all__ = [
+    "DRAIN",
+    "PARTS",
+    "PLAIN",
+    "FailurePolicy",
+    "Ordering",
+    "Owned",
+    "PartitionParts",
+    "PartitionRules",
+    "PartitionState",
+    "PartitionStep",
+    "Phase",
+    "Unassigned",
+]
+
 # --- rules --------------------------------------------------------------------------------------------------------------
 
 
@@ -179,8 +194,8 @@ class FailurePolicy(Enum):
 PLAIN: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
 """Nothing is delivered, and nothing is tried again."""
 
-RUNNING_MAX: Final = 4
-REPLAY_MAX: Final = 100
+_RUNNING_MAX: Final = 4
+_REPLAY_MAX: Final = 100
 DRAIN: Final = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
 
 
@@ -335,7 +350,7 @@ class PartitionRules:
         parts: What the machine is made of; other parts than the default are for specimens.
     """
 
-    running_max: int = RUNNING_MAX
+    running_max: int = _RUNNING_MAX
     window_max: int = 1
     hooks: bool = False
     rules: Rules = PLAIN
@@ -343,7 +358,7 @@ class PartitionRules:
     failure_policy: FailurePolicy = FailurePolicy.STOP
     limits: PartitionLimits = PartitionLimits()
     metadata_max: int = LIMIT
-    replay_max: int = REPLAY_MAX
+    replay_max: int = _REPLAY_MAX
     drain: Budget = DRAIN
     parts: PartitionParts = attrs.field(factory=lambda: PARTS, repr=False, kw_only=True)
 

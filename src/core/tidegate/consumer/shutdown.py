@@ -1,6 +1,6 @@
 """A worker is asked to stop. In which order does it let everything go, so that nothing is lost and it ends in time?
 
-A process that is told to stop has until it is killed: 30 s with Kubernetes, 10 s with Docker. What it holds is let go
+A process that is asked to stop has until it is killed: 30 s with Kubernetes, 10 s with Docker. What it holds is let go
 one thing after the other:
 
     WORKING -- asked --> DRAINING -- nothing is owned --> LEAVING -- the group has answered, or its time is over --> GONE
@@ -11,7 +11,7 @@ one thing after the other:
 This is the reducer of a consumer (`tidegate.consumer.group`) with an end; while it works, it is that reducer and nothing else.
 A partition drains as it does when the group wants it back (`tidegate.consumer.drain`): the same budget, the same order. So the
 worker is gone within the budget of a drain and the time to leave, whatever user code, sinks and the broker do. Whoever is
-asked a second time waits for nothing any more: what runs is given up, and the group is told.
+asked a second time waits for nothing any more: what runs is given up, and the group is informed.
 
 What may come in between, and what follows:
     a rebalance     the partition is drained once, and let go once, for both
@@ -69,7 +69,22 @@ from tidegate.model.reducer import Step
 from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
-LEAVE: Final = 5 * SECOND
+__all__ = [
+    "Leave",
+    "LeaveAnswered",
+    "LeaveTimerFired",
+    "ShutdownCommand",
+    "ShutdownEvent",
+    "ShutdownPhase",
+    "ShutdownStep",
+    "StartLeaveTimer",
+    "StopAsked",
+    "WorkerRules",
+    "WorkerState",
+    "event_for",
+]
+
+_LEAVE: Final = 5 * SECOND
 
 # --- commands and events --------------------------------------------------------------------------------------------------
 
@@ -207,7 +222,7 @@ class WorkerRules:
     """
 
     consumer: ConsumerRules = ConsumerRules()
-    leave: Duration = LEAVE
+    leave: Duration = _LEAVE
 
     def __attrs_post_init__(self) -> None:
         check_type(self.consumer, ConsumerRules, "what a consumer does")

@@ -67,6 +67,42 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name
 
+__all__ = [
+    "KNOWN_DONE_MAX",
+    "OFFSET_MAX",
+    "PAGE",
+    "Abandoned",
+    "Blocked",
+    "DuplicateBudget",
+    "Explanation",
+    "Fork",
+    "Leaf",
+    "Node",
+    "OffsetTracker",
+    "Pages",
+    "Run",
+    "Unblocked",
+    "WorkStatus",
+    "acknowledged",
+    "committable",
+    "completed",
+    "delivered",
+    "done_offsets",
+    "done_runs",
+    "duplicate_budget",
+    "explain",
+    "highest",
+    "low_watermark",
+    "oldest_open",
+    "open_offsets",
+    "pending",
+    "restored",
+    "span",
+    "successor",
+    "tracked",
+    "undelivered",
+]
+
 OFFSET_MAX: Final = 2**63 - 1
 """The highest offset of a record: Kafka's offsets are signed 64-bit integers."""
 
@@ -121,8 +157,9 @@ class OffsetTracker:
     pages: Pages = ()
 
     def __repr__(self) -> str:
-        done = done_offsets(self)
-        parts = [f"{name} {ranges(of)}" for name, of in (("open", open_offsets(self)), ("done", done)) if of]
+        opened = [offset for page, bits, _ in _leaves(self.pages) for offset in _offsets(page, bits)]
+        done = [offset for page, _, bits in _leaves(self.pages) for offset in _offsets(page, bits)]
+        parts = [f"{name} {ranges(of)}" for name, of in (("open", opened), ("done", done)) if of]
         ahead = [f"seen below {self.frontier}"] if done and done[-1] >= self.frontier else []
         return f"OffsetTracker({'; '.join([f'floor {self.floor}', *parts, *ahead])})"
 
@@ -176,7 +213,7 @@ def delivered(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
         The tracker after; the very same if nothing is new.
 
     Raises:
-        Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
+        Misuse: An offset is not an int, negative, or beyond `OFFSET_MAX`.
     """
     _check(tracker)
     pages = tracker.pages
@@ -208,7 +245,7 @@ def completed(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
         The tracker after; the very same if none of them was open.
 
     Raises:
-        Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
+        Misuse: An offset is not an int, negative, or beyond `OFFSET_MAX`.
     """
     _check(tracker)
     pages = tracker.pages
@@ -336,7 +373,7 @@ def undelivered(tracker: OffsetTracker, offsets: Iterable[int]) -> tuple[int, ..
     """Those of the offsets that delivering them would open, in order: what there is to work on.
 
     Raises:
-        Misuse: An offset is no int, negative, or beyond `OFFSET_MAX`.
+        Misuse: An offset is not an int, negative, or beyond `OFFSET_MAX`.
     """
     _check(tracker)
     found: list[int] = []
@@ -528,7 +565,7 @@ def duplicate_budget(tracker: OffsetTracker, successor: OffsetTracker, begun: It
         How many of them are done, and how many under way. Records that wait untouched are worked on once anyway.
 
     Raises:
-        Misuse: An offset is none.
+        Misuse: A tracker is of another type, or an offset is out of range.
     """
     for each in (tracker, successor):
         _check(each)

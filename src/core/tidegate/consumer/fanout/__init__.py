@@ -81,8 +81,6 @@ from tidegate.consumer.fanout.state import (
 )
 from tidegate.consumer.fanout.transitions import step
 from tidegate.consumer.fanout.vocabulary import (
-    GENERATIONS_MAX,
-    RETRIES_MAX,
     Arrange,
     ArrangeFailed,
     Bar,
@@ -114,10 +112,8 @@ from tidegate.consumer.fanout.vocabulary import (
 )
 
 __all__ = [
-    "GENERATIONS_MAX",
     "MOVES",
     "NEXT",
-    "RETRIES_MAX",
     "Arrange",
     "ArrangeFailed",
     "Bar",

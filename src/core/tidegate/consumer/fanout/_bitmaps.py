@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-__all__ = ["bits_of", "numbers_in", "picked"]
+__all__ = [
+    "bits_of",
+    "numbers_in",
+    "picked",
+]
+
 
 _FEW: Final = 8
 """Below it, one by one is cheaper."""

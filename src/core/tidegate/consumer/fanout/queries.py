@@ -28,7 +28,17 @@ from tidegate.consumer.fanout.vocabulary import (
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.values import check_type, check_types
 
-__all__ = ["RecordStatus", "Waits", "in_flight", "load", "offsets_of", "outstanding", "record_status", "records"]
+__all__ = [
+    "RecordStatus",
+    "Waits",
+    "in_flight",
+    "load",
+    "offsets_of",
+    "outstanding",
+    "record_status",
+    "records",
+]
+
 
 _RUNNING, _FAILING, _DELIVERING, *_ = TaskPhase
 _PHASE_OF: Final = {Start: _RUNNING, Judge: _FAILING, DeliverTasks: _DELIVERING}
@@ -71,7 +81,7 @@ def records(state: Fanout) -> tuple[int, ...]:
         state: The windows in flight.
 
     Raises:
-        Misuse: It is no state of windows.
+        Misuse: It is not a state of windows.
     """
     check_type(state, Fanout, "a state of windows")
     return tuple(chain.from_iterable(picked(window.roll.offsets, window.unsettled) for window in state.windows))
@@ -137,7 +147,7 @@ def offsets_of(state: Fanout, task: Task) -> tuple[int, ...]:
         task: What follows from an event.
 
     Raises:
-        Misuse: It is no state of windows, or nothing that is asked for.
+        Misuse: An argument is of another type.
     """
     check_type(state, Fanout, "a state of windows")
     check_type(task, get_args(Task), "what somebody is asked for")
@@ -157,14 +167,14 @@ def offsets_of(state: Fanout, task: Task) -> tuple[int, ...]:
 
 
 def outstanding(state: Fanout, task: Task) -> int:
-    """Of how many parts of it (tasks, records, or a window) nothing was heard yet.
+    """How many parts of it (tasks, records, or a window) are not answered yet.
 
     Args:
         state: The windows in flight.
         task: What follows from an event.
 
     Raises:
-        Misuse: It is no state of windows, or nothing that is asked for.
+        Misuse: An argument is of another type.
     """
     check_type(state, Fanout, "a state of windows")
     check_type(task, get_args(Task), "what somebody is asked for")
@@ -194,7 +204,7 @@ def in_flight(state: Fanout) -> tuple[TaskId, ...]:
         state: The windows in flight.
 
     Raises:
-        Misuse: It is no state of windows.
+        Misuse: It is not a state of windows.
     """
     check_type(state, Fanout, "a state of windows")
     return tuple((window.roll.number, number) for window in state.windows for number in numbers_in(window.open_tasks))
@@ -208,7 +218,7 @@ def record_status(state: Fanout, offset: int) -> RecordStatus | None:
         offset: The offset of the record.
 
     Raises:
-        Misuse: It is no state of windows, or no offset.
+        Misuse: An argument is of another type, or out of range.
     """
     check_type(state, Fanout, "a state of windows")
     check_numbers((offset,), "offsets", OFFSET_MAX)

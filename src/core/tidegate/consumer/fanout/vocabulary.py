@@ -1,4 +1,4 @@
-"""The words of windows: what is told of them (events), what follows (outputs), and the rules between the two."""
+"""The words of windows: what happens to them (events), what follows (outputs), and the rules between the two."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from tidegate.model.errors import Misuse
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "GENERATIONS_MAX",
-    "RETRIES_MAX",
     "Arrange",
     "ArrangeFailed",
     "Bar",
@@ -46,12 +44,13 @@ __all__ = [
     "check_event",
 ]
 
+
 _TASK_NUMBER_MAX: Final = 2**31 - 1
 
-RETRIES_MAX: Final = 3
+_RETRIES_MAX: Final = 3
 """As in Drakkar."""
 
-GENERATIONS_MAX: Final = 3
+_GENERATIONS_MAX: Final = 3
 """Drakkar has no bound; three, as with retries, leaves room for a fall-back of a fall-back."""
 
 TaskId: TypeAlias = tuple[int, int]
@@ -74,8 +73,8 @@ class Rules:
         window_delivery: Whether a window has, once its tasks and records are; then its records are settled with it.
     """
 
-    retries_max: int = RETRIES_MAX
-    generations_max: int = GENERATIONS_MAX
+    retries_max: int = _RETRIES_MAX
+    generations_max: int = _GENERATIONS_MAX
     task_delivery: bool = attrs.field(default=True, kw_only=True)
     record_delivery: bool = attrs.field(default=True, kw_only=True)
     window_delivery: bool = attrs.field(default=True, kw_only=True)

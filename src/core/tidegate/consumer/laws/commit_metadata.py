@@ -10,16 +10,30 @@ from collections.abc import Iterable, Iterator
 from tidegate.consumer.commit_metadata import Decoded, Encoded, MetadataIgnored, MetadataRead, Partial, Stretch, Survey
 from tidegate.consumer.watermark import OffsetTracker, done_offsets, low_watermark, open_offsets
 
+__all__ = [
+    "holds_as_much_as_fits",
+    "is_the_shortest",
+    "is_what_was_encoded",
+    "keeps_the_limit",
+    "says_what_is_left_out",
+    "shares_what_did_not_change",
+    "size_is_exact",
+    "skips_nothing",
+    "stays_within_the_log",
+    "stretches",
+    "utf16_units",
+]
+
 
 def is_what_was_encoded(tracker: OffsetTracker, made: Encoded, read: Decoded) -> bool:
-    """Law ME1: what is told is all that is done from the position on, or all of that below where the text ends."""
+    """Law ME1: what is read is all that is done from the position on, or all of that below where the text ends."""
     position = low_watermark(tracker)
     stop = made.stop if isinstance(made, Partial) else None
-    told = tuple(offset for offset in done_offsets(tracker) if offset >= position and (stop is None or offset < stop))
+    known = tuple(offset for offset in done_offsets(tracker) if offset >= position and (stop is None or offset < stop))
     return (
         isinstance(read, MetadataRead)
         and (made.position, read.tracker.floor, read.tracker.frontier) == (position,) * 3
-        and (open_offsets(read.tracker), done_offsets(read.tracker)) == ((), told)
+        and (open_offsets(read.tracker), done_offsets(read.tracker)) == ((), known)
     )
 
 
@@ -50,7 +64,7 @@ def stays_within_the_log(position: int, end: int, read: Decoded) -> bool:
 
 
 def size_is_exact(units: int, whole: str) -> bool:
-    """Law ME4: the size that was told is the length of the whole text."""
+    """Law ME4: the size that was said is the length of the whole text."""
     return units == utf16_units(whole)
 
 

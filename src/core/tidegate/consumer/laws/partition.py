@@ -11,6 +11,28 @@ from tidegate.consumer.partition import Owned, PartitionState, PartitionStep, Ph
 from tidegate.consumer.watermark import done_offsets
 from tidegate.model.effects import Effect
 
+__all__ = [
+    "all_is_processed",
+    "changes_nothing",
+    "committed_is_finished",
+    "committed_never_falls",
+    "failures_are_not_committed",
+    "fetches_what_is_free",
+    "has_nothing_to_start",
+    "is_committed_up_to_a_failure",
+    "is_left_to_the_next_owner",
+    "is_not_run",
+    "is_released",
+    "nothing_else_waits",
+    "one_commit_in_flight",
+    "only_the_owner_handles",
+    "passes_nothing_unfinished",
+    "starts_nothing",
+    "takes_nothing_behind",
+    "tasks_are_bounded",
+    "waits_its_turn",
+]
+
 
 def committed_is_finished(committed: int, delivered: Iterable[int], processed: Collection[int]) -> bool:
     """Law P1: every record below the committed position was processed."""
@@ -28,12 +50,12 @@ def committed_never_falls(before: int, after: int) -> bool:
 
 
 def one_commit_in_flight(commands: Iterable[Effect[object]], generation: int) -> bool:
-    """Law P2: at most one commit of a generation is commanded and not answered."""
+    """Law P2: at most one commit of a generation is made and not answered."""
     return sum(isinstance(command, Commit) and command.generation == generation for command in commands) <= 1
 
 
 def changes_nothing(before: PartitionState, step: PartitionStep) -> bool:
-    """Law P3: what is late, or nobody asked for, leaves the state as it is, and nothing is commanded."""
+    """Law P3: what is late, or nobody asked for, leaves the state as it is, and there is no command."""
     return step.state == before and not step.commands
 
 
@@ -58,7 +80,7 @@ def only_the_owner_handles(commands: Iterable[Effect[object]], generation: int) 
 
 
 def starts_nothing(command: Effect[object]) -> bool:
-    """Law P5: of what a revoked partition commands, nothing starts anything: it delivers what ends, and no more."""
+    """Law P5: no command of a revoked partition starts anything: it delivers what ends, and no more."""
     return not isinstance(command, Fetch) and not (
         isinstance(command, Work) and isinstance(command.task, Arrange | Start | Judge)
     )

@@ -11,6 +11,15 @@ from tidegate.model.effects import Effect
 from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition
 
+__all__ = [
+    "begins_at_the_committed",
+    "begins_nothing",
+    "finished_is_committed",
+    "is_gone_in_time",
+    "leaves_nothing_behind",
+    "releases_what_is_wanted",
+]
+
 
 def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effect[object]]) -> bool:
     """Law SD1: once it was asked to stop, it begins nothing, and no partition comes to be its own.
@@ -18,7 +27,7 @@ def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effe
     Args:
         before: The worker.
         after: The worker then.
-        begun: What it commands then that it did not command before.
+        begun: Its commands since then.
     """
     if before.phase is ShutdownPhase.WORKING:
         return True
@@ -64,7 +73,7 @@ def releases_what_is_wanted(
     Args:
         wanted: Which partitions it wants back.
         owned: Those of the worker.
-        commands: All that was commanded since then.
+        commands: All commands since then.
     """
     return all(each in owned or Release(each) in commands for each in wanted)
 

@@ -24,6 +24,29 @@ from tidegate.consumer.watermark import (
 )
 from tidegate.model.instants import Instant
 
+__all__ = [
+    "Contents",
+    "acknowledging_keeps_the_rest",
+    "completing_finishes_the_open",
+    "contents",
+    "copies_one_path",
+    "counts_what_would_be_replayed",
+    "delivering_opens_the_new",
+    "equality_is_of_contents",
+    "explains_what_happens",
+    "floor_rises",
+    "frontier_follows",
+    "is_the_highest",
+    "keeps_what_is_known",
+    "nodes",
+    "order_does_not_matter",
+    "passes_nothing_open",
+    "readings_are_true",
+    "ready",
+    "stays_behind_the_frontier",
+    "works_on_nothing_known",
+]
+
 Contents = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 
@@ -75,7 +98,7 @@ def acknowledging_keeps_the_rest(before: OffsetTracker, position: int, after: Of
 
 
 def equality_is_of_contents(one: OffsetTracker, other: OffsetTracker, *, equal: bool, hashes: tuple[int, int]) -> bool:
-    """Law W8: two trackers are equal, with equal hashes, exactly if their contents are."""
+    """Law W8: two trackers are equal, with equal hashes, exactly if tsuccessor contents are."""
     return equal == (contents(one) == contents(other)) and (not equal or hashes[0] == hashes[1])
 
 
@@ -114,44 +137,44 @@ def frontier_follows(before: OffsetTracker, offsets: Collection[int], after: Off
     return after.frontier == max([before.frontier, *(offset + 1 for offset in offsets if offset >= before.floor)])
 
 
-def keeps_what_it_was_told(position: int, told: Iterable[Run], tracker: OffsetTracker, ready: int | None) -> bool:
-    """Law W12, first half: what was told is done and nothing else is, nothing was seen, and nothing is committable."""
-    done = tuple(offset for run in told for offset in range(*run))
+def keeps_what_is_known(position: int, known_done: Iterable[Run], tracker: OffsetTracker, ready: int | None) -> bool:
+    """Law W12, first half: what is known to be done is done and nothing else is, nothing was seen, and nothing is committable."""
+    done = tuple(offset for run in known_done for offset in range(*run))
     return contents(tracker) == (position, position, (), done) and ready is None
 
 
-def works_on_nothing_told(
-    told: Iterable[Run], offsets: Collection[int], fresh: Collection[int], delivered: OffsetTracker
+def works_on_nothing_known(
+    known_done: Iterable[Run], offsets: Collection[int], fresh: Collection[int], delivered: OffsetTracker
 ) -> bool:
-    """Law W12, second half: what was told is not worked on when it is delivered, and is done."""
-    done = {offset for run in told for offset in range(*run)} & {*offsets}
+    """Law W12, second half: what is known to be done is not worked on when it is delivered, and is done."""
+    done = {offset for run in known_done for offset in range(*run)} & {*offsets}
     return done.isdisjoint(fresh) and done <= {*done_offsets(delivered)}
 
 
-def explains_what_happens(tracker: OffsetTracker, work: dict[int, WorkStatus], now: Instant, told: Explanation) -> bool:
-    """Law W13: the blocking offset is the oldest open one, and the watermark jumps as told once it is done."""
+def explains_what_happens(tracker: OffsetTracker, work: dict[int, WorkStatus], now: Instant, said: Explanation) -> bool:
+    """Law W13: the blocking offset is the oldest open one, and the watermark jumps as explained once it is done."""
     floor, _, opened, done = contents(tracker)
     position = ready(tracker) or floor
     if not opened:
-        return told == Unblocked(position)
+        return said == Unblocked(position)
     oldest_open = opened[0]
     behind = [offset for offset in done if offset > oldest_open and offset < min(opened[1:], default=tracker.frontier)]
     after = max([oldest_open, *behind]) + 1
     freed = sum(position <= offset < after for offset in (oldest_open, *done))
     if oldest_open not in work:
-        return told == Abandoned(oldest_open, position, after, freed)
+        return said == Abandoned(oldest_open, position, after, freed)
     age = max(0, now - work[oldest_open].since)
-    return told == Blocked(oldest_open, work[oldest_open], age, position, after, freed)
+    return said == Blocked(oldest_open, work[oldest_open], age, position, after, freed)
 
 
 def counts_what_would_be_replayed(
-    tracker: OffsetTracker, heir: OffsetTracker, begun: Collection[int], told: DuplicateBudget
+    tracker: OffsetTracker, successor: OffsetTracker, begun: Collection[int], said: DuplicateBudget
 ) -> bool:
-    """Law W14: what is done or begun here, without what the heir knows to be done."""
-    known = {*done_offsets(heir)}
-    finished = {offset for offset in done_offsets(tracker) if offset >= heir.floor} - known
-    under_way = {offset for offset in open_offsets(tracker) if offset >= heir.floor and offset in begun} - known
-    return (told.finished, told.begun, told.records) == (
+    """Law W14: what is done or begun here, without what the successor knows to be done."""
+    known = {*done_offsets(successor)}
+    finished = {offset for offset in done_offsets(tracker) if offset >= successor.floor} - known
+    under_way = {offset for offset in open_offsets(tracker) if offset >= successor.floor and offset in begun} - known
+    return (said.finished, said.begun, said.records) == (
         len(finished),
         len(under_way),
         len(finished) + len(under_way),

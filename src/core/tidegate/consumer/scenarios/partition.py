@@ -86,7 +86,34 @@ from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
-NOBODY: Final = ("",) * len(NUMBERS)
+__all__ = [
+    "BY_KEY",
+    "FAILS",
+    "GIVES_UP",
+    "HOLDS",
+    "HOLES",
+    "IN_ORDER",
+    "MOVES",
+    "REFUSED",
+    "SCENARIOS",
+    "SINKS",
+    "SINKS_FAIL",
+    "STUCK",
+    "Client",
+    "ConsumerPolling",
+    "PartitionStepping",
+    "assignment",
+    "is_at_once",
+    "is_commit",
+    "is_delivery",
+    "is_timer",
+    "moves",
+    "one_by_one",
+    "partition",
+    "with_a_sink",
+]
+
+_NOBODY: Final = ("",) * len(NUMBERS)
 
 
 PartitionStepping: TypeAlias = Callable[[PartitionRules, PartitionState, Event], PartitionStep]
@@ -97,7 +124,7 @@ def is_commit(effect: Effect[object]) -> bool:
     return isinstance(effect, Commit)
 
 
-def is_work(effect: Effect[object]) -> bool:
+def _is_work(effect: Effect[object]) -> bool:
     return isinstance(effect, Work)
 
 
@@ -114,10 +141,10 @@ def is_at_once(effect: Effect[object]) -> bool:
     return isinstance(effect, (Release, Interrupt))
 
 
-LOST_REPLIES: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit}
-NO_BUDGETS: Final[Mapping[Fault, int]] = MappingProxyType({})
-NO_GOALS: Final[Mapping[str, Law]] = MappingProxyType({})
-HOOKS: Final = PartitionRules(
+_LOST_REPLIES: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit}
+_NO_BUDGETS: Final[Mapping[Fault, int]] = MappingProxyType({})
+_NO_GOALS: Final[Mapping[str, Law]] = MappingProxyType({})
+_HOOKS: Final = PartitionRules(
     running_max=2,
     window_max=2,
     hooks=True,
@@ -144,12 +171,12 @@ HOLES: Final[Entries] = (b"k", CONTROL, b"k", CONTROL)
 GIVES_UP: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit, Fault.GAVE_UP: is_timer}
 
 
-def one_task_each(means: Meaning) -> Meaning:
+def _one_task_each(means: Meaning) -> Meaning:
     """User code handles a record."""
     return means
 
 
-def with_hooks(means: Meaning) -> Meaning:
+def _with_hooks(means: Meaning) -> Meaning:
     """User code arranges a task for each record and one for all, judges as it likes, and delivers each record."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -193,7 +220,7 @@ def one_by_one(means: Meaning) -> Meaning:
     return meaning
 
 
-def event_with_keys(command: Effect[object], reply: object) -> Event | None:
+def _event_with_keys(command: Effect[object], reply: object) -> Event | None:
     """Records come with their keys."""
     event = event_for(command, reply)
     if isinstance(event, Fetched):
@@ -208,15 +235,15 @@ def moves(state: State) -> bool:
 MOVES: Final[Mapping[str, Law]] = MappingProxyType({"a partition moves": moves})
 
 
-def has_one_commit(part: Owned, commands: Commands) -> bool:
+def _has_one_commit(part: Owned, commands: Commands) -> bool:
     return laws.partition.one_commit_in_flight(commands, part.generation)
 
 
-def has_nothing_to_start(part: Owned, _: Commands) -> bool:
+def _has_nothing_to_start(part: Owned, _: Commands) -> bool:
     return laws.partition.has_nothing_to_start(part)
 
 
-def fetches_what_is_free(part: Owned, commands: Commands) -> bool:
+def _fetches_what_is_free(part: Owned, commands: Commands) -> bool:
     return all(laws.partition.fetches_what_is_free(command, part.hold) for command in commands)
 
 
@@ -228,10 +255,10 @@ def partition(
     records: int = 3,
     rebalances: int = 2,
     budget: int = 2,
-    kinds: Mapping[Fault, Which] = LOST_REPLIES,
-    user: Callable[[Meaning], Meaning] = one_task_each,
-    goals: Mapping[str, Law] = NO_GOALS,
-    budgets: Mapping[Fault, int] = NO_BUDGETS,
+    kinds: Mapping[Fault, Which] = _LOST_REPLIES,
+    user: Callable[[Meaning], Meaning] = _one_task_each,
+    goals: Mapping[str, Law] = _NO_GOALS,
+    budgets: Mapping[Fault, int] = _NO_BUDGETS,
     late: bool = False,
     cooperative: bool = False,
     evicts: bool = False,
@@ -261,18 +288,18 @@ def partition(
 
     means, event_of = (
         user(broker(None if entries else records)),
-        event_with_keys if rules.ordering is Ordering.BY_KEY else event_for,
+        _event_with_keys if rules.ordering is Ordering.BY_KEY else event_for,
     )
     parts = {
         consumer: tuple(
-            reducer(lane(consumer, number), Unassigned(), partial(step, rules), means, kinds, event_for=event_of)
+            _reducer(lane(consumer, number), Unassigned(), partial(step, rules), means, kinds, event_for=event_of)
             for number in NUMBERS
         )
         for consumer in CONSUMERS
     }
     names = [lane(consumer, number) for consumer in CONSUMERS for number in NUMBERS]
     may_be = Fault.COMMIT_REFUSED in kinds
-    scenario = consumed(
+    scenario = _consumed(
         "partition",
         summary,
         parts,
@@ -290,17 +317,17 @@ def partition(
         budgets=budgets,
         always={
             **scenario.always,
-            ONE_COMMIT: tuple(of_owned(name, has_one_commit) for name in names),
+            ONE_COMMIT: tuple(of_owned(name, _has_one_commit) for name in names),
             **({} if evicts else {OWNER: tuple(map(is_handled_by_owner, names))}),
             BOUNDED: tuple(is_bounded(name, rules.running_max) for name in names),
-            DRAINS: tuple(of_owned(name, has_nothing_to_start) for name in names),
+            DRAINS: tuple(of_owned(name, _has_nothing_to_start) for name in names),
             **(
                 {}
                 if rules.ordering is Ordering.UNORDERED
                 else {IN_TURN: tuple(is_in_turn(name, rules.ordering, records) for name in names)}
             ),
             **(
-                {FREE: tuple(of_owned(name, fetches_what_is_free) for name in names)}
+                {FREE: tuple(of_owned(name, _fetches_what_is_free) for name in names)}
                 if rules.limits != PartitionLimits()
                 else {}
             ),
@@ -347,9 +374,9 @@ def assignment(
     consumer = ConsumerRules(executors=1, thresholds=Thresholds(high=2, low=1), each=PartitionRules(metadata_max=0))
     plan = partial(polling, consumer)
     entries: Entries = (None,) * records if pauses else ()
-    means = polled_as_planned(plan, broker(None, most=1)) if pauses else gated(plan, broker(records))
-    whole = {name: (reducer(name, ConsumerState(), consumer.step, means, LOST_REPLIES),) for name in CONSUMERS}
-    scenario = consumed(
+    means = _polled_as_planned(plan, broker(None, most=1)) if pauses else _gated(plan, broker(records))
+    whole = {name: (_reducer(name, ConsumerState(), consumer.step, means, _LOST_REPLIES),) for name in CONSUMERS}
+    scenario = _consumed(
         "group",
         summary,
         whole,
@@ -376,7 +403,7 @@ def assignment(
     )
 
 
-def consumed(
+def _consumed(
     name: str,
     summary: str,
     reducers: Mapping[str, tuple[ReducerProcess, ...]],
@@ -394,7 +421,7 @@ def consumed(
     logs = Plain().write(REBALANCES, rebalances)
     for number in NUMBERS:
         logs = begun(number, *entries, world=logs) if entries else logs.write(end(number), records)
-    world = coordinator.assign(logs, Group(0, CONSUMERS, NOBODY, target=NOBODY))
+    world = coordinator.assign(logs, Group(0, CONSUMERS, _NOBODY, target=_NOBODY))
     assert isinstance(world, Plain)
     crashes = tuple(
         Crash(consumer if lane(consumer, 0) != consumer else f"{consumer}'s host", own, dead(consumer))
@@ -414,7 +441,7 @@ def consumed(
     )
 
 
-def reducer(
+def _reducer(
     name: str,
     first: object,
     step: Stepping,
@@ -426,7 +453,7 @@ def reducer(
     return ReducerProcess(name, first, step, event_for, Faults(kinds), means, is_commit, is_timer, is_at_once)
 
 
-def gated(polling: Polling, means: Meaning) -> Meaning:
+def _gated(polling: Polling, means: Meaning) -> Meaning:
     """Records come only for partitions that the consumer polls."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -437,7 +464,7 @@ def gated(polling: Polling, means: Meaning) -> Meaning:
     return meaning
 
 
-def polled_as_planned(polling: Polling, means: Meaning) -> Meaning:
+def _polled_as_planned(polling: Polling, means: Meaning) -> Meaning:
     """Records come when all is paused and resumed that is to be, of partitions that are not paused."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -480,9 +507,9 @@ class Client:
                 yield ActorStep(Label(effect), after)
 
 
-FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: is_work}
+FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: _is_work}
 SINKS_FAIL: Final[Mapping[Fault, Which]] = {Fault.SINK_FAILED: is_delivery, Fault.DEAD_LETTER_FAILED: is_answer}
-STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: is_work, Fault.GAVE_UP: is_timer}
+STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: _is_work, Fault.GAVE_UP: is_timer}
 REFUSED: Final[Mapping[Fault, Which]] = {Fault.COMMIT_REFUSED: is_commit, Fault.DROPPED: is_commit}
 
 SCENARIOS: Final = (
@@ -560,16 +587,16 @@ SCENARIOS: Final = (
         "partition.hooks",
         partial(
             partition,
-            HOOKS,
+            _HOOKS,
             summary="windows of two records, three tasks; any hook may raise, and failed records are answered for",
             records=2,
             rebalances=1,
             budget=1,
             kinds=FAILS,
-            user=with_hooks,
+            user=_with_hooks,
         ),
-        thorough=partial(partition, HOOKS, records=2, rebalances=1, kinds=FAILS, user=with_hooks),
-        large=partial(partition, HOOKS, records=4, rebalances=3, budget=4, kinds=FAILS, user=with_hooks),
+        thorough=partial(partition, _HOOKS, records=2, rebalances=1, kinds=FAILS, user=_with_hooks),
+        large=partial(partition, _HOOKS, records=4, rebalances=3, budget=4, kinds=FAILS, user=_with_hooks),
     ),
     Shipped(
         "partition.sinks",

@@ -19,6 +19,49 @@ from tidegate.sim.log import Entries, Hole, log, paused
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Law, State
 
+__all__ = [
+    "ALL",
+    "BOUNDED",
+    "CONSUMERS",
+    "DRAINS",
+    "FINISHED",
+    "FREE",
+    "IN_TURN",
+    "KEYS",
+    "LOAD",
+    "NEVER_FALLS",
+    "NOT_RUN",
+    "NUMBERS",
+    "ONE_COMMIT",
+    "OWNER",
+    "TOPIC",
+    "Commands",
+    "Polling",
+    "crosses_a_hole",
+    "goes_on_behind_a_failure",
+    "holds_back",
+    "is_answer",
+    "is_bounded",
+    "is_closed",
+    "is_dead_lettered",
+    "is_done",
+    "is_finished",
+    "is_handled_by_owner",
+    "is_held",
+    "is_in_turn",
+    "is_loaded_less",
+    "is_removed_in_work",
+    "is_stuck",
+    "is_unanswered",
+    "never_falls",
+    "of_owned",
+    "owned",
+    "pauses_and_resumes",
+    "planned",
+    "runs_nothing_diverted",
+    "stands_still",
+]
+
 Commands: TypeAlias = tuple[Effect[object], ...]
 Polling: TypeAlias = Callable[[ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]]
 
@@ -56,7 +99,7 @@ def of_owned(name: str, holds: Callable[[Owned, Commands], bool]) -> Law:
 def is_finished(number: int) -> Law:
     def holds(state: State) -> bool:
         position, done = state.read(committed(number)), state.read(processed(number))
-        records = (offset for offset in range(position) if offset not in holes(state, number))
+        records = (offset for offset in range(position) if offset not in _holes(state, number))
         return laws.partition.committed_is_finished(position, records, done)
 
     return holds
@@ -69,7 +112,7 @@ def never_falls(before: State, after: State) -> bool:
     )
 
 
-def works(machine: Machine, number: int) -> tuple[Work, ...]:
+def _works(machine: Machine, number: int) -> tuple[Work, ...]:
     """What user code is asked for of a partition."""
     return tuple(
         command for command in machine.commands if isinstance(command, Work) and command.partition.partition == number
@@ -83,7 +126,7 @@ def is_handled_by_owner(name: str) -> Law:
             return True
         group = state.read(GROUP)
         return all(
-            laws.partition.only_the_owner_handles(works(machine, number), group.generation_of(number))
+            laws.partition.only_the_owner_handles(_works(machine, number), group.generation_of(number))
             for number in NUMBERS
         )
 
@@ -98,7 +141,7 @@ def is_bounded(name: str, running_max: int) -> Law:
     return holds
 
 
-def in_work(state: State, name: str) -> Iterator[tuple[Owned, Task, int]]:
+def _in_work(state: State, name: str) -> Iterator[tuple[Owned, Task, int]]:
     """What user code is asked for in this generation, record by record, and the partition that asks."""
     machine = state.status(name)
     if isinstance(machine, Machine) and isinstance(machine.state, Owned):
@@ -117,7 +160,7 @@ def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
 
     return lambda state: all(
         laws.partition.waits_its_turn(offset, line(offset), open_offsets(part.tracker))
-        for part, _, offset in in_work(state, name)
+        for part, _, offset in _in_work(state, name)
     )
 
 
@@ -125,7 +168,7 @@ def runs_nothing_diverted(name: str) -> Law:
     """Where all records of the partition have one key."""
     return lambda state: all(
         laws.partition.is_not_run(offset, task, (offset,) if part.closed else ())
-        for part, task, offset in in_work(state, name)
+        for part, task, offset in _in_work(state, name)
     )
 
 
@@ -148,20 +191,20 @@ def is_closed(state: State, name: str) -> bool:
             return False
 
 
-def entries_of(state: State, number: int) -> Entries:
+def _entries_of(state: State, number: int) -> Entries:
     """What the log of the partition holds; nothing where records are but counted."""
     return state.read(log(number))
 
 
-def holes(state: State, number: int) -> frozenset[int]:
+def _holes(state: State, number: int) -> frozenset[int]:
     """The offsets at which there is nothing."""
-    return frozenset(at for at, entry in enumerate(entries_of(state, number)) if isinstance(entry, Hole))
+    return frozenset(at for at, entry in enumerate(_entries_of(state, number)) if isinstance(entry, Hole))
 
 
 def is_done(state: State, number: int, records: int) -> bool:
     """The position that is committed lies behind the last record, and what is a hole needs no work."""
-    none = holes(state, number)
-    if entries := entries_of(state, number):
+    none = _holes(state, number)
+    if entries := _entries_of(state, number):
         records = 1 + max(at for at in range(len(entries)) if at not in none)
     done = state.read(processed(number))
     position = state.read(committed(number))
@@ -192,7 +235,7 @@ def crosses_a_hole(state: State) -> bool:
     return any(
         at < state.read(committed(number)) and at not in state.read(processed(number))
         for number in NUMBERS
-        for at, entry in enumerate(entries_of(state, number))
+        for at, entry in enumerate(_entries_of(state, number))
         if entry is Hole.COMPACTED
     )
 
@@ -202,20 +245,20 @@ def is_removed_in_work(state: State) -> bool:
     return any(
         entry is Hole.COMPACTED and at in state.read(processed(number))
         for number in NUMBERS
-        for at, entry in enumerate(entries_of(state, number))
+        for at, entry in enumerate(_entries_of(state, number))
     )
 
 
-def paused_by(state: State, name: str) -> tuple[int, ...]:
+def _paused_by(state: State, name: str) -> tuple[int, ...]:
     return state.read(paused(name))
 
 
 def pauses_and_resumes(polling: Polling) -> Mapping[str, Law]:
     def resumes(state: State) -> bool:
-        return any(planned(polling, state.status(name), paused_by(state, name)).release for name in CONSUMERS)
+        return any(planned(polling, state.status(name), _paused_by(state, name)).release for name in CONSUMERS)
 
     return {
-        "a client pauses": lambda state: any(paused_by(state, name) for name in CONSUMERS),
+        "a client pauses": lambda state: any(_paused_by(state, name) for name in CONSUMERS),
         "a client is to resume": resumes,
     }
 

@@ -41,8 +41,34 @@ from tidegate.sim.scenario import Actor, ActorStep, Label, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
 
+__all__ = [
+    "ANEW",
+    "ASKED",
+    "BEGINS",
+    "BEHIND",
+    "FAULTS",
+    "GONE",
+    "RELEASED",
+    "RIGHT",
+    "SAVED",
+    "SCENARIOS",
+    "SINKS",
+    "TOPIC",
+    "Exit",
+    "ShutdownStepping",
+    "Signals",
+    "finished",
+    "is_at_once",
+    "is_done",
+    "is_finished",
+    "is_unanswered",
+    "never_falls",
+    "phase",
+    "shutdown",
+]
+
 TOPIC: Final = "t"
-STAYS, STOPS = "a", "b"
+_STAYS, _STOPS = "a", "b"
 """The partition is at first that of the one who stops."""
 
 BEGINS: Final = "once it was asked to stop, nothing is begun"
@@ -54,7 +80,7 @@ ANEW: Final = "the next owner begins exactly at what was committed"
 
 ASKED: Final = Cell[int](("asked to stop",), 0)
 """How often."""
-EXCUSED: Final = Cell(("no time is left",), empty=False)
+_EXCUSED: Final = Cell(("no time is left",), empty=False)
 """The time to drain is over, or somebody has asked twice; then what is finished may be left uncommitted."""
 
 
@@ -77,13 +103,13 @@ def is_at_once(effect: Effect[object]) -> bool:
     return isinstance(effect, (Release, Interrupt))
 
 
-def never_ends(effect: Effect[object]) -> bool:
+def _never_ends(effect: Effect[object]) -> bool:
     """User code, or a group that does not answer."""
     return isinstance(effect, (Work, Leave))
 
 
 def is_unanswered(effect: Effect[object]) -> bool:
-    """Of this it may hear no answer."""
+    """Commands that may stay without an answer."""
     return isinstance(effect, (Commit, Leave))
 
 
@@ -91,18 +117,18 @@ FAULTS: Final[Mapping[Fault, Which]] = {
     Fault.LOST_REPLY: is_unanswered,
     Fault.DROPPED: is_unanswered,
     Fault.COMMIT_REFUSED: is_commit,
-    Fault.NEVER_RETURNS: never_ends,
+    Fault.NEVER_RETURNS: _never_ends,
     Fault.SINK_FAILED: is_delivery,
 }
 
 
-def in_a_group(means: Meaning, coordinator: Coordinator) -> Meaning:
+def _in_a_group(means: Meaning, coordinator: Coordinator) -> Meaning:
     """Time passes, members leave, and what the one who stops delivers is remembered as its own."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
             case StartDrainTimer(_, _, stage):
-                yield (world.write(EXCUSED, value=True) if stage is Stage.COMMITTING else world), None
+                yield (world.write(_EXCUSED, value=True) if stage is Stage.COMMITTING else world), None
             case StartLeaveTimer():
                 yield world, None
             case Leave():
@@ -112,7 +138,7 @@ def in_a_group(means: Meaning, coordinator: Coordinator) -> Meaning:
                 yield coordinator.revoke(world, attrs.evolve(group, members=members, owners=owners)), None
             case Work(_, _, Start()):
                 yield world, None
-            case Work(_, generation, DeliverRecords(), offsets) if who == STOPS:
+            case Work(_, generation, DeliverRecords(), offsets) if who == _STOPS:
                 own = finished(generation)
                 for after, reply in means(effect, world, who):
                     yield after.write(own, tuple(sorted({*after.read(own), *offsets}))), reply
@@ -145,7 +171,7 @@ class Signals:
                 inbox(self.worker), (*world.read(inbox(self.worker)), AskedToStop())
             )
             if asked:
-                after = after.write(EXCUSED, value=True)
+                after = after.write(_EXCUSED, value=True)
             label = "asks it to stop at once" if asked else "asks it to stop"
             yield ActorStep(Label(f"{label}: {self.worker}"), after, must=not asked)
 
@@ -153,7 +179,7 @@ class Signals:
 @final
 @attrs.frozen(eq=False)
 class Exit:
-    """The process of a worker ends when that is gone. If the group did not hear of its leaving, it finds out.
+    """The process of a worker ends when that is gone. If the group did not learn of its leaving, it finds out.
 
     Attributes:
         worker: Whose.
@@ -171,7 +197,7 @@ class Exit:
         return f"{self.worker}'s process"
 
     def steps(self, world: World) -> Iterator[ActorStep]:
-        if not world.read(dead(self.worker)) and phase_of(world.read(self.place)) is ShutdownPhase.GONE:
+        if not world.read(dead(self.worker)) and _phase_of(world.read(self.place)) is ShutdownPhase.GONE:
             yield ActorStep(Label("exits"), world.write(dead(self.worker), value=True))
 
 
@@ -202,24 +228,24 @@ def shutdown(
         signals: How often it is asked, at most.
     """
     coordinator = Coordinator(TOPIC, lambda consumer, _: consumer)
-    means = in_a_group(broker(records), coordinator)
+    means = _in_a_group(broker(records), coordinator)
 
     stays, stops = (
         ReducerProcess(
             name, WorkerState(), partial(step, rules), event_for, faults, means, is_commit, at_once=is_at_once
         )
-        for name, faults in ((STAYS, Faults()), (STOPS, Faults(FAULTS)))
+        for name, faults in ((_STAYS, Faults()), (_STOPS, Faults(FAULTS)))
     )
     log = Plain().write(REBALANCES, rebalances).write(end(0), records)
-    world = coordinator.assign(log, Group(0, (STAYS, STOPS), ("",), target=("",)))
+    world = coordinator.assign(log, Group(0, (_STAYS, _STOPS), ("",), target=("",)))
     assert isinstance(world, Plain)
     actors: tuple[Actor, ...] = (
         stays,
         stops,
         coordinator,
-        Signals(STOPS, signals),
-        Exit(STOPS),
-        Crash(f"{STOPS}'s host", (stops,), dead(STOPS)),
+        Signals(_STOPS, signals),
+        Exit(_STOPS),
+        Crash(f"{_STOPS}'s host", (stops,), dead(_STOPS)),
     )
     return Scenario(
         name="shutdown",
@@ -227,14 +253,14 @@ def shutdown(
         world=world,
         actors=actors,
         budget=budget,
-        always={FINISHED: is_finished, BEHIND: leaves_nothing, RELEASED: releases_what_is_wanted},
-        step={NEVER_FALLS: never_falls, BEGINS: begins_nothing, SAVED: saves_what_is_finished, ANEW: begins_anew},
-        eventually={GONE: is_gone, ALL: partial(is_done, records=records)},
+        always={FINISHED: is_finished, BEHIND: _leaves_nothing, RELEASED: _releases_what_is_wanted},
+        step={NEVER_FALLS: never_falls, BEGINS: _begins_nothing, SAVED: _saves_what_is_finished, ANEW: _begins_anew},
+        eventually={GONE: _is_gone, ALL: partial(is_done, records=records)},
         sometimes={
-            "it drains whole": partial(drains_whole, records=records),
-            "its time is over": is_cut,
-            "a commit is refused while it drains": is_refused_while_draining,
-            **({"a rebalance comes while it drains": is_rebalanced_while_draining} if rebalances else {}),
+            "it drains whole": partial(_drains_whole, records=records),
+            "its time is over": _is_cut,
+            "a commit is refused while it drains": _is_refused_while_draining,
+            **({"a rebalance comes while it drains": _is_rebalanced_while_draining} if rebalances else {}),
         },
     )
 
@@ -242,17 +268,17 @@ def shutdown(
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 
-def worker_of(status: object) -> WorkerState | None:
+def _worker_of(status: object) -> WorkerState | None:
     return status.state if isinstance(status, Machine) and isinstance(status.state, WorkerState) else None
 
 
-def phase_of(status: object) -> ShutdownPhase | None:
-    worker = worker_of(status)
+def _phase_of(status: object) -> ShutdownPhase | None:
+    worker = _worker_of(status)
     return None if worker is None else worker.phase
 
 
 def phase(state: State, name: str) -> ShutdownPhase | None:
-    return phase_of(state.status(name))
+    return _phase_of(state.status(name))
 
 
 def is_finished(state: State) -> bool:
@@ -260,8 +286,8 @@ def is_finished(state: State) -> bool:
     return laws.partition.committed_is_finished(position, range(position), done)
 
 
-def leaves_nothing(state: State) -> bool:
-    machine = state.status(STOPS)
+def _leaves_nothing(state: State) -> bool:
+    machine = state.status(_STOPS)
     match machine:
         case Machine(WorkerState() as worker, commands, _, stuck):
             return laws.shutdown.leaves_nothing_behind(worker, (*commands, *stuck))
@@ -269,19 +295,19 @@ def leaves_nothing(state: State) -> bool:
             return True
 
 
-def releases_what_is_wanted(state: State) -> bool:
-    worker, group = worker_of(state.status(STOPS)), state.read(GROUP)
+def _releases_what_is_wanted(state: State) -> bool:
+    worker, group = _worker_of(state.status(_STOPS)), state.read(GROUP)
     if (
         worker is None
-        or state.read(dead(STOPS))
+        or state.read(dead(_STOPS))
         or not group.rebalancing
-        or STOPS not in group.members
-        or group.owners[0] != STOPS
+        or _STOPS not in group.members
+        or group.owners[0] != _STOPS
     ):
         return True
     partition = TopicPartition(TOPIC, 0)
-    if any(isinstance(event, Revoked) for event in state.read(inbox(STOPS))):
-        return True  # it has not heard of it
+    if any(isinstance(event, Revoked) for event in state.read(inbox(_STOPS))):
+        return True  # it is not there yet
     done = (Release(partition),) if 0 in group.released else ()
     owned = [part.partition for part in worker.consumer.parts]
     return laws.shutdown.releases_what_is_wanted((partition,), owned, done)
@@ -291,8 +317,8 @@ def never_falls(before: State, after: State) -> bool:
     return laws.partition.committed_never_falls(before.read(committed(0)), after.read(committed(0)))
 
 
-def begins_nothing(before: State, after: State) -> bool:
-    match before.status(STOPS), after.status(STOPS):
+def _begins_nothing(before: State, after: State) -> bool:
+    match before.status(_STOPS), after.status(_STOPS):
         case Machine(WorkerState() as worker, commands), Machine(WorkerState() as then, now):
             begun = [command for command in now if command not in commands]
             return laws.shutdown.begins_nothing(worker, then, begun)
@@ -300,12 +326,12 @@ def begins_nothing(before: State, after: State) -> bool:
             return True
 
 
-def saves_what_is_finished(before: State, after: State) -> bool:
+def _saves_what_is_finished(before: State, after: State) -> bool:
     """As it leaves, unless it was refused."""
-    if phase(after, STOPS) is not ShutdownPhase.LEAVING or after.read(EXCUSED):
+    if phase(after, _STOPS) is not ShutdownPhase.LEAVING or after.read(_EXCUSED):
         return True
-    match before.status(STOPS):
-        case Machine(WorkerState(ShutdownPhase.DRAINING, consumer), _, events) if not any(map(is_refusal, events)):
+    match before.status(_STOPS):
+        case Machine(WorkerState(ShutdownPhase.DRAINING, consumer), _, events) if not any(map(_is_refusal, events)):
             position = after.read(committed(0))
             own = [after.read(finished(part.generation)) for part in consumer.parts]
             return all(laws.shutdown.finished_is_committed(position, done) for done in own)
@@ -313,13 +339,13 @@ def saves_what_is_finished(before: State, after: State) -> bool:
             return True
 
 
-def is_refusal(event: object) -> bool:
+def _is_refusal(event: object) -> bool:
     return isinstance(event, CommitRefused)
 
 
-def begins_anew(before: State, after: State) -> bool:
-    for name in (STAYS, STOPS):
-        worker, then = worker_of(before.status(name)), worker_of(after.status(name))
+def _begins_anew(before: State, after: State) -> bool:
+    for name in (_STAYS, _STOPS):
+        worker, then = _worker_of(before.status(name)), _worker_of(after.status(name))
         if worker is None or then is None or worker.consumer.parts:
             continue
         for part in then.consumer.parts:
@@ -328,8 +354,8 @@ def begins_anew(before: State, after: State) -> bool:
     return True
 
 
-def is_gone(state: State) -> bool:
-    return worker_of(state.status(STOPS)) is None or phase(state, STOPS) is ShutdownPhase.GONE
+def _is_gone(state: State) -> bool:
+    return _worker_of(state.status(_STOPS)) is None or phase(state, _STOPS) is ShutdownPhase.GONE
 
 
 def is_done(state: State, *, records: int) -> bool:
@@ -340,21 +366,21 @@ def is_done(state: State, *, records: int) -> bool:
 # --- goals --------------------------------------------------------------------------------------------------------------
 
 
-def is_cut(state: State) -> bool:
-    return state.read(EXCUSED) and phase(state, STOPS) is ShutdownPhase.GONE
+def _is_cut(state: State) -> bool:
+    return state.read(_EXCUSED) and phase(state, _STOPS) is ShutdownPhase.GONE
 
 
-def drains_whole(state: State, *, records: int) -> bool:
+def _drains_whole(state: State, *, records: int) -> bool:
     return (
-        phase(state, STOPS) is ShutdownPhase.LEAVING
-        and not state.read(EXCUSED)
+        phase(state, _STOPS) is ShutdownPhase.LEAVING
+        and not state.read(_EXCUSED)
         and any(len(state.read(finished(generation))) == records for generation in (1, 2))
         and state.read(committed(0)) == records
     )
 
 
-def is_rebalanced_while_draining(state: State) -> bool:
-    worker = worker_of(state.status(STOPS))
+def _is_rebalanced_while_draining(state: State) -> bool:
+    worker = _worker_of(state.status(_STOPS))
     return (
         worker is not None
         and worker.phase is ShutdownPhase.DRAINING
@@ -363,10 +389,10 @@ def is_rebalanced_while_draining(state: State) -> bool:
     )
 
 
-def is_refused_while_draining(state: State) -> bool:
-    match state.status(STOPS):
+def _is_refused_while_draining(state: State) -> bool:
+    match state.status(_STOPS):
         case Machine(WorkerState(ShutdownPhase.DRAINING), _, events):
-            return any(map(is_refusal, events))
+            return any(map(_is_refusal, events))
         case _:
             return False
 

@@ -70,6 +70,31 @@ from tidegate.sim.faults import Fault
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
+__all__ = [
+    "AT_ONCE",
+    "HASTY",
+    "SMALL",
+    "SPECIMENS",
+    "commits_failures",
+    "commits_the_highest",
+    "counts_late_results",
+    "counts_offsets",
+    "dead_letter_is_optional",
+    "failure_is_done",
+    "fetches_what_is_held",
+    "never_resumes",
+    "no_answer_is_yes",
+    "paused_once",
+    "planted",
+    "queue_survives",
+    "raise_is_ignored",
+    "revokes_without_drain",
+    "runs_the_rest",
+    "takes_all_at_once",
+    "takes_out_of_turn",
+    "two_commits_in_flight",
+]
+
 # --- parts --------------------------------------------------------------------------------------------------------------
 
 
@@ -248,7 +273,7 @@ SPECIMENS: Final = (
             budgets={Fault.CRASH_BEFORE: 1, Fault.GAVE_UP: 1},
         ),
         ALL,
-        "Kafka: what a consumer hears after a rebalance may belong to an assignment that it no longer has.",
+        "Kafka: what reaches a consumer after a rebalance may belong to an assignment that it no longer has.",
     ),
     planted(
         "two_commits_in_flight",

@@ -19,6 +19,17 @@ from tidegate.consumer.backpressure import (
     decide,
 )
 
+__all__ = [
+    "gates",
+    "holds",
+    "limits",
+    "loads",
+    "near",
+    "pressures",
+    "thresholds",
+    "verdicts",
+]
+
 
 @st.composite
 def thresholds(draw: DrawFn) -> Thresholds:

@@ -1,4 +1,4 @@
-"""What a partition may be told."""
+"""Events of a partition."""
 
 from __future__ import annotations
 
@@ -27,9 +27,13 @@ from tidegate.consumer.fanout import Arrange, DeliverRecords, DeliverTasks, Deli
 from tidegate.consumer.strategies import drain, fanout
 from tidegate.model.records import TopicPartition
 
+__all__ = [
+    "events",
+]
+
 
 def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
-    """What a partition may be told, in any order: of this generation and of others, of offsets that were seen or never.
+    """Events of a partition, in any order: of this generation and of others, of offsets that were seen or never.
 
     Args:
         topic: Its topic.

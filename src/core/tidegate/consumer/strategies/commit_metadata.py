@@ -13,8 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.consumer.commit_metadata import FIRST, LETTERS, MARK, VERSION, Alphabet, Survey, encoded, surveyed
-from tidegate.consumer.strategies.watermark import told, trackers
+from tidegate.consumer.strategies.watermark import known_done, trackers
 from tidegate.consumer.watermark import PAGE, OffsetTracker, delivered, restored
+
+__all__ = [
+    "alphabets",
+    "damaged",
+    "patterned",
+    "restored_trackers",
+    "surveys",
+    "texts",
+]
 
 _LENGTHS: Final = st.sampled_from(
     (
@@ -38,14 +47,14 @@ def patterned(draw: DrawFn) -> OffsetTracker:
     return delivered(restored(position, done), (position,))
 
 
-def told_trackers() -> SearchStrategy[OffsetTracker]:
-    """Trackers that were resumed, and those of `trackers` and `patterned`."""
-    return st.one_of(patterned(), told(5).map(lambda runs: restored(5, runs)), trackers())
+def restored_trackers() -> SearchStrategy[OffsetTracker]:
+    """Trackers that were restored, and those of `trackers` and `patterned`."""
+    return st.one_of(patterned(), known_done(5).map(lambda runs: restored(5, runs)), trackers())
 
 
 def surveys() -> SearchStrategy[Survey]:
     """Surveys of such trackers."""
-    return told_trackers().map(surveyed)
+    return restored_trackers().map(surveyed)
 
 
 def alphabets() -> SearchStrategy[Alphabet]:

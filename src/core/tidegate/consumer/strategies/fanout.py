@@ -1,4 +1,4 @@
-"""What user code asks for, what is told of windows, and courses of an assignment in which anything may come late or twice.
+"""What user code asks for, events of windows, and courses of an assignment in which anything may come late or twice.
 
 Random events alone hardly ever fit together. So a `Player` remembers what a machine has asked for and answers that, in any
 order, and in between it says again what it has said before, and what nobody has asked for. A `Move` is what it does next,
@@ -42,6 +42,29 @@ from tidegate.consumer.fanout import (
     step,
 )
 
+__all__ = [
+    "FIRST",
+    "GIVEN",
+    "KINDS",
+    "MOVE_BYTES",
+    "Move",
+    "Player",
+    "Question",
+    "Shape",
+    "courses",
+    "events",
+    "fanouts",
+    "is_alike",
+    "move",
+    "moves",
+    "outputs",
+    "rules",
+    "statuses",
+    "steps",
+    "tallies",
+    "tasks",
+]
+
 FIRST: Final = 10
 """The first offset that a player has fetched."""
 
@@ -72,12 +95,12 @@ class Move:
 
 @attrs.define
 class Player:
-    """Who hears what a machine asks for, and tells it what became of that.
+    """Who gets what a machine asks for, and reports what became of that.
 
     Attributes:
         elsewhere: Whether tasks may list records of other windows.
         asked: What is not answered yet.
-        said: What was told.
+        said: What was reported.
         offsets: Of each window, its records.
         fetched: The next offset to fetch.
     """
@@ -263,7 +286,7 @@ def tallies() -> SearchStrategy[Tally]:
 
 @st.composite
 def events(draw: DrawFn) -> FanoutEvent:
-    """Whatever may be told, of windows and tasks that may be there or not."""
+    """Whatever may be reported, of windows and tasks that may be there or not."""
     return Player().unasked(draw(moves()))
 
 

@@ -12,12 +12,17 @@ from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules,
 from tidegate.consumer.strategies import backpressure, drain, fanout
 from tidegate.consumer.strategies.commands import events
 
+__all__ = [
+    "rules",
+    "states",
+]
+
 _COURSES: Final = st.lists(events(), max_size=9)
 
 
 @st.composite
-def processors(draw: DrawFn) -> PartitionRules:
-    """Processors of few tasks, small windows and short drains, with all orders, rules and policies that go together."""
+def rules(draw: DrawFn) -> PartitionRules:
+    """Rules of few tasks, small windows and short drains, with all orders, rules and policies that go together."""
     ordering = draw(st.sampled_from(Ordering))
     policies = [FailurePolicy.STOP, FailurePolicy.SKIP] if ordering is Ordering.UNORDERED else list(FailurePolicy)
     return PartitionRules(
@@ -35,14 +40,14 @@ def processors(draw: DrawFn) -> PartitionRules:
 
 
 @st.composite
-def states(draw: DrawFn, processor: PartitionRules) -> PartitionState:
-    """States that a partition comes to, whatever it is told.
+def states(draw: DrawFn, rules: PartitionRules) -> PartitionState:
+    """States that a partition comes to, whatever happens.
 
     Args:
         draw: What Hypothesis hands in.
-        processor: What it may do.
+        rules: What it may do.
     """
     state: PartitionState = Unassigned()
     for event in draw(_COURSES):
-        state = processor.step(state, event).state
+        state = rules.step(state, event).state
     return state

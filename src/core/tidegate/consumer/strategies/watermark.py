@@ -1,6 +1,6 @@
-"""Trackers: what was told, delivered, completed and acknowledged, in any order.
+"""Trackers: what was known to be done, delivered, completed and acknowledged, in any order.
 
-They aim at the edges of pages, at gaps, at the lowest and the highest offsets, and at what a former owner has told and
+They aim at the edges of pages, at gaps, at the lowest and the highest offsets, and at what a former owner has done and
 this one has not seen yet.
 """
 
@@ -25,6 +25,14 @@ from tidegate.consumer.watermark import (
 )
 from tidegate.model.instants import STORE, ClockName, Instant
 
+__all__ = [
+    "SPOTS",
+    "known_done",
+    "positions",
+    "trackers",
+    "work",
+]
+
 SPOTS: Final = st.one_of(
     st.integers(0, 12),
     st.integers(PAGE - 3, PAGE + 3),
@@ -47,8 +55,8 @@ def positions(stock: list[int]) -> SearchStrategy[int]:
 
 
 @st.composite
-def told(draw: DrawFn, position: int = 0) -> tuple[Run, ...]:
-    """What a former owner may have told: runs of done offsets at or behind `position`, short and long, near and far."""
+def known_done(draw: DrawFn, position: int = 0) -> tuple[Run, ...]:
+    """What a former owner may have committed beyond the position: runs of done offsets at or behind `position`, short and long, near and far."""
     lengths = st.one_of(st.integers(1, 5), st.integers(PAGE - 2, PAGE + 2), st.integers(1, 3 * PAGE))
     gaps = st.one_of(st.integers(1, 5), st.integers(1, 3 * PAGE), st.integers(1, 2**40))
     runs: list[Run] = []
