@@ -55,7 +55,6 @@ CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 """Clocks behind a name that may be imported: `datetime.now`."""
 
 CACHES: Final = {
-    "model._evolving._slots": "how the fields of a class are read and written, once per class",
     "model.values._field_names": "the fields of a class, once per class",
     "model.operations._check_collection_name": "whether a name may name a collection, once per name",
     "reactive.scenarios.reactive_task.read": "a record as laws want it, for a while",

@@ -1,25 +1,18 @@
-"""Records as values, and the strategies for records and for what a partition may be told."""
+"""Records as values, and the strategy that draws them."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import attrs
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tidegate import strategies
-from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.commands import Event, Fetch
-from tidegate.consumer.partition import Owned, PartitionRules, PartitionState, Unassigned
-from tidegate.consumer.watermark import span
 from tidegate.model.documents import show
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.records import Record, TopicPartition
-
-EVENTS = st.lists(strategies.events(), max_size=30)
 
 
 @pytest.mark.parametrize(
@@ -92,28 +85,3 @@ def test_records_differ_in_whatever_they_may_have() -> None:
         assert {getattr(record, name) is None for record in found} == {True, False}
     assert {bool(record.headers) for record in found} == {True, False}
     assert {record.timestamp.clock for record in found if record.timestamp} == {"producer", "broker"}
-
-
-def test_events_are_of_every_kind() -> None:
-    """Each that a partition can be told."""
-    found: set[type] = set()
-
-    @given(EVENTS)
-    def draw(events: list[Event]) -> None:
-        found.update(map(type, events))
-
-    draw()
-    assert found == set(get_args(Event))
-
-
-@given(EVENTS, st.integers(0, 3), st.integers(1, 4))
-def test_whatever_a_partition_is_told_it_stays_within_its_bounds(events: list[Event], room: int, span_max: int) -> None:
-    """Law P6, for a world that lies: also of events that nobody would send, in any order."""
-    processor = PartitionRules(running_max=room, limits=PartitionLimits(span=Thresholds(high=span_max, low=0)))
-    state: PartitionState = Unassigned()
-    for event in events:
-        step = processor.step(state, event)
-        state = step.state
-        assert isinstance(state, Unassigned) or state.running <= room
-        fetches = [command for command in step.commands if isinstance(command, Fetch)]
-        assert not fetches or (isinstance(state, Owned) and span(state.tracker) < span_max)
