@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.integration.browser import HOW_TO, Browser, chromium, running
 from tests.integration.told_runs import long
 
-from tidegate.sim.page import page
+from tidegate_adapters.page.assembly import page
 
 STEPS: Final = """
 (async () => {

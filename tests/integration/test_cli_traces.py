@@ -19,7 +19,7 @@ import pytest
 from tidegate.__main__ import main
 from tidegate.catalogue import shipped
 from tidegate.exit_codes import ExitCode
-from tidegate.sim.page import page
+from tidegate_adapters.page.assembly import page
 from tidegate.sim.report import explore
 from tidegate.sim.trace_json import decoded, encoded
 

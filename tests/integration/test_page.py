@@ -14,12 +14,13 @@ from typing import Final, cast
 import pytest
 from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
 from tests.integration.told_runs import everything, long
+from tidegate_adapters.page.assembly import page, page_of
 
 from tidegate.catalogue import shipped
 from tidegate.model.documents import Document, Value, show
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, difference
-from tidegate.sim.page import page, page_of, windowed
+from tidegate.sim.page import page_data_of, windowed
 from tidegate.sim.rendering import render
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import explore
@@ -292,7 +293,7 @@ def test_an_arrow_says_what_became_of_a_request(open_page: Open) -> None:
     assert told[""] == ([], 1)
     assert [arrows for *_, arrows in signs] == [1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1]
     assert tab.texts(".token") == ["epoch 3", "gen 4", "skew", "epoch 4", "epoch 3"]
-    assert tab.run("[...document.querySelectorAll('.rail.dead, .rail.loud')].length") == 2
+    assert tab.run("[...document.querySelectorAll('.rail.crashed, .rail.noted')].length") == 2
     tab.picture(PICTURES / "signs.png")
 
 
@@ -450,13 +451,13 @@ def test_steps_are_searched_and_filtered(open_page: Open) -> None:
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
 
     tab.press("/", *"owner")
-    found = tab.run("[...hits]")
+    found = tab.run("[...view.hits]")
     assert found == [
         number
         for number, step in enumerate(EVERYTHING.steps, 1)
         if any("owner" in f"{change}" for change in step.patch)
     ]
-    assert tab.texts("#said") == [f"{len(cast('list[int]', found))} steps"]
+    assert tab.texts("#message") == [f"{len(cast('list[int]', found))} steps"]
     tab.run("choose(0)")
     tab.press("Enter")
     assert chosen(tab) == cast("list[int]", found)[0]
@@ -488,7 +489,7 @@ def test_whatever_can_be_pressed_has_a_name_and_takes_the_focus(open_page: Open)
     assert tab.run("rows.getAttribute('aria-activedescendant')") == f"step-{COUNT}"
     tab.press("c")
     tab.run("new Promise(done => setTimeout(done, 100))")
-    assert tab.texts("#said")[0] in {"Copied", f"{tab.address}#{COUNT}"}
+    assert tab.texts("#message")[0] in {"Copied", f"{tab.address}#{COUNT}"}
     tab.press("?")
     assert tab.run("help.open") is True
     tab.run("document.getElementById('close').click()")
@@ -552,7 +553,7 @@ def test_of_thousands_of_steps_only_those_in_sight_are_elements(open_page: Open)
 def test_a_part_of_a_run_keeps_its_numbers(open_page: Open) -> None:
     """Feature 18: the page says which steps it holds; their numbers, links and causes are those of the whole run."""
     trace = long(300)
-    tab = open_page(page_of(windowed(trace, 100), "", "a.json"), hash="#250")
+    tab = open_page(page_of(page_data_of(windowed(trace, 100), ""), "a.json"), hash="#250")
 
     assert tab.texts(".notice") == [
         "Of 300 steps, this page holds 201 to 300, around the violation; the trace itself has them all."
@@ -595,7 +596,7 @@ def test_an_older_trace_has_a_page(open_page: Open) -> None:
         ],
     }
 
-    tab = open_page(page_of(old, "", "a.json"))
+    tab = open_page(page_of(page_data_of(old, ""), "a.json"))
 
     assert tab.texts("#detail h2") == [f"Step {COUNT}: w2"]
     assert tab.texts(".label .text, .truth") == ["\u2717", "a law"]

@@ -1,18 +1,13 @@
-"""The part of the script that draws the run as a whole: the scrubber, a strip a law, a strip a watched path.
+// The run as a whole: the scrubber, a strip a law, a strip a watched path, all to the same scale, a cell a step. What is
+// broken or reached is never narrower than a mark that can be seen, however many steps there are.
 
-All strips have the same scale as the scrubber, a cell a step. What is broken or reached is never narrower than a mark
-that can be seen, however many steps there are.
-"""
+import {button, draw, icon, make, strips} from "./dom.js";
+import {TRUTHS, TRUTH_SIGNS, base, laws, stepNumber, truthsOf} from "./runs.js";
+import {cut, grouped, inside, legible, partsOf, seconds, short, show} from "./values.js";
+import {choose, chosen, isBroken, notify, observe, run, total, view} from "./view.js";
 
-from __future__ import annotations
-
-from typing import Final
-
-BAND: Final = r"""
-// --- the run as a whole ------------------------------------------------------------------------
-
-const INSET = 8;  // half of the scrubber's thumb
-const PAPER = 515;  // how wide the strips are on paper: when it is drawn, nobody knows the width of the sheet
+const INSET = 8; // half of the scrubber's thumb
+const PAPER = 515; // how wide the strips are on paper: when it is drawn, nobody knows the width of the sheet
 const scrubber = make("input", "scrubber");
 scrubber.type = "range";
 scrubber.min = 0;
@@ -21,14 +16,14 @@ scrubber.addEventListener("input", () => choose(Number(scrubber.value)));
 const playhead = make("div", "playhead");
 const ticks = draw("svg", {class: "ticks", "aria-hidden": "true"});
 const where = make("output", "where");
-const watches = [];  // pointers, and of which the next change is looked for
-let watched = "";
+export const watches = []; // pointers, and of which the next change is looked for
+export let watched = "";
 let stripWidth = 0;
 
 const along = number => INSET + (stripWidth - 2 * INSET) * (total() ? number / total() : 0);
 const under = event => {
   const {left} = event.currentTarget.getBoundingClientRect();
-  return Math.round((event.clientX - left - INSET) / (stripWidth - 2 * INSET) * total());
+  return Math.round(((event.clientX - left - INSET) / (stripWidth - 2 * INSET)) * total());
 };
 
 // Runs of equal cells, as [value, first, last].
@@ -55,7 +50,9 @@ function cells(classNames) {
     const [x, end] = [along(first) - wide / 2 + gap, along(last) + wide / 2 - gap];
     const width = Math.max(end - x, isMark ? 4 : 1);
     const band = {holds: [5, 4], open: [6.5, 1], change: [2, 10]}[name] ?? [1, 12];
-    (isMark ? marksOf : flat).push(draw("rect", {class: name, x: isMark && width === 4 ? (x + end) / 2 - 2 : x, y: band[0], width, height: band[1]}));
+    (isMark ? marksOf : flat).push(
+      draw("rect", {class: name, x: isMark && width === 4 ? (x + end) / 2 - 2 : x, y: band[0], width, height: band[1]})
+    );
     if (name === "broken") marksOf.push(draw("path", {class: "cross", d: `M${along(first) - 3} 4l6 6m0-6l-6 6`}));
   }
   strip.append(...flat, ...marksOf);
@@ -70,20 +67,37 @@ function lawRow(law, index) {
   const strip = cells([...known].map(truth => TRUTHS[truth]));
   strip.addEventListener("click", event => choose(event.target.classList.contains("broken") ? goal : under(event)));
   const sign = make("span", "truth");
-  const end = goal ? `go to step ${told(goal)}, where it is first ${TRUTHS[known[goal]]}` : law.kind === "sometimes" ? "never reached" : "never broken";
-  const label = button(`${legible(law.name)} (${law.kind}): ${end}`, () => goal && choose(goal), sign, make("span", "text", tell(law.name, 80)));
+  const end = goal
+    ? `go to step ${stepNumber(goal)}, where it is first ${TRUTHS[known[goal]]}`
+    : law.kind === "sometimes"
+      ? "never reached"
+      : "never broken";
+  const label = button(
+    `${legible(law.name)} (${law.kind}): ${end}`,
+    () => goal && choose(goal),
+    sign,
+    make("span", "text", short(law.name, 80))
+  );
   label.className = "label";
   label.dataset.law = index;
   return [label, strip];
 }
 
-const valueAt = (path, number) => steps(path).reduce(inside, run.states[number]);
-const isChange = (path, number) => number > 0 && valueAt(path, number) !== valueAt(path, number - 1);
+const valueAt = (path, number) => partsOf(path).reduce(inside, run.states[number]);
+export const isChange = (path, number) => number > 0 && valueAt(path, number) !== valueAt(path, number - 1);
 
 function watchRow(path) {
-  const strip = cells(run.states.map((_, number) => isChange(path, number) ? "change" : "open"));
+  const strip = cells(run.states.map((_, number) => (isChange(path, number) ? "change" : "open")));
   strip.addEventListener("click", event => choose(under(event)));
-  const label = button(`Watched: ${legible(path)}; w goes to its next change`, () => { watched = path; bandAnew(); }, icon("pin"), make("span", "text", legible(path)));
+  const label = button(
+    `Watched: ${legible(path)}; w goes to its next change`,
+    () => {
+      watched = path;
+      drawOverview();
+    },
+    icon("pin"),
+    make("span", "text", legible(path))
+  );
   label.className = `label watch ${path === watched ? "active" : ""}`;
   const value = make("span", "now");
   value.dataset.path = path;
@@ -92,17 +106,15 @@ function watchRow(path) {
   return [make("div", "labels", label, drop), make("div", "watched", strip, value)];
 }
 
-function pin(path) {
+export function pin(path) {
   const at = watches.indexOf(path);
   if (at < 0) watches.push(path);
   else watches.splice(at, 1);
-  watched = at < 0 ? path : watches.at(-1) ?? "";
-  bandAnew();
-  look();
-  refresh();
+  watched = at < 0 ? path : (watches.at(-1) ?? "");
+  notify("watches");
 }
 
-function bandAnew() {
+export function drawOverview() {
   const focus = document.activeElement?.dataset?.law;
   scrubber.max = total();
   const head = make("div", "labels", where);
@@ -117,16 +129,16 @@ function bandAnew() {
   });
   ticks.replaceChildren(...found);
   strips.append(...laws.flatMap(lawRow), ...watches.flatMap(watchRow));
-  if (chosen >= 0) bandNow();
+  if (chosen >= 0) updateOverview();
   if (focus !== undefined) strips.querySelector(`[data-law="${focus}"]`)?.focus();
 }
 
-function bandNow() {
+function updateOverview() {
   const step = run.steps[chosen - 1];
   scrubber.value = chosen;
-  const said = `${chosen ? `Step ${told(chosen)}` : "The beginning"} of ${grouped(base + total())}${step?.at != null ? `, ${seconds(BigInt(step.at))}` : ""}`;
-  scrubber.setAttribute("aria-valuetext", said);
-  where.textContent = said;
+  const place = `${chosen ? `Step ${stepNumber(chosen)}` : "The beginning"} of ${grouped(base + total())}${step?.at != null ? `, ${seconds(BigInt(step.at))}` : ""}`;
+  scrubber.setAttribute("aria-valuetext", place);
+  where.textContent = place;
   playhead.style.left = `calc(var(--label) + ${along(chosen)}px)`;
   laws.forEach((_, index) => {
     const truth = TRUTHS[truthsOf(run)[index][chosen]];
@@ -135,8 +147,10 @@ function bandNow() {
     sign.className = `truth ${truth}`;
     sign.setAttribute("aria-label", truth === "open" ? "not judged here" : truth);
   });
-  for (const value of strips.querySelectorAll("[data-path]")) value.textContent = cut(toldValue(valueAt(value.dataset.path, chosen)), 200);
+  for (const value of strips.querySelectorAll("[data-path]"))
+    value.textContent = cut(shownValue(valueAt(value.dataset.path, chosen)), 200);
 }
 
-const toldValue = value => value === undefined ? "(not there)" : show(value);
-"""
+const shownValue = value => (value === undefined ? "(not there)" : show(value));
+
+observe({step: updateOverview, run: drawOverview, watches: drawOverview});
