@@ -33,6 +33,7 @@ check: .venv/test.stamp
 	@echo "== checking style, types and layers"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/biome check
 	$(BIN)/mypy --num-workers auto
 
 thorough: .venv/test.stamp

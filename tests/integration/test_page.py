@@ -14,7 +14,6 @@ from typing import Final, cast
 import pytest
 from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
 from tests.integration.told_runs import everything, long
-from tidegate_adapters.page.assembly import page, page_of
 
 from tidegate.catalogue import shipped
 from tidegate.model.documents import Document, Value, show
@@ -26,6 +25,7 @@ from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import explore
 from tidegate.sim.trace import Mover, Trace, TraceStep, past
 from tidegate.sim.trace_json import decoded, encoded
+from tidegate_adapters.page.assembly import page, page_of
 
 SCENARIOS: Final = ("array_push_lock.stall.2", "array_push_lock.lost_reply", "transition.not_read_again")
 

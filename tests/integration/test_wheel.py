@@ -19,6 +19,10 @@ from tidegate import __version__
 ROOT: Final = Path(__file__).parents[2]
 NEEDED: Final = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
 DIST_INFO: Final = f"tidegate-{__version__}.dist-info"
+SUFFIXES: Final = {
+    "tidegate": {".py", ".typed"},
+    "tidegate_adapters": {".py", ".typed", ".js", ".css", ".html"},
+}
 EXTRAS: Final = {"mongo", "kafka", "cli", "hypothesis", "pytest", "dask"}
 
 
@@ -66,7 +70,7 @@ def test_every_module_is_in_it_and_nothing_else(unzipped: Path, package: str, ro
 
     assert contents(unzipped / package) == source
     assert "py.typed" in source
-    assert {Path(name).suffix for name in source} == {".py", ".typed"}
+    assert {Path(name).suffix for name in source} == SUFFIXES[package]
 
 
 def test_the_licence_and_the_command_are_in_it(unzipped: Path) -> None:

@@ -29,12 +29,11 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, final, get_args
 
 import attrs
 
-from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Sleep
+from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Sleep, checked_effect
 from tidegate.model.errors import UnknownEffect
+from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
-from tidegate.sim.automaton import checked_effect
-from tidegate.sim.fingerprint import must_be_value
 
 T = TypeVar("T")
 R = TypeVar("R")

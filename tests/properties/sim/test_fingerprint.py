@@ -19,12 +19,13 @@ from tests.properties.plain_search import explored
 from tidegate.model.documents import ID, Add, Document, Eq, Field, exactly
 from tidegate.model.effects import Call, Effect, Failure, Note, Refused
 from tidegate.model.errors import Misuse
+from tidegate.model.immutable import is_value, must_be_value
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.sim import automaton, fingerprint
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.fingerprint import Canon, Unmergeable, is_value, must_be_value, suspensions, uses
+from tidegate.sim.fingerprint import Canon, Unmergeable, suspensions, uses
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Explored

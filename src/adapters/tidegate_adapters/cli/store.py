@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate_adapters.page.assembly import page
 from tidegate.sim.rendering import render
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import decoded, encoded
+from tidegate_adapters.page.assembly import page
 from tidegate_adapters.printable import clean
 
 if TYPE_CHECKING:

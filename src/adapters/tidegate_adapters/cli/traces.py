@@ -17,12 +17,12 @@ from tidegate.sim.exports.itf import itf
 from tidegate.sim.exports.mermaid import mermaid
 from tidegate.sim.exports.perfetto import perfetto
 from tidegate.sim.exports.text import text
-from tidegate_adapters.page.assembly import page
 from tidegate.sim.rendering import step_lines
 from tidegate.sim.trace import Trace, TraceStep
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.store import read, save
+from tidegate_adapters.page.assembly import page
 
 Export: TypeAlias = Callable[[Trace], str]
 

@@ -26,6 +26,7 @@ from typing import Final, Generic, TypeAlias, TypeVar, cast, final
 
 import attrs
 
+from tidegate.model.errors import UnknownEffect
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_type
 
@@ -64,6 +65,17 @@ class Effect(Generic[Reply_co]):
 
 Program: TypeAlias = Coroutine[Effect[object], object, T]
 """A suspended run of an `async def` that awaits effects and returns a T."""
+
+
+def checked_effect(asked: object) -> Effect[object]:
+    """What a program awaited, if it is an effect."""
+    if not isinstance(asked, Effect):
+        raise UnknownEffect(
+            f"a program awaited a {type(asked).__name__}, which is no effect",
+            why="programs await effects and nothing else: no sleep of an event loop, no future, no generator of values",
+            todo="ask the world with an effect, such as find_one(...), Sleep(...) or Call(...)",
+        )
+    return asked
 
 
 class Failure(Exception):  # noqa: N818  a reply, not an error: it is caught in the straight path of programs

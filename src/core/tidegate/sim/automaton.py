@@ -17,11 +17,12 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import Document, show
-from tidegate.model.effects import Effect, Failure, Now, Program
-from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
+from tidegate.model.effects import Effect, Failure, Now, Program, checked_effect
+from tidegate.model.errors import Nondeterministic, TidegateError
+from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.sim.aging import holds_instant
-from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint, must_be_value
+from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 
 
 @final
@@ -276,14 +277,3 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
     except Exception as error:  # noqa: BLE001  a bug in the program is a finding, not the end of the search
         return Raised(f"{type(error).__name__}: {error}")
     return Asking(checked_effect(asked))
-
-
-def checked_effect(asked: object) -> Effect[object]:
-    """What a program awaited, if it is an effect."""
-    if not isinstance(asked, Effect):
-        raise UnknownEffect(
-            f"a program awaited a {type(asked).__name__}, which is no effect",
-            why="programs await effects and nothing else: no sleep of an event loop, no future, no generator of values",
-            todo="ask the world with an effect, such as find_one(...), Sleep(...) or Call(...)",
-        )
-    return asked

@@ -22,19 +22,17 @@ Things that do not work:
 from __future__ import annotations
 
 import dis
-import enum
 import gc
 import sys
 from collections.abc import Coroutine, Hashable, Iterable
 from functools import cache
-from types import BuiltinFunctionType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
+from types import CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.model.documents import Document, exactly, field_names, show
-from tidegate.model.effects import Failure
-from tidegate.model.errors import Misuse
+from tidegate.model.documents import Document, exactly
+from tidegate.model.immutable import frozen_fields, is_value
 
 SLASH, BACKSLASH = "/", "\\"
 UNBOUND: Final = ("unbound",)
@@ -47,9 +45,6 @@ HANDLED: Final = {"PUSH_EXC_INFO": 1, "POP_EXCEPT": -1}
 LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
 """Who calls one of these may read any local."""
 ITERATORS: Final = (type(iter(())), type(iter(range(0))), enumerate, zip)
-ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum)
-PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes})
-"""What most values are; looked for first."""
 KNOWN_MAX: Final = 10_000
 Key: TypeAlias = Hashable
 
@@ -185,40 +180,6 @@ class Canon:
         return exactly(item)
 
 
-def is_value(item: object) -> bool:
-    """Tell whether the item is known to be immutable all the way down."""
-    kind = type(item)
-    if kind in PLAIN or item is UNBOUND:
-        return True
-    if kind is tuple:
-        return all(map(is_value, cast("tuple[object, ...]", item)))
-    if (names := frozen_fields(kind)) is not None:  # type: ignore[arg-type]  # a class is hashable
-        return all(map(is_value, [getattr(item, name) for name in names]))
-    if isinstance(item, ATOMS):
-        return True
-    if isinstance(item, (tuple, frozenset)):
-        return all(map(is_value, item))
-    if isinstance(item, BaseException):
-        known = item.args if isinstance(item, Failure) else ()
-        alone = item.__cause__ is None and item.__context__ is None
-        return alone and all(map(is_value, item.args)) and all(value in known for value in vars(item).values())
-    if isinstance(item, FunctionType):
-        bare = item.__closure__ is None and not item.__kwdefaults__ and not vars(item)
-        return bare and all(map(is_value, item.__defaults__ or ()))
-    if isinstance(item, MethodType):
-        return is_value(item.__func__) and is_value(item.__self__)
-    return isinstance(item, BuiltinFunctionType) and (item.__self__ is None or isinstance(item.__self__, type(sys)))
-
-
-@cache
-def frozen_fields(kind: type) -> tuple[str, ...] | None:
-    """The fields of a frozen attrs class; None for any other class."""
-    names = field_names(kind)
-    guards: tuple[object, object] = (kind.__setattr__, kind.__delattr__)  # one with validators has the first, too
-    is_frozen = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__
-    return names if is_frozen and not issubclass(kind, BaseException) else None
-
-
 @cache
 def suspensions(code: CodeType) -> dict[int, Suspension]:
     """For each await of the code: what is live after it, and how much lies on the value stack."""
@@ -310,13 +271,3 @@ def depths(
                 found[to] = (depth, handling)
                 todo.append(to)
     return found
-
-
-def must_be_value(item: object, what: str) -> None:
-    """Raise Misuse unless the item is immutable all the way down: replies and events become part of states."""
-    if not is_value(item):
-        raise Misuse(
-            f"{what} is a {type(item).__name__}, which is not known to be immutable",
-            where=show(item)[:200],
-            todo="use frozen attrs",
-        )

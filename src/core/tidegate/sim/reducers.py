@@ -31,12 +31,12 @@ import attrs
 
 from tidegate.model.documents import exactly, show
 from tidegate.model.effects import Cancel, Effect, Program, Sleep
+from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.reducer import Step
 from tidegate.sim.aging import aged
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
-from tidegate.sim.fingerprint import must_be_value
 from tidegate.sim.requests import Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
 from tidegate.sim.world import CLOCK, Cell, Meaning, World, inbox, life, perform, place

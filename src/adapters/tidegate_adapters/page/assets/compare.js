@@ -1,7 +1,7 @@
 // Two runs side by side.
 
 import {button, compared, make} from "./dom.js";
-import {TITLES, base, breaks, faultOf, main, passing, runs, splitEvent, stepNumber} from "./runs.js";
+import {base, breaks, faultOf, main, passing, runs, splitEvent, stepNumber, TITLES} from "./runs.js";
 import {cut, short} from "./values.js";
 import {choose, switchTo} from "./view.js";
 

@@ -4,6 +4,7 @@ import {compare} from "./compare.js";
 import {flipFull} from "./detail.js";
 import {
   button,
+  byId,
   byKey,
   byKind,
   byProcess,
@@ -22,7 +23,7 @@ import {
 import {laneOf, lanes} from "./lanes.js";
 import {rowOf, shown} from "./layout.js";
 import {isChange, watched} from "./overview.js";
-import {TITLES, main, meta, runs} from "./runs.js";
+import {main, meta, runs, TITLES} from "./runs.js";
 import {search} from "./search.js";
 import {drawRows, hide, move, redraw, reveal} from "./timeline.js";
 import {grouped, short} from "./values.js";
@@ -148,13 +149,13 @@ export function tab(panel) {
   for (const made of tabs.children) {
     const is = made.getAttribute("aria-controls") === panel.id;
     made.setAttribute("aria-selected", String(is));
-    document.getElementById(made.getAttribute("aria-controls")).hidden = !is;
+    byId(made.getAttribute("aria-controls")).hidden = !is;
   }
   if (panel === compared) compare();
 }
 tabs.addEventListener("click", event => {
   const made = event.target.closest("button");
-  if (made) tab(document.getElementById(made.getAttribute("aria-controls")));
+  if (made) tab(byId(made.getAttribute("aria-controls")));
 });
 
 // --- keys --------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ document.addEventListener("keydown", event => {
 });
 
 controls.addEventListener("click", event => ACTIONS[event.target.closest("button")?.dataset.key]?.());
-document.getElementById("close").addEventListener("click", () => help.close());
+byId("close").addEventListener("click", () => help.close());
 
 // --- copying and saving ------------------------------------------------------------------------
 
@@ -227,14 +228,12 @@ async function copy(text, place = message, from = message) {
   }
 }
 for (const made of document.querySelectorAll("[data-copies]")) {
-  const from = document.getElementById(made.dataset.copies);
+  const from = byId(made.dataset.copies);
   made.addEventListener("click", () => copy(from.textContent, made, from));
 }
-document.getElementById("save").addEventListener("click", () => {
+byId("save").addEventListener("click", () => {
   const saved = make("a", "");
-  saved.href = URL.createObjectURL(
-    new Blob([document.getElementById("trace").textContent], {type: "application/json"})
-  );
+  saved.href = URL.createObjectURL(new Blob([byId("trace").textContent], {type: "application/json"}));
   saved.download = `${meta
     .get("scenario")
     .replace(/[^\w.-]/g, "_")

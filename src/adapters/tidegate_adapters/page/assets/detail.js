@@ -5,7 +5,7 @@ import {button, detail, icon, make, reason, setPressed} from "./dom.js";
 import {pin, watches} from "./overview.js";
 import {marks} from "./rows.js";
 import {isRoutine, main, splitEvent, stepNumber} from "./runs.js";
-import {LINE, LONG, SHORT, SIGNS, WORDS, cut, legible, pointerTo, short, show, sized, spoken, whole} from "./values.js";
+import {cut, LINE, LONG, legible, pointerTo, SHORT, SIGNS, short, show, sized, spoken, WORDS, whole} from "./values.js";
 import {causesOf, choose, chosen, hasCauses, observe, run} from "./view.js";
 
 function folded(text) {

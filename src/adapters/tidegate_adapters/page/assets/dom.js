@@ -1,6 +1,6 @@
 // Finds and makes elements. What a trace says is only ever set as text.
 
-const byId = id => document.getElementById(id);
+export const byId = id => document.getElementById(id);
 
 export const controls = byId("controls");
 export const help = byId("help");
@@ -42,7 +42,7 @@ export function draw(tag, given, ...inner) {
 }
 
 export function glyph(name, given = {}) {
-  const sign = document.getElementById(`sign-${name}`) ?? document.getElementById("sign-other");
+  const sign = byId(`sign-${name}`) ?? byId("sign-other");
   return draw("path", {d: sign.getAttribute("d"), class: "glyph", ...given});
 }
 

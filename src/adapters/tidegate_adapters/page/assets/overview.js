@@ -2,7 +2,7 @@
 // broken or reached is never narrower than a mark that can be seen, however many steps there are.
 
 import {button, draw, icon, make, strips} from "./dom.js";
-import {TRUTHS, TRUTH_SIGNS, base, laws, stepNumber, truthsOf} from "./runs.js";
+import {base, laws, stepNumber, TRUTH_SIGNS, TRUTHS, truthsOf} from "./runs.js";
 import {cut, grouped, inside, legible, partsOf, seconds, short, show} from "./values.js";
 import {choose, chosen, isBroken, notify, observe, run, total, view} from "./view.js";
 

@@ -4,7 +4,7 @@ import {make, tint} from "./dom.js";
 import {laneOf} from "./lanes.js";
 import {rowOf, shown} from "./layout.js";
 import {faultOf, isRoutine, laws, splitEvent, stepNumber, truthsOf, twins} from "./runs.js";
-import {SIGNS, cut, seconds, short, show, spoken} from "./values.js";
+import {cut, SIGNS, seconds, short, show, spoken} from "./values.js";
 import {isBroken, run, view} from "./view.js";
 
 function marked(text) {

@@ -1,9 +1,10 @@
 // The runs that a page holds, up to three: the one that it explains, the one that this was shrunk from, and the nearest one
 // that breaks no law. All begin in the same state. A run has its steps, the states between them, and what is known of the laws.
 
-import {Leaf, applied, cut, grouped, inside, legible, opened, parsed, partsOf, show} from "./values.js";
+import {byId} from "./dom.js";
+import {applied, cut, grouped, inside, Leaf, legible, opened, parsed, partsOf, show} from "./values.js";
 
-export const trace = parsed(document.getElementById("trace").textContent);
+export const trace = parsed(byId("trace").textContent);
 export const meta = trace.get("meta");
 export const verdict = trace.get("verdict") ?? new Map([["law", meta.get("law") ?? ""]]);
 export const broken =

@@ -1,0 +1,67 @@
+"""What is known to be immutable all the way down: what programs ask and are answered, and what a state is made of.
+
+Known are `None`, numbers, texts, bytes, documents, members of enumerations, classes, tuples and frozen sets of what is
+known, frozen attrs values of it, errors that hold nothing else, and functions that close over nothing. Whatever is not
+known counts as mutable.
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import cache
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Final, cast
+
+from tidegate.model.documents import Document, field_names, show
+from tidegate.model.effects import Failure
+from tidegate.model.errors import Misuse
+
+__all__ = ["frozen_fields", "is_value", "must_be_value"]
+
+_ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum)
+_PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes})
+"""What most values are; looked for first."""
+
+
+def must_be_value(item: object, what: str) -> None:
+    """Raise Misuse unless the item is immutable all the way down: replies and events become part of states."""
+    if not is_value(item):
+        raise Misuse(
+            f"{what} is a {type(item).__name__}, which is not known to be immutable",
+            where=show(item)[:200],
+            todo="use frozen attrs",
+        )
+
+
+def is_value(item: object) -> bool:
+    """Tell whether the item is known to be immutable all the way down."""
+    kind = type(item)
+    if kind in _PLAIN:
+        return True
+    if kind is tuple:
+        return all(map(is_value, cast("tuple[object, ...]", item)))
+    if (names := frozen_fields(kind)) is not None:  # type: ignore[arg-type]  # a class is hashable
+        return all(map(is_value, [getattr(item, name) for name in names]))
+    if isinstance(item, _ATOMS):
+        return True
+    if isinstance(item, (tuple, frozenset)):
+        return all(map(is_value, item))
+    if isinstance(item, BaseException):
+        known = item.args if isinstance(item, Failure) else ()
+        alone = item.__cause__ is None and item.__context__ is None
+        return alone and all(map(is_value, item.args)) and all(value in known for value in vars(item).values())
+    if isinstance(item, FunctionType):
+        bare = item.__closure__ is None and not item.__kwdefaults__ and not vars(item)
+        return bare and all(map(is_value, item.__defaults__ or ()))
+    if isinstance(item, MethodType):
+        return is_value(item.__func__) and is_value(item.__self__)
+    return isinstance(item, BuiltinFunctionType) and (item.__self__ is None or isinstance(item.__self__, ModuleType))
+
+
+@cache
+def frozen_fields(kind: type) -> tuple[str, ...] | None:
+    """The fields of a frozen attrs class; None for any other class."""
+    names = field_names(kind)
+    guards: tuple[object, object] = (kind.__setattr__, kind.__delattr__)  # one with validators has the first, too
+    is_frozen = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__
+    return names if is_frozen and not issubclass(kind, BaseException) else None

@@ -1,0 +1,567 @@
+"""How the page of a run is put together: what it says becomes text, never markup, and nothing else runs or loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Callable
+from hashlib import sha256
+from html import escape
+from html.parser import HTMLParser
+from importlib.resources import files
+from typing import Final, TypeAlias
+
+import attrs
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.properties.sim.hostile_traces import (
+    PLAIN,
+    SPECIMENS,
+    everywhere,
+    everywhere_outside_of_documents,
+    traces,
+)
+
+from tidegate.model.documents import one_line
+from tidegate.model.errors import Misuse
+from tidegate.sim.page import page_data
+from tidegate.sim.rendering import render
+from tidegate.sim.trace import Mover, Policy, Trace, TraceStep
+from tidegate.sim.trace_json import decoded, encoded
+from tidegate_adapters.page import compact
+from tidegate_adapters.page.assembly import MODULES, page, script, style
+
+Page: TypeAlias = Callable[[Trace, str], str]
+Attributes: TypeAlias = list[tuple[str, str | None]]
+
+FILE: Final = "trace.json"
+SCRIPT: Final = script()
+STYLE: Final = style()
+
+# --- what a browser makes of a page -------------------------------------------------------------------------------------
+
+
+class Seen(HTMLParser):
+    """What is markup in a page, and what is text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.markup: list[tuple[str, Attributes]] = []
+        self.texts: dict[str, list[str]] = {"script": [], "style": [], "noscript": [], "title": [], "code": []}
+        self.scripts: list[Attributes] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Attributes) -> None:
+        self.markup.append((tag, attrs))
+        if tag == "script":
+            self.scripts.append(attrs)
+        if tag in self.texts:
+            self.open.append(tag)
+            self.texts[tag].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.markup.append((f"/{tag}", []))
+        if tag in self.open:
+            self.open.remove(tag)
+
+    def handle_data(self, data: str) -> None:
+        for tag in self.open:
+            self.texts[tag][-1] += data
+
+    def handle_comment(self, data: str) -> None:
+        self.markup.append(("!--", [("", data)]))
+
+    def handle_decl(self, decl: str) -> None:
+        self.markup.append(("!", [("", decl)]))
+
+    def unknown_decl(self, data: str) -> None:
+        self.markup.append(("![", [("", data)]))
+
+    def handle_pi(self, data: str) -> None:
+        self.markup.append(("?", [("", data)]))
+
+    def scripts_of(self, kind: str | None) -> list[str]:
+        """The texts of the scripts of one type."""
+        return [
+            text
+            for given, text in zip(self.scripts, self.texts["script"], strict=True)
+            if dict(given).get("type") == kind
+        ]
+
+    def policy(self) -> dict[str, list[str]]:
+        """The content security policy, by directive."""
+        metas = [dict(given) for tag, given in self.markup if tag == "meta"]
+        policies = [each["content"] for each in metas if each.get("http-equiv") == "Content-Security-Policy"]
+        assert len(policies) == 1
+        directives = [directive.split() for directive in str(policies[0]).split(";")]
+        return {name: sources for name, *sources in directives}
+
+
+# --- laws ---------------------------------------------------------------------------------------------------------------
+
+
+def the_page_carries_the_trace(text: str, trace: Trace) -> bool:
+    """Law G1: the page's one JSON element, decoded, is exactly the trace."""
+    carried = Seen(text).scripts_of("application/json")
+    try:
+        return len(carried) == 1 and decoded(json.loads(carried[0])) == trace
+    except (json.JSONDecodeError, Misuse):
+        return False
+
+
+def nothing_said_is_markup(text: str, plain: str) -> bool:
+    """Law G2: two pages have the same elements and attributes, whatever their traces say."""
+    return Seen(text).markup == Seen(plain).markup
+
+
+REFERENCES: Final = frozenset(
+    {"src", "href", "srcset", "action", "formaction", "data", "style", "background", "poster"}
+)
+DIGEST: Final = re.compile(r"'sha256-[^']*'")
+"""In base64, so that it may look like anything."""
+
+ELSEWHERE: Final = re.compile(r"https?:|[\"'(]//|url\(|@import|\bimport\b")
+MARKUP_OR_NETWORK: Final = re.compile(
+    r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|\bFunction\(|createContextualFragment|DOMParser"
+    r"|\bfetch\b(?!\")|\[\"fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|Storage|indexedDB|cookie|setAttribute\(\"(?:on|src|href|style)"
+)
+
+
+def the_page_is_alone(text: str) -> bool:
+    """Law G3: the policy names the page's own style and script, and nothing else could run or load."""
+    seen = Seen(text)
+    ours, styles = seen.scripts_of(None), seen.texts["style"]
+    names = [(name, DIGEST.sub("", value or "")) for _, given in seen.markup for name, value in given if name]
+    return (
+        len(ours) == len(styles) == 1
+        and len(seen.scripts) == 2
+        and seen.policy()
+        == {
+            "default-src": ["'none'"],
+            "style-src": [hashed(styles[0])],
+            "script-src": [hashed(ours[0])],
+            "base-uri": ["'none'"],
+            "form-action": ["'none'"],
+        }
+        and not any(name.startswith("on") or name in REFERENCES for name, _ in names)
+        and not any("//" in value or ELSEWHERE.search(value) for _, value in names)
+        and not any(ELSEWHERE.search(code) for code in (ours[0], styles[0]))
+        and not MARKUP_OR_NETWORK.search(ours[0])
+    )
+
+
+def hashed(code: str) -> str:
+    return f"'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'"
+
+
+def the_story_is_told(text: str, trace: Trace) -> bool:
+    """Law G4: without scripts the page shows the story; browsers skip the line break that follows `<pre>`."""
+    return Seen(text).texts["noscript"] == ["\n" + render(trace)] and ("pre", []) in Seen(text).markup
+
+
+def the_page_has_a_utf8_form(text: str) -> bool:
+    """Law G5, second half: the page can be written as UTF-8, which it claims to be, and reads back the same."""
+    try:
+        return text.encode().decode() == text and ("meta", [("charset", "utf-8")]) in Seen(text).markup
+    except UnicodeEncodeError:
+        return False
+
+
+def check_all(law: Callable[[Trace], bool]) -> None:
+    @given(traces())
+    @settings(max_examples=20)
+    def holds(trace: Trace) -> None:
+        assert law(trace)
+
+    for text in SPECIMENS:
+        assert law(everywhere(text))
+    holds()
+
+
+def check_g1(page: Page) -> None:
+    check_all(lambda trace: the_page_carries_the_trace(page(trace, FILE), trace))
+
+
+def check_g2(page: Page) -> None:
+    plain = page(PLAIN, FILE)
+    check_all(lambda trace: nothing_said_is_markup(page(trace, trace.scenario), plain))
+
+
+def check_g3(page: Page) -> None:
+    check_all(lambda trace: the_page_is_alone(page(trace, trace.scenario)))
+
+
+def check_g4(page: Page) -> None:
+    check_all(lambda trace: the_story_is_told(page(trace, FILE), trace))
+
+
+def check_g5(page: Page) -> None:
+    check_all(lambda trace: the_page_has_a_utf8_form(page(trace, FILE)))
+    assert the_page_has_a_utf8_form(page(everywhere_outside_of_documents("\ud83d"), "\udc80.json"))
+
+
+def test_the_page_carries_the_trace() -> None:
+    """Law G1: so a page that was mailed can be replayed."""
+    check_g1(page)
+
+
+def test_nothing_that_a_trace_says_becomes_markup() -> None:
+    """Law G2: payloads are hostile; the file's name as well."""
+    check_g2(page)
+
+
+def test_the_page_runs_and_loads_nothing_else() -> None:
+    """Law G3: one file, from any disk, with no network and no storage."""
+    check_g3(page)
+
+
+def test_without_scripts_the_page_tells_the_story() -> None:
+    """Law G4: the static fall-back is the text that a terminal shows."""
+    check_g4(page)
+
+
+def test_the_page_has_a_utf8_form_whatever_the_trace_says() -> None:
+    """Law G5: whoever writes the page cannot fail at a lone surrogate."""
+    check_g5(page)
+
+
+# --- planted bugs -------------------------------------------------------------------------------------------------------
+
+
+def planted(before: Callable[[Trace], str], after: Callable[[Trace], str]) -> Page:
+    """The page with one part done wrong; the part is there once or more."""
+
+    def wrong(trace: Trace, file: str) -> str:
+        return page(trace, file).replace(before(trace), after(trace))
+
+    return wrong
+
+
+def line(text: str) -> str:
+    return escape(one_line(text))
+
+
+def fact(trace: Trace, term: str) -> str:
+    return dict(page_data(trace).facts)[term]
+
+
+IN_SCRIPT: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def carried(trace: Trace) -> str:
+    return raw_json(trace).translate(IN_SCRIPT)
+
+
+def raw_json(trace: Trace) -> str:
+    return json.dumps(encoded(trace), separators=(",", ":"))
+
+
+def json_as_it_is() -> Page:
+    """Planted bug: a payload ends the element that holds the JSON."""
+    return planted(lambda trace: carried(trace) + "<", lambda trace: raw_json(trace) + "<")
+
+
+def json_as_html() -> Page:
+    """Planted bug: the JSON is escaped as text is, where no browser undoes it."""
+    return planted(lambda trace: carried(trace) + "<", lambda trace: escape(raw_json(trace)) + "<")
+
+
+def json_without_the_last_step() -> Page:
+    """Planted bug: the step that breaks the law is not carried."""
+    return planted(carried, lambda trace: carried(attrs.evolve(trace, steps=trace.steps[:-1])))
+
+
+def law_as_markup() -> Page:
+    """Planted bug: the heading is not escaped."""
+    return planted(lambda trace: f"<h1>{line(trace.law)}<", lambda trace: f"<h1>{trace.law}<")
+
+
+def title_as_markup() -> Page:
+    """Planted bug: the title is not escaped."""
+    return planted(lambda trace: f"<title>{line(trace.law)}", lambda trace: f"<title>{trace.law}")
+
+
+def fact_as_markup(term: str) -> Page:
+    """Planted bug: one fact of the head is not escaped."""
+    return planted(lambda trace: line(fact(trace, term)), lambda trace: fact(trace, term))
+
+
+def file_as_markup() -> Page:
+    """Planted bug: the command is not escaped."""
+
+    def wrong(trace: Trace, file: str) -> str:
+        return re.sub(
+            '(<code id="command">).*?</code>',
+            lambda found: f"{found[1]}tidegate replay {file}</code>",
+            page(trace, file),
+        )
+
+    return wrong
+
+
+def story_of(trace: Trace) -> str:
+    return page(trace, FILE).partition("<noscript><pre>\n")[2].partition("</pre></noscript>")[0]
+
+
+def story_as_markup() -> Page:
+    """Planted bug: the story is not escaped."""
+    return planted(lambda trace: f"<pre>\n{story_of(trace)}", lambda trace: f"<pre>\n{render(trace)}")
+
+
+def story_cut() -> Page:
+    """Planted bug: a long story is cut."""
+    return planted(story_of, lambda trace: story_of(trace)[:1_000])
+
+
+def story_at_once() -> Page:
+    """Planted bug: no line break follows `<pre>`, so that a browser skips the first one of the story."""
+    return planted(lambda _: "<pre>\n", lambda _: "<pre>")
+
+
+def handler() -> Page:
+    """Planted bug: a handler in an attribute."""
+    return planted(lambda _: 'id="save"', lambda _: 'id="save" onclick="copy()"')
+
+
+def library() -> Page:
+    """Planted bug: a style from elsewhere."""
+    return planted(lambda _: "<style>", lambda _: '<link rel="stylesheet" href="//cdn.example/x.css"><style>')
+
+
+def anything_goes() -> Page:
+    """Planted bug: the policy lets every script in the page run."""
+    return planted(lambda _: "script-src 'sha256", lambda _: "script-src 'unsafe-inline' 'sha256")
+
+
+def script_changed() -> Page:
+    """Planted bug: the hash is that of another text."""
+    return planted(lambda _: SCRIPT, lambda _: SCRIPT + "\n")
+
+
+def script_says(before: str, after: str) -> Page:
+    """Planted bug: the script does what it must not, and the policy names it."""
+    changed = SCRIPT.replace(before, after)
+    assert changed != SCRIPT
+
+    def wrong(trace: Trace, file: str) -> str:
+        return page(trace, file).replace(SCRIPT, changed).replace(hashed(SCRIPT), hashed(changed))
+
+    return wrong
+
+
+def style_says(more: str) -> Page:
+    """Planted bug: the style loads something, and the policy names it."""
+
+    def wrong(trace: Trace, file: str) -> str:
+        return page(trace, file).replace(STYLE, STYLE + more).replace(hashed(STYLE), hashed(STYLE + more))
+
+    return wrong
+
+
+@pytest.mark.parametrize("wrong", [json_as_it_is(), json_as_html(), json_without_the_last_step()])
+def test_a_planted_bug_breaks_g1(wrong: Page) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_g1(wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        json_as_it_is(),
+        law_as_markup(),
+        title_as_markup(),
+        file_as_markup(),
+        story_as_markup(),
+        *map(fact_as_markup, ["Scenario", "Faults", "Time", "Seed", "Written by"]),
+    ],
+)
+def test_a_planted_bug_breaks_g2(wrong: Page) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_g2(wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        json_as_it_is(),
+        handler(),
+        library(),
+        anything_goes(),
+        script_changed(),
+        script_says("detail.replaceChildren(", "detail.innerHTML=("),
+        script_says('"use strict";', '"use strict"; fetch(location.href);'),
+        script_says('"use strict";', '"use strict"; localStorage.clear();'),
+        script_says('"use strict";', '"use strict"; import("//cdn.example/x.js");'),
+        style_says("body { background: url(x.png); }"),
+        style_says('@import "x.css";'),
+    ],
+)
+def test_a_planted_bug_breaks_g3(wrong: Page) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_g3(wrong)
+
+
+@pytest.mark.parametrize("wrong", [story_as_markup(), story_cut(), story_at_once()])
+def test_a_planted_bug_breaks_g4(wrong: Page) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_g4(wrong)
+
+
+@pytest.mark.parametrize("wrong", [fact_as_markup("Scenario")])
+def test_a_planted_bug_breaks_g5(wrong: Page) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_g5(wrong)
+
+
+# --- the same text always -----------------------------------------------------------------------------------------------
+
+PRINTS: Final = """
+import sys, json
+from tidegate_adapters.page.assembly import page
+from tidegate.sim.trace_json import decoded
+trace = decoded(json.load(sys.stdin))
+sys.stdout.reconfigure(encoding="utf-8", newline="")
+sys.stdout.write(page(trace, "trace.json"))
+"""
+
+
+def printed(code: str, seed: int, trace: Trace) -> bytes:
+    """What the code prints of the trace in a process of its own."""
+    environment = os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(sys.path)}
+    sent = json.dumps(encoded(trace)).encode()
+    return subprocess.run(
+        [sys.executable, "-c", code], input=sent, env=environment, capture_output=True, check=True
+    ).stdout
+
+
+def check_the_same_text(code: str) -> None:
+    steps = tuple(TraceStep(f"p{number}", "moves", f"fault {number}", ()) for number in range(20))
+    trace = attrs.evolve(PLAIN, movers=tuple(Mover(step.process) for step in steps), steps=steps)
+    assert printed(code, 1, trace) == printed(code, 2, trace) == page(trace, FILE).encode()
+
+
+def test_a_trace_always_has_the_same_page() -> None:
+    """Law G5, first half: the same bytes in two processes whose hashes differ, and in this one."""
+    check_the_same_text(PRINTS)
+
+
+def test_a_set_in_the_page_breaks_g5() -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_the_same_text(PRINTS + "sys.stdout.write(str({mover.name for mover in trace.movers}))\n")
+
+
+# --- what it says -------------------------------------------------------------------------------------------------------
+
+
+def test_the_head_says_what_the_data_says() -> None:
+    """The title, the verdict, the law and the facts stand where they belong, and so does why a step was taken."""
+    data = page_data(attrs.evolve(PLAIN, policy=Policy.SHRUNK))
+    text = page(attrs.evolve(PLAIN, policy=Policy.SHRUNK), FILE)
+
+    assert f"<title>{data.title} (tidegate)</title>" in text
+    assert f'<p class="verdict">{data.verdict}</p>\n<h1>{data.heading}</h1>' in text
+    assert all(f"<div><dt>{term}</dt><dd>{said}</dd></div>" in text for term, said in data.facts)
+    assert f'<p id="reason" hidden>{data.reason}</p>' in text
+    assert data.reason
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12))
+@example("")
+@example("it's")
+@example("$(reboot)")
+@example("a b")
+def test_the_command_is_one_word_per_argument(file: str) -> None:
+    """A name that a shell would read as anything else is quoted; printable names are shown as they are."""
+    command = Seen(page(PLAIN, file)).texts["code"][0]
+
+    assert shlex.split(command) == ["tidegate", "replay", file]
+
+
+def test_another_command_that_replays_it_is_shown() -> None:
+    """Feature 1: both commands that replay it, each with a button that copies it."""
+    other = "pytest 'test_x.py::test_y[<1>]' --tidegate-replay='a b.json'"
+    seen = Seen(page(PLAIN, "a b.json", other))
+
+    assert seen.texts["code"] == ["tidegate replay 'a b.json'", other]
+    assert [dict(given).get("data-copies") for tag, given in seen.markup if "data-copies" in dict(given)] == [
+        "command",
+        "also",
+    ]
+
+
+# --- its code -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_page_is_small() -> None:
+    """At most 60 kB of style and script, and some more for what is the same on every page; all of it is ASCII."""
+    code = SCRIPT + STYLE
+
+    assert code.isascii()
+    assert len(code) <= 60_000
+    assert len(page(attrs.evolve(PLAIN, passing=None, original=None), FILE).encode()) < 75_000
+
+
+ASSETS: Final = {each.name: each.read_text("utf-8") for each in (files("tidegate_adapters.page") / "assets").iterdir()}
+NAMED: Final = re.compile(r"(?m)^(?:export )?(?:const|let|class|function|async function) (\w+)")
+IMPORTED: Final = re.compile(r'(?m) from "\./(\w+)\.js";$')
+
+
+def test_the_modules_of_the_script_are_one_program() -> None:
+    """Each is there once, behind those that it imports; as one text they share their names, so no two have the same."""
+    names = [name for module in MODULES for name in NAMED.findall(ASSETS[f"{module}.js"])]
+
+    assert {f"{module}.js" for module in MODULES} == {name for name in ASSETS if name.endswith(".js")}
+    assert len(names) == len(set(names))
+    for place, module in enumerate(MODULES):
+        assert set(IMPORTED.findall(ASSETS[f"{module}.js"])) <= set(MODULES[:place])
+    assert "import " not in SCRIPT
+    assert "export " not in SCRIPT
+
+
+def bare(text: str) -> str:
+    """The text without what a reader needs: spaces, comments, and the ends of statements where they are not needed."""
+    text = re.sub(r"\s", "", re.sub(r"(?m)(?:^\s*| )// .*$|/\*.*?\*/", "", text))
+    return text.replace(";}", "}").replace(";const", ",")
+
+
+@pytest.mark.parametrize("name", [name for name in ASSETS if not name.endswith(".html")])
+def test_what_is_made_compact_says_the_same(name: str) -> None:
+    """Spaces and comments go, nothing else does."""
+    made = (compact.style if name.endswith(".css") else compact.script)(ASSETS[name])
+
+    assert bare(made) == bare(ASSETS[name])
+    assert len(made) < len(ASSETS[name])
+
+
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        ('  const a = "b  =  c"; // why', 'const a="b  =  c";'),
+        ("const a = 'b  =  \"';", "const a='b  =  \"';"),
+        ("const a = 1;\nconst b = 2;\nlet c;\nconst d = {\n  e: 1\n};\n", "const a=1,b=2;let c;const d={e:1};"),
+        ("const a =\n  b ||\n  c\n    .d();\n", "const a=b||c.d();"),
+        ("x = `a = ${b - 1} : c` + y;", "x=`a = ${b - 1} : c`+y;"),
+        ("x = `a ${b ? `c = d` : e} f` + y;", "x = `a ${b ? `c = d` : e} f` + y;"),
+        ("const at = /a = b/.exec(c);", "const at = /a = b/.exec(c);"),
+        ("i++ + 1 - -j", "i++ + 1 - -j"),
+        ("// a comment\nif (a) {\n  b();\n}\nc();\n", "if(a){b()}c();"),
+        ('if (a) return "//";', 'if(a)return "//";'),
+    ],
+)
+def test_a_line_that_could_be_broken_is_left_alone(source: str, made: str) -> None:
+    """Texts keep their spaces; nested templates, patterns and doubled signs are not touched."""
+    assert compact.script(source) == made
