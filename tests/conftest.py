@@ -1,4 +1,4 @@
-"""What holds for every test: the collector of cycles is patient.
+"""What holds for every test: the collector of cycles is patient, and a run without a browser says so.
 
 Searches make millions of small values and hardly a cycle, and the collector looks through all that is young after every
 seven hundred of them: the tests take a tenth longer, a plain search a third.
@@ -7,5 +7,19 @@ seven hundred of them: the tests take a tenth longer, a plain search a third.
 from __future__ import annotations
 
 import gc
+from collections.abc import Generator
+
+import pytest
+from tests.integration.browser import HOW_TO
 
 gc.set_threshold(100_000, 20, 100)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Below all else, for skipped tests are a letter among thousands."""
+    yield
+    skipped = [each for each in terminalreporter.stats.get("skipped", ()) if HOW_TO in str(each.longrepr)]
+    if skipped:
+        terminalreporter.section("the page was not tested in a browser", yellow=True)
+        terminalreporter.write_line(f"{len(skipped)} tests were skipped: the page {HOW_TO}.")

@@ -29,7 +29,7 @@ NAMES: Final = (
     "chrome",
     "chrome-headless-shell",
 )
-HOW_TO: Final = "needs a Chromium: apt-get install chromium, or set CHROMIUM to where one is"
+HOW_TO: Final = "needs a Chromium (apt-get install chromium, or set CHROMIUM to where one is)"
 FLAGS: Final = (
     "--headless",
     "--no-sandbox",

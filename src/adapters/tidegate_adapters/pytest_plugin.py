@@ -6,7 +6,7 @@
 
 Only what pytest asks of every plug-in is here; whatever explores is imported when the first test asks for `sim`.
 
-Seeds: one for the session, drawn unless `--tidegate-seed` or TIDEGATE_SEED gives it, told in the first lines and sent to
+Seeds: one for the session, drawn unless `--tidegate-seed` or TIDEGATE_SEED gives it, shown in the first lines and sent to
 every worker of pytest-xdist. Each exploration draws from a digest of it, of the test's id and of its place in the test: so
 to add, leave out or reorder tests moves nothing in the others.
 """
@@ -22,7 +22,10 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import pytest
 
+from tidegate_adapters.printable import one_line
+
 if TYPE_CHECKING:
+    from tidegate.sim.report import Report
     from tidegate_adapters.simulating import Sim
 
 SEED: Final = pytest.StashKey[str]()
@@ -30,7 +33,7 @@ MARK: Final = (
     "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"
 )
 REPORT: Final = "tidegate_report"
-"""What a test tells of an exploration: in JUnit's XML, and between the processes of pytest-xdist."""
+"""The property of a test that has the report of an exploration in a line: in JUnit's XML, and between the processes of pytest-xdist."""
 
 
 class Hooks:
@@ -81,7 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tidegate-no-shrink", action="store_true", help="Leave a sampled counterexample as it was found.")
     group.addoption("--tidegate-profile", metavar="NAME", help="Settings from [tool.tidegate.profiles.NAME].")
     group.addoption("--tidegate-artifacts", metavar="DIR", help="Where counterexamples go.")
-    group.addoption("--tidegate-stats", action="store_true", help="Tell of every exploration at the end.")
+    group.addoption("--tidegate-stats", action="store_true", help="List every exploration at the end.")
     parser.addini("tidegate_profile", "The profile where --tidegate-profile names none.", default="")
     parser.addini("tidegate_artifacts", "Where counterexamples go.", default=".tidegate/failures")
 
@@ -92,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sent = cast("dict[str, str]", getattr(config, "workerinput", {}))
     given = config.getoption("--tidegate-seed") or os.environ.get("TIDEGATE_SEED")
     config.stash[SEED] = sent.get("tidegate_seed") or given or str(secrets.randbelow(2**32))
-    profile(config)  # a name that is none is told before any test runs
+    profile(config)  # an unknown name is an error before any test runs
 
 
 def profile(config: pytest.Config) -> dict[str, object]:
@@ -133,20 +136,30 @@ def sim(request: pytest.FixtureRequest) -> Sim:
     return Sim(item, settings(item, profile(request.config)), request.config.stash[SEED])
 
 
+def pytest_tidegate_report(item: pytest.Item, report: Report) -> None:
+    """Keep the report in a line, for the summary."""
+    item.user_properties.append((REPORT, report_line(report)))
+
+
+def report_line(report: Report) -> str:
+    name, reason = one_line(report.scenario), f" ({one_line(report.reason)})" if report.reason else ""
+    return f"{report.verdict.value}: {name}, {report.states:,} states, {report.transitions:,} transitions{reason}"
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     reports = (each for some in terminalreporter.stats.values() for each in some if isinstance(each, pytest.TestReport))
-    told = [
+    explorations = [
         (report.nodeid, str(text))
         for report in reports
         if report.when == "call"
         for name, text in report.user_properties
         if name == REPORT
     ]
-    if not told:
+    if not explorations:
         return
-    verdicts = Counter(text.partition(":")[0] for _, text in told)
+    verdicts = Counter(text.partition(":")[0] for _, text in explorations)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     terminalreporter.section("tidegate", sep="-")
-    terminalreporter.write_line(f"{len(told)} explorations: {counts}; seed {config.stash[SEED]}")
-    for test, text in told if config.getoption("--tidegate-stats") else ():
+    terminalreporter.write_line(f"{len(explorations)} explorations: {counts}; seed {config.stash[SEED]}")
+    for test, text in explorations if config.getoption("--tidegate-stats") else ():
         terminalreporter.write_line(f"{test}: {text}")

@@ -2,7 +2,7 @@
 
 What bounds an exploration comes from, the later the stronger: the mark of the test, the profile, the options.
 
-What random runs find is stored and told as it was found, and then once more, shrunk. What was not covered, such as a goal
+What random runs find is stored and shown as it was found, and then once more, shrunk. What was not covered, such as a goal
 that was never reached, is a warning of the test; with `-W error` it fails.
 """
 
@@ -35,7 +35,8 @@ from tidegate.sim.trace import Trace
 from tidegate.testing import unexpected
 from tidegate_adapters.cli.store import Store, named_apart, read
 from tidegate_adapters.printable import one_line
-from tidegate_adapters.pytest_plugin import REPORT
+
+__all__ = ["Settings", "Sim", "settings"]
 
 PCT_DEPTH: Final = 3
 SHRINK_S: Final = 1.0
@@ -164,7 +165,6 @@ class Sim:
             policies=self.bounds.policies,
         )
         self.places += 1
-        self.item.user_properties.append((REPORT, told(report)))
         self.item.ihook.pytest_tidegate_report(item=self.item, report=report)
         sampled_clean = self.bounds.runs and scenario.expect is None and report.verdict is Verdict.INCONCLUSIVE
         if not report.ok and not sampled_clean:
@@ -233,15 +233,8 @@ class Sim:
                 self.item.add_report_section("call", "tidegate", render(trace))
                 raise AssertionError(f"reproduced {steps} steps: {trace.scenario} breaks the law: {trace.law}")
             case Diverged(step, reason, enabled, was):
-                told = [f"the replay diverged at step {step}: {reason}", *([f"  recorded: {was}"] if was else [])]
-                told += ["  enabled instead:", *(f"    {each}" for each in enabled)] if enabled else []
-                raise AssertionError("\n".join(told))
+                lines = [f"the replay diverged at step {step}: {reason}", *([f"  recorded: {was}"] if was else [])]
+                lines += ["  enabled instead:", *(f"    {each}" for each in enabled)] if enabled else []
+                raise AssertionError("\n".join(lines))
             case _ as never:
                 assert_never(never)
-
-
-def told(report: Report) -> str:
-    """A report in a line."""
-    name, verdict = one_line(report.scenario), report.verdict.value
-    reason = f" ({one_line(report.reason)})" if report.reason else ""
-    return f"{verdict}: {name}, {report.states:,} states, {report.transitions:,} transitions{reason}"
