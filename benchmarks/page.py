@@ -20,7 +20,7 @@ from typing import Final, cast
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.integration.browser import HOW_TO, Browser, chromium, running
-from tests.integration.told_runs import long
+from tests.integration.page_runs import long
 
 from tidegate_adapters.page.assembly import page
 

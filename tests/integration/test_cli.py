@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from tests.integration.hearing import HEARING
+from tests.integration.interruptible import INTERRUPTIBLE
 
 import tidegate
 from tidegate.__main__ import main
@@ -751,7 +751,7 @@ def test_a_search_that_cannot_end_is_told_of_before_most_of_it_is_done(tmp_path:
 def signalled(cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str) -> tuple[int, str, str]:
     """Run the command, send the signals once a search is under way, and wait for the end."""
     with subprocess.Popen(
-        [*HEARING, *arguments],
+        [*INTERRUPTIBLE, *arguments],
         cwd=cwd,
         env=environment({}),
         stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 import pytest
 from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
-from tests.integration.told_runs import everything, long
+from tests.integration.page_runs import everything, long
 
 from tidegate.catalogue import shipped
 from tidegate.model.documents import Document, Value, show

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.integration.hearing import HEARING
+from tests.integration.interruptible import INTERRUPTIBLE
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
@@ -236,7 +236,7 @@ def test_an_interrupt_ends_the_processes_and_what_was_found_is_told() -> None:
     """As Ctrl-C does, all of the group hear of it; the exit code says so, and nobody is left."""
     asked = ["explore", "transition", "--runs", "1000000", "--seed", "1", "-j", "2", "--no-store"]
     with subprocess.Popen(
-        [*HEARING, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*INTERRUPTIBLE, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1\n"

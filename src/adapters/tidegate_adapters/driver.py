@@ -63,13 +63,13 @@ def run(program: Program[T], handle: Handle) -> T:
         Failure: The program did not catch it.
     """
     try:
-        asked = told(program, None)
+        asked = resumed(program, None)
         while not isinstance(asked, Finished):
             try:
                 reply = handle(asked)
             except Failure as failure:
                 reply = failure
-            asked = told(program, reply)
+            asked = resumed(program, reply)
     except BaseException:
         close(program)
         raise
@@ -92,13 +92,13 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
         CancelledError: The task was cancelled. What the program asked last may have been done.
     """
     try:
-        asked = told(program, None)
+        asked = resumed(program, None)
         while not isinstance(asked, Finished):
             try:
                 reply = await handle(asked)
             except Failure as failure:
                 reply = failure
-            asked = told(program, reply)
+            asked = resumed(program, reply)
     except BaseException:
         close(program)
         raise
@@ -113,8 +113,8 @@ class Finished(Generic[T]):
     result: T
 
 
-def told(program: Program[T], reply: object) -> Effect[object] | Finished[T]:
-    """Tell the program a reply (None to begin), and hear what it asks for next."""
+def resumed(program: Program[T], reply: object) -> Effect[object] | Finished[T]:
+    """Send the program a reply (None to begin), and take what it asks for next."""
     try:
         asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
     except StopIteration as stop:
@@ -129,7 +129,7 @@ def close(program: Program[T]) -> None:
     for _ in range(CLOSINGS_MAX):
         try:
             program.close()
-        except Exception:  # noqa: BLE001, S112  what is being raised already is what the caller must hear
+        except Exception:  # noqa: BLE001, S112  the caller must get what is being raised already
             continue
         return
 
@@ -165,7 +165,7 @@ def local(calls: Mapping[str, Callable[..., object]] = NO_CALLS) -> Handlers[obj
     """What needs no server: the clock of this machine, real sleep, user code; notes are ignored.
 
     Args:
-        calls: User code by name. It answers an immutable value, and a Failure that it raises is told to the program;
+        calls: User code by name. It answers an immutable value, and a Failure that it raises is raised into the program;
             any other error is raised to whoever runs the program.
     """
 

@@ -7,10 +7,10 @@ promises: user code must bear repetition.
 
     effect -> call                                      reply -> event
     Fetch        poll the partition (`polling`)         Fetched
-    Work         a task that awaits the user's code     WorkReported, or Raised
-    Interrupt    that task is cancelled                 Raised, once it has ended
-    Commit       a task that awaits the commit          Committed, CommitRefused, MetadataRefused, CommitUnanswered
-    StartDrainTimer   a task that sleeps                     DrainTimedOut
+    Work         a task that awaits the user's code     WorkReported, or WorkFailed
+    Interrupt    that task is cancelled                 WorkFailed, once it has ended
+    Commit       a task that awaits the commit          Committed, CommitRefused, MetadataRefused, CommitUnknown
+    StartDrainTimer   a task that sleeps                DrainTimerFired
     Cancel       that task is cancelled                 nothing
     Release      the revocation may return
     Leave        a task that stops the client           Answered
@@ -47,10 +47,17 @@ from tidegate.consumer.commands import (
 from tidegate.consumer.drain import InFlight
 from tidegate.consumer.fanout import Report, Start, TasksReported
 from tidegate.consumer.group import ConsumerRules, ConsumerState
-from tidegate.consumer.shutdown import AwaitLeave, Leave, ShutdownPhase, StopAsked, Stoppable, heard
-from tidegate.consumer.shutdown import ShutdownCommand as WorkerWish
-from tidegate.consumer.shutdown import ShutdownEvent as WorkerEvent
-from tidegate.consumer.shutdown import Worker as Standing
+from tidegate.consumer.shutdown import (
+    AwaitLeave,
+    Leave,
+    ShutdownCommand,
+    ShutdownEvent,
+    ShutdownPhase,
+    StopAsked,
+    Stoppable,
+    heard,
+)
+from tidegate.consumer.shutdown import Worker as WorkerState
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Failure, Refused
 from tidegate.model.errors import Misuse, TidegateError
@@ -79,7 +86,7 @@ POLL_MS: Final = 100
 Handler: TypeAlias = Callable[[Record], Awaitable[None]]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, ConsumerState], None]
-Recording: TypeAlias = Callable[[WorkerEvent, Sequence[WorkerWish]], None]
+Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None]
 Estimate: TypeAlias = Callable[[Record], Duration | None]
 
 
@@ -97,17 +104,17 @@ class Worker:
     Args:
         topics: What to consume.
         handle: The user's code, called with each record at least once. What follows when it raises, the consumer's rules
-            say (`AfterFailure`); by default the record's partition stops.
+            say (`FailurePolicy`); by default the record's partition stops.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
         consumer: What may run at once, and how long a revocation may drain.
         hooks: The user's code for whatever else the rules ask for: to answer for a failed record, to deliver, to arrange
             windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
-            answers as `tidegate.consumer.commands.heard` says.
+            answers as `tidegate.consumer.commands.event_for` says.
         expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
             does not wait in vain for what takes longer than there is time.
         observe: Called with every event of a partition and the state after it, for logs and metrics.
-        record: Called with every event and what is commanded then: `tidegate_adapters.recorder.Recorder.stepped`.
+        record: Called with every event and the commands that follow: `tidegate_adapters.recorder.Recorder.stepped`.
         options: More options of aiokafka's consumer, for example `session_timeout_ms`.
 
     Raises:
@@ -140,7 +147,7 @@ class Worker:
         self.hooks, self.expected, self.observe, self.record = hooks, expected, observe, record
         self.client: Client = client(bootstrap, group, options)
         self.stoppable = Stoppable(consumer)
-        self.hold = Standing()
+        self.held = WorkerState()
         self.generation = 0
         self.kept: dict[TopicPartition, dict[int, Kept]] = {}
         self.began: dict[Work, float] = {}
@@ -155,7 +162,7 @@ class Worker:
     @property
     def state(self) -> ConsumerState:
         """Its partitions."""
-        return self.hold.assignment
+        return self.held.assignment
 
     async def run(self) -> None:
         """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
@@ -183,7 +190,7 @@ class Worker:
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""
         self.asked += 1
-        if self.hold.phase is not ShutdownPhase.WORKING:
+        if self.held.phase is not ShutdownPhase.WORKING:
             self.apply(self.to_stop())
 
     def to_stop(self) -> StopAsked:
@@ -209,7 +216,7 @@ class Worker:
         self.apply(Fetched(partition, generation, offsets, tuple(each.key for each in received)))
 
     def measure(self) -> None:
-        """Forget the records that are done, and tell how much the others hold up, where that matters."""
+        """Forget the records that are done, and measure how much the others hold up, where that matters."""
         now, bounds = time.monotonic(), self.consumer.each.bounds
         for part in self.state.parts:
             undone, kept = set(open_offsets(part.tracker)), self.kept[part.partition]
@@ -257,29 +264,29 @@ class Worker:
         finally:
             self.is_assigned.set()
 
-    # --- what the reducer commands ---
+    # --- the commands of the reducer ---
 
-    def apply(self, event: WorkerEvent) -> None:
-        """Step, and begin to carry out what is commanded."""
-        step = self.stoppable.step(self.hold, event)
-        self.hold = step.state
+    def apply(self, event: ShutdownEvent) -> None:
+        """Step, and begin to carry out the commands."""
+        step = self.stoppable.step(self.held, event)
+        self.held = step.state
         if self.record is not None:
             self.record(event, step.commands)
         if self.observe is not None and isinstance(event, Event):
             self.observe(event, self.state)
         for command in step.commands:
             self.carry_out(command)
-        if self.hold.phase is ShutdownPhase.GONE:
+        if self.held.phase is ShutdownPhase.GONE:
             self.is_gone.set()
 
-    def carry_out(self, command: WorkerWish) -> None:
+    def carry_out(self, command: ShutdownCommand) -> None:
         match command:
             case Fetch():
                 pass  # the next turn polls it
             case Work() | Commit() | StartDrainTimer() | Leave() | AwaitLeave():
                 if isinstance(command, Work):
                     self.began[command] = time.monotonic()
-                self.tasks[command] = asyncio.create_task(self.come_true(command), name=str(command))
+                self.tasks[command] = asyncio.create_task(self.perform(command), name=str(command))
             case Interrupt(work):
                 if task := self.tasks.get(work):
                     self.interrupted.add(work)
@@ -292,8 +299,8 @@ class Worker:
                 for wait in self.releases.pop(partition, ()):
                     wait.set()
 
-    async def come_true(self, command: Work | Commit | StartDrainTimer | Leave | AwaitLeave) -> None:
-        """Do it, and tell the reducer what became of it; a task that was taken back tells nothing."""
+    async def perform(self, command: Work | Commit | StartDrainTimer | Leave | AwaitLeave) -> None:
+        """Do it, and pass on how it ended; of a task that was cancelled, nothing."""
         try:
             reply = await self.replied(command)
         except asyncio.CancelledError:
@@ -308,7 +315,7 @@ class Worker:
                 del self.tasks[command]
         try:
             event = heard(command, reply)
-        except Misuse as error:  # the user's code has answered what is no answer
+        except Misuse as error:  # the user's code has answered something that is no answer
             log.exception("no answer to %s", command)
             event = heard(command, error)
         if event is not None:
@@ -320,7 +327,7 @@ class Worker:
                 kept = self.kept[partition]
                 given = [kept[offset].record for offset in offsets]
                 await asyncio.gather(*map(partial(self.handled, command), task.numbers, given))
-                return TasksReported(task.window, (), task.attempt, Report.SUCCEEDED)  # each was told
+                return TasksReported(task.window, (), task.attempt, Report.SUCCEEDED)  # each was reported on its own
             case Work(partition, _, _, offsets):
                 return await self.hooked(command, tuple(self.kept[partition][offset].record for offset in offsets))
             case Commit(partition, _, position, metadata):
@@ -334,7 +341,7 @@ class Worker:
                 assert_never(command)
 
     async def handled(self, work: Work, number: int, given: Record) -> None:
-        """Call the handler with a record, and tell at once how that ended."""
+        """Call the handler with a record, and report at once how that ended."""
         assert isinstance(work.task, Start)
         report = Report.SUCCEEDED
         try:

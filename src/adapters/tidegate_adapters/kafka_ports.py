@@ -38,7 +38,7 @@ class Received(Protocol):
 
 
 class Listener(Protocol):
-    """Told of rebalances; the client waits for it."""
+    """Called when the group rebalances; the client waits for it."""
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None: ...
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None: ...
@@ -106,17 +106,17 @@ async def end(consumer: Client, partition: TopicPartition) -> int:
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
 
 
-def listener(told: Listener) -> object:
-    """`told` as aiokafka wants it."""
+def listener(called: Listener) -> object:
+    """`called` as aiokafka wants it."""
 
-    class Told(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+    class Adapted(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
         async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-            await told.on_partitions_revoked(tuple(map(ours, revoked)))
+            await called.on_partitions_revoked(tuple(map(ours, revoked)))
 
         async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-            await told.on_partitions_assigned(tuple(map(ours, assigned)))
+            await called.on_partitions_assigned(tuple(map(ours, assigned)))
 
-    return Told()
+    return Adapted()
 
 
 def ours(partition: object) -> TopicPartition:
@@ -131,7 +131,7 @@ def theirs(partition: TopicPartition) -> object:
 
 
 def record(received: Received) -> Record:
-    """A record of aiokafka as a value; its time in milliseconds, of which -1 is none, as an instant."""
+    """A record of aiokafka as a value; its time in milliseconds, where -1 stands for none, as an instant."""
     at, clock = received.timestamp, BROKER if received.timestamp_type == LOG_APPEND_TIME else PRODUCER
     return Record(
         received.topic,

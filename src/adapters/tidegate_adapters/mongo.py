@@ -6,7 +6,7 @@
 Each operation of `tidegate.model.operations` is one command on one document. Values are always literals: filters compare with
 an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as {"$gt": ""} has nowhere to be an operator.
 
-The store's time is what the primary's `hello` tells: the same clock that `$$NOW` and `$currentDate` read, from a command
+The store's time is what the primary answers to `hello`: the same clock that `$$NOW` and `$currentDate` read, from a command
 that needs no privilege and no collection, on every server that the driver speaks to (`$documents` is of MongoDB 5.1).
 
 Several documents are found as they were at one time (read concern `snapshot`), which a server needs to be a member of a
@@ -347,10 +347,10 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
         The client. Unless the URI sets a deadline, it waits `REPLY_MS` for a reply.
 
     Raises:
-        TidegateError: The URI or an option in it is none, no server answers within `CHECK_SECONDS`, it does not let us
+        TidegateError: The URI or an option in it cannot be used, no server answers within `CHECK_SECONDS`, it does not let us
             in, or it is no replica set. The message names the hosts, never the user or the password.
     """
-    with told_clearly(uri):
+    with clear_errors(uri):
         client = strictly(MongoClient[dict[str, Any]], uri)
         try:
             with pymongo.timeout(patience(client.options)):
@@ -363,7 +363,7 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
 
 async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
     """The same for an event loop."""
-    with told_clearly(uri):
+    with clear_errors(uri):
         client = strictly(AsyncMongoClient[dict[str, Any]], uri)
         try:
             with pymongo.timeout(patience(client.options)):
@@ -396,7 +396,7 @@ def check_replicated(uri: str, hello: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def told_clearly(uri: str) -> Generator[None, None, None]:
+def clear_errors(uri: str) -> Generator[None, None, None]:
     """What the driver raises in the block, as an error of ours that holds no secret."""
     try:
         yield

@@ -2,7 +2,7 @@
 
 An error says little about its effect: of 200 writes that failed in failovers, most had been applied. So a row stands
 here only if the server or the driver says so, definitely; whatever is not listed is `Ambiguous`, never `Refused`. Reads
-are told the same words, for the simulator tells them the same: whether a read was done matters to nobody.
+fail in the same words, as they do in the simulator: whether a read was done matters to nobody.
 
     NotDurable   every error in the writeConcernError of a reply: the write was carried out
     NotApplied   the server said that it is not the primary or has met a conflict, or the request was never sent
@@ -19,7 +19,7 @@ Reasons name the error and its code, and never quote the server: its texts repea
 
 Known not to work
     - A right that is withdrawn between a lost reply and its retry by the driver is `Refused`, although it may be done.
-    - `NotDurable` is also told of a write that matched nothing; who reads back, as after `Ambiguous`, learns which.
+    - `NotDurable` is also what a write gets that matched nothing; who reads back, as after `Ambiguous`, learns which.
 """
 
 from __future__ import annotations

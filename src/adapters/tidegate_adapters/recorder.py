@@ -1,7 +1,7 @@
 """Records runs of production, so that they can be executed again: `tidegate replay RECORDING TARGET`.
 
-A recorder wraps the handle that carries out the effects of one run, or is told by a worker what its reducer heard and
-commanded. It writes a line for each, as `tidegate.sim.recording` has them, and hands it to the operating system at once,
+A recorder wraps the handle that carries out the effects of one run, or a worker calls it with each event of its reducer and
+the commands that followed. It writes a line for each, as `tidegate.sim.recording` has them, and hands it to the operating system at once,
 so that a process that is killed leaves all lines but perhaps the last one whole.
 
     with Recorder(path, "transition", arguments) as recorder:
@@ -13,7 +13,7 @@ so that a process that is killed leaves all lines but perhaps the last one whole
 What looks like a secret never reaches the file: texts and bytes under a name such as `password`, `token` or `api_key`,
 numbers under a name such as `password`, and any text that has the user part of a URI or `secret=...` in it. A function of
 the caller's hides more: it is given the names that lead to a value, and the value. A label stands instead, which is the
-same for the same value within one recording and tells nothing beyond it, for its key is never written.
+same for the same value within one recording and says nothing beyond it, for its key is never written.
 
 A recorder never fails a run: where the file cannot be written any more it says so in the log, once, and stops.
 """
@@ -42,12 +42,12 @@ log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 IsSecret: TypeAlias = Callable[[Way, object], bool]
-"""The names that lead to a value, outermost first, and the value: must it not be told?"""
+"""The names that lead to a value, outermost first, and the value: must it not be written?"""
 
 SECRET: Final = re.compile(r"(?i)passw|passphrase|pwd|secret|api_?key|private_?key|credential|authori[sz]ation|cookie")
-"""Names under which nothing is told."""
+"""Names under which nothing is written."""
 SECRET_TEXT: Final = re.compile(r"(?i)token")
-"""Names under which no text is told; numbers are, for a fencing token is one."""
+"""Names under which no text is written; numbers are, for a fencing token is one."""
 LABEL_LENGTH: Final = 12
 
 
@@ -73,7 +73,7 @@ class Recorder:
         program: What it is a run of, for whoever reads it.
         arguments: Of the run; a digest of them is written.
         kind: Of a program, or of a reducer.
-        is_secret: What must not be told, besides what looks like a secret.
+        is_secret: What must not be written, besides what looks like a secret.
 
     Raises:
         Misuse: The file is there already, or cannot be made.
@@ -133,7 +133,7 @@ class Recorder:
         return lambda effect: awaited(effect, handle(effect))
 
     def stepped(self, event: object, commands: Iterable[Effect[object]]) -> None:
-        """A reducer has heard an event and commands these."""
+        """A reducer has taken an event, and these commands followed."""
         made = tuple(commands)
         self._write_next(lambda number: recording.commanded(number, event, made, self._hide))
 
@@ -168,14 +168,14 @@ class Recorder:
         """The digest of the arguments must not depend on the key, and must not be guessed from a secret."""
         return None if self._hide(way, value) is None else ""
 
-    def _write_next(self, told: Callable[[int], str]) -> None:
+    def _write_next(self, line: Callable[[int], str]) -> None:
         with self._lock:
             self._count += 1
-            self._put(told)
+            self._put(line)
 
-    def _write(self, told: Callable[[int], str]) -> None:
+    def _write(self, line: Callable[[int], str]) -> None:
         with self._lock:
-            self._put(told)
+            self._put(line)
 
     def _shut(self) -> None:
         try:
@@ -183,11 +183,11 @@ class Recorder:
         except OSError as error:  # it writes what it could not write before
             self._stop(error)
 
-    def _put(self, told: Callable[[int], str]) -> None:
+    def _put(self, line: Callable[[int], str]) -> None:
         if self._fails:
             return
         try:
-            self._file.write(told(self._count))
+            self._file.write(line(self._count))
             self._file.flush()
         except (OSError, ValueError) as error:  # a Misuse is one: what was answered is no value
             self._stop(error)

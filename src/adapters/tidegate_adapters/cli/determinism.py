@@ -1,7 +1,7 @@
 """`tidegate check-determinism`: is a program's every decision the same, whenever and wherever it runs?
 
 Each scenario is executed twice here and four times in fresh processes, two of which have the same PYTHONHASHSEED; what
-differs first is told.
+differs first is shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_js
     Args:
         targets: The scenarios.
         runs: How many schedules each is executed along.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
@@ -46,9 +46,9 @@ def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_js
         raise NothingSelectedError("no scenario is selected", todo="tidegate list shows what ships")
     found = checked(targets, runs)
     if is_json:
-        told = [{"name": name, "runs": runs, **as_json(each)} for name, each in found.items()]
+        checks = [{"name": name, "runs": runs, **as_json(each)} for name, each in found.items()]
         ok = all(each is None for each in found.values())
-        terminal.answer({"schema": "tidegate/determinism@1", "scenarios": told, "ok": ok})
+        terminal.answer({"schema": "tidegate/determinism@1", "scenarios": checks, "ok": ok})
     else:
         for name, each in found.items():
             for line in (
@@ -134,5 +134,5 @@ def as_json(found: tuple[Difference, Cause] | None) -> dict[str, object]:
     if found is None:
         return {"difference": None, "ok": True}
     what, cause = found
-    told = {**attrs.asdict(what), "names": list(what.names), "cause": cause.name.lower(), "likely": cause.value}
-    return {"difference": told, "ok": False}
+    answer = {**attrs.asdict(what), "names": list(what.names), "cause": cause.name.lower(), "likely": cause.value}
+    return {"difference": answer, "ok": False}

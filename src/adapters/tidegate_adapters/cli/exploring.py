@@ -37,7 +37,7 @@ from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import WorkersLostError, exit_code, origin, raised
-from tidegate_adapters.cli.lines import Result, ended, shrunk_line, summed_up, told, written
+from tidegate_adapters.cli.lines import Result, ended, shrunk_line, stories, summed_up, written
 from tidegate_adapters.cli.progress import Show, foretelling, shown
 from tidegate_adapters.cli.shrinking import smaller
 from tidegate_adapters.cli.store import Store, save
@@ -149,8 +149,8 @@ class Outcome:
         """What is told below the lines of the scenarios."""
         if not self.results:
             return ()
-        stories = (line for result in self.results for line in told(result))
-        return (*stories, *written(self.results), "", ended(self.results, self.selected))
+        counterexamples = (line for result in self.results for line in stories(result))
+        return (*counterexamples, *written(self.results), "", ended(self.results, self.selected))
 
 
 def explore_all(

@@ -63,7 +63,7 @@ def exit_code(error: TidegateError) -> ExitCode:
 
 
 def raised(error: BaseException, what: str) -> CodeRaisedError:
-    """An error of somebody's code, told without a traceback.
+    """An error of somebody's code, shown without a traceback.
 
     Args:
         error: What was raised.

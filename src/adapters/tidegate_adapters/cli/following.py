@@ -1,4 +1,4 @@
-"""A search of a target follows a trace, and what is told where it cannot."""
+"""A search of a target follows a trace, and what is said where it cannot."""
 
 from __future__ import annotations
 

@@ -107,15 +107,15 @@ def shrunk_line(result: Result) -> str:
     return "" if result.smaller is None else f"         {result.smaller.shrunk}"
 
 
-def told(result: Result) -> tuple[str, ...]:
+def stories(result: Result) -> tuple[str, ...]:
     """A counterexample that nobody expected, in full unless it is long; first as it was found, then shrunk."""
     if result.report.trace is None or result.is_met:
         return ()
-    found = retold(result.report.trace)
-    return found if result.smaller is None else (*found, *retold(result.smaller.trace), str(result.smaller.shrunk))
+    found = story(result.report.trace)
+    return found if result.smaller is None else (*found, *story(result.smaller.trace), str(result.smaller.shrunk))
 
 
-def retold(trace: Trace) -> tuple[str, ...]:
+def story(trace: Trace) -> tuple[str, ...]:
     lines = render(trace).splitlines()
     left = len(lines) - STORY_LINES_MAX
     return ("", *lines[:STORY_LINES_MAX], *([f"... and {left} more lines"] if left > 0 else []))

@@ -51,13 +51,13 @@ def live(title: str, terminal: Terminal) -> Generator[Show]:
 
 def foretelling(show: Show, title: str, terminal: Terminal, states_max: int) -> Show:
     """Show it, and say so as soon as more states are expected than may be seen: most of the wait is still to come."""
-    is_told = False
+    is_said = False
 
     def tell(progress: Progress) -> None:
-        nonlocal is_told
+        nonlocal is_said
         show(progress)
-        if not is_told and progress.expected is not None and progress.expected > states_max:
-            is_told = True
+        if not is_said and progress.expected is not None and progress.expected > states_max:
+            is_said = True
             terminal.tell(
                 f"warning: {one_line(title)}: about {rounded(progress.expected)} states are expected, and the search ends"
                 f" after {states_max:,}: raise --max-states, allow fewer --faults, or sample with --runs"
@@ -68,13 +68,13 @@ def foretelling(show: Show, title: str, terminal: Terminal, states_max: int) -> 
 
 def sparse(title: str, terminal: Terminal, clock: Callable[[], float] = monotonic) -> Show:
     """A line for whoever reads a log: one in 15 s."""
-    began = told = clock()
+    began = last = clock()
 
     def show(progress: Progress) -> None:
-        nonlocal told
+        nonlocal last
         now = clock()
-        if now - told >= PLAIN_INTERVAL_S:
-            told = now
+        if now - last >= PLAIN_INTERVAL_S:
+            last = now
             terminal.tell(f"{line(title, progress)}  {now - began:.0f} s")
 
     return show

@@ -38,7 +38,7 @@ def execute_again(path: Path, text: str, target: str | None, terminal: Terminal,
         path: The file of the recording.
         text: What is in it.
         target: The program or the reducer; nothing leads to it but the user's own word.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
@@ -73,11 +73,11 @@ def execute_again(path: Path, text: str, target: str | None, terminal: Terminal,
                 where=src or target,
                 why=f"recorded: {was}\n    now: {now}",
                 todo=f"recorded with {recording.version}, now {tidegate.__version__}: it is another program, or the same with "
-                "other arguments, or what it heard was hidden",
+                "other arguments, or what it was answered was hidden",
             )
             if is_json:
-                told = {"verdict": "diverged", "step": step, "recorded": was, "now": now, "src": src}
-                terminal.answer({**answer, **told, "ok": False, "error": error_json(error)})
+                said = {"verdict": "diverged", "step": step, "recorded": was, "now": now, "src": src}
+                terminal.answer({**answer, **said, "ok": False, "error": error_json(error)})
             terminal.complain(error)
             return ExitCode.DIVERGED
 
@@ -108,7 +108,7 @@ def again(recording: Recording, target: str) -> Executed:
 def of(stoppable: Stoppable) -> Callable[[Worker, object], ShutdownStep]:
     def step(state: Worker, event: object) -> ShutdownStep:
         if not isinstance(event, ShutdownEvent):
-            raise Misuse(f"a consumer hears no {type(event).__name__}", where="a recording")
+            raise Misuse(f"a consumer has no event {type(event).__name__}", where="a recording")
         return stoppable.step(state, event)
 
     return step

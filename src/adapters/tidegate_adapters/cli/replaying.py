@@ -57,7 +57,7 @@ def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is
         path: A trace as JSON, or a page that holds one.
         text: The target to replay it in; None for the one that the trace names.
         how: How far, and what then.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
@@ -139,11 +139,11 @@ def explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is
     reason = watch.why or found.stopped
     verdict = "violated" if beyond.trace else "inconclusive" if reason else "complete"
     if is_json:
-        told = None if beyond.trace is None else encoded(beyond.trace)
+        counterexample = None if beyond.trace is None else encoded(beyond.trace)
         facts = {"verdict": verdict, "steps": beyond.steps, "states": found.states, "transitions": found.transitions}
         law = "" if beyond.trace is None else beyond.trace.law
         ok = verdict == "complete"
-        more = {"stopped_because": reason, "law": law, "counterexample": told, "ok": ok}
+        more = {"stopped_because": reason, "law": law, "counterexample": counterexample, "ok": ok}
         terminal.answer({**answer(trace), **facts, **more})
     else:
         if beyond.trace is not None:

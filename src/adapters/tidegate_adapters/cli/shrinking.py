@@ -1,6 +1,6 @@
 """`tidegate shrink`, and what follows when random runs find something: the same failure in fewer steps.
 
-The run as it was found is stored and told first. Shrinking is bounded by replays and by time, and its result is a file of
+The run as it was found is stored and shown first. Shrinking is bounded by replays and by time, and its result is a file of
 its own beside the other one: `NAME.shrunk.json`, `.txt` and `.html`, which also holds the run that it came from.
 """
 
@@ -106,7 +106,7 @@ def shrink_one(
         budget: How many candidates may be run.
         seconds: How long it may take.
         store: Write the result beside the file.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:

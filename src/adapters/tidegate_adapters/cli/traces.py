@@ -50,7 +50,7 @@ def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json
         path: A trace as JSON, also compressed, or a page that holds one.
         form: One of `EXPORTS`.
         out: Where to; None for stdout. Compressed if its name ends with `.gz`.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
@@ -60,8 +60,8 @@ def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json
     if out is not None:
         save(out, written)
     if is_json:
-        told = {"text": written} if out is None else {"out": str(out)}
-        terminal.answer({"schema": "tidegate/trace-export@1", "format": form, **told, "ok": True})
+        answer = {"text": written} if out is None else {"out": str(out)}
+        terminal.answer({"schema": "tidegate/trace-export@1", "format": form, **answer, "ok": True})
     elif out is None:
         terminal.say(written.rstrip("\n"))
     else:
@@ -75,7 +75,7 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
     Args:
         path: A trace.
         other: Another one; None for the nearest passing run of the first.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
@@ -110,10 +110,10 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
 
 
 def difference_json(found: Difference) -> dict[str, object]:
-    def told(step: TraceStep | None) -> object:
+    def shown(step: TraceStep | None) -> object:
         return None if step is None else {"process": step.process, "event": step.event, "fault": step.fault}
 
-    return {"alike": found.alike, "left": told(found.left), "right": told(found.right)}
+    return {"alike": found.alike, "left": shown(found.left), "right": shown(found.right)}
 
 
 def extract(path: Path, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
@@ -122,7 +122,7 @@ def extract(path: Path, out: Path | None, terminal: Terminal, *, is_json: bool) 
     Args:
         path: A page, or a trace.
         out: Where to; None for the name of the page with `.json`.
-        terminal: Where it is told.
+        terminal: Where it is shown.
         is_json: Answer with one JSON object.
 
     Raises:
