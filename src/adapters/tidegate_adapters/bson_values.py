@@ -34,9 +34,12 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.values import check_type
 
+__all__ = ["CODEC", "loaded", "stored"]
+
+
 CODEC: Final = CodecOptions[dict[str, Any]](document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS)
 
-CODES: Final = {
+_CODES: Final = {
     "binData": 0x05,
     "objectId": 0x07,
     "regex": 0x0B,
@@ -47,7 +50,7 @@ CODES: Final = {
     "minKey": 0xFF,
 }
 """The bytes that name the types of `documents.FOREIGN` in BSON."""
-NAMES: Final = {code: name for name, code in CODES.items()}
+_NAMES: Final = {code: name for name, code in _CODES.items()}
 
 
 def stored(value: object, where: str = "value") -> Any:
@@ -76,7 +79,7 @@ def _encoded(value: Value) -> Any:
         case Instant(at):
             return DatetimeMS(at // MILLISECOND)
         case Foreign(kind, payload):
-            element = bytes([CODES[kind], 0]) + payload  # its name is empty
+            element = bytes([_CODES[kind], 0]) + payload  # its name is empty
             return bson.decode((len(element) + 5).to_bytes(4, "little") + element + b"\0", CODEC)[""]
         case _:
             return value
@@ -135,11 +138,11 @@ def _foreign(value: object, where: str) -> Foreign:
         element = bson.encode({"": value})[4:-1]
     except Exception:  # noqa: BLE001  pymongo has many for what it does not take: InvalidDocument, ValueError, ...
         element = b"\0"
-    if element[0] not in NAMES:
+    if element[0] not in _NAMES:
         raise Misuse(
             f"a field holds a {type(value).__name__}, which has no counterpart in tidegate",
             where=where,
             why="programs compare what they read, and this would compare wrongly",
             todo="store it as a string, an integer, a float, bytes, a date, an array or an object",
         )
-    return Foreign(NAMES[element[0]], element[2:])
+    return Foreign(_NAMES[element[0]], element[2:])

@@ -35,6 +35,20 @@ from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
 
+__all__ = [
+    "CLOSINGS_MAX",
+    "AsyncHandle",
+    "Handle",
+    "Handlers",
+    "choosing",
+    "documents",
+    "local",
+    "local_async",
+    "run",
+    "run_async",
+]
+
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -44,7 +58,7 @@ AsyncHandle: TypeAlias = Callable[[Effect[object]], Awaitable[object]]
 Handlers: TypeAlias = Mapping[type[Effect[Any]], Callable[[Any], R]]
 """Type of effect -> what carries such an effect out. R is `object`, or `Awaitable[object]` in an event loop."""
 
-NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
 CLOSINGS_MAX: Final = 100
 
 
@@ -63,15 +77,15 @@ def run(program: Program[T], handle: Handle) -> T:
         Failure: The program did not catch it.
     """
     try:
-        asked = resumed(program, None)
-        while not isinstance(asked, Finished):
+        asked = _resumed(program, None)
+        while not isinstance(asked, _Finished):
             try:
                 reply = handle(asked)
             except Failure as failure:
                 reply = failure
-            asked = resumed(program, reply)
+            asked = _resumed(program, reply)
     except BaseException:
-        close(program)
+        _close(program)
         raise
     return asked.result
 
@@ -92,39 +106,39 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
         CancelledError: The task was cancelled. What the program asked last may have been done.
     """
     try:
-        asked = resumed(program, None)
-        while not isinstance(asked, Finished):
+        asked = _resumed(program, None)
+        while not isinstance(asked, _Finished):
             try:
                 reply = await handle(asked)
             except Failure as failure:
                 reply = failure
-            asked = resumed(program, reply)
+            asked = _resumed(program, reply)
     except BaseException:
-        close(program)
+        _close(program)
         raise
     return asked.result
 
 
 @final
 @attrs.frozen
-class Finished(Generic[T]):
+class _Finished(Generic[T]):
     """The program has returned."""
 
     result: T
 
 
-def resumed(program: Program[T], reply: object) -> Effect[object] | Finished[T]:
+def _resumed(program: Program[T], reply: object) -> Effect[object] | _Finished[T]:
     """Send the program a reply (None to begin), and take what it asks for next."""
     try:
         asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
     except StopIteration as stop:
-        return Finished(stop.value)
+        return _Finished(stop.value)
     effect = checked_effect(asked)
     must_be_value(effect, f"what a program asked for ({type(effect).__name__})")
     return effect
 
 
-def close(program: Program[T]) -> None:
+def _close(program: Program[T]) -> None:
     """End the program where it stands, also where it catches that and asks for more; what it raises is dropped."""
     for _ in range(CLOSINGS_MAX):
         try:
@@ -161,7 +175,7 @@ def documents(store: Callable[[Any], R]) -> Handlers[R]:
     return dict.fromkeys((*get_args(Operation), StoreTime), store)
 
 
-def local(calls: Mapping[str, Callable[..., object]] = NO_CALLS) -> Handlers[object]:
+def local(calls: Mapping[str, Callable[..., object]] = _NO_CALLS) -> Handlers[object]:
     """What needs no server: the clock of this machine, real sleep, user code; notes are ignored.
 
     Args:
@@ -173,12 +187,12 @@ def local(calls: Mapping[str, Callable[..., object]] = NO_CALLS) -> Handlers[obj
         time.sleep(effect.duration / SECOND)
 
     def call(effect: Call) -> object:
-        return answered(effect, registered(calls, effect)(*effect.arguments))
+        return _answered(effect, _registered(calls, effect)(*effect.arguments))
 
-    return {Now: now, Note: ignore, Sleep: sleep, Call: call}
+    return {Now: _now, Note: _ignore, Sleep: sleep, Call: call}
 
 
-def local_async(calls: Mapping[str, Callable[..., Awaitable[object]]] = NO_CALLS) -> Handlers[Awaitable[object]]:
+def local_async(calls: Mapping[str, Callable[..., Awaitable[object]]] = _NO_CALLS) -> Handlers[Awaitable[object]]:
     """The same for an event loop, where user code is async.
 
     Args:
@@ -186,29 +200,29 @@ def local_async(calls: Mapping[str, Callable[..., Awaitable[object]]] = NO_CALLS
     """
 
     async def read(effect: Now) -> Instant:
-        return now(effect)
+        return _now(effect)
 
     async def mark(effect: Note) -> None:
-        ignore(effect)
+        _ignore(effect)
 
     async def sleep(effect: Sleep) -> None:
         await asyncio.sleep(effect.duration / SECOND)
 
     async def call(effect: Call) -> object:
-        return answered(effect, await registered(calls, effect)(*effect.arguments))
+        return _answered(effect, await _registered(calls, effect)(*effect.arguments))
 
     return {Now: read, Note: mark, Sleep: sleep, Call: call}
 
 
-def now(_: Now) -> Instant:
+def _now(_: Now) -> Instant:
     return Instant(time.time_ns() // 1_000, WALL)
 
 
-def ignore(_: Note) -> None:
+def _ignore(_: Note) -> None:
     pass
 
 
-def registered(calls: Mapping[str, Callable[..., R]], effect: Call) -> Callable[..., R]:
+def _registered(calls: Mapping[str, Callable[..., R]], effect: Call) -> Callable[..., R]:
     if effect.name not in calls:
         raise UnknownEffect(
             f"no user code is registered as {effect.name!r}",
@@ -217,6 +231,6 @@ def registered(calls: Mapping[str, Callable[..., R]], effect: Call) -> Callable[
     return calls[effect.name]
 
 
-def answered(effect: Call, reply: object) -> object:
+def _answered(effect: Call, reply: object) -> object:
     must_be_value(reply, f"what {effect.name} answered")
     return reply

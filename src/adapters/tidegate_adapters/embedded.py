@@ -23,7 +23,10 @@ from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.operations import Operation, StoreTime, Unique
 from tidegate.sim.world import CLOCK, NO_INDEXES, World, contents, perform, world_with
 
-EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
+__all__ = ["Embedded", "process_clock"]
+
+
+_EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
 
 
 def process_clock() -> Instant:
@@ -43,7 +46,7 @@ class Embedded:
 
     def __init__(
         self,
-        contents: Mapping[str, tuple[Document, ...]] = EMPTY,
+        contents: Mapping[str, tuple[Document, ...]] = _EMPTY,
         clock: Clock = process_clock,
         unique: Unique = NO_INDEXES,
     ) -> None:

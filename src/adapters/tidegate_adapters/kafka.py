@@ -79,10 +79,13 @@ from tidegate_adapters.kafka_ports import (
     theirs,
 )
 
+__all__ = ["Estimate", "Handler", "Hooks", "Observer", "Recording", "Worker"]
+
+
 log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
-POLL_MS: Final = 100
+_POLL_MS: Final = 100
 Handler: TypeAlias = Callable[[Record], Awaitable[None]]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, ConsumerState], None]
@@ -90,7 +93,7 @@ Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None
 Estimate: TypeAlias = Callable[[Record], Duration | None]
 
 
-class Kept(NamedTuple):
+class _Kept(NamedTuple):
     """A record that is not done, and when it came, in seconds of the monotonic clock."""
 
     record: Record
@@ -149,7 +152,7 @@ class Worker:
         self.stoppable = Stoppable(consumer)
         self.held = WorkerState()
         self.generation = 0
-        self.kept: dict[TopicPartition, dict[int, Kept]] = {}
+        self.kept: dict[TopicPartition, dict[int, _Kept]] = {}
         self.began: dict[Work, float] = {}
         self.tasks: dict[Effect[object], asyncio.Task[None]] = {}
         self.interrupted: set[Effect[object]] = set()
@@ -203,7 +206,7 @@ class Worker:
         assigned = set(map(ours, self.client.assignment()))
         self.client.pause(*(theirs(each) for each in plan.hold if each in assigned))
         self.client.resume(*(theirs(each) for each in plan.release if each in assigned))
-        fetched = await self.client.getmany(*map(theirs, plan.poll), timeout_ms=POLL_MS)
+        fetched = await self.client.getmany(*map(theirs, plan.poll), timeout_ms=_POLL_MS)
         generation = self.generation  # of the assignment in force as the poll returns
         await self.is_assigned.wait()
         for partition, received in fetched.items():
@@ -211,7 +214,7 @@ class Worker:
 
     def hand_over(self, partition: TopicPartition, generation: int, received: Sequence[Received]) -> None:
         now = time.monotonic()
-        self.kept.setdefault(partition, {}).update((each.offset, Kept(record(each), now)) for each in received)
+        self.kept.setdefault(partition, {}).update((each.offset, _Kept(record(each), now)) for each in received)
         offsets = tuple(each.offset for each in received)
         self.apply(Fetched(partition, generation, offsets, tuple(each.key for each in received)))
 

@@ -15,6 +15,22 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
+__all__ = [
+    "CONNECTION_ERROR",
+    "KAFKA_ERROR",
+    "REFUSED",
+    "TOO_LARGE",
+    "Client",
+    "Received",
+    "client",
+    "committed",
+    "end",
+    "listener",
+    "ours",
+    "record",
+    "theirs",
+]
+
 
 class Received(Protocol):
     """A record of aiokafka."""
@@ -37,7 +53,7 @@ class Received(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
-class Listener(Protocol):
+class _Listener(Protocol):
     """Called when the group rebalances; the client waits for it."""
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None: ...
@@ -60,7 +76,7 @@ class Client(Protocol):
     async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]: ...
 
 
-class OffsetAndMetadata(Protocol):
+class _OffsetAndMetadata(Protocol):
     """What a group has committed."""
 
     @property
@@ -69,10 +85,10 @@ class OffsetAndMetadata(Protocol):
     def metadata(self) -> str: ...
 
 
-class Coordinator(Protocol):
+class _Coordinator(Protocol):
     """The part of a consumer that speaks with the group's coordinator."""
 
-    async def fetch_committed_offsets(self, partitions: Sequence[object]) -> Mapping[object, OffsetAndMetadata]: ...
+    async def fetch_committed_offsets(self, partitions: Sequence[object]) -> Mapping[object, _OffsetAndMetadata]: ...
 
 
 def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
@@ -93,7 +109,7 @@ async def committed(consumer: Client, partition: TopicPartition) -> tuple[int, s
     The client has no public call that answers both at once, and from two answers one may be older than the other. Where
     the call that it uses itself is missing, the position comes alone: then records are done again, which is safe.
     """
-    coordinator = cast("Coordinator | None", getattr(consumer, "_coordinator", None))
+    coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):
         return await consumer.committed(theirs(partition)) or 0, ""
     assert coordinator is not None
@@ -106,7 +122,7 @@ async def end(consumer: Client, partition: TopicPartition) -> int:
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
 
 
-def listener(called: Listener) -> object:
+def listener(called: _Listener) -> object:
     """`called` as aiokafka wants it."""
 
     class Adapted(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
@@ -132,7 +148,7 @@ def theirs(partition: TopicPartition) -> object:
 
 def record(received: Received) -> Record:
     """A record of aiokafka as a value; its time in milliseconds, where -1 stands for none, as an instant."""
-    at, clock = received.timestamp, BROKER if received.timestamp_type == LOG_APPEND_TIME else PRODUCER
+    at, clock = received.timestamp, BROKER if received.timestamp_type == _LOG_APPEND_TIME else PRODUCER
     return Record(
         received.topic,
         received.partition,
@@ -144,7 +160,7 @@ def record(received: Received) -> Record:
     )
 
 
-LOG_APPEND_TIME = 1
+_LOG_APPEND_TIME = 1
 REFUSED = (errors.CommitFailedError, errors.IllegalStateError, errors.GroupAuthorizationFailedError, errors.TopicAuthorizationFailedError)  # fmt: skip
 """What a commit is answered when this generation may not commit, or never may."""
 TOO_LARGE = (errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)

@@ -82,14 +82,27 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
+__all__ = [
+    "AsyncMongo",
+    "Mongo",
+    "changes",
+    "condition",
+    "connect",
+    "connect_async",
+    "make_unique",
+    "make_unique_async",
+    "masked",
+]
+
+
 C = TypeVar("C")
 
-DURABLE: Final = WriteConcern("majority", j=True)
-SETTLED: Final = ReadConcern("majority")
-AT_ONE_TIME: Final = ReadConcern("snapshot")
-REPLY_MS: Final = 20_000
+_DURABLE: Final = WriteConcern("majority", j=True)
+_SETTLED: Final = ReadConcern("majority")
+_AT_ONE_TIME: Final = ReadConcern("snapshot")
+_REPLY_MS: Final = 20_000
 """How long a reply may take where the URI sets no deadline: the driver would wait for ever."""
-CHECK_SECONDS: Final = 5.0
+_CHECK_SECONDS: Final = 5.0
 
 
 @final
@@ -105,7 +118,7 @@ class Mongo:
     """
 
     def __init__(self, client: MongoClient[Any], database: str) -> None:
-        self._database = opened(client, database)
+        self._database = _opened(client, database)
         self._retries = client.options.retry_writes
 
     def __call__(self, effect: Operation | StoreTime) -> object:
@@ -114,7 +127,7 @@ class Mongo:
         Raises:
             Misuse: A value has no counterpart in MongoDB, or in what it answered; or the client was closed.
         """
-        asked = request(effect)
+        asked = _request(effect)
         try:
             answer = asked.send(self._database)
         except DRIVER_ERRORS as error:
@@ -127,12 +140,12 @@ class AsyncMongo:
     """The same for an event loop: `documents(AsyncMongo(client, "services"))`."""
 
     def __init__(self, client: AsyncMongoClient[Any], database: str) -> None:
-        self._database = opened(client, database)
+        self._database = _opened(client, database)
         self._retries = client.options.retry_writes
 
     async def __call__(self, effect: Operation | StoreTime) -> object:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
-        asked = request(effect)
+        asked = _request(effect)
         try:
             answer = await asked.send(self._database)
         except DRIVER_ERRORS as error:
@@ -147,8 +160,8 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
         TidegateError: An index cannot be made: documents break it, or another one has its name.
     """
     check_unique(unique)
-    handle = opened(client, database)
-    with made_clearly():
+    handle = _opened(client, database)
+    with _made_clearly():
         for collection, indexes in unique.items():
             for index in indexes:
                 handle[collection].create_index([(field.name, 1) for field in index], unique=True)
@@ -157,15 +170,15 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
 async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique: Unique) -> None:
     """The same for an event loop."""
     check_unique(unique)
-    handle = opened(client, database)
-    with made_clearly():
+    handle = _opened(client, database)
+    with _made_clearly():
         for collection, indexes in unique.items():
             for index in indexes:
                 await handle[collection].create_index([(field.name, 1) for field in index], unique=True)
 
 
 @contextmanager
-def made_clearly() -> Generator[None, None, None]:
+def _made_clearly() -> Generator[None, None, None]:
     """What the server says of an index that cannot be made, without the values that it quotes."""
     try:
         yield
@@ -177,15 +190,15 @@ def made_clearly() -> Generator[None, None, None]:
         ) from None
 
 
-HANDLE: Final[Mapping[str, Any]] = {
+_HANDLE: Final[Mapping[str, Any]] = {
     "codec_options": CODEC,
     "read_preference": ReadPreference.PRIMARY,
-    "write_concern": DURABLE,
-    "read_concern": SETTLED,
+    "write_concern": _DURABLE,
+    "read_concern": _SETTLED,
 }
 
 
-def opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> Any:
+def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> Any:
     """The database's handle, from which those of its collections take over all concerns."""
     if not client.write_concern.acknowledged:
         raise Misuse(
@@ -194,7 +207,7 @@ def opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> A
             todo="leave w out of the URI; tidegate asks for a majority anyway",
         )
     try:
-        return client.get_database(database, **HANDLE)
+        return client.get_database(database, **_HANDLE)
     except (InvalidName, TypeError):
         raise Misuse(f"{database!r} is no name of a database", why="MongoDB has no such names") from None
 
@@ -204,7 +217,7 @@ def opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> A
 
 @final
 @attrs.frozen
-class Request:
+class _Request:
     """What is asked, of a database of either kind of client.
 
     Attributes:
@@ -216,16 +229,16 @@ class Request:
     reply: Callable[[Any], object]
 
 
-def request(effect: Operation | StoreTime) -> Request:
+def _request(effect: Operation | StoreTime) -> _Request:
     """The call that carries the effect out, and the reply that it makes."""
     if isinstance(effect, StoreTime):
         hello = methodcaller("command", "hello", codec_options=CODEC)
-        return Request(hello, lambda answer: Instant(int(answer["localTime"]) * MILLISECOND))
-    asked = on_collection(effect)
-    return Request(lambda database: asked.send(database[effect.collection]), asked.reply)
+        return _Request(hello, lambda answer: Instant(int(answer["localTime"]) * MILLISECOND))
+    asked = _on_collection(effect)
+    return _Request(lambda database: asked.send(database[effect.collection]), asked.reply)
 
 
-def on_collection(effect: Operation) -> Request:
+def _on_collection(effect: Operation) -> _Request:
     """The same, of the collection that the operation names."""
 
     def found(answer: Mapping[str, Any] | None) -> object:
@@ -233,32 +246,32 @@ def on_collection(effect: Operation) -> Request:
 
     match effect:
         case FindOne(_, where):
-            return Request(methodcaller("find_one", condition(where)), found)
+            return _Request(methodcaller("find_one", condition(where)), found)
         case FindAll(collection, where, limit):
 
             def send(held: Any) -> Any:
                 return (
-                    held.with_options(read_concern=AT_ONE_TIME)
+                    held.with_options(read_concern=_AT_ONE_TIME)
                     .find(condition(where))
                     .sort("_id")
                     .limit(limit)
                     .to_list()
                 )
 
-            return Request(send, lambda answer: tuple(loaded(each, collection) for each in answer))
+            return _Request(send, lambda answer: tuple(loaded(each, collection) for each in answer))
         case FindOneAndUpdate(_, where, updates):
             find_and_update = methodcaller(
                 "find_one_and_update", condition(where), changes(updates), return_document=ReturnDocument.AFTER
             )
-            return Request(find_and_update, found)
+            return _Request(find_and_update, found)
         case UpdateOne(_, where, updates):
-            return Request(
+            return _Request(
                 methodcaller("update_one", condition(where), changes(updates)), lambda answer: answer.matched_count
             )
         case InsertOne(collection, doc):
-            return Request(methodcaller("insert_one", stored(doc, collection)), lambda _: None)
+            return _Request(methodcaller("insert_one", stored(doc, collection)), lambda _: None)
         case DeleteOne(_, where):
-            return Request(methodcaller("delete_one", condition(where)), lambda answer: answer.deleted_count)
+            return _Request(methodcaller("delete_one", condition(where)), lambda answer: answer.deleted_count)
         case _:
             assert_never(effect)
 
@@ -267,22 +280,22 @@ def condition(term: Filter) -> dict[str, Any]:
     """A filter in MongoDB's words."""
     match term:
         case Eq(field, value):
-            return {field.name: {"$eq": literal(field, value)}}
+            return {field.name: {"$eq": _literal(field, value)}}
         case Lt(field, value):
-            return {field.name: {"$lt": literal(field, value)}}
+            return {field.name: {"$lt": _literal(field, value)}}
         case In(field, values):  # among the values of $in, an object whose first key begins with $ is refused
             objects = tuple(value for value in values if isinstance(value, Document))
             others = tuple(value for value in values if not isinstance(value, Document))
-            plain = {field.name: {"$in": literal(field, others)}}
+            plain = {field.name: {"$in": _literal(field, others)}}
             return {"$or": [plain, *(condition(Eq(field, value)) for value in objects)]}
         case Exists(field):
             return {field.name: {"$exists": True}}
         case Contains(field, value):
-            return {field.name: {"$elemMatch": {"$eq": literal(field, value)}}}
+            return {field.name: {"$elemMatch": {"$eq": _literal(field, value)}}}
         case OlderThan(field, age):
             held = f"${field.name}"
             is_date = {"$eq": [{"$type": held}, "date"]}
-            return {"$expr": {"$and": [is_date, {"$lte": [held, {"$subtract": ["$$NOW", whole_ms(age)]}]}]}}
+            return {"$expr": {"$and": [is_date, {"$lte": [held, {"$subtract": ["$$NOW", _whole_ms(age)]}]}]}}
         case AllOf(parts):
             return {"$and": [condition(part) for part in parts]}
         case AnyOf(parts):
@@ -295,24 +308,24 @@ def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
     """Updates in MongoDB's words, by operator."""
     grouped: dict[str, dict[str, Any]] = {}
     for update in updates:
-        operator, argument = change(update)
+        operator, argument = _change(update)
         grouped.setdefault(operator, {})[update.field.name] = argument
     return grouped
 
 
-def change(term: Update) -> tuple[str, Any]:
+def _change(term: Update) -> tuple[str, Any]:
     match term:
         case Put(field, value):
-            return "$set", literal(field, value)
+            return "$set", _literal(field, value)
         case Add(field, amount):
-            return "$inc", literal(field, amount)
+            return "$inc", _literal(field, amount)
         case Push(field, value, last):
-            kept = {} if last is None else {"$slice": literal(field, -last)}
-            return "$push", {"$each": [literal(field, value)], **kept}
+            kept = {} if last is None else {"$slice": _literal(field, -last)}
+            return "$push", {"$each": [_literal(field, value)], **kept}
         case Pull(field, value):
-            return "$pullAll", [literal(field, value)]
+            return "$pullAll", [_literal(field, value)]
         case AddToSet(field, value):
-            return "$addToSet", {"$each": [literal(field, value)]}
+            return "$addToSet", {"$each": [_literal(field, value)]}
         case Remove():
             return "$unset", ""
         case PutServerTime():
@@ -321,16 +334,16 @@ def change(term: Update) -> tuple[str, Any]:
             assert_never(term)
 
 
-def literal(field: Field[Any], value: object) -> Any:
+def _literal(field: Field[Any], value: object) -> Any:
     return stored(value, field.name)
 
 
-def whole_ms(age: Duration) -> int:
+def _whole_ms(age: Duration) -> int:
     """The age in milliseconds, rounded up: dates are whole ones, so none is old enough in between."""
-    return max(-FAR_MS, min(-(-age // MILLISECOND), FAR_MS))
+    return max(-_FAR_MS, min(-(-age // MILLISECOND), _FAR_MS))
 
 
-FAR_MS: Final = 2**62
+_FAR_MS: Final = 2**62
 """Further than any date that means something, and near enough for MongoDB to count with."""
 
 
@@ -350,11 +363,11 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
         TidegateError: The URI or an option in it cannot be used, no server answers within `CHECK_SECONDS`, it does not let us
             in, or it is no replica set. The message names the hosts, never the user or the password.
     """
-    with clear_errors(uri):
-        client = strictly(MongoClient[dict[str, Any]], uri)
+    with _clear_errors(uri):
+        client = _strictly(MongoClient[dict[str, Any]], uri)
         try:
-            with pymongo.timeout(patience(client.options)):
-                check_replicated(uri, client.admin.command("hello"))
+            with pymongo.timeout(_patience(client.options)):
+                _check_replicated(uri, client.admin.command("hello"))
         except BaseException:
             client.close()
             raise
@@ -363,30 +376,30 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
 
 async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
     """The same for an event loop."""
-    with clear_errors(uri):
-        client = strictly(AsyncMongoClient[dict[str, Any]], uri)
+    with _clear_errors(uri):
+        client = _strictly(AsyncMongoClient[dict[str, Any]], uri)
         try:
-            with pymongo.timeout(patience(client.options)):
-                check_replicated(uri, await client.admin.command("hello"))
+            with pymongo.timeout(_patience(client.options)):
+                _check_replicated(uri, await client.admin.command("hello"))
         except BaseException:
             await client.close()
             raise
     return client
 
 
-def strictly(kind: Callable[..., C], uri: str) -> C:
+def _strictly(kind: Callable[..., C], uri: str) -> C:
     """A client with a deadline; of an option that it does not know, the driver would only warn."""
     has_deadline = re.search(r"[?&](socket)?timeoutMS=", uri, re.IGNORECASE)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        return kind(uri, **({} if has_deadline else {"socketTimeoutMS": REPLY_MS}))
+        return kind(uri, **({} if has_deadline else {"socketTimeoutMS": _REPLY_MS}))
 
 
-def patience(options: ClientOptions) -> float:
-    return min(CHECK_SECONDS, options.server_selection_timeout)
+def _patience(options: ClientOptions) -> float:
+    return min(_CHECK_SECONDS, options.server_selection_timeout)
 
 
-def check_replicated(uri: str, hello: Mapping[str, Any]) -> None:
+def _check_replicated(uri: str, hello: Mapping[str, Any]) -> None:
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise TidegateError(
             f"the MongoDB at {masked(uri)} is no replica set",
@@ -396,7 +409,7 @@ def check_replicated(uri: str, hello: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def clear_errors(uri: str) -> Generator[None, None, None]:
+def _clear_errors(uri: str) -> Generator[None, None, None]:
     """What the driver raises in the block, as an error of ours that holds no secret."""
     try:
         yield
@@ -425,8 +438,8 @@ def masked(uri: str) -> str:
     scheme, _, rest = str(uri).partition("://")
     authority = re.split(r"[/?]", rest)[0]
     hosts = authority.rpartition("@")[2]
-    is_clear = authority.count("@") == rest.count("@") and re.fullmatch(f"{HOST}(,{HOST})*", hosts)
+    is_clear = authority.count("@") == rest.count("@") and re.fullmatch(f"{_HOST}(,{_HOST})*", hosts)
     return f"{scheme}://{hosts}" if is_clear else "the URI that was given"
 
 
-HOST: Final = r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?"
+_HOST: Final = r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?"

@@ -47,17 +47,20 @@ from pymongo.errors import (
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused, duplicate_key
 from tidegate.model.errors import Misuse
 
+__all__ = ["DRIVER_ERRORS", "DriverError", "failure"]
+
+
 DriverError: TypeAlias = PyMongoError | BSONError | OverflowError
 DRIVER_ERRORS: Final = (PyMongoError, BSONError, OverflowError)
 """All that an operation of pymongo raises of its own."""
 
-NOT_PRIMARY: Final = (
+_NOT_PRIMARY: Final = (
     10107,
     13435,
     10058,
     189,
 )  # NotWritablePrimary, NotPrimaryNoSecondaryOk, legacy, PrimarySteppedDown
-REFUSALS: Final = {
+_REFUSALS: Final = {
     2: "bad value",
     9: "failed to parse",
     13: "not authorised",
@@ -77,7 +80,7 @@ REFUSALS: Final = {
 
 @final
 @attrs.frozen
-class Row:
+class _Row:
     """Errors of one kind.
 
     Attributes:
@@ -95,27 +98,27 @@ class Row:
     retried: type[Failure] | None = None
 
 
-TABLE: Final = (
-    Row(WriteConcernError, NotDurable, "no majority has confirmed it"),
-    Row(DuplicateKeyError, Refused, DUPLICATE_KEY),
-    Row(PyMongoError, NotApplied, "not the primary", NOT_PRIMARY, retried=Ambiguous),
-    Row(OperationFailure, NotApplied, "overloaded", (462,), retried=Ambiguous),
-    Row(OperationFailure, NotApplied, "write conflict", (112,)),
-    *(Row(OperationFailure, Refused, reason, (code,)) for code, reason in REFUSALS.items()),
-    Row(ServerSelectionTimeoutError, NotApplied, "no server"),  # the driver never raises it for a second try
-    Row(WaitQueueTimeoutError, NotApplied, "no connection", retried=Ambiguous),
-    Row(DocumentTooLarge, Refused, "document too large"),
-    Row(InvalidDocument, Misuse, "what is asked has no BSON form"),
-    Row(InvalidStringData, Misuse, "what is asked has no BSON form"),
-    Row(OverflowError, Misuse, "what is asked has no BSON form"),
-    Row(InvalidOperation, Misuse, "the client cannot be used: was it closed?"),
-    Row(ConfigurationError, Misuse, "the client cannot be used as it is configured"),
-    Row(NotPrimaryError, Ambiguous, "interrupted"),  # by an election or a shutdown
-    Row(ConnectionFailure, Ambiguous, "no reply"),
-    Row(ProtocolError, Ambiguous, "garbled reply"),
-    Row(BSONError, Ambiguous, "garbled reply"),
-    Row(OperationFailure, Ambiguous, "failed"),
-    Row(PyMongoError, Ambiguous, "failed"),
+_TABLE: Final = (
+    _Row(WriteConcernError, NotDurable, "no majority has confirmed it"),
+    _Row(DuplicateKeyError, Refused, DUPLICATE_KEY),
+    _Row(PyMongoError, NotApplied, "not the primary", _NOT_PRIMARY, retried=Ambiguous),
+    _Row(OperationFailure, NotApplied, "overloaded", (462,), retried=Ambiguous),
+    _Row(OperationFailure, NotApplied, "write conflict", (112,)),
+    *(_Row(OperationFailure, Refused, reason, (code,)) for code, reason in _REFUSALS.items()),
+    _Row(ServerSelectionTimeoutError, NotApplied, "no server"),  # the driver never raises it for a second try
+    _Row(WaitQueueTimeoutError, NotApplied, "no connection", retried=Ambiguous),
+    _Row(DocumentTooLarge, Refused, "document too large"),
+    _Row(InvalidDocument, Misuse, "what is asked has no BSON form"),
+    _Row(InvalidStringData, Misuse, "what is asked has no BSON form"),
+    _Row(OverflowError, Misuse, "what is asked has no BSON form"),
+    _Row(InvalidOperation, Misuse, "the client cannot be used: was it closed?"),
+    _Row(ConfigurationError, Misuse, "the client cannot be used as it is configured"),
+    _Row(NotPrimaryError, Ambiguous, "interrupted"),  # by an election or a shutdown
+    _Row(ConnectionFailure, Ambiguous, "no reply"),
+    _Row(ProtocolError, Ambiguous, "garbled reply"),
+    _Row(BSONError, Ambiguous, "garbled reply"),
+    _Row(OperationFailure, Ambiguous, "failed"),
+    _Row(PyMongoError, Ambiguous, "failed"),
 )
 """The first row that fits decides."""
 
@@ -133,10 +136,10 @@ def failure(error: DriverError, *, retries: bool) -> Failure:
     Raises:
         Misuse: The operation could not be asked for at all.
     """
-    code = code_of(error)
-    row = next(row for row in TABLE if isinstance(error, row.error) and (not row.codes or code in row.codes))
+    code = _code_of(error)
+    row = next(row for row in _TABLE if isinstance(error, row.error) and (not row.codes or code in row.codes))
     if row.error is DuplicateKeyError:
-        index: Mapping[str, Any] = details_of(error).get("keyPattern", {})
+        index: Mapping[str, Any] = _details_of(error).get("keyPattern", {})
         return duplicate_key(*index)
     reason = f"{row.reason} ({type(error).__name__}{'' if code is None else f' {code}'})"
     if issubclass(row.outcome, Misuse):
@@ -144,12 +147,12 @@ def failure(error: DriverError, *, retries: bool) -> Failure:
     return (row.retried if retries and row.retried else row.outcome)(reason)
 
 
-def code_of(error: DriverError) -> int | None:
-    code: int | None = details_of(error).get("code")
+def _code_of(error: DriverError) -> int | None:
+    code: int | None = _details_of(error).get("code")
     return code
 
 
-def details_of(error: DriverError) -> Mapping[str, Any]:
+def _details_of(error: DriverError) -> Mapping[str, Any]:
     """What the server said, where it said anything."""
     details: object = getattr(error, "details", None)
     return cast("Mapping[str, Any]", details) if isinstance(details, Mapping) else {}

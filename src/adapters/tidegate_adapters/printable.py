@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-SECRETS: Final = (
+__all__ = ["clean", "one_line", "redacted"]
+
+
+_SECRETS: Final = (
     (re.compile(r"(?<=://)\S*@"), "***@"),
     (
         re.compile(r"(?i)\b(\w*(?:passw(?:or)?d|passphrase|pwd|secret|token|api_?key)['\"]?\s*[=:]\s*)[^\s,;&}]+"),
@@ -21,10 +24,10 @@ SECRETS: Final = (
 
 def clean(text: str) -> str:
     """The text without anything that a terminal would obey; line ends stay."""
-    return "".join(char if char.isprintable() or char == "\n" else escaped(char) for char in text)
+    return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text)
 
 
-def escaped(char: str) -> str:
+def _escaped(char: str) -> str:
     return f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}"
 
 
@@ -35,6 +38,6 @@ def one_line(text: str) -> str:
 
 def redacted(text: str) -> str:
     """The message without what looks like a secret."""
-    for pattern, instead in SECRETS:
+    for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text

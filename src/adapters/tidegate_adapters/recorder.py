@@ -38,30 +38,33 @@ from tidegate.sim.tagged import Way
 from tidegate_adapters.driver import AsyncHandle, Handle
 from tidegate_adapters.printable import redacted
 
+__all__ = ["IsSecret", "Recorder"]
+
+
 log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 IsSecret: TypeAlias = Callable[[Way, object], bool]
 """The names that lead to a value, outermost first, and the value: must it not be written?"""
 
-SECRET: Final = re.compile(r"(?i)passw|passphrase|pwd|secret|api_?key|private_?key|credential|authori[sz]ation|cookie")
+_SECRET: Final = re.compile(r"(?i)passw|passphrase|pwd|secret|api_?key|private_?key|credential|authori[sz]ation|cookie")
 """Names under which nothing is written."""
-SECRET_TEXT: Final = re.compile(r"(?i)token")
+_SECRET_TEXT: Final = re.compile(r"(?i)token")
 """Names under which no text is written; numbers are, for a fencing token is one."""
-LABEL_LENGTH: Final = 12
+_LABEL_LENGTH: Final = 12
 
 
-def nothing_more(way: Way, value: object) -> bool:  # noqa: ARG001  the one that hides nothing more
+def _nothing_more(way: Way, value: object) -> bool:  # noqa: ARG001  the one that hides nothing more
     return False
 
 
-def looks_secret(way: Way, value: object) -> bool:
+def _looks_secret(way: Way, value: object) -> bool:
     """Does the value look like a secret, by the names that lead to it or by what it says?"""
-    if any(map(SECRET.search, way)):
+    if any(map(_SECRET.search, way)):
         return True
     if isinstance(value, bytes):
-        return any(map(SECRET_TEXT.search, way)) or looks_secret(way, value.decode(errors="replace"))
-    return isinstance(value, str) and (any(map(SECRET_TEXT.search, way)) or redacted(value) != value)
+        return any(map(_SECRET_TEXT.search, way)) or _looks_secret(way, value.decode(errors="replace"))
+    return isinstance(value, str) and (any(map(_SECRET_TEXT.search, way)) or redacted(value) != value)
 
 
 @final
@@ -86,7 +89,7 @@ class Recorder:
         arguments: tuple[object, ...] = (),
         *,
         kind: Literal["program", "reducer"] = "program",
-        is_secret: IsSecret = nothing_more,
+        is_secret: IsSecret = _nothing_more,
     ) -> None:
         self.path = path
         self._key, self._is_secret = token_bytes(), is_secret
@@ -160,9 +163,9 @@ class Recorder:
         self._write_next(lambda number: recording.ended(number, effect, error, self._hide))
 
     def _hide(self, way: Way, value: object) -> str | None:
-        if not looks_secret(way, value) and not self._is_secret(way, value):
+        if not _looks_secret(way, value) and not self._is_secret(way, value):
             return None
-        return hmac.new(self._key, repr(value).encode(errors="replace"), sha256).hexdigest()[:LABEL_LENGTH]
+        return hmac.new(self._key, repr(value).encode(errors="replace"), sha256).hexdigest()[:_LABEL_LENGTH]
 
     def _without_label(self, way: Way, value: object) -> str | None:
         """The digest of the arguments must not depend on the key, and must not be guessed from a secret."""

@@ -15,6 +15,8 @@ import click
 from tidegate.model.errors import TidegateError
 from tidegate_adapters.printable import clean, redacted
 
+__all__ = ["Span", "Styled", "Terminal", "error_json"]
+
 
 class Styled(NamedTuple):
     """Text with a colour of click's, bold."""

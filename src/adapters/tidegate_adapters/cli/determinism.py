@@ -24,10 +24,13 @@ from tidegate_adapters.cli.failures import CodeRaisedError, NothingSelectedError
 from tidegate_adapters.cli.targets import Target, one
 from tidegate_adapters.printable import one_line
 
-STEPS_MAX: Final = 100
-SEED: Final = "determinism"
-HASH_SEEDS: Final = ("0", "0", "1", "2")
-FRESH: Final = "import sys; from tidegate_adapters.cli.determinism import tell; tell(*sys.argv[1:])"
+__all__ = ["check_all", "print_runs"]
+
+
+_STEPS_MAX: Final = 100
+_SEED: Final = "determinism"
+_HASH_SEEDS: Final = ("0", "0", "1", "2")
+_FRESH: Final = "import sys; from tidegate_adapters.cli.determinism import print_runs; print_runs(*sys.argv[1:])"
 
 
 def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
@@ -44,9 +47,9 @@ def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_js
     """
     if not targets:
         raise NothingSelectedError("no scenario is selected", todo="tidegate list shows what ships")
-    found = checked(targets, runs)
+    found = _checked(targets, runs)
     if is_json:
-        checks = [{"name": name, "runs": runs, **as_json(each)} for name, each in found.items()]
+        checks = [{"name": name, "runs": runs, **_as_json(each)} for name, each in found.items()]
         ok = all(each is None for each in found.values())
         terminal.answer({"schema": "tidegate/determinism@1", "scenarios": checks, "ok": ok})
     else:
@@ -54,18 +57,18 @@ def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_js
             for line in (
                 (f"ok       {name}: the same along {runs} schedules, in every process",)
                 if each is None
-                else lines(name, *each)
+                else _lines(name, *each)
             ):
                 terminal.say(one_line(line))
     return ExitCode.DIVERGED if any(found.values()) else ExitCode.OK
 
 
-def checked(targets: Sequence[Target], runs: int) -> dict[str, tuple[Difference, Cause] | None]:
+def _checked(targets: Sequence[Target], runs: int) -> dict[str, tuple[Difference, Cause] | None]:
     """What differs between executions of each target, and why, most likely."""
-    children = [begun(targets, runs, hash_seed) for hash_seed in HASH_SEEDS]
+    children = [_begun(targets, runs, hash_seed) for hash_seed in _HASH_SEEDS]
     try:
-        here, again = ([here_executed(target, runs) for target in targets] for _ in range(2))
-        first, same, *others = (ended(targets, child) for child in children)
+        here, again = ([_here_executed(target, runs) for target in targets] for _ in range(2))
+        first, same, *others = (_ended(targets, child) for child in children)
     finally:
         for child in children:
             child.kill()
@@ -81,9 +84,9 @@ def checked(targets: Sequence[Target], runs: int) -> dict[str, tuple[Difference,
     return found
 
 
-def here_executed(target: Target, runs: int) -> Runs:
+def _here_executed(target: Target, runs: int) -> Runs:
     try:
-        return executed(target.scenario, seed=SEED, runs=runs, steps_max=STEPS_MAX, seeding=Random)
+        return executed(target.scenario, seed=_SEED, runs=runs, steps_max=_STEPS_MAX, seeding=Random)
     except TidegateError as error:
         error.where = error.where or ", ".join(filter(None, (target.identity, origin(error))))
         raise
@@ -91,15 +94,15 @@ def here_executed(target: Target, runs: int) -> Runs:
         raise raised(error, f"{target.identity} raised an error outside of its programs") from error
 
 
-def begun(targets: Sequence[Target], runs: int, hash_seed: str) -> subprocess.Popen[str]:
+def _begun(targets: Sequence[Target], runs: int, hash_seed: str) -> subprocess.Popen[str]:
     """A process that does the same."""
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", FRESH, str(runs), *(target.identity for target in targets)]
+    command = [sys.executable, "-c", _FRESH, str(runs), *(target.identity for target in targets)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)  # noqa: S603  our own code
 
 
-def ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs]:
+def _ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs]:
     """What the process tells.
 
     Raises:
@@ -113,13 +116,13 @@ def ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs]
     return [from_plain(each) for each in json.loads(out.rpartition("\n")[2])]  # what a module prints stands before
 
 
-def tell(runs: str, *identities: str) -> None:
+def print_runs(runs: str, *identities: str) -> None:
     """What a fresh process does: executes, and tells on the last line of stdout."""
-    found = [here_executed(one(identity), int(runs)) for identity in identities]
+    found = [_here_executed(one(identity), int(runs)) for identity in identities]
     sys.stdout.write("\n" + json.dumps(list(map(to_plain, found))))
 
 
-def lines(name: str, found: Difference, cause: Cause) -> tuple[str, ...]:
+def _lines(name: str, found: Difference, cause: Cause) -> tuple[str, ...]:
     named = f" ({', '.join(found.names)})" if found.names and cause in {Cause.CLOCK, Cause.RANDOM} else ""
     return (
         f"DIFFERS  {name}: {found.process or 'a process'} after {found.step} steps of schedule {found.run}",
@@ -130,7 +133,7 @@ def lines(name: str, found: Difference, cause: Cause) -> tuple[str, ...]:
     )
 
 
-def as_json(found: tuple[Difference, Cause] | None) -> dict[str, object]:
+def _as_json(found: tuple[Difference, Cause] | None) -> dict[str, object]:
     if found is None:
         return {"difference": None, "ok": True}
     what, cause = found

@@ -12,7 +12,21 @@ import tidegate_adapters
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Nondeterministic, TidegateError
 
-NOT_THE_USERS: Final = (
+__all__ = [
+    "CodeRaisedError",
+    "NothingSelectedError",
+    "ReplayDivergedError",
+    "StoppedError",
+    "WorkersLostError",
+    "exit_code",
+    "message",
+    "near",
+    "origin",
+    "raised",
+]
+
+
+_NOT_THE_USERS: Final = (
     *(
         f"{Path(file).resolve().parent}{os.sep}"
         for file in (tidegate.__file__, tidegate_adapters.__file__, os.__file__)
@@ -88,14 +102,14 @@ def origin(error: BaseException) -> str:
         return f"{near(error.filename)}:{error.lineno}"
     found, frame = "", error.__traceback__
     while frame is not None:
-        if is_the_users(frame):
+        if _is_the_users(frame):
             found = f"{near(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
         frame = frame.tb_next
     return found
 
 
-def is_the_users(frame: TracebackType) -> bool:
-    return not frame.tb_frame.f_code.co_filename.startswith(NOT_THE_USERS)
+def _is_the_users(frame: TracebackType) -> bool:
+    return not frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
 
 
 def near(file: str) -> str:

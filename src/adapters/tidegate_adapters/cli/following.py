@@ -13,6 +13,9 @@ from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.cli.targets import Target
 
+__all__ = ["diverged", "replayed"]
+
+
 T = TypeVar("T")
 
 

@@ -16,7 +16,10 @@ from tidegate_adapters.cli.shrinking import Smaller
 from tidegate_adapters.cli.store import replay_line
 from tidegate_adapters.printable import one_line
 
-STORY_LINES_MAX: Final = 80
+__all__ = ["Result", "ended", "shrunk_line", "stories", "summed_up", "written"]
+
+
+_STORY_LINES_MAX: Final = 80
 
 
 @final
@@ -61,7 +64,7 @@ def summed_up(result: Result, width: int) -> tuple[Span, ...]:
     faults = ", ".join(f"{kind} {count:,}" for kind, count in report.faults.items()) or "none"
     budget = f" (at most {report.budget} a run)" if report.budget else ""
     more = [
-        detail for detail in (broken(result), report.why, report.reason, unmerged(report), bounded(report)) if detail
+        detail for detail in (_broken(result), report.why, report.reason, _unmerged(report), _bounded(report)) if detail
     ]
     columns = (
         f"{one_line(report.scenario):<{width}}",
@@ -74,16 +77,16 @@ def summed_up(result: Result, width: int) -> tuple[Span, ...]:
         f"{laws:<7}",
         f"faults: {faults}{budget}",
     )
-    return (mark(result), "  ".join((*columns, *map(one_line, more))))
+    return (_mark(result), "  ".join((*columns, *map(one_line, more))))
 
 
-def mark(result: Result) -> Styled:
+def _mark(result: Result) -> Styled:
     if result.is_met:
         return Styled("ok       ", "green")
     return Styled("UNSURE   ", "yellow") if result.is_open else Styled("NOT MET  ", "red")
 
 
-def broken(result: Result) -> str:
+def _broken(result: Result) -> str:
     """The law that is broken, and whether it is the one that was expected."""
     report = result.report
     if report.trace is None:
@@ -93,11 +96,11 @@ def broken(result: Result) -> str:
     return f"broken in {len(report.trace.steps)} steps{seed}: {report.law}{other}"
 
 
-def unmerged(report: Report) -> str:
+def _unmerged(report: Report) -> str:
     return f"{len(report.unmerged)} unmerged" if report.unmerged else ""
 
 
-def bounded(report: Report) -> str:
+def _bounded(report: Report) -> str:
     """Which moves of the clock bound what was seen, and why; relative time bounds nothing."""
     return report.time if report.time.startswith("absolute") else ""
 
@@ -111,14 +114,14 @@ def stories(result: Result) -> tuple[str, ...]:
     """A counterexample that nobody expected, in full unless it is long; first as it was found, then shrunk."""
     if result.report.trace is None or result.is_met:
         return ()
-    found = story(result.report.trace)
-    return found if result.smaller is None else (*found, *story(result.smaller.trace), str(result.smaller.shrunk))
+    found = _story(result.report.trace)
+    return found if result.smaller is None else (*found, *_story(result.smaller.trace), str(result.smaller.shrunk))
 
 
-def story(trace: Trace) -> tuple[str, ...]:
+def _story(trace: Trace) -> tuple[str, ...]:
     lines = render(trace).splitlines()
-    left = len(lines) - STORY_LINES_MAX
-    return ("", *lines[:STORY_LINES_MAX], *([f"... and {left} more lines"] if left > 0 else []))
+    left = len(lines) - _STORY_LINES_MAX
+    return ("", *lines[:_STORY_LINES_MAX], *([f"... and {left} more lines"] if left > 0 else []))
 
 
 def written(results: Sequence[Result]) -> tuple[str, ...]:

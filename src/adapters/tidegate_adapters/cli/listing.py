@@ -9,6 +9,8 @@ from tidegate.invocations.invocation import INVOCATION
 from tidegate.sim.shipping import Shipped, Specimen
 from tidegate_adapters.cli.console import Terminal
 
+__all__ = ["draw", "list_all"]
+
 
 def list_all(terminal: Terminal, *, is_json: bool) -> ExitCode:
     """Tell name, kind, expectation, scopes and summary of every scenario that ships; of a specimen also its source."""
@@ -21,7 +23,7 @@ def list_all(terminal: Terminal, *, is_json: bool) -> ExitCode:
             "law": scenario.expect,
             "scopes": list(CATALOGUE[name].scopes),
             "summary": scenario.summary,
-            **origin(CATALOGUE[name]),
+            **_origin(CATALOGUE[name]),
         }
         for name, scenario in made.items()
     ]
@@ -36,7 +38,7 @@ def list_all(terminal: Terminal, *, is_json: bool) -> ExitCode:
     return ExitCode.OK
 
 
-def origin(each: Shipped | Specimen) -> dict[str, object]:
+def _origin(each: Shipped | Specimen) -> dict[str, object]:
     """Of a specimen: where the bug was seen, and the program that it is a variant of."""
     return {"of": each.of, "source": each.source} if isinstance(each, Specimen) else {"of": None, "source": None}
 

@@ -12,10 +12,13 @@ from tidegate.sim.sizing import rounded
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.printable import one_line
 
+__all__ = ["Show", "foretelling", "shown", "sparse"]
+
+
 Show: TypeAlias = Callable[[Progress], None]
 
-REFRESHES_PER_S: Final = 4
-PLAIN_INTERVAL_S: Final = 15.0
+_REFRESHES_PER_S: Final = 4
+_PLAIN_INTERVAL_S: Final = 15.0
 
 
 @contextmanager
@@ -30,23 +33,23 @@ def shown(title: str, terminal: Terminal, *, quiet: bool) -> Generator[Show]:
     if quiet:
         yield lambda _: None
     elif terminal.err.isatty() and terminal.environ.get("TERM") != "dumb":
-        with live(title, terminal) as show:
+        with _live(title, terminal) as show:
             yield show
     else:
         yield sparse(title, terminal)
 
 
 @contextmanager
-def live(title: str, terminal: Terminal) -> Generator[Show]:
+def _live(title: str, terminal: Terminal) -> Generator[Show]:
     from rich.console import Console  # noqa: PLC0415  only a terminal needs it
     from rich.progress import Progress as Bar  # noqa: PLC0415
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     console = Console(file=terminal.err, no_color=not terminal.is_coloured(terminal.err), markup=False)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Bar(*columns, console=console, refresh_per_second=REFRESHES_PER_S, transient=True) as bar:
+    with Bar(*columns, console=console, refresh_per_second=_REFRESHES_PER_S, transient=True) as bar:
         task = bar.add_task(one_line(title), total=None)
-        yield lambda progress: bar.update(task, description=line(title, progress))
+        yield lambda progress: bar.update(task, description=_line(title, progress))
 
 
 def foretelling(show: Show, title: str, terminal: Terminal, states_max: int) -> Show:
@@ -73,14 +76,14 @@ def sparse(title: str, terminal: Terminal, clock: Callable[[], float] = monotoni
     def show(progress: Progress) -> None:
         nonlocal last
         now = clock()
-        if now - last >= PLAIN_INTERVAL_S:
+        if now - last >= _PLAIN_INTERVAL_S:
             last = now
-            terminal.tell(f"{line(title, progress)}  {now - began:.0f} s")
+            terminal.tell(f"{_line(title, progress)}  {now - began:.0f} s")
 
     return show
 
 
-def line(title: str, progress: Progress) -> str:
+def _line(title: str, progress: Progress) -> str:
     of = "" if progress.expected is None else f" of about {rounded(progress.expected)}"
     return (
         f"{one_line(title)}  {progress.states:,} states{of}  {progress.transitions:,} transitions"

@@ -28,7 +28,10 @@ from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.cli.targets import attribute, takes_nothing
 
-OURS = (documents, drain, effects, fanout, instants, operations, shutdown, commands)
+__all__ = ["again", "execute_again"]
+
+
+_OURS = (documents, drain, effects, fanout, instants, operations, shutdown, commands)
 
 
 def execute_again(path: Path, text: str, target: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
@@ -44,7 +47,7 @@ def execute_again(path: Path, text: str, target: str | None, terminal: Terminal,
     Raises:
         TidegateError: It is no recording, or there is no such target, or they do not fit.
     """
-    recording = read_at(path, text)
+    recording = _read_at(path, text)
     if target is None:
         raise Misuse(
             f"{path} is the recording of a run of {recording.program}, and which program is to be executed?",
@@ -82,7 +85,7 @@ def execute_again(path: Path, text: str, target: str | None, terminal: Terminal,
             return ExitCode.DIVERGED
 
 
-def read_at(path: Path, text: str) -> Recording:
+def _read_at(path: Path, text: str) -> Recording:
     try:
         return read(text)
     except Misuse as error:
@@ -92,12 +95,12 @@ def read_at(path: Path, text: str) -> Recording:
 
 def again(recording: Recording, target: str) -> Executed:
     value, module = attribute(target)
-    classes = named_classes(each for space in (*OURS, module) for each in vars(space).values())
+    classes = named_classes(each for space in (*_OURS, module) for each in vars(space).values())
     try:
         if isinstance(value, ConsumerRules | Stoppable):
             stoppable = value if isinstance(value, Stoppable) else Stoppable(value)
-            return stepped(recording, Worker(), of(stoppable), classes)
-        return executed(recording, run_of(value, target, module), classes)
+            return stepped(recording, Worker(), _of(stoppable), classes)
+        return executed(recording, _run_of(value, target, module), classes)
     except TidegateError as error:
         error.where = error.where or ", ".join(filter(None, (target, origin(error))))
         raise
@@ -105,7 +108,7 @@ def again(recording: Recording, target: str) -> Executed:
         raise raised(error, f"{target} raised an error") from error
 
 
-def of(stoppable: Stoppable) -> Callable[[Worker, object], ShutdownStep]:
+def _of(stoppable: Stoppable) -> Callable[[Worker, object], ShutdownStep]:
     def step(state: Worker, event: object) -> ShutdownStep:
         if not isinstance(event, ShutdownEvent):
             raise Misuse(f"a consumer has no event {type(event).__name__}", where="a recording")
@@ -114,7 +117,7 @@ def of(stoppable: Stoppable) -> Callable[[Worker, object], ShutdownStep]:
     return step
 
 
-def run_of(make: object, target: str, module: ModuleType) -> Program[object]:
+def _run_of(make: object, target: str, module: ModuleType) -> Program[object]:
     """A new run of the program."""
     todo = "name a function without arguments that returns program(...), or a ConsumerRules"
     if callable(make) and not takes_nothing(make):

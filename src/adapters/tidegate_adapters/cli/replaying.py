@@ -26,7 +26,10 @@ from tidegate_adapters.cli.store import bytes_of, trace_in
 from tidegate_adapters.cli.targets import Target, one, recorded
 from tidegate_adapters.printable import one_line
 
-RECORDING_BEGINS: Final = 100
+__all__ = ["How", "replay_one"]
+
+
+_RECORDING_BEGINS: Final = 100
 """How many bytes tell whether it is a recording."""
 
 
@@ -64,22 +67,22 @@ def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is
         TidegateError: There is no such trace or scenario, or they cannot be replayed.
     """
     data = bytes_of(path)
-    if is_recording(data[:RECORDING_BEGINS].decode(errors="replace")):
+    if is_recording(data[:_RECORDING_BEGINS].decode(errors="replace")):
         if how != How(states_max=how.states_max):
             raise Misuse(f"{path} is the recording of a run", why="--until, --step and --continue are for traces")
         return execute_again(path, data.decode(errors="replace"), text, terminal, is_json=is_json)
-    trace = cut(trace_in(path, data), how.until, path)
+    trace = _cut(trace_in(path, data), how.until, path)
     target = recorded(trace.scenario) if text is None else one(text)
     if how.goes_on:
-        return explore_on(trace, target, how, terminal, is_json=is_json)
+        return _explore_on(trace, target, how, terminal, is_json=is_json)
     run = replayed(trace, target, partial(followed, trace))
     match run.outcome:
         case Reproduced(steps):
             if is_json:
                 state = {} if how.until is None else {"state": to_json(run.state)}
-                terminal.answer({**answer(trace), "verdict": "reproduced", "steps": steps, **state, "ok": True})
+                terminal.answer({**_answer(trace), "verdict": "reproduced", "steps": steps, **state, "ok": True})
             elif how.is_stepwise:
-                step_through(trace, terminal)
+                _step_through(trace, terminal)
             else:
                 terminal.say(render(trace))
             if not is_json:
@@ -91,12 +94,12 @@ def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is
             error = diverged(trace, target, run.outcome)
             if is_json:
                 at = {"verdict": "diverged", "step": step, "reason": reason, "recorded": was, "enabled": list(enabled)}
-                terminal.answer({**answer(trace), **at, "ok": False, "error": error_json(error)})
+                terminal.answer({**_answer(trace), **at, "ok": False, "error": error_json(error)})
             terminal.complain(error)
             return ExitCode.DIVERGED
 
 
-def cut(trace: Trace, until: int | None, path: Path) -> Trace:
+def _cut(trace: Trace, until: int | None, path: Path) -> Trace:
     """The trace up to that step."""
     if until is None or until == len(trace.steps):
         return trace
@@ -105,14 +108,14 @@ def cut(trace: Trace, until: int | None, path: Path) -> Trace:
     return attrs.evolve(trace, steps=trace.steps[:until], law="", breach=Breach.NONE, why="", loop=0)
 
 
-def step_through(trace: Trace, terminal: Terminal) -> None:
+def _step_through(trace: Trace, terminal: Terminal) -> None:
     """Show one step after the other; on a terminal the reader says when."""
     width = max(len(mover.name) for mover in trace.movers)
     waits = sys.stdin.isatty() and terminal.out.isatty()
     number = 1
     while number <= len(trace.steps):
         step = trace.steps[number - 1]
-        for line in (f"{number:>4}  {step.process:<{width}}  {step.event}", *map(change_line, step.patch)):
+        for line in (f"{number:>4}  {step.process:<{width}}  {step.event}", *map(_change_line, step.patch)):
             terminal.say(one_line(line))
         if waits and number < len(trace.steps):
             terminal.tell("Enter or n: next   p: back   q: end")
@@ -124,11 +127,11 @@ def step_through(trace: Trace, terminal: Terminal) -> None:
             number += 1
 
 
-def change_line(change: PatchOperation) -> str:
+def _change_line(change: PatchOperation) -> str:
     return f"      {sentence(change)}"
 
 
-def explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
+def _explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
     """Explore what lies beyond the trace."""
     with stoppable() as stop, uncollected(), shown(target.scenario.name, terminal, quiet=is_json) as show:
         watch = Watch(show, lambda: stop.code is not None, how.timeout_s)
@@ -144,7 +147,7 @@ def explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is
         law = "" if beyond.trace is None else beyond.trace.law
         ok = verdict == "complete"
         more = {"stopped_because": reason, "law": law, "counterexample": counterexample, "ok": ok}
-        terminal.answer({**answer(trace), **facts, **more})
+        terminal.answer({**_answer(trace), **facts, **more})
     else:
         if beyond.trace is not None:
             terminal.say(render(beyond.trace))
@@ -158,5 +161,5 @@ def explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is
     return {"violated": ExitCode.NOT_MET, "inconclusive": ExitCode.INCONCLUSIVE, "complete": ExitCode.OK}[verdict]
 
 
-def answer(trace: Trace) -> dict[str, object]:
+def _answer(trace: Trace) -> dict[str, object]:
     return {"schema": "tidegate/replay@1", "scenario": trace.scenario, "law": trace.law, "seed": trace.seed}

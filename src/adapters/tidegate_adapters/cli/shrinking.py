@@ -26,7 +26,10 @@ from tidegate_adapters.cli.following import diverged, replayed
 from tidegate_adapters.cli.store import Store, read, replay_line
 from tidegate_adapters.cli.targets import one, recorded
 
-AFTER_RUNS_S: Final = 1.0
+__all__ = ["Smaller", "shrink_one", "smaller"]
+
+
+_AFTER_RUNS_S: Final = 1.0
 """How long shrinking may take that nobody asked for."""
 
 
@@ -63,7 +66,7 @@ def smaller(
     keep: Callable[[Trace], Path] | None,
     *,
     replays_max: int = REPLAYS_MAX,
-    seconds: float = AFTER_RUNS_S,
+    seconds: float = _AFTER_RUNS_S,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Smaller:
     """Shrink a counterexample and store it.

@@ -35,9 +35,12 @@ from tidegate_adapters.printable import clean
 if TYPE_CHECKING:
     from tidegate_adapters.cli.targets import Target  # with all that ships, which who stores a trace need not import
 
-TRACE_BYTES_MAX: Final = 64 * 1024 * 1024
-STEM_MAX: Final = 80
-EMBEDDED: Final = re.compile(r"<script\b[^>]*\btype=\"application/json\"[^>]*>(.*?)</script>", re.DOTALL)
+__all__ = ["Store", "bytes_of", "named_apart", "read", "replay_line", "save", "trace_in"]
+
+
+_TRACE_BYTES_MAX: Final = 64 * 1024 * 1024
+_STEM_MAX: Final = 80
+_EMBEDDED: Final = re.compile(r"<script\b[^>]*\btype=\"application/json\"[^>]*>(.*?)</script>", re.DOTALL)
 
 
 @final
@@ -58,7 +61,7 @@ class Store:
             with tempfile.TemporaryFile(dir=there):
                 pass
         except OSError as error:
-            raise unwritable(self.directory, error) from error
+            raise _unwritable(self.directory, error) from error
 
     def save(self, target: Target, trace: Trace, what: str = "") -> Path:
         """Write the counterexample of a target in all three forms.
@@ -75,7 +78,7 @@ class Store:
             Misuse: It cannot be written.
         """
         kept = trace if target.is_shipped else attrs.evolve(trace, scenario=target.identity)
-        return self.keep(f"{stem(target)}.{what}" if what else stem(target), kept, replay_line)
+        return self.keep(f"{_stem(target)}.{what}" if what else _stem(target), kept, replay_line)
 
     def keep(self, name: str, trace: Trace, replayed_by: Callable[[Path], str]) -> Path:
         """Write a trace in all three forms, under this name.
@@ -95,18 +98,18 @@ class Store:
         try:
             self.make()
             command = replayed_by(path)
-            write(path.with_name(f"{name}.txt"), f"{clean(render(trace))}\nreplay: {clean(command)}\n")
-            write(path, json.dumps(encoded(trace), indent=1, allow_nan=False) + "\n")
+            _write(path.with_name(f"{name}.txt"), f"{clean(render(trace))}\nreplay: {clean(command)}\n")
+            _write(path, json.dumps(encoded(trace), indent=1, allow_nan=False) + "\n")
             also = "" if command == replay_line(path) else command
-            write(path.with_name(f"{name}.html"), page(trace, str(path), also))
+            _write(path.with_name(f"{name}.html"), page(trace, str(path), also))
         except OSError as error:
-            raise unwritable(self.directory, error) from error
+            raise _unwritable(self.directory, error) from error
         return path
 
     def make(self) -> None:
         if not self.directory.exists():
             self.directory.mkdir(parents=True)
-            write(self.directory / ".gitignore", "*\n")
+            _write(self.directory / ".gitignore", "*\n")
 
 
 def replay_line(path: Path) -> str:
@@ -114,7 +117,7 @@ def replay_line(path: Path) -> str:
     return f"tidegate replay {shlex.quote(str(path))}"
 
 
-def stem(target: Target) -> str:
+def _stem(target: Target) -> str:
     """A name for files: what ships has its own; a user's scenario may have any name, so a digest keeps it apart."""
     if target.is_shipped:
         return target.identity
@@ -123,15 +126,15 @@ def stem(target: Target) -> str:
 
 def named_apart(name: str, identity: str) -> str:
     """A name for files: what of the name a file may have, and a digest of the identity."""
-    plain = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:STEM_MAX]
+    plain = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:_STEM_MAX]
     return f"{plain or 'scenario'}-{sha256(identity.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
-def write(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+def _write(path: Path, text: str) -> None:
+    _write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def _write_bytes(path: Path, data: bytes) -> None:
     aside = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
     try:
         aside.write_bytes(data)
@@ -150,12 +153,12 @@ def save(path: Path, text: str) -> None:
     """
     data = text.encode()
     try:
-        write_bytes(path, gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data)
+        _write_bytes(path, gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data)
     except OSError as error:
         raise Misuse(f"cannot write {path}", why=error.strerror or str(error)) from error
 
 
-def unwritable(directory: Path, error: OSError) -> Misuse:
+def _unwritable(directory: Path, error: OSError) -> Misuse:
     return Misuse(
         f"cannot write to {directory}",
         why=error.strerror or str(error),
@@ -178,56 +181,56 @@ def read(path: Path) -> Trace:
 def trace_in(path: Path, data: bytes) -> Trace:
     """The trace in what the file holds."""
     try:
-        return decoded(found_in(data.decode()))
+        return decoded(_found_in(data.decode()))
     except Misuse as error:
         error.where = error.where or str(path)
         raise
     except (ValueError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
-        raise Misuse("this is no trace, or a damaged one", where=str(path), why=why, todo=TRACES) from error
+        raise Misuse("this is no trace, or a damaged one", where=str(path), why=why, todo=_TRACES) from error
 
 
 def bytes_of(path: Path) -> bytes:
     try:
         is_there, is_file = path.exists(), path.is_file()
         with path.open("rb") if is_file else BytesIO() as file:
-            data = file.read(TRACE_BYTES_MAX + 1)
+            data = file.read(_TRACE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         raise Misuse(f"cannot read {path}", why=str(error)) from error
     if not is_file:
-        raise Misuse(f"{path} is no file" if is_there else f"there is no file {path}", todo=TRACES)
-    if data.startswith(GZIP):
-        data = unpacked(path, data)
-    if len(data) > TRACE_BYTES_MAX:
-        raise Misuse(f"{path} is larger than {TRACE_BYTES_MAX >> 20} MiB", why="no trace is that large", todo=TRACES)
+        raise Misuse(f"{path} is no file" if is_there else f"there is no file {path}", todo=_TRACES)
+    if data.startswith(_GZIP):
+        data = _unpacked(path, data)
+    if len(data) > _TRACE_BYTES_MAX:
+        raise Misuse(f"{path} is larger than {_TRACE_BYTES_MAX >> 20} MiB", why="no trace is that large", todo=_TRACES)
     return data
 
 
-def unpacked(path: Path, data: bytes) -> bytes:
+def _unpacked(path: Path, data: bytes) -> bytes:
     """What was compressed, as far as a trace may be large: a small file may hold any number of zeros."""
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        found = unpacking.decompress(data, TRACE_BYTES_MAX + 1)
+        found = unpacking.decompress(data, _TRACE_BYTES_MAX + 1)
     except zlib.error as error:
-        raise Misuse(f"{path} is compressed, and damaged", why=str(error), todo=TRACES) from error
-    if not unpacking.eof and len(found) <= TRACE_BYTES_MAX:
-        raise Misuse(f"{path} is compressed, and damaged", why="it ends before its end", todo=TRACES)
+        raise Misuse(f"{path} is compressed, and damaged", why=str(error), todo=_TRACES) from error
+    if not unpacking.eof and len(found) <= _TRACE_BYTES_MAX:
+        raise Misuse(f"{path} is compressed, and damaged", why="it ends before its end", todo=_TRACES)
     return found
 
 
-GZIP: Final = b"\x1f\x8b"
-TRACES: Final = "traces are the .json and .html files that tidegate explore writes, also compressed (.json.gz)"
+_GZIP: Final = b"\x1f\x8b"
+_TRACES: Final = "traces are the .json and .html files that tidegate explore writes, also compressed (.json.gz)"
 
 
-def found_in(text: str) -> object:
+def _found_in(text: str) -> object:
     """The JSON of the text, or of the trace that the page embeds."""
     if not text.lstrip().startswith("<"):
         return json.loads(text)
-    return next(embedded(text), None)
+    return next(_embedded(text), None)
 
 
-def embedded(page: str) -> Iterator[object]:
-    for match in EMBEDDED.finditer(page):
+def _embedded(page: str) -> Iterator[object]:
+    for match in _EMBEDDED.finditer(page):
         found = json.loads(match[1])
         if isinstance(found, dict) and "schema" in found:
             yield found

@@ -34,9 +34,12 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, scoped
 from tidegate_adapters.cli.failures import NothingSelectedError, message, near, origin, raised
 
-ATTRIBUTE: Final = re.compile(r"(?P<module>.+?):(?P<attribute>[^\W\d]\w*)(?:\[(?P<name>.*)\])?", re.DOTALL)
+__all__ = ["Target", "attribute", "one", "recorded", "select", "takes_nothing"]
 
-TO_NAME_IT: Final = "go to the directory where it was recorded, or name the scenario: tidegate replay TRACE TARGET"
+
+_ATTRIBUTE: Final = re.compile(r"(?P<module>.+?):(?P<attribute>[^\W\d]\w*)(?:\[(?P<name>.*)\])?", re.DOTALL)
+
+_TO_NAME_IT: Final = "go to the directory where it was recorded, or name the scenario: tidegate replay TRACE TARGET"
 
 
 @final
@@ -54,7 +57,7 @@ class Target:
 
     @property
     def is_shipped(self) -> bool:
-        return is_shipped(self.identity)
+        return _is_shipped(self.identity)
 
 
 def select(
@@ -75,7 +78,7 @@ def select(
     """
     given = tuple(texts) or tuple(name for name, each in CATALOGUE.items() if scope in each.scopes)
     asked = (scoped(text, Scope(scope)) if text in CATALOGUE else text for text in given)
-    found = {target.identity: target for text in asked for target in named(text)}
+    found = {target.identity: target for text in asked for target in _named(text)}
     selected = tuple(
         target
         for target in found.values()
@@ -94,11 +97,11 @@ def one(text: str) -> Target:
         Misuse: There is none, or more than one, or it cannot be loaded.
         CodeRaisedError: The user's function that makes it raised an error.
     """
-    match named(text):
+    match _named(text):
         case (only,):
             return only
         case found:
-            several = listed(target.identity for target in found)
+            several = _listed(target.identity for target in found)
             raise Misuse(f"{text} is {len(found)} scenarios", todo=f"choose one: {several}")
 
 
@@ -109,21 +112,23 @@ def recorded(identity: str) -> Target:
         Misuse: It lies elsewhere, or see `one`.
         CodeRaisedError: The user's function that makes it raised an error.
     """
-    match = ATTRIBUTE.fullmatch(identity)
-    if match and not lies_here(match["module"]):
+    match = _ATTRIBUTE.fullmatch(identity)
+    if match and not _lies_here(match["module"]):
         raise Misuse(
             f"the trace names a scenario that does not lie beneath this directory: {identity}",
             why="to load it is to run its code, and a trace may come from anywhere",
-            todo=TO_NAME_IT,
+            todo=_TO_NAME_IT,
         )
-    if match is None and not is_shipped(identity):
+    if match is None and not _is_shipped(identity):
         raise Misuse(
             f"there is no scenario {identity!r} among those that ship, and the trace names it",
             why="the fixture sim and explore() record what a scenario is called, and not where it is",
             todo="name it: tidegate replay TRACE path.py:attr",
         )
     if match and match["module"].endswith(".py") and not Path(match["module"]).is_file():
-        raise Misuse(f"there is no file {near(match['module'])}, and the trace names a scenario in it", todo=TO_NAME_IT)
+        raise Misuse(
+            f"there is no file {near(match['module'])}, and the trace names a scenario in it", todo=_TO_NAME_IT
+        )
     return one(identity)
 
 
@@ -133,40 +138,40 @@ def attribute(text: str) -> tuple[object, ModuleType]:
     Raises:
         Misuse: There is no such thing, or its module cannot be loaded.
     """
-    match = ATTRIBUTE.fullmatch(text)
+    match = _ATTRIBUTE.fullmatch(text)
     if match is None or match["name"] is not None:
         raise Misuse(f"{text!r} names nothing in a module", todo="write path.py:attr or module:attr")
-    module = loaded(match["module"])
+    module = _loaded(match["module"])
     if not hasattr(module, match["attribute"]):
         raise Misuse(f"there is no {match['attribute']!r} in {match['module']}")
     return getattr(module, match["attribute"]), module
 
 
-def named(text: str) -> tuple[Target, ...]:
-    if is_shipped(text):
+def _named(text: str) -> tuple[Target, ...]:
+    if _is_shipped(text):
         return (Target(text, shipped(text)),)
-    match = ATTRIBUTE.fullmatch(text)
+    match = _ATTRIBUTE.fullmatch(text)
     if match is None:
-        raise unknown(text)
-    module = loaded(match["module"])
+        raise _unknown(text)
+    module = _loaded(match["module"])
     base = f"{match['module']}:{match['attribute']}"
     if not hasattr(module, match["attribute"]):
-        raise Misuse(f"there is no {match['attribute']!r} in {match['module']}", todo=offers(module))
-    found = scenarios(getattr(module, match["attribute"]), base, module)
+        raise Misuse(f"there is no {match['attribute']!r} in {match['module']}", todo=_offers(module))
+    found = _scenarios(getattr(module, match["attribute"]), base, module)
     if match["name"] is None:
         return found
     identities = [target.identity for target in found]
     if text not in identities:
-        raise Misuse(f"there is no scenario {match['name']!r} in {base}", todo=f"there are: {listed(identities)}")
+        raise Misuse(f"there is no scenario {match['name']!r} in {base}", todo=f"there are: {_listed(identities)}")
     return (found[identities.index(text)],)
 
 
-def is_shipped(text: str) -> bool:
+def _is_shipped(text: str) -> bool:
     """Is it the name of a scenario that ships, or of one of its scopes?"""
     return text.partition("@")[0] in CATALOGUE
 
 
-def unknown(text: str) -> Misuse:
+def _unknown(text: str) -> Misuse:
     if text.endswith(".py"):
         return Misuse(f"{text} is a file, and which scenario of it?", todo=f"name it: {text}:ATTR")
     near = get_close_matches(text, CATALOGUE, n=1)
@@ -180,10 +185,10 @@ def unknown(text: str) -> Misuse:
 # --- loading ------------------------------------------------------------------------------------------------------------
 
 
-def loaded(module: str) -> ModuleType:
+def _loaded(module: str) -> ModuleType:
     """The module of that name, or in the file of that path."""
     try:
-        return from_file(Path(module).resolve()) if module.endswith(".py") else from_here(module)
+        return _from_file(Path(module).resolve()) if module.endswith(".py") else _from_here(module)
     except Misuse as error:
         error.where = error.where or origin(error)
         raise
@@ -191,19 +196,19 @@ def loaded(module: str) -> ModuleType:
         raise Misuse(f"cannot load {module}", where=origin(error), why=message(error)) from error
 
 
-def from_here(module: str) -> ModuleType:
-    reach(Path.cwd())
+def _from_here(module: str) -> ModuleType:
+    _reach(Path.cwd())
     return import_module(module)
 
 
 @cache
-def from_file(file: Path) -> ModuleType:
+def _from_file(file: Path) -> ModuleType:
     if not file.is_file():
         raise Misuse(f"there is no file {near(str(file))}")
     name = f"tidegate_target_{file.stem.replace('.', '_')}"
     while name in sys.modules:
         name += "_"
-    reach(file.parent)
+    _reach(file.parent)
     spec = spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -216,17 +221,17 @@ def from_file(file: Path) -> ModuleType:
     return module
 
 
-def reach(directory: Path) -> None:
+def _reach(directory: Path) -> None:
     """Let modules beside the target be imported, as Python does for a script."""
     if str(directory) not in sys.path:
         sys.path.insert(0, str(directory))
 
 
-def lies_here(module: str) -> bool:
+def _lies_here(module: str) -> bool:
     """Is what would be loaded a file beneath the current directory?"""
     if module.endswith(".py"):
-        return is_here(Path(module))
-    reach(Path.cwd())
+        return _is_here(Path(module))
+    _reach(Path.cwd())
     try:
         spec = find_spec(module.partition(".")[0])  # of the package, for to look further is to import it
     except (ImportError, ValueError):
@@ -234,37 +239,37 @@ def lies_here(module: str) -> bool:
     if spec is None:
         return False
     places = spec.submodule_search_locations or ([spec.origin] if spec.origin and spec.has_location else [])
-    return bool(places) and all(is_here(Path(place)) for place in places)
+    return bool(places) and all(_is_here(Path(place)) for place in places)
 
 
-def is_here(path: Path) -> bool:
+def _is_here(path: Path) -> bool:
     return path.resolve().is_relative_to(Path.cwd())
 
 
 # --- from a value to scenarios ------------------------------------------------------------------------------------------
 
 
-def scenarios(value: object, base: str, module: ModuleType) -> tuple[Target, ...]:
+def _scenarios(value: object, base: str, module: ModuleType) -> tuple[Target, ...]:
     if not isinstance(value, (list, tuple)):
-        return (Target(base, scenario(value, base, module)),)
-    made = [scenario(item, base, module) for item in cast("Sequence[object]", value)]
+        return (Target(base, _scenario(value, base, module)),)
+    made = [_scenario(item, base, module) for item in cast("Sequence[object]", value)]
     names = [each.name for each in made]
     if not made:
-        raise Misuse(f"{base} is empty", todo=offers(module))
+        raise Misuse(f"{base} is empty", todo=_offers(module))
     if len(set(names)) < len(names):
-        raise Misuse(f"two scenarios of {base} have one name: {listed(names)}")
+        raise Misuse(f"two scenarios of {base} have one name: {_listed(names)}")
     return tuple(Target(f"{base}[{each.name}]", each) for each in made)
 
 
-def scenario(value: object, base: str, module: ModuleType) -> Scenario:
-    made = called(value, base) if callable(value) else value
+def _scenario(value: object, base: str, module: ModuleType) -> Scenario:
+    made = _called(value, base) if callable(value) else value
     if not isinstance(made, Scenario):
         verb = "makes" if callable(value) else "is"
-        raise Misuse(f"{base} {verb} no Scenario: {type(made).__name__}", todo=offers(module))
+        raise Misuse(f"{base} {verb} no Scenario: {type(made).__name__}", todo=_offers(module))
     return made
 
 
-def called(make: Callable[[], object], base: str) -> object:
+def _called(make: Callable[[], object], base: str) -> object:
     if not takes_nothing(make):
         raise Misuse(f"{base} takes arguments", todo="a target is called without any: wrap it in a function of its own")
     try:
@@ -288,13 +293,15 @@ def takes_nothing(make: Callable[..., object]) -> bool:
     return all(each.default is not Parameter.empty or each.kind in optional for each in parameters)
 
 
-def offers(module: ModuleType) -> str:
+def _offers(module: ModuleType) -> str:
     """What the module has that can be a target."""
-    found = [name for name, value in vars(module).items() if not name.startswith("_") and can_be_target(value, module)]
-    return f"found there: {listed(found)}" if found else "found there: no scenario, and no function that could make one"
+    found = [name for name, value in vars(module).items() if not name.startswith("_") and _can_be_target(value, module)]
+    return (
+        f"found there: {_listed(found)}" if found else "found there: no scenario, and no function that could make one"
+    )
 
 
-def can_be_target(value: object, module: ModuleType) -> bool:
+def _can_be_target(value: object, module: ModuleType) -> bool:
     if isinstance(value, (list, tuple)):
         return any(isinstance(item, Scenario) for item in cast("Sequence[object]", value))
     if isfunction(value):
@@ -302,5 +309,5 @@ def can_be_target(value: object, module: ModuleType) -> bool:
     return isinstance(value, Scenario)
 
 
-def listed(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)

@@ -24,19 +24,22 @@ from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.store import read, save
 from tidegate_adapters.page.assembly import page
 
-Export: TypeAlias = Callable[[Trace], str]
+__all__ = ["diff", "extract", "show"]
 
 
-def as_json(form: Callable[[Trace], Mapping[str, object]]) -> Export:
+_Export: TypeAlias = Callable[[Trace], str]
+
+
+def _as_json(form: Callable[[Trace], Mapping[str, object]]) -> _Export:
     return lambda trace: json.dumps(form(trace), indent=1, allow_nan=False) + "\n"
 
 
-EXPORTS: Final[dict[str, Export]] = {
+_EXPORTS: Final[dict[str, _Export]] = {
     "text": text,
-    "json": as_json(encoded),
+    "json": _as_json(encoded),
     "mermaid": mermaid,
-    "perfetto": as_json(perfetto),
-    "itf": as_json(itf),
+    "perfetto": _as_json(perfetto),
+    "itf": _as_json(itf),
     "dot": happens_before,
     "html": lambda trace: page(trace, "trace.json"),
 }
@@ -56,7 +59,7 @@ def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json
     Raises:
         Misuse: There is no such trace, or the file cannot be written.
     """
-    written = EXPORTS[form](read(path))
+    written = _EXPORTS[form](read(path))
     if out is not None:
         save(out, written)
     if is_json:
@@ -93,7 +96,7 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
     found = compared(left.steps, right.steps)
     names = str(path), "the nearest passing run" if other is None else str(other)
     if is_json:
-        terminal.answer({"schema": "tidegate/trace-diff@1", **difference_json(found), "ok": True})
+        terminal.answer({"schema": "tidegate/trace-diff@1", **_difference_json(found), "ok": True})
         return ExitCode.OK
     if found.left is None and found.right is None:
         terminal.say(f"the same {found.alike} steps")
@@ -109,7 +112,7 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
     return ExitCode.OK
 
 
-def difference_json(found: Difference) -> dict[str, object]:
+def _difference_json(found: Difference) -> dict[str, object]:
     def shown(step: TraceStep | None) -> object:
         return None if step is None else {"process": step.process, "event": step.event, "fault": step.fault}
 
