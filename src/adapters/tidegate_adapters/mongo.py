@@ -83,6 +83,8 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
 __all__ = [
+    "CHECK_SECONDS",
+    "REPLY_MS",
     "AsyncMongo",
     "Mongo",
     "changes",
@@ -100,9 +102,9 @@ C = TypeVar("C")
 _DURABLE: Final = WriteConcern("majority", j=True)
 _SETTLED: Final = ReadConcern("majority")
 _AT_ONE_TIME: Final = ReadConcern("snapshot")
-_REPLY_MS: Final = 20_000
+REPLY_MS: Final = 20_000
 """How long a reply may take where the URI sets no deadline: the driver would wait for ever."""
-_CHECK_SECONDS: Final = 5.0
+CHECK_SECONDS: Final = 5.0
 
 
 @final
@@ -392,11 +394,11 @@ def _strictly(kind: Callable[..., C], uri: str) -> C:
     has_deadline = re.search(r"[?&](socket)?timeoutMS=", uri, re.IGNORECASE)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        return kind(uri, **({} if has_deadline else {"socketTimeoutMS": _REPLY_MS}))
+        return kind(uri, **({} if has_deadline else {"socketTimeoutMS": REPLY_MS}))
 
 
 def _patience(options: ClientOptions) -> float:
-    return min(_CHECK_SECONDS, options.server_selection_timeout)
+    return min(CHECK_SECONDS, options.server_selection_timeout)
 
 
 def _check_replicated(uri: str, hello: Mapping[str, Any]) -> None:

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from tidegate.sim.report import Report
     from tidegate_adapters.simulating import Sim
 
-SEED: Final = pytest.StashKey[str]()
-MARK: Final = (
+__all__ = ["Hooks", "sim"]
+
+_SEED: Final = pytest.StashKey[str]()
+_MARK: Final = (
     "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"
 )
-REPORT: Final = "tidegate_report"
+_REPORT: Final = "tidegate_report"
 """The property of a test that has the report of an exploration in a line: in JUnit's XML, and between the processes of pytest-xdist."""
 
 
@@ -48,20 +50,20 @@ class Hooks:
         """A counterexample, a `tidegate.sim.Trace`, was written to `path`; one of random runs, then shrunk as well."""
 
 
-class Worker(Protocol):
+class _Worker(Protocol):
     """A process of pytest-xdist, as the session sees it."""
 
     workerinput: dict[str, str]
     config: pytest.Config
 
 
-class Distributing:
+class _Distributing:
     """What only a session with pytest-xdist asks for."""
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Worker) -> None:
+    def pytest_configure_node(self, node: _Worker) -> None:
         """Send the seed of the session to a worker."""
-        node.workerinput["tidegate_seed"] = node.config.stash[SEED]
+        node.workerinput["tidegate_seed"] = node.config.stash[_SEED]
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -90,21 +92,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", MARK)
-    config.pluginmanager.register(Distributing(), "tidegate_distributing")
+    config.addinivalue_line("markers", _MARK)
+    config.pluginmanager.register(_Distributing(), "tidegate_distributing")
     sent = cast("dict[str, str]", getattr(config, "workerinput", {}))
     given = config.getoption("--tidegate-seed") or os.environ.get("TIDEGATE_SEED")
-    config.stash[SEED] = sent.get("tidegate_seed") or given or str(secrets.randbelow(2**32))
-    profile(config)  # an unknown name is an error before any test runs
+    config.stash[_SEED] = sent.get("tidegate_seed") or given or str(secrets.randbelow(2**32))
+    _profile(config)  # an unknown name is an error before any test runs
 
 
-def profile(config: pytest.Config) -> dict[str, object]:
+def _profile(config: pytest.Config) -> dict[str, object]:
     """The settings of the profile that is asked for.
 
     Raises:
         pytest.UsageError: There is no such profile.
     """
-    name = profile_name(config)
+    name = _profile_name(config)
     if not name:
         return {}
     file = config.rootpath / "pyproject.toml"
@@ -119,12 +121,12 @@ def profile(config: pytest.Config) -> dict[str, object]:
     return profiles[name]
 
 
-def profile_name(config: pytest.Config) -> str:
+def _profile_name(config: pytest.Config) -> str:
     return str(config.getoption("--tidegate-profile") or config.getini("tidegate_profile"))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"tidegate: profile {profile_name(config) or 'default'}, seed {config.stash[SEED]}"
+    return f"tidegate: profile {_profile_name(config) or 'default'}, seed {config.stash[_SEED]}"
 
 
 @pytest.fixture
@@ -133,15 +135,15 @@ def sim(request: pytest.FixtureRequest) -> Sim:
     from tidegate_adapters.simulating import Sim, settings  # noqa: PLC0415  so that other tests do not wait for it
 
     item = cast("pytest.Item", request.node)
-    return Sim(item, settings(item, profile(request.config)), request.config.stash[SEED])
+    return Sim(item, settings(item, _profile(request.config)), request.config.stash[_SEED])
 
 
 def pytest_tidegate_report(item: pytest.Item, report: Report) -> None:
     """Keep the report in a line, for the summary."""
-    item.user_properties.append((REPORT, report_line(report)))
+    item.user_properties.append((_REPORT, _report_line(report)))
 
 
-def report_line(report: Report) -> str:
+def _report_line(report: Report) -> str:
     name, reason = one_line(report.scenario), f" ({one_line(report.reason)})" if report.reason else ""
     return f"{report.verdict.value}: {name}, {report.states:,} states, {report.transitions:,} transitions{reason}"
 
@@ -153,13 +155,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         for report in reports
         if report.when == "call"
         for name, text in report.user_properties
-        if name == REPORT
+        if name == _REPORT
     ]
     if not explorations:
         return
     verdicts = Counter(text.partition(":")[0] for _, text in explorations)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     terminalreporter.section("tidegate", sep="-")
-    terminalreporter.write_line(f"{len(explorations)} explorations: {counts}; seed {config.stash[SEED]}")
+    terminalreporter.write_line(f"{len(explorations)} explorations: {counts}; seed {config.stash[_SEED]}")
     for test, text in explorations if config.getoption("--tidegate-stats") else ():
         terminalreporter.write_line(f"{test}: {text}")
