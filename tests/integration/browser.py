@@ -74,8 +74,8 @@ class BrowserError(Exception):
 class Browser:
     """One running browser."""
 
-    def __init__(self, to: int, heard: int) -> None:
-        self.to, self.heard = to, heard
+    def __init__(self, to: int, replies: int) -> None:
+        self.to, self.replies = to, replies
         self.rest = b""
         self.count = 0
         self.events: list[Message] = []
@@ -99,9 +99,9 @@ class Browser:
 
     def next(self, patience: float) -> Message:
         while b"\0" not in self.rest:
-            if patience <= 0 or not select.select([self.heard], [], [], patience)[0]:
+            if patience <= 0 or not select.select([self.replies], [], [], patience)[0]:
                 raise BrowserError(f"no answer within {PATIENCE_S} s")
-            more = os.read(self.heard, 1 << 20)
+            more = os.read(self.replies, 1 << 20)
             if not more:
                 raise BrowserError("the browser is gone")
             self.rest += more
@@ -129,7 +129,7 @@ def running(profile: Path) -> Iterator[Browser]:
     if browser is None:
         raise BrowserError(HOW_TO)
     its_in, to = os.pipe()
-    heard, its_out = os.pipe()
+    replies, its_out = os.pipe()
     high = [fcntl(each, F_DUPFD_CLOEXEC, 10) for each in (its_in, its_out)]  # out of the way of 3 and 4
     quiet = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     places = [*((quiet, fd) for fd in (0, 1, 2)), *zip(high, (3, 4), strict=True)]  # the protocol is on 3 and 4
@@ -142,14 +142,14 @@ def running(profile: Path) -> Iterator[Browser]:
     )
     for fd in (its_in, its_out, *high, quiet):
         os.close(fd)
-    found = Browser(to, heard)
+    found = Browser(to, replies)
     try:
         yield found
     finally:
         with suppress(BrowserError, OSError):
             found.ask("Browser.close")
         os.close(to)
-        os.close(heard)
+        os.close(replies)
         ended(process)
         shutil.rmtree(profile, ignore_errors=True)
 

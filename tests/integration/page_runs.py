@@ -87,7 +87,7 @@ PLOT: Final[tuple[tuple[str, str, str, StepKind, tuple[str, ...], State], ...]] 
     ("w2", "read leases", "", K.READ, ("documents", "leases", "p0"), {}),
     ("w2", "claim leases", "", K.WRITE, ("documents", "leases", "p0"), lease(4, "w2")),
     ("coordinator", "tells w2", "", K.REBALANCE, ("inbox", "w2"), {"inbox": {"w2": ["assigned p0"]}}),
-    ("w2", "is told assigned p0", "", K.DELIVER, (), {"inbox": {"w2": []}}),
+    ("w2", "is assigned p0", "", K.DELIVER, (), {"inbox": {"w2": []}}),
     ("network", "delivers w1's late request", "", K.DELIVER, ("documents", "leases", "p0"), lease(3, "w1")),
     ("w2", "insert a marker", "", K.INSERT, ("documents", "markers", "m"), {"markers": "m"}),
     ("w2", "delete the marker", "", K.DELETE, ("documents", "markers", "m"), {"markers": "gone"}),

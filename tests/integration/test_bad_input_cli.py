@@ -288,10 +288,10 @@ def test_bad_input_is_one_clear_error(
     assert (json_code, plain_code) == (code, code)
     assert plain.out == ""
     assert said in plain.err
-    told = json.loads(as_json.out)
-    assert told["ok"] is False
-    assert told["schema"].startswith("tidegate/")
-    assert any(said in f"{name}: {text}" for name, text in told["error"].items())
+    answer = json.loads(as_json.out)
+    assert answer["ok"] is False
+    assert answer["schema"].startswith("tidegate/")
+    assert any(said in f"{name}: {text}" for name, text in answer["error"].items())
     everything = plain.err + as_json.err + as_json.out
     assert "\nerror: " in f"\n{as_json.err}"
     assert "Traceback" not in everything

@@ -16,15 +16,15 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 
-def test_rows_are_told_as_a_table_and_as_json(tmp_path: Path) -> None:
+def test_rows_are_shown_as_a_table_and_as_json(tmp_path: Path) -> None:
     """A row with a size and one without, and the hot path, whose parts are no more than the whole, but for noise."""
-    told = tmp_path / "new" / "decisions.json"
+    report = tmp_path / "new" / "decisions.json"
     names = ("drain: plan", "debounce", "batches of 500")
     done = run(
-        *("-m", "benchmarks.decisions", "--seconds", "0.01", "--json", str(told)),
+        *("-m", "benchmarks.decisions", "--seconds", "0.01", "--json", str(report)),
         *(argument for name in names for argument in ("-k", name)),
     )
-    written = json.loads(told.read_text())
+    written = json.loads(report.read_text())
     drain, debounce = written["decisions"]
     at_once, one_by_one = written["hot_path"]["rows"]
 
@@ -43,12 +43,12 @@ def test_rows_are_told_as_a_table_and_as_json(tmp_path: Path) -> None:
 
 def test_every_decision_of_the_readme_is_measured() -> None:
     """Each module of its tables has a row, under the title of its table."""
-    told = run(
+    done = run(
         "-c",
         "import json; from benchmarks.cases import TABLES; "
         "print(json.dumps({each.title: [case.module for case in each.cases] for each in TABLES}))",
     )
-    measured = {title: {*modules} for title, modules in json.loads(told.stdout).items()}
+    measured = {title: {*modules} for title, modules in json.loads(done.stdout).items()}
 
     listed = {title: "".join(re.findall(r"^\|[^|]*\|", rows, re.MULTILINE)) for title, rows in TABLES}
     assert measured == {title: {*re.findall(r"`(\w+)`", first)} for title, first in listed.items()}

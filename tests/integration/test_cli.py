@@ -182,8 +182,8 @@ def here(mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
             for name, value in more.items():
                 patched.setenv(name, value)
             code = main(arguments)
-        told = capsys.readouterr()
-        return Done(code, told.out, told.err)
+        printed = capsys.readouterr()
+        return Done(code, printed.out, printed.err)
 
     return run_here
 
@@ -226,9 +226,9 @@ def test_every_command_shows_two_examples_and_its_exit_codes(command: str, capsy
     """Help leads with what to type."""
     assert main([*command.split(), "-h"]) == ExitCode.OK
 
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
 
-    examples, codes = told.split("Examples:")[1].split("Options:")[0].split("Exit codes:")
+    examples, codes = printed.split("Examples:")[1].split("Options:")[0].split("Exit codes:")
     assert examples.count(f"tidegate {command}") == 2
     assert all(f"\n    {code} " in codes for code in ("0", "2"))
 
@@ -362,7 +362,7 @@ def test_what_is_cut_short_is_inconclusive(here: Callable[..., Done], bound: tup
 
 
 def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> None:
-    """The kinds that may; and what is none is told, with those that there are."""
+    """The kinds that may; an unknown one is an error that lists them."""
     for chosen, struck in (("none", []), ("late,unsent", ["late"]), ("crash_before", [])):
         done = here("explore", "array_push_lock.late", "--json", "--no-store", "--faults", chosen)
         assert list(json.loads(done.stdout)["scenarios"][0]["faults"]) == struck
@@ -392,11 +392,11 @@ def test_a_run_has_no_more_faults_than_asked_for_and_is_replayed_so(here: Callab
 
 def test_a_goal_that_is_never_reached_is_a_warning_and_on_demand_a_failure(here: Callable[..., Done]) -> None:
     """Without a word of it a run that proves nothing would look like one that proves all."""
-    told = here("explore", "mine.py:never", "--no-store")
+    printed = here("explore", "mine.py:never", "--no-store")
     required = here("explore", "mine.py:never", "--no-store", "--require-sometimes")
 
-    assert told.returncode == 0
-    assert "warning: counter: goal never reached: it counts to nine" in told.stderr
+    assert printed.returncode == 0
+    assert "warning: counter: goal never reached: it counts to nine" in printed.stderr
     assert required.returncode == 6
     assert re.search(r"UNSURE +counter .* inconclusive .* goal never reached: it counts to nine", required.stdout)
 
@@ -486,7 +486,7 @@ def test_a_target_that_is_named_twice_is_explored_once(here: Callable[..., Done]
 
 
 def test_random_runs_can_be_had_again_by_their_seed(mine: Path, here: Callable[..., Done]) -> None:
-    """The seed is told, drawn where none is given, taken from the environment, and one run can be had alone."""
+    """The seed is shown, drawn where none is given, taken from the environment, and one run can be had alone."""
     sampled = ("explore", STALL, "--runs", "2000", "--out")
     drawn = here(*sampled, "drawn")
     seed = drawn.stdout.splitlines()[0].removeprefix("seed ")
@@ -577,10 +577,10 @@ def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(
     (trace,) = (mine / "out").glob("*.json")
     (mine / "mine.py").write_text(MINE.replace("found[COUNT] + 1", "found[COUNT] + 2"))
 
-    told, found = run(mine, "replay", str(trace)), run(mine, "replay", str(trace), "--json")
+    printed, found = run(mine, "replay", str(trace)), run(mine, "replay", str(trace), "--json")
 
-    assert (told.returncode, told.stdout) == (4, "")
-    assert "error: the replay diverged at step 1: p0: find counters" in told.stderr
+    assert (printed.returncode, printed.stdout) == (4, "")
+    assert "error: the replay diverged at step 1: p0: find counters" in printed.stderr
     assert (found.returncode, answer(found)["verdict"], answer(found)["step"]) == (4, "diverged", 1)
     recorded = json.loads(trace.read_text())
     recorded["steps"][2]["event"] = "sleep 1 s"
@@ -619,9 +619,9 @@ def test_a_trace_leads_to_no_code_outside_of_the_current_directory(
 
 def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> None:
     """Name, kind, expectation, scopes, summary: a line each, and as JSON."""
-    told, found = here("list"), answer(here("list", "--json"))
+    printed, found = here("list"), answer(here("list", "--json"))
 
-    assert [line.split()[0] for line in told.stdout.splitlines()] == list(CATALOGUE)
+    assert [line.split()[0] for line in printed.stdout.splitlines()] == list(CATALOGUE)
     assert (found["schema"], found["ok"]) == ("tidegate/list@1", True)
     for row, (name, each) in zip(found["scenarios"], CATALOGUE.items(), strict=True):
         scenario = each.scenario()
@@ -640,9 +640,9 @@ def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> No
 
 def test_the_diagram_is_drawn_from_the_table(here: Callable[..., Done]) -> None:
     """The text of `tidegate.invocations.diagrams.mermaid`, as it is and as JSON."""
-    told, found = here("diagram", "invocation"), answer(here("diagram", "invocation", "--json"))
+    printed, found = here("diagram", "invocation"), answer(here("diagram", "invocation", "--json"))
 
-    assert told.stdout == mermaid(INVOCATION)
+    assert printed.stdout == mermaid(INVOCATION)
     assert found["mermaid"] == mermaid(INVOCATION)
 
 
@@ -736,11 +736,11 @@ def test_a_search_that_cannot_end_is_told_of_before_most_of_it_is_done(tmp_path:
     done = run(tmp_path, "explore", "array_push_lock", "--max-states", "6000", "--no-store")
 
     assert done.returncode == ExitCode.INCONCLUSIVE
-    told, left, *_ = done.stderr.splitlines()
+    said, left, *_ = done.stderr.splitlines()
     assert re.fullmatch(
         r"warning: array_push_lock: about [\d,]+ states are expected, and the search ends after 6,000: raise --max-states,"
         r" allow fewer --faults, or sample with --runs",
-        told,
+        said,
     )
     assert re.search(r"on were not looked beyond; about [\d,]+ states were expected in all$", left)
 
@@ -763,13 +763,13 @@ def signalled(cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str) -
             assert line, "it ended before it was under way"
         for number in numbers:
             exploring.send_signal(number)
-            time.sleep(0.5)  # so that the first is heard before the second comes
+            time.sleep(0.5)  # so that the first is handled before the second comes
         out, err = exploring.communicate(timeout=50)
     return exploring.returncode, out, err
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_search_and_what_was_found_is_told(mine: Path, number: signal.Signals, code: int) -> None:
+def test_a_signal_ends_the_search_and_what_was_found_is_shown(mine: Path, number: signal.Signals, code: int) -> None:
     """The step is finished, the partial summary written, the exit code says which signal."""
     targets = ("explore", QUICKER, "mine.py:forever", QUICK)
 

@@ -60,8 +60,8 @@ def here(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
 
     def run(*arguments: str) -> Done:
         code = main(arguments)
-        told = capsys.readouterr()
-        return Done(code, told.out, told.err)
+        printed = capsys.readouterr()
+        return Done(code, printed.out, printed.err)
 
     return run
 
@@ -113,7 +113,7 @@ def test_there_is_no_step_beyond_the_last(here: Run) -> None:
 
 
 def test_a_replay_goes_on_and_finds_what_lies_beyond(here: Run) -> None:
-    """From the step where it stops; the whole run is told."""
+    """From the step where it stops; the whole run is shown."""
     found = answer(here("replay", "run.json", "--until", "1", "--continue", "--json"))
     assert (found["verdict"], found["steps"], found["ok"]) == ("violated", 1, False)
     whole = decoded(found["counterexample"])
@@ -154,7 +154,7 @@ def test_on_a_terminal_the_reader_says_when(here: Run) -> None:
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave) as process:
         os.close(slave)
         os.write(master, b"n\np\n\nq\n")
-        told = b""
+        printed = b""
         while True:
             try:
                 more = os.read(master, 4096)
@@ -162,10 +162,10 @@ def test_on_a_terminal_the_reader_says_when(here: Run) -> None:
                 break
             if not more:
                 break
-            told += more
+            printed += more
         assert process.wait(timeout=60) == ExitCode.OK
     os.close(master)
-    shown = [line[:4].strip() for line in told.decode().splitlines() if line[:4].strip().isdigit()]
+    shown = [line[:4].strip() for line in printed.decode().splitlines() if line[:4].strip().isdigit()]
     assert shown == ["1", "2", "1", "2"]
 
 
@@ -240,9 +240,9 @@ def test_two_runs_are_compared(here: Run) -> None:
     trace = decoded(json.loads(Path("run.json").read_text()))
     assert trace.passing is not None
     assert found["alike"] == trace.passing.differs_at - 1
-    told = here("trace", "diff", "run.json").stdout
-    assert "the nearest passing run" in told
-    assert told.rstrip().endswith("no law is broken")
+    printed = here("trace", "diff", "run.json").stdout
+    assert "the nearest passing run" in printed
+    assert printed.rstrip().endswith("no law is broken")
     assert here("trace", "diff", "run.json", "run.html").stdout == "the same 3 steps\n"
     assert here("trace", "diff", "run.json", "other.json").returncode == ExitCode.USAGE
 

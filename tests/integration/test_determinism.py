@@ -119,12 +119,12 @@ def test_what_a_program_depends_on_is_found(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.usefixtures("here")
-def test_a_difference_is_told_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_difference_is_shown_to_people(capsys: pytest.CaptureFixture[str]) -> None:
     """What was asked for once, what then, where, and what to do."""
     code = main(["check-determinism", "mine.py:clock", "--runs", "2"])
 
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert code == ExitCode.DIVERGED
-    assert "DIFFERS  mine.py:clock: " in told
-    assert "likely: a clock (time, time_ns)" in told
-    assert "help:   pass it as an argument, or ask for it with an effect" in told
+    assert "DIFFERS  mine.py:clock: " in printed
+    assert "likely: a clock (time, time_ns)" in printed
+    assert "help:   pass it as an argument, or ask for it with an effect" in printed

@@ -1,4 +1,4 @@
-"""The driver runs a program to its end, tells it every failure, and swallows nothing."""
+"""The driver runs a program to its end, sends it every failure, and swallows nothing."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ both = pytest.mark.parametrize("drive", [run, in_loop], ids=["sync", "async"])
 
 
 async def ask(*questions: str) -> tuple[object, ...]:
-    """Asks user code, and returns what it heard, failures included."""
-    heard: tuple[object, ...] = ()
+    """Asks user code, and returns the replies, failures included."""
+    replies: tuple[object, ...] = ()
     for question in questions:
         try:
             reply = await Call(question)
         except Failure as failure:
             reply = failure.fresh()
-        heard = (*heard, reply)
-    return heard
+        replies = (*replies, reply)
+    return replies
 
 
 async def ask_twice() -> object:
@@ -98,23 +98,23 @@ def test_a_program_hears_the_replies_and_its_result_is_returned(drive: Drive) ->
 @both
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_a_failure_is_raised_into_the_program(drive: Drive, failure: Failure) -> None:
-    """Whether the handler returns it or raises it, the program hears a fresh copy, and may go on."""
+    """Whether the handler returns it or raises it, the program gets a fresh copy, and may go on."""
 
     def handle(effect: Effect[object]) -> object:
         if effect == Call("returned"):
             return failure
         raise failure
 
-    heard = drive(ask("returned", "raised"), handle)
+    replies = drive(ask("returned", "raised"), handle)
 
-    assert heard == (failure, failure)
-    assert all(each is not failure for each in heard)
+    assert replies == (failure, failure)
+    assert all(each is not failure for each in replies)
 
 
 @both
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_a_failure_that_is_not_caught_is_raised_to_the_caller(drive: Drive, failure: Failure) -> None:
-    """What the program passes on, the caller hears."""
+    """What the program passes on, the caller gets."""
 
     async def careless() -> object:
         return await Call("it")
@@ -181,7 +181,7 @@ def test_an_id_that_is_a_dictionary_is_an_error(drive: Drive) -> None:
     assert asked == []
 
 
-# What is not told to the program
+# What does not reach the program
 
 
 async def clinging() -> object:
@@ -202,7 +202,7 @@ async def clinging() -> object:
 def test_whatever_else_a_handler_raises_closes_the_program_and_is_raised(
     drive: Drive, error: type[BaseException]
 ) -> None:
-    """The program is not told, asks for nothing more, whatever its `finally` blocks want, and is at its end."""
+    """The program does not see it, asks for nothing more, whatever its `finally` blocks want, and is at its end."""
     asked: list[Effect[object]] = []
 
     def handle(effect: Effect[object]) -> object:
@@ -321,7 +321,7 @@ def test_local_handlers_use_this_machine(drive: Drive) -> None:
 
 @both
 def test_user_code_is_called_by_name(drive: Drive) -> None:
-    """With its arguments; its answer is the reply, and a failure that it raises is told to the program."""
+    """With its arguments; its answer is the reply, and a failure that it raises is raised into the program."""
 
     def refuse() -> object:
         raise FAILURES[0]
@@ -334,7 +334,7 @@ def test_user_code_is_called_by_name(drive: Drive) -> None:
 
 @both
 def test_an_error_in_user_code_is_raised_to_the_caller(drive: Drive) -> None:
-    """The program, which catches failures, is not told."""
+    """The program, which catches failures, does not see it."""
 
     def broken() -> object:
         raise ZeroDivisionError

@@ -163,7 +163,7 @@ def test_threads_take_turns() -> None:
         return [run(move("job", status.PENDING, f"{number}", f"{number} claims"), handle)]
 
     with ThreadPoolExecutor(THREADS) as pool:
-        answers = [answer for told in pool.map(work, range(THREADS)) for answer in told]
+        answers = [answer for some in pool.map(work, range(THREADS)) for answer in some]
     counted, job = store.contents(COLLECTION)
 
     assert counted[COUNT] == THREADS * 100

@@ -101,8 +101,8 @@ class Watcher:
         found = await admin.list_consumer_group_offsets(f"group-{self.topic}")
         processed = self.facts.processed()  # read AFTER the positions: what is below them must be there
         for partition in range(PARTITIONS):
-            told = found.get(TopicPartition(self.topic, partition))
-            position = 0 if told is None else max(0, told.offset)
+            entry = found.get(TopicPartition(self.topic, partition))
+            position = 0 if entry is None else max(0, entry.offset)
             assert position >= self.committed[partition], f"partition {partition} fell from {self.committed[partition]}"
             missing = [
                 offset for offset in range(self.committed[partition], position) if not processed[partition, offset]
@@ -159,13 +159,13 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
     """Law P4 on a real broker: what fails is not committed, nor is what is behind it; other partitions go on. And law K2:
-    the broker keeps what a log promises. What the reducer heard was recorded, and it commands the same when it hears
+    the broker keeps what a log promises. The events of the reducer were recorded, and it commands the same when it takes
     it again (law RE1).
     """
     recorder = Recorder(tmp_path / "orders.jsonl", "orders", kind="reducer")
     topic = make_topic(2)
     seen: list[tuple[int, int]] = []
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def scenario() -> tuple[int | None, int | None]:
         producer = AIOKafkaProducer(bootstrap_servers=kafka)
@@ -180,7 +180,7 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
                 raise RuntimeError("poison")
 
         def observe(event: Event, _: ConsumerState) -> None:
-            told.append(event)
+            events.append(event)
 
         worker = Worker(
             [topic], handle, bootstrap=kafka, group=f"group-{topic}", observe=observe, record=recorder.stepped
@@ -201,11 +201,11 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
 
     with recorder:
         assert asyncio.run(scenario()) == (5, 20)
-    assert breaches(told) == ()
+    assert breaches(events) == ()
     (tmp_path / "workers.py").write_text(REDUCERS)
     text = recorder.path.read_text()
     assert again(read(text), f"{tmp_path}/workers.py:orders") == Same(
-        len(told) + 2, ""
+        len(events) + 2, ""
     )  # it was asked to stop, and left
     other = again(read(text), f"{tmp_path}/workers.py:fewer")
     assert isinstance(other, Other)
@@ -365,7 +365,7 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
 
 def test_a_broker_that_takes_no_metadata_gets_none() -> None:
     """It refuses the wide letters, then ASCII; from then on the position alone is committed."""
-    told: list[Event] = []
+    events: list[Event] = []
     goes_on = asyncio.Event()
 
     async def handle(record: Record) -> None:
@@ -373,16 +373,16 @@ def test_a_broker_that_takes_no_metadata_gets_none() -> None:
             await goes_on.wait()
 
     def observe(event: Event, _: ConsumerState) -> None:
-        told.append(event)
+        events.append(event)
 
     async def scenario(bootstrap: str) -> None:
         await fill(bootstrap, "small", 20)
         rules = ConsumerRules(each=PartitionRules(replay_max=1))
         worker = Worker(["small"], handle, bootstrap=bootstrap, group="group-small", consumer=rules, observe=observe)
         run = asyncio.create_task(worker.run())
-        await until(lambda: sum(isinstance(event, MetadataRefused) for event in told) == 2)
+        await until(lambda: sum(isinstance(event, MetadataRefused) for event in events) == 2)
         goes_on.set()
-        await until(lambda: any(isinstance(event, Committed) and event.position == 20 for event in told))
+        await until(lambda: any(isinstance(event, Committed) and event.position == 20 for event in events))
         worker.stop()
         await run
         assert await committed(bootstrap, "small") == (20, "")
@@ -393,7 +393,7 @@ def test_a_broker_that_takes_no_metadata_gets_none() -> None:
 
 
 def test_an_unreachable_broker_is_a_clear_error() -> None:
-    """Bad input: the address is told, nothing hangs."""
+    """Bad input: the error names the address, nothing hangs."""
 
     async def handle(record: object) -> None:
         raise AssertionError(record)

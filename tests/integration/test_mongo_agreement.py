@@ -162,7 +162,7 @@ def parts(where: Filter) -> Iterator[Filter]:
 
 
 def comparable(reply: object) -> object:
-    """A reply without the words of a refusal; only what a unique index refuses is told by its words."""
+    """A reply without the words of a refusal; only what a unique index refuses is known by its words."""
     if isinstance(reply, Failure):
         return (type(reply), reply.reason if is_duplicate(reply) else "")
     return exactly(reply)
@@ -308,13 +308,13 @@ def test_the_time_of_a_store_is_that_by_which_it_judges(mongodb: str, database: 
     with connect(mongodb) as client:
         real = Mongo(client, database)
         assert real(InsertOne(COLLECTION, doc)) is None
-        told = [run(times(), choosing(documents(real))), in_loop(looped())]
+        found = [run(times(), choosing(documents(real))), in_loop(looped())]
         assert real(FindOne(COLLECTION, OlderThan(TIME, MINUTE))) is None
-        ahead = Instant(told[-1][2].at - MINUTE)
+        ahead = Instant(found[-1][2].at - MINUTE)
         assert real(UpdateOne(COLLECTION, Eq(ID, "x"), (Put(TIME, ahead),))) == 1
         assert real(FindOne(COLLECTION, OlderThan(TIME, MINUTE))) is not None
-    told.append(run(times(), choosing(documents(Embedded({COLLECTION: (doc,)})))))
-    for before, put, after in told:
+    found.append(run(times(), choosing(documents(Embedded({COLLECTION: (doc,)})))))
+    for before, put, after in found:
         assert before.at <= put.at <= after.at < before.at + MINUTE
         assert (before.clock, before.at % MILLISECOND) == (STORE, 0)
 
@@ -325,8 +325,8 @@ SPOILT: Final[dict[str, Spoil]] = {
     "a document without its last field": lambda reply: (
         Document(reply.items[:-1]) if isinstance(reply, Document) else reply
     ),
-    "a refusal told as no match": lambda reply: 0 if isinstance(reply, Refused) else reply,
-    "a deletion that is not told": lambda reply: 0 if reply == 1 else reply,
+    "a refusal that reads as no match": lambda reply: 0 if isinstance(reply, Refused) else reply,
+    "a deletion that is not counted": lambda reply: 0 if reply == 1 else reply,
 }
 
 

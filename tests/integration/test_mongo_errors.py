@@ -122,7 +122,7 @@ SAID: Final[list[tuple[dict[str, Any], type[Failure], int]]] = [
 
 @both
 @pytest.mark.parametrize(("data", "outcome", "applied"), SAID, ids=lambda value: str(value).replace(SECRET, ""))
-def test_what_the_server_says_is_what_the_program_hears(
+def test_what_the_server_says_is_what_the_program_gets(
     mongod: MongoServer,
     client: MongoClient[Raw],
     database: str,
@@ -132,7 +132,7 @@ def test_what_the_server_says_is_what_the_program_hears(
     outcome: type[Failure],
     applied: int,
 ) -> None:
-    """By code, not by the class of the exception; where it is told, the effect is as told."""
+    """By code, not by the class of the exception; where it says so, the effect is as it says."""
     with mongod.fail("findAndModify", times=1, **data):
         [reply] = ask(mongod.uri, database, INCREMENT, retryWrites=False)
 
@@ -370,7 +370,7 @@ def test_the_table_has_a_row_for_everything(error: DriverError, outcome: type[Fa
 
 @pytest.mark.parametrize("error", [InvalidOperation("closed"), OverflowError("8 bytes")], ids=repr)
 def test_what_could_not_be_asked_is_a_misuse(error: DriverError) -> None:
-    """It is raised to the caller, not told to the program."""
+    """It is raised to the caller, not raised into the program."""
     with pytest.raises(Misuse):
         failure(error, retries=True)
 
@@ -537,7 +537,7 @@ def test_a_database_needs_a_name(mongod: MongoServer, ask: Ask, name: Any) -> No
 
 
 def test_a_closed_client_is_a_misuse(mongod: MongoServer, database: str) -> None:
-    """It is not told to the program as if the world had said it."""
+    """It is not raised into the program as if the world had said it."""
     with MongoClient[Raw](mongod.uri) as closed:
         store = Mongo(closed, database)
     with pytest.raises(Misuse, match="was it closed"):
@@ -605,12 +605,12 @@ def test_there_is_a_deadline_unless_the_uri_sets_one(
 
 @pytest.mark.mongo
 @each_way
-def test_a_mongod_that_is_no_replica_set_is_told(standalone: int, connected: Callable[[str], bool]) -> None:
+def test_a_mongod_that_is_no_replica_set_is_named(standalone: int, connected: Callable[[str], bool]) -> None:
     """With what to do about it."""
-    told = refusal(connected, f"mongodb://{LOOPBACK}:{standalone}")
+    message = refusal(connected, f"mongodb://{LOOPBACK}:{standalone}")
 
-    assert f"the MongoDB at mongodb://{LOOPBACK}:{standalone} is no replica set" in told
-    assert "rs.initiate()" in told
+    assert f"the MongoDB at mongodb://{LOOPBACK}:{standalone} is no replica set" in message
+    assert "rs.initiate()" in message
 
 
 @each_way
@@ -618,21 +618,21 @@ def test_a_server_that_does_not_answer_is_named(connected: Callable[[str], bool]
     """By its host, without the password."""
     [port] = free_ports(1)
     uri = f"mongodb://ann:{SECRET}@{LOOPBACK}:{port}/?replicaSet=rs&serverSelectionTimeoutMS=200"
-    told = refusal(connected, uri)
+    message = refusal(connected, uri)
 
-    assert f"no MongoDB answers at mongodb://{LOOPBACK}:{port}" in told
-    assert "Errno 111" in told
-    assert SECRET not in told
+    assert f"no MongoDB answers at mongodb://{LOOPBACK}:{port}" in message
+    assert "Errno 111" in message
+    assert SECRET not in message
 
 
 @each_way
 def test_a_wrong_password_is_told_and_not_repeated(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
     """Nor the user's name."""
-    told = refusal(connected, mongod.uri.replace("mongodb://", f"mongodb://ann:{SECRET}@"))
+    message = refusal(connected, mongod.uri.replace("mongodb://", f"mongodb://ann:{SECRET}@"))
 
-    assert "does not let us in" in told
-    assert SECRET not in told
-    assert "ann" not in told
+    assert "does not let us in" in message
+    assert SECRET not in message
+    assert "ann" not in message
 
 
 BROKEN: Final = (
@@ -654,10 +654,10 @@ BROKEN: Final = (
 @pytest.mark.parametrize("uri", BROKEN, ids=lambda uri: str(uri).replace(SECRET, "***"))
 def test_a_broken_uri_is_told_and_not_repeated(connected: Callable[[str], bool], uri: Any) -> None:
     """Wherever the secret stands in it."""
-    told = refusal(connected, uri)
+    message = refusal(connected, uri)
 
-    assert "cannot be used" in told
-    assert SECRET not in told
+    assert "cannot be used" in message
+    assert SECRET not in message
 
 
 @pytest.mark.parametrize(

@@ -217,11 +217,11 @@ def check_projections(collection: Collection[Raw], ask: Ask, differ: Differ, cou
             answers = list(collection.aggregate([{"$sort": {"_id": 1}}, {"$replaceWith": answer}]))
         finally:
             collection.delete_many({})
-        for before, after, told in zip(known, seen, answers, strict=True):
+        for before, after, answer in zip(known, seen, answers, strict=True):
             verdict = changed(before, after)
 
-            assert laws.the_server_sees_the_same(after, loaded(told["seen"], "seen"), told["differs"], verdict), (
-                f"{projection}: from {before} to {after}, in MongoDB {told}"
+            assert laws.the_server_sees_the_same(after, loaded(answer["seen"], "seen"), answer["differs"], verdict), (
+                f"{projection}: from {before} to {after}, in MongoDB {answer}"
             )
         compared += len(pairs)
 

@@ -285,12 +285,12 @@ def test_an_arrow_says_what_became_of_a_request(open_page: Open) -> None:
     assert [sign for sign, *_ in signs] == [
         "cross" if number in broken else step.kind.value for number, step in enumerate(EVERYTHING.steps, 1)
     ]
-    told = {step.fault: (each, heads) for step, (_, each, heads, _) in zip(EVERYTHING.steps, signs, strict=True)}
-    assert told["unsent"] == told["dropped"] == (["cross"], 0)
-    assert told["lost_reply"] == (["cross"], 1)
-    assert told["late"] == (["hourglass"], 1)
-    assert told["duplicate"] == ([], 2)
-    assert told[""] == ([], 1)
+    by_fault = {step.fault: (each, heads) for step, (_, each, heads, _) in zip(EVERYTHING.steps, signs, strict=True)}
+    assert by_fault["unsent"] == by_fault["dropped"] == (["cross"], 0)
+    assert by_fault["lost_reply"] == (["cross"], 1)
+    assert by_fault["late"] == (["hourglass"], 1)
+    assert by_fault["duplicate"] == ([], 2)
+    assert by_fault[""] == ([], 1)
     assert [arrows for *_, arrows in signs] == [1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1]
     assert tab.texts(".token") == ["epoch 3", "gen 4", "skew", "epoch 4", "epoch 3"]
     assert tab.run("[...document.querySelectorAll('.rail.crashed, .rail.noted')].length") == 2
@@ -298,7 +298,7 @@ def test_an_arrow_says_what_became_of_a_request(open_page: Open) -> None:
 
 
 def test_virtual_time_folds_what_is_long(open_page: Open) -> None:
-    """Feature 5: one row a step, until virtual time is asked for; a wait of 30 s is folded, and told."""
+    """Feature 5: one row a step, until virtual time is asked for; a wait of 30 s is folded, and labelled."""
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
     before = cast("list[float]", tab.run("tops"))
 
@@ -583,13 +583,13 @@ def test_without_scripts_the_story_is_read(browser: Browser, tmp_path: Path) -> 
 
 def test_an_older_trace_has_a_page(open_page: Open) -> None:
     """What a trace does not tell is left out: no laws, no effects, no choices, no causes, no times."""
-    told = encoded(EVERYTHING)
-    steps = cast("list[dict[str, Json]]", told["steps"])
+    run = encoded(EVERYTHING)
+    steps = cast("list[dict[str, Json]]", run["steps"])
     old: dict[str, Json] = {
-        "schema": told["schema"],
+        "schema": run["schema"],
         "meta": {"scenario": "old", "version": "0.1", "law": "a law", "time": "time stands", "seed": None},
         "processes": ["w1", "w2"],
-        "initial": told["initial"],
+        "initial": run["initial"],
         "steps": [
             {"i": step["i"], "process": step["process"], "what": step["event"], "fault": "", "patch": step["patch"]}
             for step in steps

@@ -162,7 +162,7 @@ def hashed(code: str) -> str:
     return f"'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'"
 
 
-def the_story_is_told(text: str, trace: Trace) -> bool:
+def the_story_is_shown(text: str, trace: Trace) -> bool:
     """Law G4: without scripts the page shows the story; browsers skip the line break that follows `<pre>`."""
     return Seen(text).texts["noscript"] == ["\n" + render(trace)] and ("pre", []) in Seen(text).markup
 
@@ -200,7 +200,7 @@ def check_g3(page: Page) -> None:
 
 
 def check_g4(page: Page) -> None:
-    check_all(lambda trace: the_story_is_told(page(trace, FILE), trace))
+    check_all(lambda trace: the_story_is_shown(page(trace, FILE), trace))
 
 
 def check_g5(page: Page) -> None:

@@ -95,7 +95,7 @@ def test_a_counterexample_fails_the_test_and_its_line_replays_it(run: Run, pytes
     ]
 
 
-def test_what_is_not_replayed_is_told(run: Run, pytester: pytest.Pytester) -> None:
+def test_what_is_not_replayed_is_a_warning(run: Run, pytester: pytest.Pytester) -> None:
     """A file of another scenario, such as one that `tidegate explore` wrote, and a function in place of a scenario."""
     run(CARELESS)
     (file,) = (pytester.path / ".tidegate" / "failures").glob("*.json")
@@ -158,11 +158,11 @@ def test_a_goal_that_is_never_reached_is_a_warning_and_on_demand_a_failure(run: 
         "import attrs\ndef test_it(sim):\n"
         "    sim.explore(attrs.evolve(coupon(careful), sometimes={'it flies': lambda state: False}))\n"
     )
-    told, required = (run(test, "-W", f"{filtered}::pytest.PytestWarning") for filtered in ("default", "error"))
+    lenient, strict = (run(test, "-W", f"{filtered}::pytest.PytestWarning") for filtered in ("default", "error"))
 
-    assert told.ret == 0
-    assert "PytestWarning: tidegate: coupon: goal never reached: it flies" in told.stdout.str()
-    assert required.ret == 1
+    assert lenient.ret == 0
+    assert "PytestWarning: tidegate: coupon: goal never reached: it flies" in lenient.stdout.str()
+    assert strict.ret == 1
 
 
 def test_a_worker_has_the_seed_of_the_session(run: Run, pytester: pytest.Pytester) -> None:
@@ -170,11 +170,11 @@ def test_a_worker_has_the_seed_of_the_session(run: Run, pytester: pytest.Pyteste
     tests = "".join(CAREFUL.replace("test_it", f"test_{number}") for number in range(3))
     done = run(tests, "-n2", "--junit-xml=junit.xml")
 
-    told = re.search(r"tidegate: profile default, seed (\d+)", done.stdout.str())
+    header = re.search(r"tidegate: profile default, seed (\d+)", done.stdout.str())
     seeds = re.findall(r'name="tidegate_seed" value="(\d+)"', (pytester.path / "junit.xml").read_text())
     assert done.ret == 0, done.stdout.str()
-    assert told is not None
-    assert seeds == [told[1]] * 3
+    assert header is not None
+    assert seeds == [header[1]] * 3
 
 
 def test_random_runs_without_a_finding_pass_and_a_bound_that_stops_does_not(run: Run) -> None:

@@ -69,7 +69,7 @@ def losing(handle: Handle) -> Handle:
     return carried_out
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = main(arguments)
     found = capsys.readouterr()
     return code, found.out, found.err
@@ -96,9 +96,9 @@ def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
     with Recorder(here / "run.jsonl", "transition", ("job-1", "pending")) as recorder:
         store = choosing(documents(Embedded({"jobs": (job(),)})), local())
         assert run(move(), recorder.recorded(losing(store))) == Granted(2)
-    code, out, _ = told(capsys, "replay", "run.jsonl", "mine.py:move")
+    code, out, _ = called(capsys, "replay", "run.jsonl", "mine.py:move")
     assert (code, out) == (ExitCode.OK, "reproduced 3 steps of transition; then: finished: granted: version 2\n")
-    code, out, err = told(capsys, "replay", "run.jsonl", "mine.py:other", "--json")
+    code, out, err = called(capsys, "replay", "run.jsonl", "mine.py:other", "--json")
     found = json.loads(out)
     assert (code, found["verdict"], found["step"]) == (ExitCode.DIVERGED, "diverged", 2)
     assert 'owner := "r1"' in found["recorded"]
@@ -236,12 +236,12 @@ def test_a_damaged_last_line_is_told_and_is_not_fatal(here: Path, capsys: pytest
         run(move(), recorder.recorded(choosing(documents(Embedded({"jobs": (job(),)})), local())))
     whole = recorder.path.read_text()
     (here / "cut.jsonl").write_text(whole[:-20])
-    code, out, err = told(capsys, "replay", "cut.jsonl", "mine.py:move")
+    code, out, err = called(capsys, "replay", "cut.jsonl", "mine.py:move")
     assert code == ExitCode.OK
     assert out.startswith("reproduced 1 steps of transition; then: the recording ends")
     assert "warning: cut.jsonl: line 3 is not whole" in err
     (here / "bad.jsonl").write_text(whole.replace("\n", "\nx\n", 1))
-    code, _, err = told(capsys, "replay", "bad.jsonl", "mine.py:move")
+    code, _, err = called(capsys, "replay", "bad.jsonl", "mine.py:move")
     assert (code, "line 2 of a recording is damaged" in err) == (ExitCode.USAGE, True)
 
 
@@ -262,7 +262,7 @@ def test_a_recording_needs_a_program(
     """Nothing in the file leads to one."""
     with Recorder(here / "run.jsonl", "transition") as recorder:
         run(move(), recorder.recorded(choosing(documents(Embedded({"jobs": (job(),)})), local())))
-    code, _, err = told(capsys, "replay", "run.jsonl", *arguments)
+    code, _, err = called(capsys, "replay", "run.jsonl", *arguments)
     assert (code, said in err) == (ExitCode.USAGE, True)
 
 

@@ -82,7 +82,7 @@ def test_an_aborted_transaction_leaves_nothing(mongodb: str, database: str) -> N
         assert [thing["_id"] for thing in things.find()] == ["kept"]
 
 
-def test_a_fail_point_fires_as_often_as_it_was_told(mongod: MongoServer, database: str) -> None:
+def test_a_fail_point_fires_as_often_as_was_asked(mongod: MongoServer, database: str) -> None:
     """`fail` injects an error code into a command, `times` often, and is off after the block."""
     with client(mongod.uri, retryWrites=False) as mongo:
         collection = counter(mongo, database)
@@ -191,7 +191,7 @@ def test_a_late_request_arrives_after_its_client_gave_up(make_proxy: MakeProxy, 
 def test_a_reply_counts_as_lost_after_its_client_gave_up(
     mongod: MongoServer, make_proxy: MakeProxy, database: str
 ) -> None:
-    """The proxy hears the server out when the client has left, so its count is that of the losses, not of the waits."""
+    """The proxy reads all that the server sends when the client has left, so its count is that of the losses, not of the waits."""
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
         collection = counter(mongo, database)
@@ -236,7 +236,7 @@ def test_a_predicate_reads_the_whole_body(make_proxy: MakeProxy, database: str) 
         assert value(collection) == 1
 
 
-def test_a_broken_predicate_is_told(mongod: MongoServer) -> None:
+def test_a_broken_predicate_is_an_error(mongod: MongoServer) -> None:
     """An error in the proxy's thread is raised in the test, where it would otherwise look like a lost connection."""
 
     def broken(body: Mapping[str, Any]) -> bool:
@@ -260,13 +260,13 @@ def test_a_seed_decides_which_requests_are_lost(make_proxy: MakeProxy, database:
             return [number for number in range(30) if is_lost(mongo, proxy)]
 
     def is_lost(mongo: MongoClient[Document], proxy: Proxy) -> bool:
-        """Not heard of although the proxy has lost nothing: the machine is busy."""
+        """Not reported although the proxy has lost nothing: the machine is busy."""
         before = proxy.count("count", Action.HANG_REPLY)
         try:
             _ = mongo[database].command("count", "things")
         except NetworkTimeout:
             return proxy.count("count", Action.HANG_REPLY) > before
-        assert proxy.count("count", Action.HANG_REPLY) == before, "what is lost is not heard of"
+        assert proxy.count("count", Action.HANG_REPLY) == before, "what is lost is not reported"
         return False
 
     first = lost(1)
@@ -368,22 +368,22 @@ def test_two_members_share_a_group(kafka: str, make_topic: Callable[[int], str])
                 await owns(2, first, second)
             await owns(4, first)
 
-        assert listener.heard[:4] == [("revoked", 0), ("assigned", 4), ("revoked", 4), ("assigned", 2)]
+        assert listener.calls[:4] == [("revoked", 0), ("assigned", 4), ("revoked", 4), ("assigned", 2)]
 
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
-    """Writes down what it hears, with the number of partitions."""
+    """Writes down how it is called, with the number of partitions."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, int]] = []
+        self.calls: list[tuple[str, int]] = []
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        self.heard.append(("revoked", len(revoked)))
+        self.calls.append(("revoked", len(revoked)))
 
     async def on_partitions_assigned(self, assigned: set[Any]) -> None:
-        self.heard.append(("assigned", len(assigned)))
+        self.calls.append(("assigned", len(assigned)))
 
 
 def test_a_topic_exists_once(kafka: str, make_topic: Callable[[int], str]) -> None:

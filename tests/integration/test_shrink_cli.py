@@ -24,8 +24,8 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     def run(*arguments: str) -> tuple[ExitCode, str, str]:
         code = ExitCode(main(arguments))
-        told = capsys.readouterr()
-        return code, told.out, told.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
 
@@ -61,7 +61,7 @@ def test_who_wants_it_long_gets_it_long(said: Said) -> None:
 
 
 def test_a_stored_trace_is_shrunk(said: Said) -> None:
-    """It is told, and written beside the file; with a budget of nothing it stays as long as it was."""
+    """It is shown, and written beside the file; with a budget of nothing it stays as long as it was."""
     said("explore", NAME, "--runs", "500", "--seed", "1", "--no-shrink")
     code, out, _ = said("shrink", f".tidegate/failures/{NAME}.json")
     assert code is ExitCode.OK
