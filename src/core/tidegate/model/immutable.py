@@ -34,28 +34,11 @@ def must_be_value(item: object, what: str) -> None:
 
 
 def is_value(item: object) -> bool:
-    """Tell whether the item is known to be immutable all the way down."""
-    kind = type(item)
-    if kind in _PLAIN:
-        return True
-    if kind is tuple:
-        return all(map(is_value, cast("tuple[object, ...]", item)))
-    if (names := frozen_fields(kind)) is not None:  # type: ignore[arg-type]  # a class is hashable
-        return all(map(is_value, [getattr(item, name) for name in names]))
-    if isinstance(item, _ATOMS):
-        return True
-    if isinstance(item, (tuple, frozenset)):
-        return all(map(is_value, item))
-    if isinstance(item, BaseException):
-        known = item.args if isinstance(item, Failure) else ()
-        alone = item.__cause__ is None and item.__context__ is None
-        return alone and all(map(is_value, item.args)) and all(value in known for value in vars(item).values())
-    if isinstance(item, FunctionType):
-        bare = item.__closure__ is None and not item.__kwdefaults__ and not vars(item)
-        return bare and all(map(is_value, item.__defaults__ or ()))
-    if isinstance(item, MethodType):
-        return is_value(item.__func__) and is_value(item.__self__)
-    return isinstance(item, BuiltinFunctionType) and (item.__self__ is None or isinstance(item.__self__, ModuleType))
+    """Tell whether the item is known to be immutable all the way down, as far as Python can follow."""
+    try:
+        return _is_immutable(item)
+    except RecursionError:
+        return False
 
 
 @cache
@@ -65,3 +48,27 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
     guards: tuple[object, object] = (kind.__setattr__, kind.__delattr__)  # one with validators has the first, too
     is_frozen = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__
     return names if is_frozen and not issubclass(kind, BaseException) else None
+
+
+def _is_immutable(item: object) -> bool:
+    kind = type(item)
+    if kind in _PLAIN:
+        return True
+    if kind is tuple:
+        return all(map(_is_immutable, cast("tuple[object, ...]", item)))
+    if (names := frozen_fields(kind)) is not None:  # type: ignore[arg-type]  # a class is hashable
+        return all(map(_is_immutable, [getattr(item, name) for name in names]))
+    if isinstance(item, _ATOMS):
+        return True
+    if isinstance(item, (tuple, frozenset)):
+        return all(map(_is_immutable, item))
+    if isinstance(item, BaseException):
+        known = item.args if isinstance(item, Failure) else ()
+        alone = item.__cause__ is None and item.__context__ is None
+        return alone and all(map(_is_immutable, item.args)) and all(value in known for value in vars(item).values())
+    if isinstance(item, FunctionType):
+        bare = item.__closure__ is None and not item.__kwdefaults__ and not vars(item)
+        return bare and all(map(_is_immutable, item.__defaults__ or ()))
+    if isinstance(item, MethodType):
+        return _is_immutable(item.__func__) and _is_immutable(item.__self__)
+    return isinstance(item, BuiltinFunctionType) and (item.__self__ is None or isinstance(item.__self__, ModuleType))
