@@ -234,10 +234,8 @@ for (const made of document.querySelectorAll("[data-copies]")) {
 byId("save").addEventListener("click", () => {
   const saved = make("a", "");
   saved.href = URL.createObjectURL(new Blob([byId("trace").textContent], {type: "application/json"}));
-  saved.download = `${meta
-    .get("scenario")
-    .replace(/[^\w.-]/g, "_")
-    .slice(0, 80)}.json`;
+  const name = meta.get("scenario").replace(/[^\w.-]/g, "_");
+  saved.download = `${name.slice(0, 80)}.json`;
   saved.click();
   URL.revokeObjectURL(saved.href);
 });

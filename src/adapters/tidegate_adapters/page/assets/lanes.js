@@ -1,4 +1,4 @@
-// The lanes: one a process, one for each place that processes share; and the arrows of a step from lane to lane.
+// The lanes: one for each process, one for each place that processes share; and the arrows of a step from lane to lane.
 
 import {list, runs, trace} from "./runs.js";
 

@@ -1,4 +1,4 @@
-// The run as a whole: the scrubber, a strip a law, a strip a watched path, all to the same scale, a cell a step. What is
+// The run as a whole: the scrubber, and a strip for each law and each watched path, to the same scale. What is
 // broken or reached is never narrower than a mark that can be seen, however many steps there are.
 
 import {button, draw, icon, make, strips} from "./dom.js";

@@ -1,9 +1,9 @@
-// One row a step: its number, what was asked and answered, what changed.
+// A row for each step: its number, what was asked and answered, what changed.
 
 import {make, tint} from "./dom.js";
 import {laneOf} from "./lanes.js";
 import {rowOf, shown} from "./layout.js";
-import {faultOf, isRoutine, laws, splitEvent, stepNumber, truthsOf, twins} from "./runs.js";
+import {BROKEN, faultOf, isRoutine, laws, REACHED, splitEvent, stepNumber, truthsOf, twins} from "./runs.js";
 import {cut, SIGNS, seconds, short, show, spoken} from "./values.js";
 import {isBroken, run, view} from "./view.js";
 
@@ -30,8 +30,8 @@ export function marks(number) {
   truthsOf(run).forEach((known, index) => {
     if (!number || known[number] === known[number - 1]) return;
     const name = short(laws[index].name);
-    if (known[number] === 3) found.push(make("span", "mark law", `\u00d7 breaks the law: ${name}`));
-    if (known[number] === 4) found.push(make("span", "mark goal", `\u2605 reached: ${name}`));
+    if (known[number] === BROKEN) found.push(make("span", "mark law", `\u00d7 breaks the law: ${name}`));
+    if (known[number] === REACHED) found.push(make("span", "mark goal", `\u2605 reached: ${name}`));
   });
   return found;
 }

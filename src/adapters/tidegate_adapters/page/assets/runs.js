@@ -97,6 +97,8 @@ function matchSteps(few, many) {
 }
 
 export const TRUTHS = ["", "open", "holds", "broken", "reached"];
+export const BROKEN = 3; // places in TRUTHS
+export const REACHED = 4;
 export const TRUTH_SIGNS = {"": "\u00a0", open: "\u25cb", holds: "\u2713", broken: "\u2717", reached: "\u2605"};
 export const laws = list(trace, "laws").map(law => ({name: law.get("name"), kind: law.get("kind")}));
 if (broken) laws.unshift(laws.find(law => law.name === broken) ?? {name: broken, kind: ""});
@@ -108,18 +110,18 @@ export function truthsOf(some) {
     const known = new Uint8Array(some.steps.length + 1);
     some.steps.forEach((step, index) => {
       const truth = TRUTHS.indexOf(step.laws.get(law.name) ?? "");
-      known[index + 1] = truth > 0 ? truth : known[index] === 3 && !step.laws.size ? 3 : known[index];
+      known[index + 1] = truth > 0 ? truth : known[index] === BROKEN && !step.laws.size ? BROKEN : known[index];
     });
     const end = Number(verdict.get("step")?.text ?? 0) - base || some.steps.length;
-    if (some.name !== "passing" && law.name === broken && !known.includes(3))
-      known[some === main ? end : some.steps.length] = 3;
+    if (some.name !== "passing" && law.name === broken && !known.includes(BROKEN))
+      known[some === main ? end : some.steps.length] = BROKEN;
     return known;
   });
   return some.truths;
 }
 
 export const breaks = (some, number) =>
-  number > 0 && truthsOf(some).some(known => known[number] === 3 && known[number - 1] !== 3);
+  number > 0 && truthsOf(some).some(known => known[number] === BROKEN && known[number - 1] !== BROKEN);
 
 // What the next step of the process shows anyway, and what is left of a budget.
 export const isRoutine = op =>
