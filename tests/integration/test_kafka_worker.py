@@ -313,7 +313,7 @@ def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_
         assert (await committed(kafka, topic))[0] == 15
 
     asyncio.run(scenario())
-    assert answered == [("DeliverMessages", (5,)), ("DeliverMessages", (15,))]
+    assert answered == [("DeliverRecords", (5,)), ("DeliverRecords", (15,))]
 
 
 def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: Callable[[int], str]) -> None:
