@@ -12,12 +12,14 @@ import pytest
 from tidegate.leases.scenarios.small_lock import MONITORS, small_lock
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import attempt
+from tidegate.sim.judging import Broken
 from tidegate.sim.packing import Packed
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import Beyond, portfolio
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.search import Bounds, Broken, Explored, Search, go_on
+from tidegate.sim.search import Bounds, Explored, Search, go_on
+from tidegate.sim.space import remembered
 from tidegate.sim.world import document
 
 BOUNDS = {
@@ -46,13 +48,13 @@ def test_a_bound_leaves_a_frontier_beyond_which_lies_all_the_rest(bound: str) ->
     seen, todo = set(found.search.seen), list(found.frontier)
     while todo:
         state = todo.pop()
-        after = {state + step for hand in found.search.hands for step in found.search.known(hand, state)[1]} - seen
+        after = {state + step for stepper in found.search.steppers for step in remembered(stepper, state)[1]} - seen
         seen |= after
         todo += after
     assert len(seen) == whole.states
     path = found.search.path(found.frontier[-1])
     assert (path[0], path[-1]) == (found.search.first, found.frontier[-1])
-    assert all(found.search.leads(before, after) for before, after in pairwise(path))
+    assert all(found.search.leads_to(before, {after}) for before, after in pairwise(path))
 
 
 @pytest.mark.parametrize("bound", ["states", "depth", "memory"])
@@ -80,7 +82,7 @@ def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -
             while (
                 bad := next((law.name for law in search.laws if law.broken_by([path[-1]]) is not None), None)
             ) is None:
-                steps = [step for hand in search.hands for step in search.known(hand, path[-1])[1]]
+                steps = [step for stepper in search.steppers for step in remembered(stepper, path[-1])[1]]
                 if not steps:
                     break
                 path.append(path[-1] + steps[0])

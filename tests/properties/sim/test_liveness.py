@@ -36,7 +36,9 @@ OWNER = Field[str]("owner")
 
 def must_lead(search: Search, before: Packed, after: Packed) -> set[str]:
     """Whose steps that must happen lead from one state to the other: asked of the actors themselves."""
-    return {hand.name for hand in search.hands for step, to in hand.steps(before) if to == after and step.must}
+    return {
+        stepper.name for stepper in search.steppers for step, to in stepper.steps(before) if to == after and step.must
+    }
 
 
 def is_fair_loop(found: Explored) -> bool:

@@ -41,14 +41,14 @@ def reduced(scenario: Scenario, reductions: Reductions = ALL) -> Explored:
 
 
 def key_of(found: Explored, state: Packed) -> Key:
-    slots = found.search.packing.slots.values()
+    slots = found.search.space.packing.slots.values()
     return frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0])
 
 
 def is_a_run(found: Explored, path: tuple[Packed, ...]) -> bool:
     """Does each state follow from the one before by one step of one actor?"""
     follows = all(
-        any(to == after for hand in found.search.hands for _, to in hand.steps(before))
+        any(to == after for stepper in found.search.steppers for _, to in stepper.steps(before))
         for before, after in pairwise(path)
     )
     return path[0] == found.search.first and follows
@@ -57,7 +57,7 @@ def is_a_run(found: Explored, path: tuple[Packed, ...]) -> bool:
 def is_broken_at_the_end(found: Explored, scenario: Scenario) -> bool:
     """A law over states, that is; a step law was broken by the last step."""
     assert found.broken is not None
-    last = found.search.view(found.broken.path[-1], Looked())
+    last = found.search.space.view(found.broken.path[-1], Looked())
     laws = {**scenario.always, **scenario.eventually}
     holds = laws.get(found.broken.law, ())
     parts = holds if isinstance(holds, tuple) else (holds,)

@@ -16,9 +16,10 @@ from tidegate.model.instants import SECOND
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Clock, Kind, Scenario
-from tidegate.sim.search import NO_ERROR, PLAIN, Progress
+from tidegate.sim.search import PLAIN, Progress
 from tidegate.sim.world import Plain, calling, notes
 from tidegate.testing import assert_no_counterexample
 

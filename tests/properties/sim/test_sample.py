@@ -129,7 +129,7 @@ def test_what_walks_see_is_part_of_what_there_is() -> None:
     assert seen < search.seen
     assert 100 < len(seen) < whole.states
     assert max(walk.steps for walk in walked) <= whole.depth
-    assert all(search.leads(*step) for walk in walked for step in pairwise(walk.path))
+    assert all(search.leads_to(before, {after}) for walk in walked for before, after in pairwise(walk.path))
     assert all(len(walk.faults) <= 1 for walk in walked)
     found = sample(small_lock(2, 2, 1, 1), seed="0", runs=60, steps_max=500, seeding=Random, policies=UNIFORM)
     assert (found.states, found.transitions) == (len(seen), sum(walk.steps for walk in walked))

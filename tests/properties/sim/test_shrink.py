@@ -122,8 +122,8 @@ def recorded(scenario: Scenario, names: list[str]) -> Trace:
         assert isinstance(search, Search)
         path = [search.first]
         for name in names:
-            hand = next(hand for hand in search.hands if hand.name == name)
-            path.append(next(after for _, after in hand.steps(path[-1])))
+            stepper = next(stepper for stepper in search.steppers if stepper.name == name)
+            path.append(next(after for _, after in stepper.steps(path[-1])))
         return trace_of(search, tuple(path), law="b", time="time stands", policy=Policy.RANDOM, seed="1.2")
 
     return attempt(scenario, run)

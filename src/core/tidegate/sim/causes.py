@@ -47,13 +47,13 @@ class Touched:
 
 def touched_by(search: Search, state: Packed, way: Way) -> Touched:
     """What a step looks at, and what it changes."""
-    if lane_of(way.hand) is Lane.CLOCK:  # in relative time it moves every instant; that changes no document
+    if lane_of(way.stepper) is Lane.CLOCK:  # in relative time it moves every instant; that changes no document
         moved = frozenset({CLOCK.name}) | (changed(search, state, way.after) & timers(search))
         return Touched(moved, moved)
     wrote = changed(search, state, way.after)
     own = frozenset({way.actor.place.name} if isinstance(way.actor, (Process, ReducerProcess)) else ())
     seen = named(search, looked_at(state, way))
-    acted = tuple(name for name in search.packing.slots if name in wrote - own and name[0] not in BESIDES)
+    acted = tuple(name for name in search.space.packing.slots if name in wrote - own and name[0] not in BESIDES)
     return Touched(own | wrote | seen, wrote, acted or tuple(sorted(seen - own)))
 
 
@@ -78,7 +78,7 @@ def looked_at(state: Packed, way: Way) -> int:
 def looking(state: Packed, way: Way) -> Iterator[tuple[ActorStep, Packed, int]]:
     is_apart = isinstance(way.actor, (Process, ReducerProcess, Network))
     looked, about, common = Looked(), object(), 0
-    for step, after in way.hand.looking(state, looked):
+    for step, after in way.stepper.looking(state, looked):
         if step.label.what is not about:
             about, common = step.label.what, looked.bits
         yield step, after, common | looked.bits
@@ -87,7 +87,9 @@ def looking(state: Packed, way: Way) -> Iterator[tuple[ActorStep, Packed, int]]:
 
 
 def named(search: Search, bits: int) -> frozenset[Name]:
-    return frozenset(name for name, slot in search.packing.slots.items() if slot.mask & bits and name[0] != BUDGET)
+    return frozenset(
+        name for name, slot in search.space.packing.slots.items() if slot.mask & bits and name[0] != BUDGET
+    )
 
 
 def changed(search: Search, before: Packed, after: Packed) -> frozenset[Name]:
@@ -128,7 +130,7 @@ def done_in(search: Search, state: Packed, way: Way, touched: Touched) -> tuple[
 def commanded(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
     if not isinstance(way.actor, ReducerProcess):
         return
-    before, after = (Lens(search.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))
+    before, after = (Lens(search.space.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))
     had = commands_of(before)
     yield from (command for command in commands_of(after) if command not in had)
 

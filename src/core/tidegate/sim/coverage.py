@@ -60,14 +60,14 @@ def missed(found: Explored | Sampled) -> tuple[str, ...]:
 def vacuous(found: Explored | Sampled) -> tuple[str, ...]:
     """Why nothing that is wrong could be found."""
     search, scenario = found.search, found.search.scenario
-    view = search.view(search.first, Looked())
-    is_over = all(isinstance(view.status(name), Returned) for name in search.processes)
+    view = search.space.view(search.first, Looked())
+    is_over = all(isinstance(view.status(name), Returned) for name in search.space.processes)
     nothing = "nothing ever happens: does the program forget an await?"
     lawless = "no law is stated, so none can be broken"
     has_laws = scenario.always or scenario.step or scenario.eventually
     return (
         *(() if has_laws else (lawless,)),
-        *((nothing,) if not found.transitions or (search.processes and is_over) else ()),
+        *((nothing,) if not found.transitions or (search.space.processes and is_over) else ()),
     )
 
 

@@ -177,9 +177,9 @@ def walk(search: Search, generator: Generator, steps_max: int, known: Known) -> 
 
 
 def look(search: Search, state: Packed, known: Known) -> Look:
-    lens = Lens(search.packing, state, Looked())
+    lens = Lens(search.space.packing, state, Looked())
     found = []
-    for name, process in search.processes.items():
+    for name, process in search.space.processes.items():
         assert process.place is not None, "a process stands somewhere"
         place = lens.read(process.place)
         if not isinstance(process, Process):
@@ -204,12 +204,12 @@ def stand_at(process: Process, node: int) -> Stand:
 
 def torn(search: Search, state: Packed, seen: Look, error: Nondeterministic) -> Look:
     """Whose program asked for something else when it was run again on the same replies."""
-    for hand in search.hands:
+    for stepper in search.steppers:
         try:
-            tuple(hand.steps(state))
+            tuple(stepper.steps(state))
         except Nondeterministic as found:
-            before = next((stand for stand in seen if stand.process == hand.name), Stand(hand.name, ""))
-            return (Stand(hand.name, one_line(found.what), before.src, before.names, is_torn=True),)
+            before = next((stand for stand in seen if stand.process == stepper.name), Stand(stepper.name, ""))
+            return (Stand(stepper.name, one_line(found.what), before.src, before.names, is_torn=True),)
     return (Stand("", one_line(error.what), is_torn=True),)
 
 

@@ -85,4 +85,4 @@ def sound(search: Search, state: Packed) -> list[Way]:
 
 def rests_well(search: Search, state: Packed) -> bool:
     """Does a state from which nothing must happen break no law about rest? Time cut short is not rest."""
-    return is_sound(search, state, state, is_at_rest=not search.is_cut_short(state))
+    return is_sound(search, state, state, is_at_rest=not search.space.is_cut_short(state))

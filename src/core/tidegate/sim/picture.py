@@ -16,7 +16,7 @@ from tidegate.model.instants import seconds
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import ProcessActor
-from tidegate.sim.search import Search
+from tidegate.sim.space import Space
 from tidegate.sim.world import CLOCK
 
 HIDDEN: Final = frozenset({"ids", "wakes", "unique"})
@@ -29,20 +29,20 @@ PICTURED_MAX: Final = 50
 Branch: TypeAlias = "dict[str, Branch | Value]"
 
 
-def described(search: Search, state: Packed, like: Document = EMPTY) -> Document:
+def described(space: Space, state: Packed, like: Document = EMPTY) -> Document:
     """The state as a tree that people can read: where each process stands, then every cell that is not empty.
 
     Keys stand in the order in which they stood in `like`, the state before, so that a patch tells of nothing else.
     """
-    lens = Lens(search.packing, state, Looked())
+    lens = Lens(space.packing, state, Looked())
     tree: Branch = {
         "processes": {
             printable_key(name): status(process, lens.read(process.place))
-            for name, process in search.processes.items()
+            for name, process in space.processes.items()
             if process.place is not None
         }
     }
-    for name, slot in sorted(search.packing.slots.items()):
+    for name, slot in sorted(space.packing.slots.items()):
         value = slot.get(state)
         if name[0] in HIDDEN or name[0] == "process" or value is slot.values[0]:
             continue
@@ -53,7 +53,7 @@ def described(search: Search, state: Packed, like: Document = EMPTY) -> Document
                 below = branch[part] = {"": below}
             branch = below
         branch[printable_key(name[-1])] = named_notes(value) if name[0] == "notes" else pictured(value)
-    if search.scenario.clock is not None and not search.relative:
+    if space.scenario.clock is not None and not space.relative:
         tree["clock"] = seconds(lens.read(CLOCK).at)
     return planted(tree, like)
 

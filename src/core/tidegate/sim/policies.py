@@ -71,12 +71,12 @@ class Decision(NamedTuple):
     """Which step is taken, whatever else there is.
 
     Attributes:
-        hand: Whose; its number.
+        actor: Whose; its number.
         fault: Which fault it is, if any.
-        which: Its number among the steps of this hand that are of this kind.
+        which: Its number among the steps of this actor that are of this kind.
     """
 
-    hand: int
+    actor: int
     fault: Fault | None
     which: int
 
@@ -84,10 +84,10 @@ class Decision(NamedTuple):
 @final
 @attrs.frozen(eq=False)
 class Menu:
-    """What may happen next: the steps of all hands, one hand after the other.
+    """What may happen next: the steps of all actors, one actor after the other.
 
     Attributes:
-        lanes: Whose step each is: 2 h for what hand h does, 2 h + 1 for what befalls it.
+        lanes: Whose step each is: 2 h for what actor h does, 2 h + 1 for what befalls it.
         faults: Which fault each is, if any.
         must: Must one of them happen in the end?
     """

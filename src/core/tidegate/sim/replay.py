@@ -104,18 +104,18 @@ def faults_at_first(trace: Trace) -> int:
 def followed(trace: Trace, search: Search) -> Followed:
     """Follow the trace as far as the search can."""
     path = [search.first]
-    before = described(search, search.first)
+    before = described(search.space, search.first)
     if other := difference(trace.initial, before):
         return Followed((search.first,), before, Diverged(0, f"the first state differs: {told(other)}"))
     for number, step in enumerate(trace.steps, 1):
         enabled = ways(search, path[-1])
-        chosen = [way.after for way in enabled if (way.hand.name, event(way.step)) == (step.process, step.event)]
+        chosen = [way.after for way in enabled if (way.stepper.name, event(way.step)) == (step.process, step.event)]
         recorded = f"{step.process}: {step.event}"
         if not chosen:
-            there = tuple(f"{way.hand.name}: {event(way.step)}" for way in enabled)
+            there = tuple(f"{way.stepper.name}: {event(way.step)}" for way in enabled)
             cannot = Diverged(number, f"{step.process} cannot: {step.event}", there, recorded)
             return Followed(tuple(path), before, cannot)
-        patches = {after: difference(before, described(search, after, before)) for after in chosen}
+        patches = {after: difference(before, described(search.space, after, before)) for after in chosen}
         state = next((after for after, patch in patches.items() if patch == step.patch), chosen[0])
         if patches[state] != step.patch:
             why = f"{recorded} changes something else: {told(patches[state])}"
@@ -123,7 +123,7 @@ def followed(trace: Trace, search: Search) -> Followed:
         if number == len(trace.steps) and (reason := kept(trace, search, path[-1], state)):
             return Followed(tuple(path), before, Diverged(number, reason, (), f"breaks the law: {trace.law}"))
         path.append(state)
-        before = described(search, state, before)
+        before = described(search.space, state, before)
     return Followed(tuple(path), before, Reproduced(len(trace.steps)))
 
 

@@ -300,7 +300,7 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
 
 
 def unmerged(found: Explored | Sampled) -> tuple[str, ...]:
-    return tuple(f"{name}: {why}" for name, process in found.search.processes.items() for why in process.unmerged)
+    return tuple(f"{name}: {why}" for name, process in found.search.space.processes.items() for why in process.unmerged)
 
 
 def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:

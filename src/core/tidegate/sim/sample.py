@@ -8,7 +8,7 @@ seed alone, whatever ran before it. Nothing that it depends on is learned from o
     - a run in relative time that meets a program which holds an instant is made again in absolute time, it alone;
     - what a policy measures (`Shape`), it measures on runs of their own.
 
-A walk is quick because it is made of looks into memories: what each hand may do under its mask, as in the exhaustive
+A walk is quick because it is made of looks into memories: what each stepper may do under its mask, as in the exhaustive
 search, and each law under what it looked at. Policies see the steps as a menu, which there are few of, so what they need
 to know of one is computed once.
 
@@ -35,10 +35,12 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import Attempts, why_absolute
 from tidegate.sim.automaton import HoldsInstant
 from tidegate.sim.faults import Fault
+from tidegate.sim.judging import Always, Broken, BrokenStep, Grew
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import NOTHING, PORTFOLIO, UNMEASURED, Menu, Pct, Pick, Policy, Seeding, Shape, at_random
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import Always, Broken, BrokenStep, Grew, Proceed, Progress, Search, go_on
+from tidegate.sim.search import Proceed, Progress, Search, go_on
+from tidegate.sim.space import remembered
 from tidegate.sim.tally import Failed, Tally, counted, pieces
 
 T = TypeVar("T")
@@ -182,7 +184,7 @@ def portfolio(
     def go_beyond(search: Search, starts: Sequence[Packed]) -> Beyond:
         walks, found, plan = Walks(search), Found(), Plan(seed, policies, steps_max)
         shape = Shape(
-            2 * len(search.hands),
+            2 * len(search.steppers),
             max(walks.walk(at_random(seeding(f"shape.{each}")), MEASURED_STEPS).steps for each in range(MEASURED)),
         )
         for run in range(runs):
@@ -331,7 +333,7 @@ class Sampler:
 def offers(search: Search, state: Packed) -> list[Fault]:
     """The faults that could strike in the state."""
     try:
-        kinds = [search.kinds[search.known(hand, state)[0]] for hand in search.hands]
+        kinds = [search.space.kinds.faults[remembered(stepper, state)[0]] for stepper in search.steppers]
     except BrokenStep:  # the state before a step that breaks a law
         return []
     return [fault for kind in kinds for fault in kind if fault is not None]
@@ -420,7 +422,9 @@ class Walks:
 
     def __init__(self, search: Search) -> None:
         self.search = search
-        self.hands = [(hand.memo, hand.masks, hand.shift, hand.low, hand.learn) for hand in search.hands]
+        self.steppers = [
+            (stepper.memo, stepper.masks, stepper.shift, stepper.low, stepper.learn) for stepper in search.steppers
+        ]
         self.menus: dict[tuple[int, ...], Menu] = {}
         self.nodes: dict[Packed, Node] = {}
 
@@ -466,7 +470,7 @@ class Walks:
         self.judge(state)
         kinds: list[int] = []
         steps: list[int] = []
-        for memo, masks, shift, low, learn in self.hands:
+        for memo, masks, shift, low, learn in self.steppers:
             try:
                 kind, differences = memo[state & masks[(state >> shift) & low]]
             except (KeyError, IndexError):
@@ -474,7 +478,7 @@ class Walks:
             kinds.append(kind)
             steps += differences
         menu = self.menus.get(tuple(kinds)) or self.menu(tuple(kinds))
-        if not menu.must and self.search.rest_laws and not self.search.is_cut_short(state):
+        if not menu.must and self.search.rest_laws and not self.search.space.is_cut_short(state):
             must_hold(self.search.rest_laws, state)
         if len(self.nodes) >= NODES_MAX:
             self.nodes.clear()
@@ -488,12 +492,12 @@ class Walks:
         for between in self.search.step_laws:
             known = between.footprint.bits
             must_hold([between.unchanged], state)
-            if between.footprint.bits != known and any(hand.memo for hand in self.search.hands):
+            if between.footprint.bits != known and any(stepper.memo for stepper in self.search.steppers):
                 raise Grew
 
     def menu(self, kinds: tuple[int, ...]) -> Menu:
-        faults = [self.search.kinds[kind] for kind in kinds]
-        lanes = [2 * hand + (fault is not None) for hand, each in enumerate(faults) for fault in each]
+        faults = [self.search.space.kinds.faults[kind] for kind in kinds]
+        lanes = [2 * stepper + (fault is not None) for stepper, each in enumerate(faults) for fault in each]
         menu = Menu(tuple(lanes), tuple(fault for each in faults for fault in each), any(kind & 1 for kind in kinds))
         return self.menus.setdefault(kinds, menu)
 

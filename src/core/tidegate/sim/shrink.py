@@ -1,20 +1,20 @@
 """From a long failing run to a short one that breaks the same law: fewer processes, fewer steps, fewer faults.
 
-A run is a list of decisions: which hand moves, whether a fault strikes it and which, and which of the steps of that kind it
+A run is a list of decisions: which actor moves, whether a fault strikes it and which, and which of the steps of that kind it
 takes. To replay a list is to take each decision that is possible where it comes and to skip the others, up to the first
 broken law. So any part of a list is a run, and every candidate is judged by running it: nothing is concluded, and what is
 shown has happened.
 
-    1. whole hands are left out: a process, the network, the clock;
+    1. whole actors are left out: a process, the network, the clock;
     2. parts of the list are left out, first halves, then quarters, down to single decisions (delta debugging);
-    3. stretches of what one hand does are left out, such as a round of a loop, whoever came between;
+    3. stretches of what one actor does are left out, such as a round of a loop, whoever came between;
     4. a fault gives way to a step that is none;
-    5. a decision moves back to the one before of the same hand, for every switch between hands is one more thing to follow.
+    5. a decision moves back to the one before of the same actor, for every switch between actors is one more thing to follow.
 
-A candidate is taken where it breaks the same law and is smaller: in steps, then faults, then hands, then switches. All of it
+A candidate is taken where it breaks the same law and is smaller: in steps, then faults, then actors, then switches. All of it
 is done again until nothing helps, or until the budget of replays is spent, or the caller has waited long enough.
 
-Then a search, breadth first, of what these hands can do with these kinds of fault says whether a shorter run exists at all.
+Then a search, breadth first, of what these actors can do with these kinds of fault says whether a shorter run exists at all.
 Where it does, that one is the answer, and where the search is too large, the verdict is that nobody knows.
 
 Laws
@@ -22,7 +22,7 @@ Laws
     SK2  it is a run: each of its steps is one that the scenario has.
     SK3  it is never longer.
     SK4  where the budget lasted, no single decision can be left out.
-    SK5  where it says so, no run of these hands with these kinds of fault is shorter.
+    SK5  where it says so, no run of these actors with these kinds of fault is shorter.
 
 Where we differ
     DEMi replays what is left of a run and lets it run on; ours ends with its last decision. Hypothesis shrinks what was
@@ -49,12 +49,13 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import timing
 from tidegate.sim.automaton import HoldsInstant
+from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import Decision
 from tidegate.sim.replay import Reproduced, followed, replaying
 from tidegate.sim.sample import BrokenState, Walks
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import BrokenStep, Search
+from tidegate.sim.search import Search
 from tidegate.sim.trace import Policy, Trace
 from tidegate.sim.tracing import trace_of
 
@@ -94,23 +95,23 @@ class Run:
         return sum(decision.fault is not None for decision in self.taken)
 
     @property
-    def hands(self) -> frozenset[int]:
-        return frozenset(decision.hand for decision in self.taken)
+    def actors(self) -> frozenset[int]:
+        return frozenset(decision.actor for decision in self.taken)
 
     @property
     def switches(self) -> int:
-        return sum(one.hand != two.hand for one, two in pairwise(self.taken))
+        return sum(one.actor != two.actor for one, two in pairwise(self.taken))
 
     @property
     def size(self) -> tuple[int, int, int, int]:
         """What makes one run smaller than another."""
-        return self.steps, self.faults, len(self.hands), self.switches
+        return self.steps, self.faults, len(self.actors), self.switches
 
 
 @final
 @unique
 class Shortest(StrEnum):
-    """Is there a shorter run of the same hands with the same kinds of fault?"""
+    """Is there a shorter run of the same actors with the same kinds of fault?"""
 
     YES = "no shorter run exists with these processes and kinds of fault"
     """This one is a shortest."""
@@ -306,7 +307,7 @@ class Shrinking:
         size = None
         while size != self.best.size:
             size = self.best.size
-            self.leave_hands_out()
+            self.leave_actors_out()
             self.leave_parts_out()
             for candidates in (self.without_stretches, self.with_other_steps, self.with_fewer_switches):
                 while any(self.takes(candidate) for candidate in candidates()):
@@ -330,9 +331,9 @@ class Shrinking:
         self.best = run
         return True
 
-    def leave_hands_out(self) -> None:
-        for hand in sorted(self.best.hands):
-            self.takes(tuple(decision for decision in self.best.taken if decision.hand != hand))
+    def leave_actors_out(self) -> None:
+        for actor in sorted(self.best.actors):
+            self.takes(tuple(decision for decision in self.best.taken if decision.actor != actor))
 
     def leave_parts_out(self) -> None:
         """Halves, then quarters, down to single decisions; from the end, for what comes last matters least."""
@@ -346,10 +347,10 @@ class Shrinking:
             length //= 2
 
     def without_stretches(self) -> Iterator[Decisions]:
-        """Without some neighbours among the decisions of one hand: a round of a loop, wherever others came between."""
+        """Without some neighbours among the decisions of one actor: a round of a loop, wherever others came between."""
         taken = self.best.taken
-        for hand in sorted(self.best.hands):
-            places = [at for at, decision in enumerate(taken) if decision.hand == hand]
+        for actor in sorted(self.best.actors):
+            places = [at for at, decision in enumerate(taken) if decision.actor == actor]
             for length in range(len(places) - 1, 1, -1):
                 for start in range(len(places) - length, -1, -1):
                     out = set(places[start : start + length])
@@ -360,18 +361,18 @@ class Shrinking:
         taken = self.best.taken
         for at, decision in enumerate(taken):
             if decision.fault is not None:
-                yield (*taken[:at], Decision(decision.hand, None, 0), *taken[at + 1 :])
+                yield (*taken[:at], Decision(decision.actor, None, 0), *taken[at + 1 :])
 
     def with_fewer_switches(self) -> Iterator[Decisions]:
         taken = self.best.taken
         for at, decision in enumerate(taken):
-            earlier = [place for place in range(at - 1) if taken[place].hand == decision.hand]
-            if earlier and taken[at - 1].hand != decision.hand:
+            earlier = [place for place in range(at - 1) if taken[place].actor == decision.actor]
+            if earlier and taken[at - 1].actor != decision.actor:
                 place = earlier[-1] + 1
                 yield (*taken[:place], decision, *taken[place:at], *taken[at + 1 :])
 
     def searched(self) -> tuple[Run, Shortest, int]:
-        """Look for a shorter run of the best one's hands with its kinds of fault, breadth first.
+        """Look for a shorter run of the best one's actors with its kinds of fault, breadth first.
 
         Returns:
             The best run, whether there is no shorter one, and how many states were seen.
@@ -401,7 +402,7 @@ class Shrinking:
                     continue
                 for decision, step in zip(menu.decisions, steps, strict=True):
                     after = state + step
-                    if decision.hand in best.hands and decision.fault in faults and after not in came:
+                    if decision.actor in best.actors and decision.fault in faults and after not in came:
                         came[after] = state
                         found.append(after)
             layer = found

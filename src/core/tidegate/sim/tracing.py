@@ -28,11 +28,12 @@ from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
 from tidegate.sim.faults import Fault
 from tidegate.sim.fingerprint import PYTHON
+from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import described
 from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.scenario import Law, StepLaw
-from tidegate.sim.search import NO_ERROR, Search
+from tidegate.sim.search import Search
 from tidegate.sim.trace import (
     Breach,
     Choice,
@@ -109,7 +110,7 @@ def trace_of(
     if breach is None:
         kinds = {each.name: BREACHES.get(each.kind, Breach.NONE) for each in laws} | {NO_ERROR: Breach.ERROR}
         breach = kinds.get(law, Breach.SAFETY) if law else Breach.NONE
-    initial = described(search, path[0])
+    initial = described(search.space, path[0])
     return Trace(
         scenario=search.scenario.name,
         version=tidegate.__version__,
@@ -138,13 +139,13 @@ def fingerprinted(search: Search) -> str:
         "processes": [[mover.name, mover.kind.value] for mover in movers(search)],
         "laws": [[law.name, law.kind.value] for law in laws_of(search)],
         "clock": None if clock is None else [clock.quantum, clock.horizon, clock.moves],
-        "initial": to_json(described(search, search.first)),
+        "initial": to_json(described(search.space, search.first)),
     }
     return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def movers(search: Search) -> tuple[Mover, ...]:
-    return tuple(Mover(hand.name, lane_of(hand)) for hand in search.hands)
+    return tuple(Mover(stepper.name, lane_of(stepper)) for stepper in search.steppers)
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def laws_of(search: Search) -> tuple[NamedLaw, ...]:
     scenario = search.scenario
     return (
         *(NamedLaw(name, LawKind.ALWAYS) for name in scenario.always),
-        *((NamedLaw(NO_ERROR, LawKind.ALWAYS),) if search.processes else ()),
+        *((NamedLaw(NO_ERROR, LawKind.ALWAYS),) if search.space.processes else ()),
         *(NamedLaw(name, LawKind.STEP) for name in scenario.step),
         *(NamedLaw(name, LawKind.EVENTUALLY) for name in scenario.eventually),
         *(NamedLaw(name, LawKind.SOMETIMES) for name in scenario.sometimes),
@@ -167,13 +168,13 @@ def judgements(
 ) -> Iterator[tuple[str, Callable[[], Truth]]]:
     """Every law, and what judges it after a step."""
     scenario = search.scenario
-    was, view = search.view(before, Looked()), search.view(after, Looked())
+    was, view = search.space.view(before, Looked()), search.space.view(after, Looked())
 
     def holds(law: Law | tuple[Law, ...]) -> Truth:
         return truth(holds=all(part(view) for part in (law if isinstance(law, tuple) else (law,))))
 
     def raises_nothing() -> Truth:
-        return truth(holds=not any(isinstance(view.status(name), Raised) for name in search.processes))
+        return truth(holds=not any(isinstance(view.status(name), Raised) for name in search.space.processes))
 
     def steps_well(law: StepLaw) -> Truth:
         return truth(holds=law(was, view))
@@ -185,7 +186,7 @@ def judgements(
         return Truth.REACHED if goal(view) else Truth.OPEN
 
     yield from ((name, partial(holds, law)) for name, law in scenario.always.items())
-    if search.processes:
+    if search.space.processes:
         yield NO_ERROR, raises_nothing
     yield from ((name, partial(steps_well, law)) for name, law in scenario.step.items())
     yield from ((name, partial(rests_well, law)) for name, law in scenario.eventually.items())
@@ -225,7 +226,7 @@ def truths(
 
 def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]:
     """The steps of a way, the last of which breaks the law, if one is named: nobody asks what could happen then."""
-    pictures = list(accumulate(path, lambda like, state: described(search, state, like), initial=Document()))[1:]
+    pictures = list(accumulate(path, lambda like, state: described(search.space, state, like), initial=Document()))[1:]
     chosen = [ways(search, state) for state in (path[:-1] if law else path)]
     taken = [
         next(index for index, way in enumerate(could) if way.after == after)
@@ -234,7 +235,7 @@ def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]
     touched = [
         touched_by(search, state, could[index]) for state, could, index in zip(path, chosen, taken, strict=False)
     ]
-    causes = caused_by([could[index].hand.name for could, index in zip(chosen, taken, strict=False)], touched)
+    causes = caused_by([could[index].stepper.name for could, index in zip(chosen, taken, strict=False)], touched)
     known: Truths = {}
     passed: Duration = 0
     steps = []
@@ -246,7 +247,7 @@ def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]
         passed += passing_of(search, way, before, after)
         steps.append(
             TraceStep(
-                process=way.hand.name,
+                process=way.stepper.name,
                 event=event(way.step),
                 fault=fault_of(way),
                 patch=difference(pictures[number], pictures[number + 1]),
@@ -265,11 +266,11 @@ def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]
 
 def is_at_rest(search: Search, state: Packed, could: tuple[Way, ...]) -> bool:
     """Must none of the steps happen? Time cut short is not rest."""
-    return not any(way.step.must for way in could) and not search.is_cut_short(state)
+    return not any(way.step.must for way in could) and not search.space.is_cut_short(state)
 
 
 def choice(could: tuple[Way, ...], taken: int) -> Choice:
-    return Choice(tuple(Option(way.hand.name, event(way.step), fault_of(way)) for way in could), taken)
+    return Choice(tuple(Option(way.stepper.name, event(way.step), fault_of(way)) for way in could), taken)
 
 
 def unchosen(steps: tuple[TraceStep, ...]) -> tuple[TraceStep, ...]:
@@ -283,21 +284,23 @@ def fault_of(way: Way) -> str:
 
 def passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Duration:
     """How much time passes in a step, in microseconds."""
-    if lane_of(way.hand) is not Lane.CLOCK:
+    if lane_of(way.stepper) is not Lane.CLOCK:
         return 0
-    if search.relative:
+    if search.space.relative:
         clock = search.scenario.clock
         assert clock is not None, "there is relative time"
         return clock.quantum
-    return Lens(search.packing, after, Looked()).read(CLOCK) - Lens(search.packing, before, Looked()).read(CLOCK)
+    return Lens(search.space.packing, after, Looked()).read(CLOCK) - Lens(search.space.packing, before, Looked()).read(
+        CLOCK
+    )
 
 
 def kind_of(way: Way) -> StepKind:
     if way.step.fault in KIND_OF_FAULT:
         return KIND_OF_FAULT[way.step.fault]
-    effect, lane = effect_of(way.step.label), lane_of(way.hand)
+    effect, lane = effect_of(way.step.label), lane_of(way.stepper)
     if lane in KIND_OF_LANE:
         return KIND_OF_LANE[lane]
     if effect is None:
-        return StepKind.DELIVER if isinstance(getattr(way.hand, "actor", None), ReducerProcess) else StepKind.OTHER
+        return StepKind.DELIVER if isinstance(getattr(way.stepper, "actor", None), ReducerProcess) else StepKind.OTHER
     return next((kind for kind, effects in KINDS if isinstance(effect, effects)), StepKind.OTHER)

@@ -62,7 +62,7 @@ def led(search: Search, before: Packed, state: Packed) -> tuple[Way, ...] | None
 
 
 def node(search: Search, state: Packed, number: int, could: tuple[Way, ...] | None) -> str:
-    stands = dict(described(search, state).items).get("processes", Document())
+    stands = dict(described(search.space, state).items).get("processes", Document())
     marks = {"tooltip": quoted(cut(show(stands), TOOLTIP_MAX))}
     if not number:
         marks["peripheries"] = "2"
@@ -74,7 +74,7 @@ def node(search: Search, state: Packed, number: int, could: tuple[Way, ...] | No
 
 
 def edge(before: int, after: int, way: Way) -> str:
-    label = quoted(cut(one_line(f"{way.hand.name}: {event(way.step)}"), LABEL_MAX))
+    label = quoted(cut(one_line(f"{way.stepper.name}: {event(way.step)}"), LABEL_MAX))
     dashed = "" if way.step.fault is None else ", style=dashed"
     return f"  n{before} -> n{after} [label={label}{dashed}];"
 
