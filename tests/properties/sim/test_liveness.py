@@ -217,9 +217,9 @@ def test_time_goes_on_in_a_livelock_and_time_cut_short_is_none(clock: Clock) -> 
 
 
 BUGS: dict[str, tuple[str, Callable[..., object]]] = {
-    "nobody looks for what never rests": ("restless", lambda _: []),
+    "nobody looks for what never rests": ("restless", lambda *_: []),
     "what can be left is taken for a cycle": ("cycles", lambda _, among: [among] if among else []),
-    "a loop leaves somebody out": ("loop", lambda search, cycle, start: liveness.loop(search, cycle, start)[:1]),
+    "a loop leaves somebody out": ("loop", lambda graph, cycle, start: liveness.loop(graph, cycle, start)[:1]),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
@@ -389,7 +390,12 @@ PLANTED: Mapping[str, tuple[object, str, object, str]] = {
     "laws are judged for one naming": (Search, "named", lambda _, states: states, "a law that singles out c"),
     "a node is not renamed": (Renaming, "node", lambda *names: names[-1], "two, with faults"),
     "a run keeps the names of its states": (Symmetry, "renamed", lambda *runs: runs[1], "a law that singles out c"),
-    "a fused step is told as one": (Fusion, "unfused", lambda *states: states[2:], "a step law breaks"),
+    "a fused step is told as one": (
+        sys.modules["tidegate.sim.search"],
+        "unfused",
+        lambda *states: states[2:],
+        "a step law breaks",
+    ),
 }
 
 

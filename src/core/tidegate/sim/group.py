@@ -53,7 +53,15 @@ from tidegate.sim.faults import Fault, bound, spent
 from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused
 from tidegate.sim.log import perform as perform_on_log
 from tidegate.sim.scenario import ActorStep, Label
+from tidegate.sim.trace import StepKind
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
+
+STEP_KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
+    (StepKind.CALL, (Work,)),
+    (StepKind.FETCH, (Fetch,)),
+    (StepKind.COMMIT, (Commit,)),
+)
+"""What kind of step in a trace the commands of a consumer are."""
 
 REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
 

@@ -18,12 +18,12 @@ from typing import Final, TypeAlias
 import attrs
 
 import tidegate
-from tidegate.consumer.commands import Commit, Fetch, Work
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.instants import Duration
 from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
 from tidegate.model.patches import difference, to_json
+from tidegate.sim import group
 from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
 from tidegate.sim.faults import Fault
@@ -61,9 +61,8 @@ KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.DELETE, (DeleteOne,)),
     (StepKind.SLEEP, (Sleep,)),
     (StepKind.NOTE, (Note,)),
-    (StepKind.CALL, (Call, Work)),
-    (StepKind.FETCH, (Fetch,)),
-    (StepKind.COMMIT, (Commit,)),
+    (StepKind.CALL, (Call,)),
+    *group.STEP_KINDS,
 )
 KIND_OF_FAULT: Final = {
     Fault.CRASH_BEFORE: StepKind.CRASH,
