@@ -7,7 +7,7 @@ heard, and compared is what it commanded.
 
 A recording is text, one JSON object a line, so that whoever writes it can be killed at any point:
 
-    {"schema": "tidegate/recording@1", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
+    {"schema": "tidegate/recording@2", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
     {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}        a program asked, and heard
     {"i": 2, "what": "call ...", "effect": {...}, "ended": "CancelledError"}     it asked, and was ended instead
     {"i": 1, "what": "fetched ...", "event": {...}, "commands": [...]}     a reducer heard, and commanded
@@ -46,11 +46,14 @@ from tidegate.sim.automaton import Asking, ProcessStatus, resume
 from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.tagged import Classes, Hide, matches, named_classes, nothing_hidden, tagged, untagged
+from tidegate.sim.type_names import upgraded
 
 S = TypeVar("S")
 E = TypeVar("E")
 
-SCHEMA: Final = "tidegate/recording@1"
+SCHEMA: Final = "tidegate/recording@2"
+FIRST_SCHEMA: Final = "tidegate/recording@1"
+"""It called classes by their modules, and commands wishes; it is read as what is written today."""
 Kind: TypeAlias = Literal["program", "reducer"]
 
 
@@ -175,7 +178,8 @@ def read(text: str) -> Recording:
     """
     first, *rest = text.split("\n")
     head = parsed(first, 1)
-    if head.get("schema") != SCHEMA:
+    is_first = head.get("schema") == FIRST_SCHEMA
+    if not is_first and head.get("schema") != SCHEMA:
         raise Misuse(f"a recording of version {head.get('schema')!r}", why=f"this tidegate reads {SCHEMA!r}")
     damage, is_whole = "", False
     entries: list[Entry] = []
@@ -190,7 +194,7 @@ def read(text: str) -> Recording:
             if not is_whole:
                 raise damaged(number, f"it ends after {found['end']!r} lines, and there are {len(entries)}")
         else:
-            entries.append(entry(found, number, len(entries) + 1))
+            entries.append(entry(of_today(found) if is_first else found, number, len(entries) + 1))
     kind = head.get("kind")
     if kind not in ("program", "reducer"):
         raise damaged(1, "it is of no program and of no reducer")
@@ -216,6 +220,11 @@ def parsed(text: str, number: int) -> dict[str, object]:
     if not isinstance(found, dict):
         raise damaged(number, "it is no object")
     return cast("dict[str, object]", found)
+
+
+def of_today(found: dict[str, object]) -> dict[str, object]:
+    """A line of the first version, as it is written today."""
+    return {"commands" if key == "wishes" else key: upgraded(item) for key, item in found.items()}
 
 
 def entry(found: dict[str, object], number: int, expected: int) -> Entry:

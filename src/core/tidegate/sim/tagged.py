@@ -3,11 +3,13 @@
 What documents hold is written as `tidegate.model.patches` writes it; what they do not hold has tags of its own:
 
     Refused("no")           {"$failure": ["Refused", "no"]}
-    an attrs value          {"$value": ["tidegate.consumer.commands.Release", {...}]}
-    a name of a closed set  {"$name": ["tidegate.consumer.drain.Stage", "WAITING"]}
+    an attrs value          {"$value": ["consumer.Release", {...}]}
+    a name of a closed set  {"$name": ["consumer.Stage", "WAITING"]}
     a frozenset             {"$set": [...]}
     what is hidden          {"$hidden": ["text", "1f2e3d4c"]}
     anything else           {"$other": "datetime.timedelta"}
+
+Classes are called by names that outlive a move of their module, see `tidegate.sim.type_names`.
 
 Whoever reads gives the classes that it knows. A name in a file never imports anything, so a hostile file makes values of
 those classes, checked by their own constructors, or none. What is hidden is read back as a text that says so, and equal
@@ -37,12 +39,13 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, from_json, to_json
 from tidegate.sim.aging import Attribute
+from tidegate.sim.type_names import name_of
 
 Way: TypeAlias = tuple[str, ...]
 Hide: TypeAlias = Callable[[Way, object], str | None]
 """The names that lead to a scalar, outermost first, and the scalar -> a label to write instead; None to write it."""
 Classes: TypeAlias = Mapping[str, type]
-"""Classes by qualified name."""
+"""Classes by what they are called: see `tidegate.sim.type_names`."""
 
 FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable)}
 TAGS: Final = frozenset({"$failure", "$value", "$name", "$set", "$hidden", "$other"})
@@ -74,7 +77,7 @@ def _tagged(value: object, way: Way, hide: Hide) -> Json:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where="a recording")
     match value:
         case Enum():
-            return {"$name": [qualified(type(value)), value.name]}
+            return {"$name": [name_of(type(value)), value.name]}
         case None | bool() | int() | float() | str() | bytes() | Instant() | Foreign():
             return _scalar(value, way, hide)
         case Document(items):
@@ -105,11 +108,11 @@ def _by_field(value: object, way: Way, hide: Hide) -> Json:
     kind = type(value)
     fields: tuple[Attribute, ...] | None = getattr(kind, "__attrs_attrs__", None)
     if fields is None:
-        return {"$other": qualified(kind)}
+        return {"$other": name_of(kind)}
     within = (*way, said) if (said := name_in(value)) else way
     return {
         "$value": [
-            qualified(kind),
+            name_of(kind),
             {
                 field.alias or field.name: _tagged(
                     getattr(value, field.name), (*within, field.name), nothing_hidden if field.name in NAMING else hide
@@ -130,10 +133,6 @@ def name_in(value: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def qualified(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
 def _text(item: Json) -> str:
     return json.dumps(item, sort_keys=True)
 
@@ -144,7 +143,7 @@ def _text(item: Json) -> str:
 def named_classes(values: Iterable[object]) -> Classes:
     """The classes of values, and of closed sets of names, among the values of a namespace."""
     found = (kind for kind in values if isinstance(kind, type))
-    return {qualified(kind): kind for kind in found if hasattr(kind, "__attrs_attrs__") or issubclass(kind, Enum)}
+    return {name_of(kind): kind for kind in found if hasattr(kind, "__attrs_attrs__") or issubclass(kind, Enum)}
 
 
 def untagged(plain: object, classes: Classes) -> object:
