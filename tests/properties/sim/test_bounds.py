@@ -12,11 +12,12 @@ import pytest
 from tidegate.leases.scenarios.small_lock import MONITORS, small_lock
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import attempt
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.judging import Broken
 from tidegate.sim.packing import Packed
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.sample import Beyond, portfolio
+from tidegate.sim.sample import Beyond, Plan, portfolio
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.search import Bounds, Explored, Search, go_on
 from tidegate.sim.space import remembered
@@ -91,8 +92,8 @@ def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -
         return Beyond(None, "nothing was found")
 
     broken = attrs.evolve(scenario(), always={"nobody is inside": nobody_is_inside}, expect="nobody is inside")
-    assert explore(broken, depth_max=1).verdict is Verdict.INCONCLUSIVE
-    report = explore(broken, depth_max=1, onward=onward)
+    assert explore(broken, Exploration(depth_max=1)).verdict is Verdict.INCONCLUSIVE
+    report = explore(broken, Exploration(depth_max=1), onward=onward)
     assert (report.verdict, report.law, report.ok) == (Verdict.VIOLATED, "nobody is inside", True)
     assert report.trace is not None
     assert len(asked) == 1
@@ -105,7 +106,9 @@ def test_random_runs_go_on_where_a_search_was_stopped() -> None:
     Both are had again by the seed.
     """
     broken = attrs.evolve(scenario(), always={"nobody is inside": nobody_is_inside}, expect="nobody is inside")
-    reports = [explore(broken, depth_max=1, onward=portfolio("7", runs=50, seeding=Random)) for _ in range(2)]
+    reports = [
+        explore(broken, Exploration(depth_max=1), onward=portfolio(Plan("7"), 50, seeding=Random)) for _ in range(2)
+    ]
     first = reports[0].trace
     assert (reports[0].verdict, reports[0].law, reports[0].is_shortest) == (Verdict.VIOLATED, "nobody is inside", False)
     assert first is not None
@@ -113,10 +116,10 @@ def test_random_runs_go_on_where_a_search_was_stopped() -> None:
     assert reports[0].reason.startswith("1 steps were taken from the beginning; run 7.")
     assert replay(first, broken) == Reproduced(len(first.steps))
     assert len(first.steps) > 1
-    found = explore(scenario(), depth_max=1, onward=portfolio("7", runs=50, seeding=Random))
+    found = explore(scenario(), Exploration(depth_max=1), onward=portfolio(Plan("7"), 50, seeding=Random))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.reason.endswith("; 50 random runs from there, seed 7, broke no law")
-    assert explore(broken, onward=portfolio("7", runs=50, seeding=Random)).is_shortest
+    assert explore(broken, onward=portfolio(Plan("7"), 50, seeding=Random)).is_shortest
 
 
 @pytest.mark.parametrize("bound", ["states", "depth", "memory"])

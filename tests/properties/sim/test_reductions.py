@@ -21,12 +21,13 @@ from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Returned
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Looked, Packed
 from tidegate.sim.partial_order import Fusion
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.sample import portfolio
+from tidegate.sim.sample import Plan, portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.search import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
 from tidegate.sim.symmetry import Renaming, Symmetry
@@ -421,13 +422,13 @@ def test_who_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_counterexample_is_a_shortest_one_although_steps_are_fused() -> None:
     """It is looked for again without fusion; where a bound forbids that, the longer one is told, and that it may be."""
     scenario = workers(always={"nobody leads twice": lambda state: not (leads(state, "a") and leads(state, "b"))})
-    plain, found = explore(scenario, reductions=PLAIN), explore(scenario)
+    plain, found = explore(scenario, Exploration(reductions=PLAIN)), explore(scenario)
     assert (found.verdict, found.reductions, found.is_shortest) == (Verdict.VIOLATED, (), True)
     assert found.trace is not None
     assert plain.trace is not None
     assert len(found.trace.steps) == len(plain.trace.steps) == 2
     late = attrs.evolve(scenario, always={"nobody has finished": lambda state: state.status("a") != Returned(2)})
-    cut_short = explore(late, states_max=reduced(late, Reductions(fusion=True)).states)
+    cut_short = explore(late, Exploration(states_max=reduced(late, Reductions(fusion=True)).states))
     assert (cut_short.verdict, cut_short.reductions) == (Verdict.VIOLATED, ("fusion",))
     assert not cut_short.is_shortest
     assert cut_short.trace is not None
@@ -439,8 +440,8 @@ def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:
     scenario = workers(
         3, always={"not all finish": lambda state: any(counted(state, name) < 3 for name in NAMES)}, symmetric=(NAMES,)
     )
-    onward = portfolio("1", runs=20, seeding=Random)
-    report = explore(scenario, states_max=5, onward=onward)
+    onward = portfolio(Plan("1"), 20, seeding=Random)
+    report = explore(scenario, Exploration(states_max=5), onward=onward)
     assert (report.verdict, report.reductions) == (Verdict.VIOLATED, ("symmetry",))
     assert report.trace is not None
     assert isinstance(replay(report.trace, scenario), Reproduced)
@@ -450,7 +451,7 @@ def test_what_is_left_out_is_chosen() -> None:
     """A report says what was left out, and with nothing left out it counts what a plain search counts."""
     scenario = workers(1, symmetric=(NAMES,))
     counts = {
-        (fusion, symmetry): explore(scenario, reductions=Reductions(fusion=fusion, symmetry=symmetry))
+        (fusion, symmetry): explore(scenario, Exploration(reductions=Reductions(fusion=fusion, symmetry=symmetry)))
         for fusion in (False, True)
         for symmetry in (False, True)
     }

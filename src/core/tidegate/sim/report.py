@@ -20,26 +20,16 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json
 from tidegate.sim.attempts import attempt, timing
-from tidegate.sim.coverage import missed, never, uncovered
+from tidegate.sim.coverage import absent, missed, never, uncovered
+from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault
 from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.nearest import nearest_passing
 from tidegate.sim.packing import Packed
-from tidegate.sim.policies import PORTFOLIO, Policy, Seeding
-from tidegate.sim.sample import STEPS_MAX, Beyond, Sampled, sample
+from tidegate.sim.policies import Seeding
+from tidegate.sim.sample import Beyond, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
-from tidegate.sim.search import (
-    ALL,
-    CALLED_OFF,
-    PLAIN,
-    STATES_MAX,
-    Bounds,
-    Explored,
-    Proceed,
-    Reductions,
-    Search,
-    go_on,
-)
+from tidegate.sim.search import CALLED_OFF, PLAIN, Explored, Proceed, Reductions, Search, go_on
 from tidegate.sim.trace import Breach, Trace
 from tidegate.sim.trace import Policy as Origin
 from tidegate.sim.tracing import trace_of
@@ -162,64 +152,56 @@ class Report:
 
 def explore(
     scenario: Scenario,
+    how: Exploration = EXHAUSTIVE,
     *,
-    states_max: int = STATES_MAX,
-    runs: int = 0,
-    depth_max: int | None = None,
-    memory_max: int | None = None,
-    onward: Onward | None = None,
-    reductions: Reductions = ALL,
-    require_sometimes: bool = False,
-    steps_max: int = STEPS_MAX,
-    seed: str = "0",
     seeding: Seeding | None = None,
-    policies: tuple[Policy, ...] = PORTFOLIO,
+    onward: Onward | None = None,
     proceed: Proceed = go_on,
 ) -> Report:
-    """Explore a scenario: exhaustively, or by random runs where `runs` are asked for.
+    """Explore a scenario: exhaustively, or by random runs where `how` asks for some.
 
     Args:
         scenario: What to explore.
-        states_max: Stop an exhaustive search after so many distinct states.
-        depth_max: And after so many steps from the beginning; None for any number.
-        memory_max: And when its states take so many bytes; None for any number.
-        onward: Goes on from where a bound stopped an exhaustive search.
-        reductions: What an exhaustive search leaves out because it would find nothing else there.
-        runs: How many random runs to make instead of an exhaustive search; 0 for none.
-        require_sometimes: A goal that is never reached, a fault that could strike and never does, or a law that is never
-            asked makes it inconclusive; without, each is only told.
-        steps_max: The length of the longest random run.
-        seed: Of the random runs.
+        how: Its bounds, its random runs, and which faults may strike.
         seeding: Makes a generator of a seed, for example `random.Random`; needed for random runs.
-        policies: Pick the steps of the random runs, in turns.
-        proceed: Told of the progress; answers whether to go on.
+        onward: Goes on from where a bound stopped an exhaustive search.
+        proceed: Called with the progress now and then; answers whether to go on.
 
     Raises:
         Misuse: The scenario, or a program in it, breaks a contract; or random runs have no generator.
     """
-    if runs:
-        if seeding is None:
-            raise Misuse("random runs without a generator", todo="pass seeding=random.Random")
-        return sampled(
-            sample(
-                scenario,
-                seed=seed,
-                runs=runs,
-                steps_max=steps_max,
-                seeding=seeding,
-                policies=policies,
-                proceed=proceed,
-            )
-        )
-    bounds = Bounds(states_max, depth_max, memory_max)
-    fused = reductions.fusion and scenario.expect is None
+    chosen = scenario.bounded(how.faults, how.faults_max)
+    if not how.runs:
+        return with_absent(_searched(chosen, how, onward, proceed), scenario, how)
+    if seeding is None:
+        raise Misuse("random runs without a generator", todo="pass seeding=random.Random")
+    found = sample(chosen, how.plan, how.runs, seeding=seeding, proceed=proceed)
+    return with_absent(sampled(found), scenario, how)
 
-    def searched(how: Reductions) -> Report:
-        return attempt(
-            scenario,
-            lambda search: explored(gone_on(search.run(bounds, proceed), onward), require_sometimes=require_sometimes),
-            how,
-        )
+
+def with_absent(report: Report, scenario: Scenario, how: Exploration) -> Report:
+    """The report, where no counterexample was found, with the faults that were asked for and are not there.
+
+    Args:
+        report: On what was asked for.
+        scenario: As it is, whatever was asked for.
+        how: What was asked for.
+    """
+    missing = () if report.trace is not None else absent(scenario, how.faults or (), report.faults)
+    return attrs.evolve(report, uncovered=(*report.uncovered, *missing)) if missing else report
+
+
+def _searched(scenario: Scenario, how: Exploration, onward: Onward | None, proceed: Proceed) -> Report:
+    """The report on an exhaustive search; on another one, where the reductions of the first leave a doubt."""
+    reductions = how.reductions
+    fused = reductions.fusion and scenario.expect is None  # what is expected to break is broken soon
+
+    def searched(leaving_out: Reductions) -> Report:
+        def run(search: Search) -> Report:
+            found = gone_on(search.run(how.bounds, proceed), onward)
+            return explored(found, require_sometimes=how.require_sometimes)
+
+        return attempt(scenario, run, leaving_out)
 
     report = searched(attrs.evolve(reductions, fusion=fused))
     if report.verdict is not Verdict.VIOLATED or not (fused or report.breach is Breach.LIVELOCK):

@@ -32,6 +32,7 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.model.errors import Misuse
+from tidegate.model.values import check_int, check_type
 from tidegate.sim.attempts import Attempts, why_absolute
 from tidegate.sim.automaton import HoldsInstant
 from tidegate.sim.faults import Fault
@@ -100,6 +101,12 @@ class Plan:
     policies: tuple[Policy, ...] = PORTFOLIO
     steps_max: int = STEPS_MAX
 
+    def __attrs_post_init__(self) -> None:
+        check_type(self.seed, str, "a seed")
+        check_int(self.steps_max, "the length of a random run", 0)
+        if not self.policies:
+            raise Misuse("random runs without a policy", todo="pass policies=PORTFOLIO")
+
     def policy(self, run: int) -> Policy:
         return self.policies[run % len(self.policies)]
 
@@ -113,35 +120,24 @@ def runs_of(seed: str, runs: int) -> tuple[str, range]:
     return (one["seed"], range(int(one["run"]), int(one["run"]) + 1)) if one else (seed, range(runs))
 
 
-def sample(
-    scenario: Scenario,
-    *,
-    seed: str,
-    runs: int,
-    steps_max: int,
-    seeding: Seeding,
-    policies: tuple[Policy, ...] = PORTFOLIO,
-    proceed: Proceed = go_on,
-) -> Sampled:
+def sample(scenario: Scenario, plan: Plan, runs: int, *, seeding: Seeding, proceed: Proceed = go_on) -> Sampled:
     """Run the scenario until a law breaks.
 
     Args:
         scenario: What to run.
-        seed: Of all runs; run n has the seed "seed.n". A seed of that form runs that one run again.
+        plan: Which runs. A seed of the form "seed.n" runs that one run again.
         runs: How many.
-        steps_max: The length of the longest run.
         seeding: Makes a generator of a seed, for example `random.Random`.
-        policies: Taken in turns, one a run.
         proceed: Told of the progress after every run; answers whether to go on.
     """
-    of_all, numbers = runs_of(seed, runs)
-    sampler = Sampler(scenario, Plan(of_all, policies, steps_max), seeding)
+    of_all, numbers = runs_of(plan.seed, runs)
+    sampler = Sampler(scenario, attrs.evolve(plan, seed=of_all), seeding)
     done = Tally()
     for piece in pieces(numbers):
         done = done.then(sampler.tally(piece, after(done, len(numbers), proceed)))
         if done.is_over:
             break
-    return sampler.sampled(done, seed)
+    return sampler.sampled(done, plan.seed)
 
 
 @final
@@ -159,22 +155,15 @@ class Beyond:
 
 
 def portfolio(
-    seed: str,
-    *,
-    runs: int,
-    seeding: Seeding,
-    steps_max: int = STEPS_MAX,
-    policies: tuple[Policy, ...] = PORTFOLIO,
-    proceed: Proceed = go_on,
+    plan: Plan, runs: int, *, seeding: Seeding, proceed: Proceed = go_on
 ) -> Callable[[Search, Sequence[Packed]], Beyond]:
     """Runs that go on where a search was stopped, each from one of the states that it reached and did not look beyond.
 
     Args:
-        seed: Of all runs; run n draws from the generator of "seed.n", and which state it begins with first of all.
+        plan: Which runs, each as long as it says from where the search was stopped. Run n first draws the state that it
+            begins with.
         runs: How many.
         seeding: Makes a generator of a seed, for example `random.Random`.
-        steps_max: The length of the longest run, from where the search was stopped.
-        policies: Taken in turns, one a run.
         proceed: Told of the progress after every run; answers whether to go on.
 
     Returns:
@@ -182,7 +171,7 @@ def portfolio(
     """
 
     def go_beyond(search: Search, starts: Sequence[Packed]) -> Beyond:
-        walks, found, plan = Walks(search), Found(), Plan(seed, policies, steps_max)
+        walks, found = Walks(search), Found()
         shape = Shape(
             2 * len(search.steppers),
             max(walks.walk(at_random(seeding(f"shape.{each}")), MEASURED_STEPS).steps for each in range(MEASURED)),
@@ -190,7 +179,7 @@ def portfolio(
         for run in range(runs):
             generator = seeding(plan.seed_of(run))
             start = starts[int(generator.random() * len(starts))]
-            walked = walks.walk(plan.policy(run).begin(generator, shape), steps_max, found.goals, start)
+            walked = walks.walk(plan.policy(run).begin(generator, shape), plan.steps_max, found.goals, start)
             found.add(walked)
             if walked.law:
                 path = (*search.path(start), *walked.path[1:])
@@ -200,7 +189,8 @@ def portfolio(
             if not proceed(attrs.evolve(found.progress, waiting=runs - run - 1)):
                 break
         return Beyond(
-            None, f"{found.runs:,} random run{'' if found.runs == 1 else 's'} from there, seed {seed}, broke no law"
+            None,
+            f"{found.runs:,} random run{'' if found.runs == 1 else 's'} from there, seed {plan.seed}, broke no law",
         )
 
     return go_beyond
@@ -228,8 +218,6 @@ class Sampler:
     """
 
     def __init__(self, scenario: Scenario, plan: Plan, seeding: Seeding) -> None:
-        if not plan.policies:
-            raise Misuse("random runs without a policy", todo="pass policies=PORTFOLIO")
         self.scenario, self.plan, self.seeding = scenario, plan, seeding
         clock = scenario.clock
         self.at_first = Walker(scenario, None if clock is None or clock.horizon is not None else "")
