@@ -67,7 +67,7 @@ CACHES: Final = {
     "sim.log.log": "the cells of logs, by partition",
     "sim.log.paused": "the cells of what consumers have paused",
     "sim.requests.shown": "the text that requests under way are sorted by",
-    "sim.fingerprint.frozen_fields": "the fields of a class, once per class",
+    "sim.fingerprint._frozen_fields": "the fields of a class, once per class",
     "sim.fingerprint.suspensions": "what is live where, once per code object",
     "sim.world.document": "the cell of a document, for a while",
     "sim.world.uniques": "the cells of unique indexes, by collection",

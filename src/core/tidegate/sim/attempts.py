@@ -20,7 +20,10 @@ from tidegate.sim.packing import NARROW, Overflow, Packing
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import PLAIN, Learned, Reductions, Search
 
-WIDER: Final = 4
+__all__ = ["Attempts", "attempt", "timing", "why_absolute"]
+
+
+_WIDER: Final = 4
 T = TypeVar("T")
 
 
@@ -70,7 +73,7 @@ class Attempts:
             except Overflow:
                 slots = self.packing.slots.values()
                 self.widths |= {slot.name[:1]: NARROW for slot in slots if slot.is_full and slot.width < NARROW}
-                self.widths |= {slot.name: slot.width + WIDER for slot in slots if slot.is_filling}
+                self.widths |= {slot.name: slot.width + _WIDER for slot in slots if slot.is_filling}
                 self.packing, self.learned, self.search = Packing(dict(self.widths)), Learned(), None
 
 

@@ -19,6 +19,9 @@ from tidegate.sim.scenario import Law, StepLaw
 from tidegate.sim.space import Space, View
 from tidegate.sim.trace import Breach
 
+__all__ = ["NO_ERROR", "Always", "Between", "Broken", "BrokenStep", "Grew", "judge_steps", "negated", "raises_nothing"]
+
+
 NO_ERROR: Final = "no program raises an error"
 
 

@@ -145,16 +145,16 @@ def loop(graph: Graph, cycle: list[Packed], start: Packed) -> tuple[Packed, ...]
     movers = {who for state in cycle for who, _ in graph.following(state)}
     way = [start]
     while movers:
-        part = shortest(graph, way[-1], movers, None)
+        part = _shortest(graph, way[-1], movers, None)
         for before, after in zip((way[-1], *part), part, strict=False):
             movers -= {who for who, to in graph.following(before) if to == after}
         way += part
     if way[-1] != start:
-        way += shortest(graph, way[-1], set(), start)
+        way += _shortest(graph, way[-1], set(), start)
     return tuple(way[1:])
 
 
-def shortest(graph: Graph, begin: Packed, movers: set[str], end: Packed | None) -> tuple[Packed, ...]:
+def _shortest(graph: Graph, begin: Packed, movers: set[str], end: Packed | None) -> tuple[Packed, ...]:
     """A shortest way to a step of one of the movers, that step included, or to the end."""
     ways: dict[Packed, tuple[Packed, ...]] = {begin: ()}
     todo = [begin]

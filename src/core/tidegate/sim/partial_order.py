@@ -38,14 +38,15 @@ from tidegate.sim.world import BUDGET
 
 __all__ = ["LAWS", "Fusion", "Looks", "Own", "unfused"]
 
+
 LAWS: Final = "laws"
-CHAIN_MAX: Final = 1_000
+_CHAIN_MAX: Final = 1_000
 
 Own: TypeAlias = tuple[Entry, int]
 """An actor's own steps, and the bits that it looked at."""
 
 
-class Alone(Stepper, Protocol):
+class _Alone(Stepper, Protocol):
     """A stepper that knows an actor's own steps, before private ones are added."""
 
     def alone(self, state: Packed) -> Own: ...
@@ -99,9 +100,9 @@ class Fusion:
 
     def saw_steps(self, who: str, state: Packed, at: int, successors: Iterable[Packed]) -> None:
         """Somebody has taken steps from the state."""
-        self.saw(who, at & ~self.used_up(state), changed(state, successors))
+        self.saw(who, at & ~self.used_up(state), _changed(state, successors))
 
-    def fused(self, stepper: Alone, state: Packed, entry: Entry, looked: Looked) -> Entry:
+    def fused(self, stepper: _Alone, state: Packed, entry: Entry, looked: Looked) -> Entry:
         """The same steps, each as many times as it has ends, and to there; what is looked at on the way is added."""
         kind, steps = entry
         ends = [self.ends(stepper, state + step, looked) for step in steps]
@@ -112,13 +113,13 @@ class Fusion:
         musts = tuple([must for must, each in zip(self.kinds.musts[kind], ends, strict=True) for _ in each])
         return self.kinds.number(faults, musts), tuple([end - state for each in ends for end in each])
 
-    def ends(self, stepper: Alone, state: Packed, looked: Looked) -> list[Packed]:
+    def ends(self, stepper: _Alone, state: Packed, looked: Looked) -> list[Packed]:
         """Where the actor stands when it has taken all of its private steps from the state; what they look at is added."""
         found: dict[Packed, None] = {}
         todo, passed = [state], {state}
         while todo:
             here = todo.pop()
-            after = self.private(stepper, here, looked) if len(passed) < CHAIN_MAX else []
+            after = self.private(stepper, here, looked) if len(passed) < _CHAIN_MAX else []
             if not after or not passed.isdisjoint(after):
                 found[here] = None
             else:
@@ -126,7 +127,7 @@ class Fusion:
                 todo += after
         return list(found)
 
-    def private(self, stepper: Alone, state: Packed, looked: Looked) -> list[Packed]:
+    def private(self, stepper: _Alone, state: Packed, looked: Looked) -> list[Packed]:
         """The states after a private step; none if what the actor does next is not private."""
         at = (stepper.name, (state >> stepper.shift) & stepper.low)
         if at in self.shared:
@@ -135,7 +136,7 @@ class Fusion:
         if not steps or not all(self.kinds.musts[kind]) or any(self.kinds.faults[kind]):
             return []
         after = list(dict.fromkeys(state + step for step in steps))
-        looks = Looks(bits & ~self.used_up(state), changed(state, after))
+        looks = Looks(bits & ~self.used_up(state), _changed(state, after))
         if any(looks.meets(seen) for name, seen in self.looks.items() if name != stepper.name):
             self.shared.add(at)
             return []
@@ -161,7 +162,7 @@ def unfused(steppers: Sequence[Stepper], before: Packed, after: Packed) -> tuple
     raise AssertionError("no step leads there")
 
 
-def changed(state: Packed, successors: Iterable[Packed]) -> int:
+def _changed(state: Packed, successors: Iterable[Packed]) -> int:
     bits = 0
     for successor in successors:
         bits |= state ^ successor

@@ -34,6 +34,8 @@ from tidegate.sim.trace import Breach, Trace
 from tidegate.sim.trace import Policy as Origin
 from tidegate.sim.tracing import trace_of
 
+__all__ = ["Onward", "Report", "Verdict", "explore", "sampled", "with_absent"]
+
 
 @final
 @unique
@@ -198,8 +200,8 @@ def _searched(scenario: Scenario, how: Exploration, onward: Onward | None, proce
 
     def searched(leaving_out: Reductions) -> Report:
         def run(search: Search) -> Report:
-            found = gone_on(search.run(how.bounds, proceed), onward)
-            return explored(found, require_sometimes=how.require_sometimes)
+            found = _gone_on(search.run(how.bounds, proceed), onward)
+            return _explored(found, require_sometimes=how.require_sometimes)
 
         return attempt(scenario, run, leaving_out)
 
@@ -207,16 +209,16 @@ def _searched(scenario: Scenario, how: Exploration, onward: Onward | None, proce
     if report.verdict is not Verdict.VIOLATED or not (fused or report.breach is Breach.LIVELOCK):
         return report
     again = searched(PLAIN if report.breach is Breach.LIVELOCK else attrs.evolve(reductions, fusion=False))
-    return again if again.verdict is Verdict.VIOLATED else attrs.evolve(report, reason=NOT_SHORTEST)
+    return again if again.verdict is Verdict.VIOLATED else attrs.evolve(report, reason=_NOT_SHORTEST)
 
 
-NOT_SHORTEST: Final = "found with private steps fused; without fusion a bound was reached before it"
+_NOT_SHORTEST: Final = "found with private steps fused; without fusion a bound was reached before it"
 
 Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Beyond]
 """Goes on from the frontier of a search that a bound has stopped, such as `tidegate.sim.sample.portfolio`."""
 
 
-def gone_on(found: Explored, onward: Onward | None) -> Explored:
+def _gone_on(found: Explored, onward: Onward | None) -> Explored:
     """The same, and what was found beyond the bound that stopped it."""
     if onward is None or found.broken is not None or not found.frontier:
         return found
@@ -226,31 +228,31 @@ def gone_on(found: Explored, onward: Onward | None) -> Explored:
     return attrs.evolve(found, broken=beyond.broken, stopped=f"{found.stopped}; {beyond.told}")
 
 
-def explored(found: Explored, *, require_sometimes: bool) -> Report:
+def _explored(found: Explored, *, require_sometimes: bool) -> Report:
     """The report on an exhaustive search."""
     scenario = found.search.scenario
     if found.broken is not None:
-        return reported(found, Verdict.VIOLATED, found.stopped)
+        return _reported(found, Verdict.VIOLATED, found.stopped)
     if found.stopped:
-        return reported(found, Verdict.INCONCLUSIVE, found.stopped)
+        return _reported(found, Verdict.INCONCLUSIVE, found.stopped)
     if scenario.eventually and not found.resting:
         why = "nothing comes to rest, so the laws about rest say nothing"
-        return reported(found, Verdict.INCONCLUSIVE, why)
+        return _reported(found, Verdict.INCONCLUSIVE, why)
     if require_sometimes and (missing := never(found)):
-        return reported(found, Verdict.INCONCLUSIVE, "; ".join(missing))
-    return reported(found, Verdict.COMPLETE, "")
+        return _reported(found, Verdict.INCONCLUSIVE, "; ".join(missing))
+    return _reported(found, Verdict.COMPLETE, "")
 
 
 def sampled(found: Sampled) -> Report:
     """The report on random runs."""
     if found.broken is not None:
-        return reported(found, Verdict.VIOLATED, "")
+        return _reported(found, Verdict.VIOLATED, "")
     promise = f"; {found.policy}" if "(" in found.policy else ""
     why = f"{found.runs:,} random runs are not all that can happen{promise}"
-    return reported(found, Verdict.INCONCLUSIVE, why)
+    return _reported(found, Verdict.INCONCLUSIVE, why)
 
 
-def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report:
+def _reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report:
     scenario = found.search.scenario
     seed, policy = (found.seed, found.policy) if isinstance(found, Sampled) else (None, "")
     return Report(
@@ -274,7 +276,7 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
         uncovered=() if found.broken else uncovered(found) if isinstance(found, Explored) else missed(found),
         why=found.broken.why if found.broken else "",
         loop=found.broken.loop if found.broken else 0,
-        trace=traced(found, seed),
+        trace=_traced(found, seed),
         expected=found.expected if isinstance(found, Explored) else None,
         cut_short=found.cut_short if isinstance(found, Explored) else 0,
         budget=scenario.budget if any(scenario.budgets.get(kind, 1) for kind in Fault) else 0,
@@ -285,12 +287,12 @@ def unmerged(found: Explored | Sampled) -> tuple[str, ...]:
     return tuple(f"{name}: {why}" for name, process in found.search.space.processes.items() for why in process.unmerged)
 
 
-def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
+def _traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
     if found.broken is None:
         return None
     search, path = found.search, found.broken.path
     origin = Origin(found.policy.partition(" ")[0]) if isinstance(found, Sampled) else Origin.EXHAUSTIVE
-    breach = found.broken.breach or (Breach.LINEARIZABILITY if is_of_a_history(found) else None)
+    breach = found.broken.breach or (Breach.LINEARIZABILITY if _is_of_a_history(found) else None)
     trace = trace_of(
         search,
         path,
@@ -305,7 +307,7 @@ def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
     return attrs.evolve(trace, passing=nearest_passing(trace, search.scenario))
 
 
-def is_of_a_history(found: Explored | Sampled) -> bool:
+def _is_of_a_history(found: Explored | Sampled) -> bool:
     """Is the broken law that a history is linearizable?"""
     law = found.broken and found.search.scenario.always.get(found.broken.law)
     return isinstance(law, Linearizable)

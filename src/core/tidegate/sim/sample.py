@@ -44,12 +44,27 @@ from tidegate.sim.search import Proceed, Progress, Search, go_on
 from tidegate.sim.space import remembered
 from tidegate.sim.tally import Failed, Tally, counted, pieces
 
+__all__ = [
+    "NODES_MAX",
+    "STEPS_MAX",
+    "Beyond",
+    "BrokenState",
+    "Plan",
+    "Sampled",
+    "Sampler",
+    "Walks",
+    "portfolio",
+    "runs_of",
+    "sample",
+]
+
+
 T = TypeVar("T")
 
-RUN: Final = re.compile(r"(?P<seed>[^.]*)\.(?P<run>[0-9]+)")
-MEASURED: Final = 4
+_RUN: Final = re.compile(r"(?P<seed>[^.]*)\.(?P<run>[0-9]+)")
+_MEASURED: Final = 4
 """Runs that a shape is measured on."""
-MEASURED_STEPS: Final = 1_000
+_MEASURED_STEPS: Final = 1_000
 """The length of the longest of them."""
 STEPS_MAX: Final = 10_000
 NODES_MAX: Final = 200_000
@@ -116,7 +131,7 @@ class Plan:
 
 def runs_of(seed: str, runs: int) -> tuple[str, range]:
     """What the seed asks for: so many runs, or that one run where it is of the form "seed.run"."""
-    one = RUN.fullmatch(seed)
+    one = _RUN.fullmatch(seed)
     return (one["seed"], range(int(one["run"]), int(one["run"]) + 1)) if one else (seed, range(runs))
 
 
@@ -134,7 +149,7 @@ def sample(scenario: Scenario, plan: Plan, runs: int, *, seeding: Seeding, proce
     sampler = Sampler(scenario, attrs.evolve(plan, seed=of_all), seeding)
     done = Tally()
     for piece in pieces(numbers):
-        done = done.then(sampler.tally(piece, after(done, len(numbers), proceed)))
+        done = done.then(sampler.tally(piece, _after(done, len(numbers), proceed)))
         if done.is_over:
             break
     return sampler.sampled(done, plan.seed)
@@ -171,10 +186,10 @@ def portfolio(
     """
 
     def go_beyond(search: Search, starts: Sequence[Packed]) -> Beyond:
-        walks, found = Walks(search), Found()
+        walks, found = Walks(search), _Found()
         shape = Shape(
             2 * len(search.steppers),
-            max(walks.walk(at_random(seeding(f"shape.{each}")), MEASURED_STEPS).steps for each in range(MEASURED)),
+            max(walks.walk(at_random(seeding(f"shape.{each}")), _MEASURED_STEPS).steps for each in range(_MEASURED)),
         )
         for run in range(runs):
             generator = seeding(plan.seed_of(run))
@@ -196,7 +211,7 @@ def portfolio(
     return go_beyond
 
 
-def after(done: Tally, runs: int, proceed: Proceed) -> Proceed:
+def _after(done: Tally, runs: int, proceed: Proceed) -> Proceed:
     """The progress of a piece, as part of all runs."""
 
     def told(piece: Progress) -> bool:
@@ -220,36 +235,36 @@ class Sampler:
     def __init__(self, scenario: Scenario, plan: Plan, seeding: Seeding) -> None:
         self.scenario, self.plan, self.seeding = scenario, plan, seeding
         clock = scenario.clock
-        self.at_first = Walker(scenario, None if clock is None or clock.horizon is not None else "")
-        self.absolute: Walker | None = None
+        self.at_first = _Walker(scenario, None if clock is None or clock.horizon is not None else "")
+        self.absolute: _Walker | None = None
         self.measured: Shape | None = None
 
     @property
     def shape(self) -> Shape:
         """How large the runs of the scenario are. It depends on nothing else, not even on the plan."""
         if self.measured is None:
-            longest = max(self.measured_steps(f"shape.{number}") for number in range(MEASURED))
+            longest = max(self.measured_steps(f"shape.{number}") for number in range(_MEASURED))
             self.measured = Shape(2 * (len(self.scenario.actors) + (self.scenario.clock is not None)), longest)
         return self.measured
 
     def measured_steps(self, seed: str) -> int:
-        _, walked = self.alone(lambda walks: walks.walk(at_random(self.seeding(seed)), MEASURED_STEPS))
+        _, walked = self.alone(lambda walks: walks.walk(at_random(self.seeding(seed)), _MEASURED_STEPS))
         return walked.steps
 
-    def alone(self, walk: Callable[[Walks], Walked]) -> tuple[Search, Walked]:
+    def alone(self, walk: Callable[[Walks], _Walked]) -> tuple[Search, _Walked]:
         """One walk, again in absolute time if it needs that."""
         try:
             return self.at_first.run(lambda walks: (walks.search, walk(walks)))
         except HoldsInstant as held:
             return self.later(held).run(lambda walks: (walks.search, walk(walks)))
 
-    def later(self, held: HoldsInstant) -> Walker:
+    def later(self, held: HoldsInstant) -> _Walker:
         """What makes the runs for which relative time does not fit."""
         if self.absolute is None:
-            self.absolute = Walker(self.scenario, why_absolute(self.scenario, held))
+            self.absolute = _Walker(self.scenario, why_absolute(self.scenario, held))
         return self.absolute
 
-    def walk(self, walks: Walks, run: int, goals: set[str] | None = None) -> Walked:
+    def walk(self, walks: Walks, run: int, goals: set[str] | None = None) -> _Walked:
         """The run of that number."""
         policy = self.plan.policy(run)
         pick = policy.begin(self.seeding(self.plan.seed_of(run)), self.shape if policy.needs_shape else UNMEASURED)
@@ -265,7 +280,7 @@ class Sampler:
         return self.at_first.run(lambda walks: self.made(walks, runs, proceed))
 
     def made(self, walks: Walks, runs: range, proceed: Proceed) -> Tally:
-        found = Found()
+        found = _Found()
         for number in runs:
             try:
                 walked = self.walk(walks, number, found.goals)
@@ -296,7 +311,7 @@ class Sampler:
             run, seed = tally.failed.run, self.plan.seed_of(tally.failed.run)
             search, walked = self.alone(partial(self.walk, run=run))
             broken = search.broken_at(walked.law, walked.path)
-            offered = {fault for state in walked.path for fault in offers(search, state)}
+            offered = {fault for state in walked.path for fault in _offers(search, state)}
             found_by = self.plan.policy(run)
             policy = found_by.told(self.seeding(seed), self.shape if found_by.needs_shape else UNMEASURED, offered)
         goals = {name: name in tally.goals for name in self.scenario.sometimes}
@@ -318,7 +333,7 @@ class Sampler:
         return walker.run(lambda walks: walks.search)
 
 
-def offers(search: Search, state: Packed) -> list[Fault]:
+def _offers(search: Search, state: Packed) -> list[Fault]:
     """The faults that could strike in the state."""
     try:
         kinds = [search.space.kinds.faults[remembered(stepper, state)[0]] for stepper in search.steppers]
@@ -328,7 +343,7 @@ def offers(search: Search, state: Packed) -> list[Fault]:
 
 
 @final
-class Walker:
+class _Walker:
     """Walks in one kind of time, each in a search that is wide enough."""
 
     def __init__(self, scenario: Scenario, absolute: str | None) -> None:
@@ -346,7 +361,7 @@ class Walker:
 
 @final
 @attrs.frozen
-class Walked:
+class _Walked:
     """One run.
 
     Attributes:
@@ -365,7 +380,7 @@ class Walked:
 
 
 @final
-class Found:
+class _Found:
     """What the runs of one piece have found so far."""
 
     def __init__(self) -> None:
@@ -375,7 +390,7 @@ class Found:
         self.goals: set[str] = set()
         self.is_absolute = False
 
-    def add(self, walked: Walked) -> None:
+    def add(self, walked: _Walked) -> None:
         self.runs += 1
         self.transitions += walked.steps
         self.depth = max(self.depth, walked.steps)
@@ -400,7 +415,7 @@ class Found:
         )
 
 
-Node: TypeAlias = tuple[Menu, tuple[int, ...], tuple[str, ...]]
+_Node: TypeAlias = tuple[Menu, tuple[int, ...], tuple[str, ...]]
 """What may happen next in a state that breaks nothing, the differences that it makes, and the goals that are reached there."""
 
 
@@ -414,9 +429,9 @@ class Walks:
             (stepper.memo, stepper.masks, stepper.shift, stepper.low, stepper.learn) for stepper in search.steppers
         ]
         self.menus: dict[tuple[int, ...], Menu] = {}
-        self.nodes: dict[Packed, Node] = {}
+        self.nodes: dict[Packed, _Node] = {}
 
-    def walk(self, pick: Pick, steps_max: int, goals: set[str] | None = None, start: Packed | None = None) -> Walked:
+    def walk(self, pick: Pick, steps_max: int, goals: set[str] | None = None, start: Packed | None = None) -> _Walked:
         """One run.
 
         Args:
@@ -446,9 +461,9 @@ class Walks:
         except BrokenStep as broken:
             law, _, last = cast("tuple[str, Packed, Packed]", broken.args)
             path.append(last)
-        return Walked(law, tuple(path), tuple(faults))
+        return _Walked(law, tuple(path), tuple(faults))
 
-    def node(self, state: Packed) -> Node:
+    def node(self, state: Packed) -> _Node:
         """Judge the state and what may come next, and remember it. What breaks a law is not remembered.
 
         Raises:
@@ -467,7 +482,7 @@ class Walks:
             steps += differences
         menu = self.menus.get(tuple(kinds)) or self.menu(tuple(kinds))
         if not menu.must and self.search.rest_laws and not self.search.space.is_cut_short(state):
-            must_hold(self.search.rest_laws, state)
+            _must_hold(self.search.rest_laws, state)
         if len(self.nodes) >= NODES_MAX:
             self.nodes.clear()
         reached = tuple(goal.name for goal in self.search.goals if goal.broken_by([state]) is not None)
@@ -476,10 +491,10 @@ class Walks:
 
     def judge(self, state: Packed) -> None:
         """Judge the laws over states, then those over steps, of which must be known what they look at before any step is."""
-        must_hold(self.search.laws, state)
+        _must_hold(self.search.laws, state)
         for between in self.search.step_laws:
             known = between.footprint.bits
-            must_hold([between.unchanged], state)
+            _must_hold([between.unchanged], state)
             if between.footprint.bits != known and any(stepper.memo for stepper in self.search.steppers):
                 raise Grew
 
@@ -495,7 +510,7 @@ class BrokenState(Exception):  # noqa: N818  control flow of a walk, never seen 
     """A state breaks a law. Its argument: which."""
 
 
-def must_hold(laws: Iterable[Always], state: Packed) -> None:
+def _must_hold(laws: Iterable[Always], state: Packed) -> None:
     for law in laws:
         if state & law.looked.bits not in law.good and law.broken_by([state]) is not None:
             raise BrokenState(law.name)

@@ -52,9 +52,10 @@ __all__ = [
     "go_on",
 ]
 
-CHUNK: Final = 20_000
+
+_CHUNK: Final = 20_000
 STATES_MAX: Final = 3_000_000
-INT_BYTES: Final = 16
+_INT_BYTES: Final = 16
 """What an int takes is rounded up to this."""
 
 
@@ -260,10 +261,10 @@ class Search:
                     break
                 found: list[Packed] = []
                 quiet: list[Packed] = []
-                for start in range(0, len(layer), CHUNK):
-                    self.expand(layer[start : start + CHUNK], found, quiet)
+                for start in range(0, len(layer), _CHUNK):
+                    self.expand(layer[start : start + _CHUNK], found, quiet)
                     if stopped := self.reached(bounds, proceed, len(found)):
-                        frontier = [*layer[start + CHUNK :], *found]
+                        frontier = [*layer[start + _CHUNK :], *found]
                         break
                 rest = [state for state in quiet if not self.space.is_cut_short(state)]
                 resting, cut_short = resting + len(rest), cut_short + len(quiet) - len(rest)
@@ -339,7 +340,7 @@ class Search:
     @property
     def memory(self) -> int:
         """How many bytes the states take: each an int, a place in the set of all, and one in the list of its layer."""
-        each = -(-((1 << self.space.packing.bits) - 1).__sizeof__() // INT_BYTES) * INT_BYTES
+        each = -(-((1 << self.space.packing.bits) - 1).__sizeof__() // _INT_BYTES) * _INT_BYTES
         return self.seen.__sizeof__() + len(self.seen) * (each + 8)
 
     @property

@@ -59,14 +59,17 @@ from tidegate.sim.search import Search
 from tidegate.sim.trace import Policy, Trace
 from tidegate.sim.tracing import trace_of
 
+__all__ = ["REPLAYS_MAX", "Budget", "Keep", "Run", "Shortest", "Shrunk", "replayed", "shrink", "shrunk_path"]
+
+
 REPLAYS_MAX: Final = 2_000
-STATES_MAX: Final = 20_000
+_STATES_MAX: Final = 20_000
 """That the search for a shorter run may see."""
-PATIENCE: Final = 100
+_PATIENCE: Final = 100
 """States of that search between two questions whether to go on."""
 
 
-Decisions: TypeAlias = tuple[Decision, ...]
+_Decisions: TypeAlias = tuple[Decision, ...]
 Keep: TypeAlias = Callable[[int], bool]
 """Told how many replays were made; answers whether to go on. A bound of time lives here, with the caller."""
 
@@ -84,7 +87,7 @@ class Run:
 
     law: str
     path: tuple[Packed, ...]
-    taken: Decisions
+    taken: _Decisions
 
     @property
     def steps(self) -> int:
@@ -150,7 +153,7 @@ def shrink(
     scenario: Scenario,
     *,
     replays_max: int = REPLAYS_MAX,
-    states_max: int = STATES_MAX,
+    states_max: int = _STATES_MAX,
     keep: Keep = lambda _: True,
 ) -> tuple[Trace, Shrunk]:
     """Shrink a recorded run.
@@ -170,10 +173,12 @@ def shrink(
     """
     if not trace.law:
         raise Misuse("this run breaks no law, so there is nothing to keep", todo="shrink a counterexample")
-    return replaying(trace, scenario, lambda search: shrunk_trace(trace, search, Budget(replays_max, states_max, keep)))
+    return replaying(
+        trace, scenario, lambda search: _shrunk_trace(trace, search, Budget(replays_max, states_max, keep))
+    )
 
 
-def shrunk_trace(trace: Trace, search: Search, budget: Budget) -> tuple[Trace, Shrunk]:
+def _shrunk_trace(trace: Trace, search: Search, budget: Budget) -> tuple[Trace, Shrunk]:
     found = followed(trace, search)
     if not isinstance(found.outcome, Reproduced):
         raise Misuse(
@@ -209,7 +214,7 @@ def shrunk_path(search: Search, path: tuple[Packed, ...], law: str, budget: Budg
         Misuse: A run of these decisions does not break it.
     """
     walks = Walks(search)
-    first = replayed(walks, decisions(walks, path))
+    first = replayed(walks, _decisions(walks, path))
     if first.law != law:
         raise Misuse(
             f"the run does not break {law!r} by its last step",
@@ -217,7 +222,7 @@ def shrunk_path(search: Search, path: tuple[Packed, ...], law: str, budget: Budg
             if first.law
             else "a law that is about a cycle is not broken by a run that ends",
         )
-    shrinking = Shrinking(walks, first, budget)
+    shrinking = _Shrinking(walks, first, budget)
     is_minimal = shrinking.smallest()
     run, shortest, states = shrinking.searched()
     return Shrunk(run, len(path) - 1, budget.replays, is_minimal or shortest is Shortest.YES, shortest, states)
@@ -255,7 +260,7 @@ class Budget:
 # --- decisions ----------------------------------------------------------------------------------------------------------
 
 
-def decisions(walks: Walks, path: tuple[Packed, ...]) -> Decisions:
+def _decisions(walks: Walks, path: tuple[Packed, ...]) -> _Decisions:
     """Those that lead along the path. Where a law is broken on the way, the first broken one ends them."""
     found: list[Decision] = []
     for before, after in pairwise(path):
@@ -294,12 +299,12 @@ def replayed(walks: Walks, wanted: Iterable[Decision]) -> Run:
 
 
 @final
-class Shrinking:
+class _Shrinking:
     """The smallest run so far, and the ways to a smaller one."""
 
     def __init__(self, walks: Walks, first: Run, budget: Budget) -> None:
         self.walks, self.best, self.budget = walks, first, budget
-        self.tried: set[Decisions] = set()
+        self.tried: set[_Decisions] = set()
         self.is_spent = False
 
     def smallest(self) -> bool:
@@ -314,7 +319,7 @@ class Shrinking:
                     pass
         return not self.is_spent
 
-    def takes(self, candidate: Decisions) -> bool:
+    def takes(self, candidate: _Decisions) -> bool:
         """Run the candidate, and keep it where it is smaller and breaks the same law."""
         if candidate in self.tried:
             return False
@@ -346,7 +351,7 @@ class Shrinking:
                 end = min(end - length, len(self.best.taken))
             length //= 2
 
-    def without_stretches(self) -> Iterator[Decisions]:
+    def without_stretches(self) -> Iterator[_Decisions]:
         """Without some neighbours among the decisions of one actor: a round of a loop, wherever others came between."""
         taken = self.best.taken
         for actor in sorted(self.best.actors):
@@ -356,14 +361,14 @@ class Shrinking:
                     out = set(places[start : start + length])
                     yield tuple(decision for at, decision in enumerate(taken) if at not in out)
 
-    def with_other_steps(self) -> Iterator[Decisions]:
+    def with_other_steps(self) -> Iterator[_Decisions]:
         """A step that is no fault in place of one."""
         taken = self.best.taken
         for at, decision in enumerate(taken):
             if decision.fault is not None:
                 yield (*taken[:at], Decision(decision.actor, None, 0), *taken[at + 1 :])
 
-    def with_fewer_switches(self) -> Iterator[Decisions]:
+    def with_fewer_switches(self) -> Iterator[_Decisions]:
         taken = self.best.taken
         for at, decision in enumerate(taken):
             earlier = [place for place in range(at - 1) if taken[place].actor == decision.actor]
@@ -385,7 +390,7 @@ class Shrinking:
             found: list[Packed] = []
             for number, state in enumerate(layer):
                 if len(came) > self.budget.states_max or (
-                    number % PATIENCE == 0 and not self.budget.keep(self.budget.replays)
+                    number % _PATIENCE == 0 and not self.budget.keep(self.budget.replays)
                 ):
                     return best, Shortest.UNKNOWN, len(came)
                 try:
@@ -413,4 +418,4 @@ class Shrinking:
         path = [state]
         while came[path[-1]] != path[-1]:
             path.append(came[path[-1]])
-        return replayed(self.walks, decisions(self.walks, tuple(reversed(path))))
+        return replayed(self.walks, _decisions(self.walks, tuple(reversed(path))))

@@ -37,16 +37,17 @@ from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
 from tidegate.sim.space import Stepper, remembered
 
-__all__ = ["Sizing", "expected", "longest_walk", "rounded"]
+__all__ = ["PILOT", "Sizing", "expected", "longest_walk", "rounded"]
+
 
 PILOT: Final = 5_000
 """States that are seen before the first estimate."""
-AGAIN: Final = 4
+_AGAIN: Final = 4
 """The next estimate comes when so many times as many states were seen."""
-WALKS: Final = 100
-WALK_MAX: Final = 1_000
+_WALKS: Final = 100
+_WALK_MAX: Final = 1_000
 """Steps of a walk; one that takes all of them goes round, and says nothing."""
-STRIDE: Final = 0x9E3779B97F4A7C15
+_STRIDE: Final = 0x9E3779B97F4A7C15
 """Any large odd number: it makes walks differ."""
 
 
@@ -73,7 +74,7 @@ class Sizing:
             seen: How many states were seen.
         """
         if seen >= self.due:
-            self.due = seen * AGAIN
+            self.due = seen * _AGAIN
             self.expected = expected([len(layer) for layer in layers], longest_walk(self.steppers, layers[-1]))
 
 
@@ -93,7 +94,7 @@ def expected(sizes: Sequence[int], walk: int) -> int:
     def shape(depth: int) -> float:
         return math.log((depth + 1) * (last - depth))
 
-    growth = slope([(shape(depth), math.log(size), math.sqrt(size)) for depth, size in enumerate(sizes)])
+    growth = _slope([(shape(depth), math.log(size), math.sqrt(size)) for depth, size in enumerate(sizes)])
     grown = (math.exp(growth * (shape(depth) - shape(known - 1))) for depth in range(known, last))
     return sum(sizes) + round(sizes[-1] * sum(grown))
 
@@ -104,7 +105,7 @@ def rounded(states: int) -> str:
     return f"{round(states, -digits) if digits > 0 else states:,}"
 
 
-def slope(points: Sequence[tuple[float, float, float]]) -> float:
+def _slope(points: Sequence[tuple[float, float, float]]) -> float:
     """Of the line through points, by least squares; each is x, y and what it weighs."""
     weight = sum(w for _, _, w in points)
     x_mean, y_mean = sum(x * w for x, _, w in points) / weight, sum(y * w for _, y, w in points) / weight
@@ -115,12 +116,12 @@ def slope(points: Sequence[tuple[float, float, float]]) -> float:
 def longest_walk(steppers: Sequence[Stepper], layer: Sequence[Packed]) -> int:
     """Steps of the longest of some blind walks; 0 if one goes round. What they learn of steps, the search need not."""
     longest = 0
-    for number in range(WALKS):
-        state, steps = layer[number * STRIDE % len(layer)], 0
+    for number in range(_WALKS):
+        state, steps = layer[number * _STRIDE % len(layer)], 0
         try:
             while after := [state + step for stepper in steppers for step in remembered(stepper, state)[1]]:
-                state, steps = after[((state ^ number) * STRIDE >> 32) % len(after)], steps + 1
-                if steps == WALK_MAX:
+                state, steps = after[((state ^ number) * _STRIDE >> 32) % len(after)], steps + 1
+                if steps == _WALK_MAX:
                     return 0
         except BrokenStep:  # the search will come to it, and tell the shortest way
             pass

@@ -21,6 +21,7 @@ from tidegate.sim.world import MOVES, Cell, World
 
 __all__ = ["IDLE", "Entry", "Space", "StepKinds", "Stepper", "View", "remembered"]
 
+
 V = TypeVar("V")
 
 Entry: TypeAlias = tuple[int, tuple[int, ...]]

@@ -21,7 +21,8 @@ from tidegate.sim.partial_order import Fusion, Own
 from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
 from tidegate.sim.space import IDLE, Entry, Space
 
-__all__ = ["UNAGED", "Aging", "Overwriting", "Remembering"]
+__all__ = ["UNAGED", "Aging", "Overwriting", "Remembering", "StepLaws"]
+
 
 UNAGED: Final = frozenset({"budget", "ids", "life", "clock"})
 """Kinds of cells in which no instant stands."""

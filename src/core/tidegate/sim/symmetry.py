@@ -37,14 +37,15 @@ from tidegate.sim.requests import shown
 from tidegate.sim.space import Space, Stepper
 from tidegate.sim.world import FLIGHT, Cell
 
-__all__ = ["GROUP_MAX", "Renaming", "Symmetry"]
+__all__ = ["Renaming", "Symmetry"]
 
-GROUP_MAX: Final = 5
-CHECKED: Final = 4
+
+_GROUP_MAX: Final = 5
+_CHECKED: Final = 4
 """States of each layer for which what can happen next is compared."""
 
 
-class Attribute(Protocol):
+class _Attribute(Protocol):
     """What attrs knows of a field."""
 
     @property
@@ -93,7 +94,7 @@ class Renaming:
                 return self.fields(value)
 
     def fields(self, value: object) -> object:
-        fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
+        fields: tuple[_Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
         kept = {field.alias or field.name: getattr(value, field.name) for field in fields if field.init}
         renamed = {name: self.value(item) for name, item in kept.items()}
         return value if all(renamed[name] is kept[name] for name in kept) else type(value)(**renamed)
@@ -114,7 +115,7 @@ class Renaming:
                 found = other.behaviour.start(at.life)
             stands = other.behaviour.nodes[found]
             if other.behaviour.canon.key(self.value(at.status)) != stands.exact:
-                raise not_alike(process, other.name, f"one is {at.status}, the other {stands.status}")
+                raise _not_alike(process, other.name, f"one is {at.status}, the other {stands.status}")
             self.nodes[process, node] = found
         return found
 
@@ -163,11 +164,11 @@ class Symmetry:
 
     def __init__(self, space: Space, groups: tuple[tuple[str, ...], ...], steppers: Sequence[Stepper]) -> None:
         self.steppers = steppers
-        self.renamings = [Renaming(space, names) for names in others(groups)]
+        self.renamings = [Renaming(space, names) for names in _others(groups)]
         for renaming in self.renamings:
             if renaming.state(space.first) != space.first:
                 who = next(name for name, other in renaming.names.items() if name != other)
-                raise not_alike(who, renaming.names[who], "the world begins otherwise for one than for the other")
+                raise _not_alike(who, renaming.names[who], "the world begins otherwise for one than for the other")
 
     def images(self, state: Packed) -> list[Packed]:
         """The state under every renaming but the one that changes nothing."""
@@ -183,12 +184,12 @@ class Symmetry:
         Raises:
             Misuse: It is not the same but for names.
         """
-        for state in layer[:: max(1, len(layer) // CHECKED)]:
+        for state in layer[:: max(1, len(layer) // _CHECKED)]:
             after = self.after(state)
             for renaming in self.renamings:
                 if {renaming.state(each) for each in after} != set(self.after(renaming.state(state))):
                     who = next(name for name, other in renaming.names.items() if name != other)
-                    raise not_alike(who, renaming.names[who], "in the other's place it has other steps to take")
+                    raise _not_alike(who, renaming.names[who], "in the other's place it has other steps to take")
 
     def after(self, state: Packed) -> list[Packed]:
         return [after for stepper in self.steppers for _, after in stepper.steps(state)]
@@ -199,7 +200,7 @@ class Symmetry:
         return list(map(renaming.state, run))
 
 
-def others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
+def _others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
     """Every renaming within the groups but the one that changes nothing."""
     for chosen in product(*(permutations(group) for group in groups)):
         names = {
@@ -211,7 +212,7 @@ def others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
             yield names
 
 
-def not_alike(one: str, other: str, why: str) -> Misuse:
+def _not_alike(one: str, other: str, why: str) -> Misuse:
     return Misuse(
         f"{one} and {other} are not interchangeable",
         why=why,

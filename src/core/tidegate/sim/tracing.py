@@ -51,10 +51,13 @@ from tidegate.sim.trace import (
 from tidegate.sim.ways import Way, effect_of, event, lane_of, source, ways
 from tidegate.sim.world import CLOCK
 
-Truths: TypeAlias = Mapping[str, Truth]
+__all__ = ["Path", "is_at_rest", "is_sound", "judgements", "steps_of", "trace_of", "unchosen"]
+
+
+_Truths: TypeAlias = Mapping[str, Truth]
 Path: TypeAlias = tuple[Packed, ...]
 
-KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
+_KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.READ, (FindOne, FindAll, Now)),
     (StepKind.WRITE, (FindOneAndUpdate, UpdateOne)),
     (StepKind.INSERT, (InsertOne,)),
@@ -64,18 +67,18 @@ KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.CALL, (Call,)),
     *group.STEP_KINDS,
 )
-KIND_OF_FAULT: Final = {
+_KIND_OF_FAULT: Final = {
     Fault.CRASH_BEFORE: StepKind.CRASH,
     Fault.CRASH_AFTER: StepKind.CRASH,
     Fault.RESTART: StepKind.RESTART,
 }
-KIND_OF_LANE: Final = {
+_KIND_OF_LANE: Final = {
     Lane.NETWORK: StepKind.DELIVER,
     Lane.STREAM: StepKind.DELIVER,
     Lane.CLOCK: StepKind.TIME,
     Lane.COORDINATOR: StepKind.REBALANCE,
 }
-BREACHES: Final = {LawKind.ALWAYS: Breach.SAFETY, LawKind.STEP: Breach.STEP, LawKind.EVENTUALLY: Breach.LIVENESS}
+_BREACHES: Final = {LawKind.ALWAYS: Breach.SAFETY, LawKind.STEP: Breach.STEP, LawKind.EVENTUALLY: Breach.LIVENESS}
 
 
 def trace_of(
@@ -105,9 +108,9 @@ def trace_of(
         loop: How many of the last steps repeat for ever.
         original: The way that this one was shrunk from.
     """
-    laws = laws_of(search)
+    laws = _laws_of(search)
     if breach is None:
-        kinds = {each.name: BREACHES.get(each.kind, Breach.NONE) for each in laws} | {NO_ERROR: Breach.ERROR}
+        kinds = {each.name: _BREACHES.get(each.kind, Breach.NONE) for each in laws} | {NO_ERROR: Breach.ERROR}
         breach = kinds.get(law, Breach.SAFETY) if law else Breach.NONE
     initial = described(search.space, path[0])
     return Trace(
@@ -116,14 +119,14 @@ def trace_of(
         law=law,
         time=time,
         seed=seed,
-        movers=movers(search),
+        movers=_movers(search),
         initial=initial,
         steps=steps_of(search, path, law),
         breach=breach,
         laws=laws,
         policy=policy,
         python=PYTHON,
-        fingerprint=fingerprinted(search),
+        fingerprint=_fingerprinted(search),
         original=None if original is None else unchosen(steps_of(search, original, law)),
         summary=search.scenario.summary,
         why=why,
@@ -131,26 +134,26 @@ def trace_of(
     )
 
 
-def fingerprinted(search: Search) -> str:
+def _fingerprinted(search: Search) -> str:
     """A digest of what can be told of the scenario without running it: lanes, laws, time, and how it begins."""
     clock = search.scenario.clock
     said = {
-        "processes": [[mover.name, mover.kind.value] for mover in movers(search)],
-        "laws": [[law.name, law.kind.value] for law in laws_of(search)],
+        "processes": [[mover.name, mover.kind.value] for mover in _movers(search)],
+        "laws": [[law.name, law.kind.value] for law in _laws_of(search)],
         "clock": None if clock is None else [clock.quantum, clock.horizon, clock.moves],
         "initial": to_json(described(search.space, search.first)),
     }
     return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def movers(search: Search) -> tuple[Mover, ...]:
+def _movers(search: Search) -> tuple[Mover, ...]:
     return tuple(Mover(stepper.name, lane_of(stepper)) for stepper in search.steppers)
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 
-def laws_of(search: Search) -> tuple[NamedLaw, ...]:
+def _laws_of(search: Search) -> tuple[NamedLaw, ...]:
     """The laws that are judged, errors of programs included."""
     scenario = search.scenario
     return (
@@ -202,9 +205,9 @@ def is_sound(search: Search, before: Packed, after: Packed, *, is_at_rest: bool)
     return Truth.BROKEN not in judged
 
 
-def truths(
-    search: Search, before: Packed, after: Packed, known: Truths, *, is_at_rest: bool, broken: str = ""
-) -> Truths:
+def _truths(
+    search: Search, before: Packed, after: Packed, known: _Truths, *, is_at_rest: bool, broken: str = ""
+) -> _Truths:
     """What is known of every law after a step; a goal that was reached stays so.
 
     Where a law is broken, others may raise an error, for they may take for granted that it holds: they are open.
@@ -235,24 +238,24 @@ def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]
         touched_by(search, state, could[index]) for state, could, index in zip(path, chosen, taken, strict=False)
     ]
     causes = caused_by([could[index].stepper.name for could, index in zip(chosen, taken, strict=False)], touched)
-    known: Truths = {}
+    known: _Truths = {}
     passed: Duration = 0
     steps = []
     for number, (before, after) in enumerate(pairwise(path)):
         way = chosen[number][taken[number]]
         broken = law if number + 2 == len(path) else ""
         rests = law in search.scenario.eventually if broken else is_at_rest(search, after, chosen[number + 1])
-        judged = truths(search, before, after, known, is_at_rest=rests, broken=broken)
-        passed += passing_of(search, way, before, after)
+        judged = _truths(search, before, after, known, is_at_rest=rests, broken=broken)
+        passed += _passing_of(search, way, before, after)
         steps.append(
             TraceStep(
                 process=way.stepper.name,
                 event=event(way.step),
-                fault=fault_of(way),
+                fault=_fault_of(way),
                 patch=difference(pictures[number], pictures[number + 1]),
                 at=None if search.scenario.clock is None else passed,
-                kind=kind_of(way),
-                choice=choice(chosen[number], taken[number]),
+                kind=_kind_of(way),
+                choice=_choice(chosen[number], taken[number]),
                 effects=done_in(search, before, way, touched[number]),
                 truths=tuple((law, truth) for law, truth in judged.items() if known.get(law) is not truth),
                 causes=causes[number],
@@ -268,8 +271,8 @@ def is_at_rest(search: Search, state: Packed, could: tuple[Way, ...]) -> bool:
     return not any(way.step.must for way in could) and not search.space.is_cut_short(state)
 
 
-def choice(could: tuple[Way, ...], taken: int) -> Choice:
-    return Choice(tuple(Option(way.stepper.name, event(way.step), fault_of(way)) for way in could), taken)
+def _choice(could: tuple[Way, ...], taken: int) -> Choice:
+    return Choice(tuple(Option(way.stepper.name, event(way.step), _fault_of(way)) for way in could), taken)
 
 
 def unchosen(steps: tuple[TraceStep, ...]) -> tuple[TraceStep, ...]:
@@ -277,11 +280,11 @@ def unchosen(steps: tuple[TraceStep, ...]) -> tuple[TraceStep, ...]:
     return tuple(attrs.evolve(step, choice=Choice()) for step in steps)
 
 
-def fault_of(way: Way) -> str:
+def _fault_of(way: Way) -> str:
     return "" if way.step.fault is None else way.step.fault.value
 
 
-def passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Duration:
+def _passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Duration:
     """How much time passes in a step, in microseconds."""
     if lane_of(way.stepper) is not Lane.CLOCK:
         return 0
@@ -294,12 +297,12 @@ def passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Durat
     )
 
 
-def kind_of(way: Way) -> StepKind:
-    if way.step.fault in KIND_OF_FAULT:
-        return KIND_OF_FAULT[way.step.fault]
+def _kind_of(way: Way) -> StepKind:
+    if way.step.fault in _KIND_OF_FAULT:
+        return _KIND_OF_FAULT[way.step.fault]
     effect, lane = effect_of(way.step.label), lane_of(way.stepper)
-    if lane in KIND_OF_LANE:
-        return KIND_OF_LANE[lane]
+    if lane in _KIND_OF_LANE:
+        return _KIND_OF_LANE[lane]
     if effect is None:
         return StepKind.DELIVER if isinstance(getattr(way.stepper, "actor", None), ReducerProcess) else StepKind.OTHER
-    return next((kind for kind, effects in KINDS if isinstance(effect, effects)), StepKind.OTHER)
+    return next((kind for kind, effects in _KINDS if isinstance(effect, effects)), StepKind.OTHER)

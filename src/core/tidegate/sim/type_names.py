@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast
 
-__all__ = ["name_of", "upgraded"]
+__all__ = ["FIELDS", "NAMES", "RENAMED", "ROOMS", "name_of", "upgraded"]
+
 
 NAMES: Final[Mapping[str, str]] = {
     "tidegate.consumer.commit_metadata.Ignored": "consumer.metadata.Ignored",
@@ -71,12 +72,12 @@ RENAMED: Final[Mapping[str, str]] = {
     "tidegate.wishes.TopicPartition": "model.TopicPartition",
 }
 """Those of their classes that were renamed since, or moved alone."""
-OF_A_COMMAND: Final[Mapping[str, str]] = {"wish": "command"}
+_OF_A_COMMAND: Final[Mapping[str, str]] = {"wish": "command"}
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "consumer.Owned": {"ledger": "tracker", "standing": "hold"},
     **dict.fromkeys(
         (f"reactive.{name}" for name in ("Done", "Due", "Failed", "Fenced", "Located", "Received", "StreamFailed")),
-        OF_A_COMMAND,
+        _OF_A_COMMAND,
     ),
 }
 """Fields that were renamed since, by the class of today."""

@@ -19,7 +19,10 @@ from tidegate.sim.space import Stepper
 from tidegate.sim.streams import Forgetful
 from tidegate.sim.trace import Lane
 
-LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
+__all__ = ["Way", "awaiting", "effect_of", "event", "lane_of", "source", "ways"]
+
+
+_LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
     (Process, Lane.PROCESS),
     (ReducerProcess, Lane.PROCESS),
     (Network, Lane.NETWORK),
@@ -56,7 +59,7 @@ def lane_of(stepper: Stepper) -> Lane:
     actor: object = getattr(stepper, "actor", None)
     if actor is None:
         return Lane.CLOCK
-    return next((lane for kind, lane in LANES if isinstance(actor, kind)), Lane.PROCESS)
+    return next((lane for kind, lane in _LANES if isinstance(actor, kind)), Lane.PROCESS)
 
 
 def event(step: ActorStep) -> str:
