@@ -22,6 +22,7 @@ from tidegate.sim.attempts import attempt
 from tidegate.sim.fingerprint import Unmergeable
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import ALL, Bounds, Search, go_on
+from tidegate.sim.space import remembered
 
 TIMES = 20
 
@@ -32,8 +33,8 @@ def runs(search: Search, enough: int) -> tuple[int, bool]:
     while ways and total < enough:
         after = Counter[int]()
         for state, count in ways.items():
-            for hand in search.hands:
-                for step in search.known(hand, state)[1]:
+            for stepper in search.steppers:
+                for step in remembered(stepper, state)[1]:
                     after[state + step] += count
         total, ways = total + after.total(), after
     return total, bool(ways)

@@ -48,7 +48,7 @@ from tidegate.catalogue import shipped
 from tidegate.leases.scenarios.small_lock import COUNT, small_lock
 from tidegate.sim.automaton import Raised
 from tidegate.sim.policies import PORTFOLIO, Pct, Swarm, Uniform
-from tidegate.sim.sample import sample
+from tidegate.sim.sample import Plan, sample
 from tidegate.sim.scenario import Actor, ActorStep, Law, ProcessActor, Scenario, State
 from tidegate.sim.shrink import Budget, shrunk_path
 from tidegate.sim.world import Cell, World, document
@@ -89,17 +89,10 @@ def took(run: Callable[[], object]) -> float:
 def speed() -> None:
     print(f"{'policy':12}{'runs':>10}{'steps':>12}{'steps/s':>12}   small lock 3,3,2,1")
     for policy in (Uniform(), Pct(3), Swarm()):
-        steps: list[int] = []
+        plan, steps = Plan("0", policies=(policy,), steps_max=10_000), list[int]()
 
         def walk() -> None:
-            found = sample(
-                small_lock(3, 3, 2, 1),
-                seed="0",
-                runs=20_000,
-                steps_max=10_000,
-                seeding=Random,
-                policies=(policy,),  # noqa: B023  called in this round
-            )
+            found = sample(small_lock(3, 3, 2, 1), plan, 20_000, seeding=Random)  # noqa: B023  called at once
             steps.append(found.transitions)  # noqa: B023  likewise
 
         best = min(took(walk) for _ in range(5))
@@ -118,9 +111,7 @@ def shrinking() -> None:
     scenario = attrs.evolve(small_lock(4, 4, 2, 2), always={"the count stays below 6": counts_too_far})
     print(f"\n{'seed':12}{'steps':>10}{'shrunk to':>12}{'replays':>10}{'seconds':>10}   no run is shorter than 34")
     for number in range(1, 6):
-        found = sample(
-            scenario, seed=str(number), runs=RUNS_MAX, steps_max=1_000, seeding=Random, policies=(Uniform(),)
-        )
+        found = sample(scenario, Plan(str(number), policies=(Uniform(),), steps_max=1_000), RUNS_MAX, seeding=Random)
         assert found.broken is not None
         path, law, search = found.broken.path, found.broken.law, found.search
         if len(path) <= 56:
@@ -233,9 +224,7 @@ def by_hypothesis(name: str, number: int, cap: float) -> float:
 
 def by_portfolio(name: str, number: int) -> float:
     def search() -> None:
-        found = sample(
-            shipped(name), seed=str(number), runs=RUNS_MAX, steps_max=1_000, seeding=Random, policies=PORTFOLIO
-        )
+        found = sample(shipped(name), Plan(str(number), policies=PORTFOLIO, steps_max=1_000), RUNS_MAX, seeding=Random)
         if found.broken is None:
             sys.exit(f"{name}: not found with seed {number}")
 

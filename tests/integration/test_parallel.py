@@ -18,8 +18,8 @@ from tests.integration.interruptible import INTERRUPTIBLE
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault
-from tidegate.sim.sample import Plan
 from tidegate.sim.search import Progress
 from tidegate.sim.tally import Tally
 from tidegate_adapters.cli.commands import main
@@ -27,8 +27,8 @@ from tidegate_adapters.cli.failures import WorkersLostError
 from tidegate_adapters.parallel import Order, in_processes, spread
 
 T = TypeVar("T")
-FAILS = Order("transition.request_id_ignored", Plan("0"))
-HOLDS = Order("transition", Plan("0"))
+FAILS = Order("transition.request_id_ignored", Exploration(seed="0"))
+HOLDS = Order("transition", Exploration(seed="0"))
 
 MINE = '''
 import os
@@ -136,20 +136,20 @@ def test_a_process_that_dies_is_replaced_and_what_was_finished_is_kept(monkeypat
     directory, as on the command line, and only the faults that were chosen strike.
     """
     kinds = (Fault.CRASH_BEFORE,)
-    order = Order("mine.py:dies_once", Plan("0"), kinds)
-    whole = in_pieces(Order("mine.py:fine", Plan("0"), kinds), range(100))
+    order = Order("mine.py:dies_once", Exploration(seed="0", faults=kinds))
+    whole = in_pieces(Order("mine.py:fine", Exploration(seed="0", faults=kinds)), range(100))
     assert in_processes(order, range(100), jobs=1) == whole
     assert Path("died").exists()
     assert [kind for kind, _ in whole.faults] == [*kinds]
     monkeypatch.setattr("tidegate_adapters.parallel.POOLS_MAX", 1)
     with pytest.raises(WorkersLostError, match="worker processes died in 1 pools"):
-        in_processes(Order("mine.py:dies", Plan("0")), range(100), jobs=1)
+        in_processes(Order("mine.py:dies", Exploration(seed="0")), range(100), jobs=1)
 
 
 def test_what_is_wrong_in_a_worker_is_told_as_it_is_here() -> None:
     """The same error, with what to do."""
     with pytest.raises(Misuse, match="there is no scenario 'nothing'") as told:
-        in_processes(Order("nothing", Plan("0")), range(50), jobs=1)
+        in_processes(Order("nothing", Exploration(seed="0")), range(50), jobs=1)
     assert "tidegate list" in told.value.todo
 
 

@@ -29,6 +29,7 @@ from random import Random
 from tidegate.catalogue import shipped
 from tidegate.consumer.scenarios.partition import partition
 from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.report import explore
 from tidegate.sim.rendering import render
 from tidegate.sim.trace_json import encoded
@@ -38,7 +39,7 @@ explored = [
     explore(shipped("array_push_lock.stall.2")),
     explore(shipped("transition.only_the_last_request_id")),
     explore(partition(records=1, rebalances=1, budget=2)),
-    explore(shipped("transition.request_id_ignored"), runs=500, steps_max=200, seeding=Random),
+    explore(shipped("transition.request_id_ignored"), Exploration(runs=500, steps_max=200), seeding=Random),
 ]
 
 

@@ -19,9 +19,10 @@ from tidegate.sim.actors import Ticks
 from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Asking, Raised
 from tidegate.sim.faults import Fault
+from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
-from tidegate.sim.search import NO_ERROR, Bounds, Explored, go_on
+from tidegate.sim.search import Bounds, Explored, go_on
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import MOVES, Cell, Plain, World
 
@@ -145,7 +146,7 @@ def explored(scenario: Scenario) -> Explored:
 
 def packed_states(found: Explored) -> Collection[Key]:
     """The states that the real search saw, as the plain one names them."""
-    slots = found.search.packing.slots.values()
+    slots = found.search.space.packing.slots.values()
     return {
         frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0])
         for state in found.search.seen

@@ -5,7 +5,10 @@ Each scenario is explored once in a test run (`tests.properties.shipped`); all o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 import attrs
 import pytest
@@ -23,21 +26,49 @@ from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
 from tidegate.sim.group import REBALANCES
 from tidegate.sim.reducers import Crash, ReducerProcess
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Kind, Law
 from tidegate.sim.shipping import Scope
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
 
 
+COUNTS: Final[Mapping[str, list[object]]] = json.loads(
+    (Path(__file__).parent / "state_counts.json").read_text(encoding="utf-8")
+)
+"""By scenario: the verdict, states, transitions and depth. Change one only if you know why it is another."""
+THOROUGH: Final = tuple(name for name in COUNTS if name.endswith(f"@{Scope.THOROUGH}"))
+
+
+def counted(report: Report) -> list[object]:
+    return [report.verdict.value, report.states, report.transitions, report.depth]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_shipped_scenario_meets_its_expectation(name: str) -> None:
-    """Clean and completely explored, or broken in the one law that it names; nothing is left unmerged."""
+    """Clean and completely explored, or broken in the one law that it names; nothing is left unmerged. It has as many states
+    as it has on record.
+    """
     report = report_on(name)
     assert report.scenario == name
+    assert counted(report) == COUNTS[name]
     assert report.ok, report
     assert report.unmerged == ()
     assert all(report.goals.values()) or report.verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("name", THOROUGH if AT_LENGTH else ())
+def test_every_thorough_scope_has_as_many_states_as_on_record(name: str) -> None:
+    """It takes minutes, so it is for `make thorough`."""
+    report = explore(shipped(name))
+    assert counted(report) == COUNTS[name]
+    assert report.ok, report
+
+
+def test_every_scope_that_ships_is_on_record() -> None:
+    """Each program in its default and thorough scope, each specimen; and nothing that is gone."""
+    scopes = {f"{each.name}@{scope}" for each in catalogue.PROGRAMS for scope in each.scopes if scope is Scope.THOROUGH}
+    assert COUNTS.keys() == {*NAMES, *scopes}
 
 
 def test_a_scenario_that_does_not_ship_is_misuse() -> None:

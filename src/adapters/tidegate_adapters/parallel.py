@@ -4,7 +4,7 @@ What is shared out is a value: pieces of run numbers, and tallies that merge (`t
 of a target and makes the scenario itself, for programs cannot be sent. So the answer is the same whatever the number of
 workers and whichever is quicker, and any `concurrent.futures.Executor` will do:
 
-    order = Order("small_lock@large", Plan("7"))
+    order = Order("small_lock@large", Exploration(seed="7"))
     with processes(4) as executor:
         tally = spread(executor, order, range(100_000), at_once=8)
 
@@ -34,8 +34,8 @@ from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.sim.faults import Fault
-from tidegate.sim.sample import Plan, Sampler
+from tidegate.sim.exploration import Exploration
+from tidegate.sim.sample import Sampler
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Progress
 from tidegate.sim.tally import Tally, merged, pieces
@@ -57,28 +57,25 @@ class Order:
 
     Attributes:
         target: What finds the scenario: its name, or `path.py:attr` as seen from the directory where workers run.
-        plan: Which runs.
-        faults: Which kinds may strike; None for whatever the scenario allows.
-        faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
+        how: The seed, the policies and the length of the runs, and which faults may strike.
     """
 
     target: str
-    plan: Plan
-    faults: tuple[Fault, ...] | None = None
-    faults_max: int | None = None
+    how: Exploration
 
-    def scenario(self) -> Scenario:
-        """Make the scenario, here.
+    def sampler(self) -> Sampler:
+        """What makes the runs, of the scenario as it is loaded here.
 
         Raises:
             TidegateError: It cannot be loaded.
         """
         from tidegate_adapters.cli.targets import one  # noqa: PLC0415  with all that ships
 
-        return one(self.target).scenario.bounded(self.faults, self.faults_max)
+        return self.sampler_of(one(self.target).scenario)
 
-    def sampler(self) -> Sampler:
-        return Sampler(self.scenario(), self.plan, random.Random)
+    def sampler_of(self, scenario: Scenario) -> Sampler:
+        """What makes the runs of the scenario."""
+        return Sampler(scenario.bounded(self.how.faults, self.how.faults_max), self.how.plan, random.Random)
 
 
 # --- in a worker --------------------------------------------------------------------------------------------------------

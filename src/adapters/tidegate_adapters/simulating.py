@@ -22,9 +22,9 @@ import pytest
 
 from tidegate.model.errors import Misuse
 from tidegate.model.values import check_type
-from tidegate.sim.coverage import absent
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault
-from tidegate.sim.policies import PORTFOLIO, Policy, policies
+from tidegate.sim.policies import Policy, policies
 from tidegate.sim.rendering import render
 from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
@@ -36,7 +36,7 @@ from tidegate.testing import unexpected
 from tidegate_adapters.cli.store import Store, named_apart, read
 from tidegate_adapters.printable import one_line
 
-__all__ = ["Settings", "Sim", "settings"]
+__all__ = ["Sim", "settings"]
 
 PCT_DEPTH: Final = 3
 SHRINK_S: Final = 1.0
@@ -44,29 +44,7 @@ SHRINK_S: Final = 1.0
 SETTINGS: Final = ("runs", "seed", "faults", "policy", "states_max", "faults_max")
 
 
-@final
-@attrs.frozen
-class Settings:
-    """How scenarios are explored.
-
-    Attributes:
-        runs: How many random runs; 0 for an exhaustive search.
-        seed: Of the random runs; None for one that follows from the session's.
-        faults: Which kinds may strike; None for whatever the scenario allows.
-        policies: Pick the steps of the random runs, in turns.
-        states_max: How many states an exhaustive search sees at most.
-        faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
-    """
-
-    runs: int = 0
-    seed: str | None = None
-    faults: tuple[Fault, ...] | None = None
-    policies: tuple[Policy, ...] = PORTFOLIO
-    states_max: int = STATES_MAX
-    faults_max: int | None = None
-
-
-def settings(item: pytest.Item, profile: Mapping[str, object]) -> Settings:
+def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:
     """What the mark, the profile and the options say.
 
     Raises:
@@ -87,7 +65,7 @@ def settings(item: pytest.Item, profile: Mapping[str, object]) -> Settings:
         raise pytest.UsageError(
             f"{item.nodeid}: tidegate knows no {', '.join(unknown)}; it knows {', '.join(SETTINGS)}"
         )
-    return Settings(
+    return Exploration(
         runs=whole(found, "runs", 0),
         seed=None if found.get("seed") is None else str(found["seed"]),
         faults=kinds(found.get("faults", "all")),
@@ -129,14 +107,14 @@ class Sim:
 
     Args:
         item: The test.
-        bounds: How it explores.
+        how: How it explores; without a seed, each exploration has one that follows from the session's.
         seed: Of the session.
     """
 
-    def __init__(self, item: pytest.Item, bounds: Settings, seed: str) -> None:
-        self.item, self.bounds, self.seed = item, bounds, seed
+    def __init__(self, item: pytest.Item, how: Exploration, seed: str) -> None:
+        self.item, self.how, self.seed = item, how, seed
         self.places = 0  # how many explorations there were
-        item.user_properties.append(("tidegate_seed", bounds.seed or seed))
+        item.user_properties.append(("tidegate_seed", how.seed or seed))
 
     def explore(self, scenario: Scenario) -> Report:
         """Explore the scenario; where a file is to be replayed that was recorded in it, replay that instead.
@@ -155,22 +133,15 @@ class Sim:
         check_type(scenario, Scenario, "a scenario: is it a function that makes one, and was not called?")
         if (trace := self.recorded(scenario)) is not None:
             self.replay(trace, scenario)
-        whole, scenario = scenario, scenario.bounded(self.bounds.faults, self.bounds.faults_max)
-        report = explore(
-            scenario,
-            states_max=self.bounds.states_max,
-            runs=self.bounds.runs,
-            seed=self.bounds.seed or self.digest(self.places),
-            seeding=random.Random,
-            policies=self.bounds.policies,
-        )
+        how = attrs.evolve(self.how, seed=self.how.seed or self.digest(self.places))
+        report = explore(scenario, how, seeding=random.Random)
         self.places += 1
         self.item.ihook.pytest_tidegate_report(item=self.item, report=report)
-        sampled_clean = self.bounds.runs and scenario.expect is None and report.verdict is Verdict.INCONCLUSIVE
+        sampled_clean = how.runs and scenario.expect is None and report.verdict is Verdict.INCONCLUSIVE
         if not report.ok and not sampled_clean:
-            self.store(report, scenario)
+            self.store(report, scenario.bounded(how.faults, how.faults_max))
             raise AssertionError(unexpected(report))
-        for missing in (*report.uncovered, *absent(whole, self.bounds.faults or (), report.faults)):
+        for missing in report.uncovered:
             self.item.warn(pytest.PytestWarning(f"tidegate: {one_line(report.scenario)}: {one_line(missing)}"))
         return report
 

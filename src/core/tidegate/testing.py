@@ -13,6 +13,7 @@ from typing import assert_never
 
 from tidegate.model.documents import one_line
 from tidegate.model.values import check_type
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.rendering import render
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
@@ -45,7 +46,9 @@ def assert_no_counterexample(
         Misuse: The scenario, or a program in it, breaks a contract.
     """
     check_type(scenario, Scenario, "a scenario")
-    report = explore(scenario.bounded(None, faults_max), states_max=states_max, require_sometimes=require_sometimes)
+    report = explore(
+        scenario, Exploration(states_max=states_max, faults_max=faults_max, require_sometimes=require_sometimes)
+    )
     if not report.ok:
         raise AssertionError(unexpected(report) + (f"\n{render(report.trace)}" if report.trace else ""))
     return report

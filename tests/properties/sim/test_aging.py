@@ -39,7 +39,8 @@ from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, State
-from tidegate.sim.search import UNAGED, Explored
+from tidegate.sim.search import Explored
+from tidegate.sim.steppers import UNAGED
 from tidegate.sim.world import CLOCK, MOVES, Cell, Outcomes, Plain, World, document, inbox, perform, world_with
 
 HOLDER = Field[str]("holder")
@@ -106,7 +107,7 @@ def with_clock(scenario: Scenario, moves: int) -> Scenario:
 
 def forms(found: Explored, horizon: Duration) -> set[object]:
     """The states with every instant relative to the clock, saturated at the horizon; the clock itself is left out."""
-    packing = found.search.packing
+    packing = found.search.space.packing
     slots = [slot for slot in packing.slots.values() if slot.name not in (CLOCK.name, MOVES.name)]
     now = packing.slot(CLOCK)
     seen: set[object] = set()
@@ -129,7 +130,7 @@ def check_quotient(scenario: Scenario, moves: int) -> Explored:
     horizon = scenario.clock.horizon
     assert horizon is not None
     relative = explored(scenario)
-    assert relative.search.relative
+    assert relative.search.space.relative
     for few in (1, moves // 2):
         assert forms(explored(with_clock(scenario, few)), horizon) <= forms(relative, horizon)
     assert forms(explored(with_clock(scenario, moves)), horizon) == forms(relative, horizon)
@@ -319,7 +320,7 @@ def test_rest_comes_when_time_changes_nothing_any_more() -> None:
     """In relative time nothing is cut short: at rest all instants lie beyond the horizon."""
     found = explored(attrs.evolve(touching(), eventually={"it is old": lambda state: since(state) >= 3 * SECOND}))
     assert (found.broken, found.resting, found.cut_short) == (None, 1, 0)
-    assert found.search.relative
+    assert found.search.space.relative
 
 
 def test_time_cut_short_is_no_rest() -> None:

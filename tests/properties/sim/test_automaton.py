@@ -15,9 +15,9 @@ from tidegate.model.errors import Misuse, Nondeterministic, TidegateError, Unkno
 from tidegate.model.instants import SECOND, STORE, WALL, Instant
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Asking, Crashed, Failed, HoldsInstant, ProgramAutomaton, Raised, Returned
+from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import NO_ERROR
 from tidegate.sim.world import calling, world_with
 
 Coded = Callable[[], Coroutine[Effect[object], object, object]]

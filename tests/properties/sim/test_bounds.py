@@ -12,12 +12,15 @@ import pytest
 from tidegate.leases.scenarios.small_lock import MONITORS, small_lock
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import attempt
+from tidegate.sim.exploration import Exploration
+from tidegate.sim.judging import Broken
 from tidegate.sim.packing import Packed
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.sample import Beyond, portfolio
+from tidegate.sim.sample import Beyond, Plan, portfolio
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.search import Bounds, Broken, Explored, Search, go_on
+from tidegate.sim.search import Bounds, Explored, Search, go_on
+from tidegate.sim.space import remembered
 from tidegate.sim.world import document
 
 BOUNDS = {
@@ -46,13 +49,13 @@ def test_a_bound_leaves_a_frontier_beyond_which_lies_all_the_rest(bound: str) ->
     seen, todo = set(found.search.seen), list(found.frontier)
     while todo:
         state = todo.pop()
-        after = {state + step for hand in found.search.hands for step in found.search.known(hand, state)[1]} - seen
+        after = {state + step for stepper in found.search.steppers for step in remembered(stepper, state)[1]} - seen
         seen |= after
         todo += after
     assert len(seen) == whole.states
     path = found.search.path(found.frontier[-1])
     assert (path[0], path[-1]) == (found.search.first, found.frontier[-1])
-    assert all(found.search.leads(before, after) for before, after in pairwise(path))
+    assert all(found.search.leads_to(before, {after}) for before, after in pairwise(path))
 
 
 @pytest.mark.parametrize("bound", ["states", "depth", "memory"])
@@ -80,7 +83,7 @@ def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -
             while (
                 bad := next((law.name for law in search.laws if law.broken_by([path[-1]]) is not None), None)
             ) is None:
-                steps = [step for hand in search.hands for step in search.known(hand, path[-1])[1]]
+                steps = [step for stepper in search.steppers for step in remembered(stepper, path[-1])[1]]
                 if not steps:
                     break
                 path.append(path[-1] + steps[0])
@@ -89,8 +92,8 @@ def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -
         return Beyond(None, "nothing was found")
 
     broken = attrs.evolve(scenario(), always={"nobody is inside": nobody_is_inside}, expect="nobody is inside")
-    assert explore(broken, depth_max=1).verdict is Verdict.INCONCLUSIVE
-    report = explore(broken, depth_max=1, onward=onward)
+    assert explore(broken, Exploration(depth_max=1)).verdict is Verdict.INCONCLUSIVE
+    report = explore(broken, Exploration(depth_max=1), onward=onward)
     assert (report.verdict, report.law, report.ok) == (Verdict.VIOLATED, "nobody is inside", True)
     assert report.trace is not None
     assert len(asked) == 1
@@ -103,7 +106,9 @@ def test_random_runs_go_on_where_a_search_was_stopped() -> None:
     Both are had again by the seed.
     """
     broken = attrs.evolve(scenario(), always={"nobody is inside": nobody_is_inside}, expect="nobody is inside")
-    reports = [explore(broken, depth_max=1, onward=portfolio("7", runs=50, seeding=Random)) for _ in range(2)]
+    reports = [
+        explore(broken, Exploration(depth_max=1), onward=portfolio(Plan("7"), 50, seeding=Random)) for _ in range(2)
+    ]
     first = reports[0].trace
     assert (reports[0].verdict, reports[0].law, reports[0].is_shortest) == (Verdict.VIOLATED, "nobody is inside", False)
     assert first is not None
@@ -111,10 +116,10 @@ def test_random_runs_go_on_where_a_search_was_stopped() -> None:
     assert reports[0].reason.startswith("1 steps were taken from the beginning; run 7.")
     assert replay(first, broken) == Reproduced(len(first.steps))
     assert len(first.steps) > 1
-    found = explore(scenario(), depth_max=1, onward=portfolio("7", runs=50, seeding=Random))
+    found = explore(scenario(), Exploration(depth_max=1), onward=portfolio(Plan("7"), 50, seeding=Random))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.reason.endswith("; 50 random runs from there, seed 7, broke no law")
-    assert explore(broken, onward=portfolio("7", runs=50, seeding=Random)).is_shortest
+    assert explore(broken, onward=portfolio(Plan("7"), 50, seeding=Random)).is_shortest
 
 
 @pytest.mark.parametrize("bound", ["states", "depth", "memory"])

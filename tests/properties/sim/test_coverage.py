@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random  # noqa: TID251  seeded
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from tidegate.model.effects import Call, Note, Sleep
 from tidegate.model.instants import SECOND
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Returned
+from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Law, Scenario
@@ -44,10 +44,10 @@ UNASKED = {"q is silent": lambda before, after: before.read(notes("q")) == after
 def test_a_fault_that_could_strike_and_never_does_is_told() -> None:
     """A warning, and on demand a reason to be unsure. What the budgets forbid could not strike."""
     assert (explore(scenario()).verdict, explore(scenario()).uncovered) == (Verdict.COMPLETE, (LATE,))
-    required = explore(scenario(), require_sometimes=True)
+    required = explore(scenario(), Exploration(require_sometimes=True))
     assert (required.verdict, required.reason) == (Verdict.INCONCLUSIVE, LATE)
     for changes in ({"budgets": {Fault.LATE: 0}}, {"budget": 0}):
-        report = explore(scenario(**changes), require_sometimes=True)
+        report = explore(scenario(**changes), Exploration(require_sometimes=True))
         assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
 
 
@@ -68,26 +68,27 @@ def test_a_goal_that_is_never_reached_is_told() -> None:
     told = ("goal never reached: it flies",)
     default = explore(scenario(sometimes=never, budgets=late))
     assert (default.verdict, default.ok, default.uncovered) == (Verdict.COMPLETE, True, told)
-    required = explore(scenario(sometimes=never, budgets=late), require_sometimes=True)
+    required = explore(scenario(sometimes=never, budgets=late), Exploration(require_sometimes=True))
     assert (required.verdict, required.ok, required.reason) == (Verdict.INCONCLUSIVE, False, *told)
-    assert explore(scenario(sometimes=never, budgets=late), runs=9, seeding=Random).uncovered == told
+    assert explore(scenario(sometimes=never, budgets=late), Exploration(runs=9), seeding=Random).uncovered == told
 
 
 def test_a_law_about_steps_that_nothing_touches_is_told() -> None:
     """It holds, and says nothing."""
-    asked = explore(scenario(step=ASKED, budgets={Fault.LATE: 0}), require_sometimes=True)
+    asked = explore(scenario(step=ASKED, budgets={Fault.LATE: 0}), Exploration(require_sometimes=True))
     assert (asked.verdict, asked.uncovered) == (Verdict.COMPLETE, ())
     unasked = explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}))
     assert unasked.uncovered == ("no step touches what the law is about: q is silent",)
     assert (
-        explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}), require_sometimes=True).verdict is Verdict.INCONCLUSIVE
+        explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}), Exploration(require_sometimes=True)).verdict
+        is Verdict.INCONCLUSIVE
     )
 
 
 def test_what_a_bound_cuts_off_is_told() -> None:
     """How many states, how deep, which goals, and which laws about rest."""
     done = {"it is done": lambda state: str(state.status("p")) == 'finished: "done"'}
-    report = explore(scenario(sometimes=done, eventually=done), depth_max=1)
+    report = explore(scenario(sometimes=done, eventually=done), Exploration(depth_max=1))
     assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 steps were taken from the beginning")
     assert report.uncovered == (
         "1 states from depth 1 on were not looked beyond",
@@ -99,7 +100,7 @@ def test_what_a_bound_cuts_off_is_told() -> None:
     assert report.to_json()["uncovered"] == list(report.uncovered)
 
 
-@pytest.mark.parametrize("how", [{}, {"runs": 9, "seeding": Random}], ids=["exhaustive", "random"])
+@pytest.mark.parametrize("how", [EXHAUSTIVE, Exploration(runs=9)], ids=["exhaustive", "random"])
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -114,12 +115,12 @@ def test_what_a_bound_cuts_off_is_told() -> None:
     ids=["no law", "no step", "only time passes", "fine"],
 )
 def test_a_scenario_in_which_nothing_can_be_found_says_so(
-    changes: dict[str, object], told: tuple[str, ...], how: dict[str, Any]
+    changes: dict[str, object], told: tuple[str, ...], how: Exploration
 ) -> None:
     """It passes whatever the program does; on demand it is unsure."""
     empty = scenario(**{"budget": 0, **changes})
-    assert explore(empty, **how).uncovered == told
-    required = explore(empty, require_sometimes=True)
+    assert explore(empty, how, seeding=Random).uncovered == told
+    required = explore(empty, Exploration(require_sometimes=True))
     assert (required.verdict, required.reason) == (Verdict.INCONCLUSIVE if told else Verdict.COMPLETE, "; ".join(told))
 
 
@@ -139,7 +140,7 @@ def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, re
     for replies, expected in (((0,), ()), ((0, 1), (told,))):
         actors = (Process("p", factory(sleeps), meaning=calling({"how often": replies})),)
         bounded = scenario(actors=actors, clock=Clock(SECOND, moves=1), eventually=done, budget=0)
-        report = explore(bounded, require_sometimes=require_sometimes)
+        report = explore(bounded, Exploration(require_sometimes=require_sometimes))
         assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, expected)
         assert (report.cut_short, report.to_json()["cut_short"]) == (len(expected), len(expected))
 
@@ -148,5 +149,5 @@ def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, re
 def test_a_counterexample_needs_no_coverage(*, require_sometimes: bool) -> None:
     """What is broken is broken."""
     never = {"never": lambda _: False}
-    report = explore(scenario(always=never), require_sometimes=require_sometimes)
+    report = explore(scenario(always=never), Exploration(require_sometimes=require_sometimes))
     assert (report.verdict, report.uncovered) == (Verdict.VIOLATED, ())

@@ -373,13 +373,13 @@ def test_these_programs_are_not_values_and_the_report_says_where(program: Coded)
 
 def observed(found: Explored) -> set[object]:
     """What can be seen of each state: the world, and where each process stands."""
-    slots = [slot for slot in found.search.packing.slots.values() if slot.name[0] != "process"]
+    slots = [slot for slot in found.search.space.packing.slots.values() if slot.name[0] != "process"]
     return {
         (
             frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0]),
             frozenset(
-                (name, exactly(process.status(found.search.packing.slots["process", name].get(state))))
-                for name, process in found.search.processes.items()
+                (name, exactly(process.status(found.search.space.packing.slots["process", name].get(state))))
+                for name, process in found.search.space.processes.items()
             ),
         )
         for state in found.search.seen
@@ -556,8 +556,8 @@ TOLD_APART: Mapping[Coded, frozenset[object]] = {
 
 
 def results(found: Explored) -> set[object]:
-    process = found.search.processes["p"]
-    slot = found.search.packing.slots["process", "p"]
+    process = found.search.space.processes["p"]
+    slot = found.search.space.packing.slots["process", "p"]
     statuses = (process.status(place) for place in slot.values if place is not None)
     return {standing.value for standing in statuses if isinstance(standing, Returned)}
 
@@ -577,8 +577,10 @@ def test_an_exception_that_is_handled_is_not_forgotten() -> None:
 
 
 def statuses(found: Explored) -> list[object]:
-    process = found.search.processes["p"]
-    return [process.status(place) for place in found.search.packing.slots["process", "p"].values if place is not None]
+    process = found.search.space.processes["p"]
+    return [
+        process.status(place) for place in found.search.space.packing.slots["process", "p"].values if place is not None
+    ]
 
 
 # --- the parts ----------------------------------------------------------------------------------------------------------

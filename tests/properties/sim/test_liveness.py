@@ -19,12 +19,13 @@ from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim import liveness
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Crashed, Returned
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Packed
 from tidegate.sim.rendering import render
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.sample import portfolio
+from tidegate.sim.sample import Plan, portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.search import Explored, Search
 from tidegate.sim.trace import Breach
@@ -36,7 +37,9 @@ OWNER = Field[str]("owner")
 
 def must_lead(search: Search, before: Packed, after: Packed) -> set[str]:
     """Whose steps that must happen lead from one state to the other: asked of the actors themselves."""
-    return {hand.name for hand in search.hands for step, to in hand.steps(before) if to == after and step.must}
+    return {
+        stepper.name for stepper in search.steppers for step, to in stepper.steps(before) if to == after and step.must
+    }
 
 
 def is_fair_loop(found: Explored) -> bool:
@@ -129,9 +132,9 @@ def test_two_that_wait_for_each_other_are_a_deadlock_and_are_named() -> None:
 
 def test_a_deadlock_that_a_random_run_meets_is_named_too() -> None:
     """Law LV3, for runs that begin at the beginning, and for those that go on where a bound has stopped a search."""
-    alone = explore(scenario(waits), runs=200, seeding=Random)
-    onward = portfolio("0", runs=200, steps_max=100, seeding=Random)
-    beyond = explore(scenario(waits), depth_max=1, onward=onward)
+    alone = explore(scenario(waits), Exploration(runs=200), seeding=Random)
+    onward = portfolio(Plan("0", steps_max=100), 200, seeding=Random)
+    beyond = explore(scenario(waits), Exploration(depth_max=1), onward=onward)
     for report in (alone, beyond):
         assert (report.law, report.breach) == ("both are served", Breach.DEADLOCK)
         assert report.why.startswith("waits for ever: ")
@@ -215,9 +218,9 @@ def test_time_goes_on_in_a_livelock_and_time_cut_short_is_none(clock: Clock) -> 
 
 
 BUGS: dict[str, tuple[str, Callable[..., object]]] = {
-    "nobody looks for what never rests": ("restless", lambda _: []),
+    "nobody looks for what never rests": ("restless", lambda *_: []),
     "what can be left is taken for a cycle": ("cycles", lambda _, among: [among] if among else []),
-    "a loop leaves somebody out": ("loop", lambda search, cycle, start: liveness.loop(search, cycle, start)[:1]),
+    "a loop leaves somebody out": ("loop", lambda graph, cycle, start: liveness.loop(graph, cycle, start)[:1]),
 }
 
 

@@ -123,7 +123,7 @@ HOSTILE: Final[dict[str, tuple[object, str]]] = {
     "a class of the standard library": ({"$value": ["pathlib.Path", {"a": 1}]}, "not known here"),
     "fields that it has not": ({"$value": [f"{__name__}.Pair", {"no": 1}]}, "cannot be made"),
     "fields that do not fit": (
-        {"$value": ["tidegate.model.records.TopicPartition", {"topic": "", "partition": -1}]},
+        {"$value": ["model.TopicPartition", {"topic": "", "partition": -1}]},
         "cannot name a topic",
     ),
     "a name that is none": ({"$name": [f"{__name__}.Colour", "mro"]}, "is no Colour"),
@@ -276,7 +276,7 @@ def changed(number: int, **changes: object) -> str:
 
 
 DAMAGED: Final = {
-    "another version": (changed(0, schema="tidegate/recording@2"), "of version"),
+    "another version": (changed(0, schema="tidegate/recording@3"), "of version"),
     "neither a program nor a reducer": (changed(0, kind="x"), "of no program"),
     "a program that is a number": (changed(0, program=1), "where a text belongs"),
     "a line that is missing": ("".join(LINES[:2] + LINES[3:]), "line 3"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
@@ -20,12 +21,13 @@ from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Returned
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Looked, Packed
 from tidegate.sim.partial_order import Fusion
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.sample import portfolio
+from tidegate.sim.sample import Plan, portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.search import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
 from tidegate.sim.symmetry import Renaming, Symmetry
@@ -41,14 +43,14 @@ def reduced(scenario: Scenario, reductions: Reductions = ALL) -> Explored:
 
 
 def key_of(found: Explored, state: Packed) -> Key:
-    slots = found.search.packing.slots.values()
+    slots = found.search.space.packing.slots.values()
     return frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0])
 
 
 def is_a_run(found: Explored, path: tuple[Packed, ...]) -> bool:
     """Does each state follow from the one before by one step of one actor?"""
     follows = all(
-        any(to == after for hand in found.search.hands for _, to in hand.steps(before))
+        any(to == after for stepper in found.search.steppers for _, to in stepper.steps(before))
         for before, after in pairwise(path)
     )
     return path[0] == found.search.first and follows
@@ -57,7 +59,7 @@ def is_a_run(found: Explored, path: tuple[Packed, ...]) -> bool:
 def is_broken_at_the_end(found: Explored, scenario: Scenario) -> bool:
     """A law over states, that is; a step law was broken by the last step."""
     assert found.broken is not None
-    last = found.search.view(found.broken.path[-1], Looked())
+    last = found.search.space.view(found.broken.path[-1], Looked())
     laws = {**scenario.always, **scenario.eventually}
     holds = laws.get(found.broken.law, ())
     parts = holds if isinstance(holds, tuple) else (holds,)
@@ -389,7 +391,12 @@ PLANTED: Mapping[str, tuple[object, str, object, str]] = {
     "laws are judged for one naming": (Search, "named", lambda _, states: states, "a law that singles out c"),
     "a node is not renamed": (Renaming, "node", lambda *names: names[-1], "two, with faults"),
     "a run keeps the names of its states": (Symmetry, "renamed", lambda *runs: runs[1], "a law that singles out c"),
-    "a fused step is told as one": (Fusion, "unfused", lambda *states: states[2:], "a step law breaks"),
+    "a fused step is told as one": (
+        sys.modules["tidegate.sim.search"],
+        "unfused",
+        lambda *states: states[2:],
+        "a step law breaks",
+    ),
 }
 
 
@@ -415,13 +422,13 @@ def test_who_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_counterexample_is_a_shortest_one_although_steps_are_fused() -> None:
     """It is looked for again without fusion; where a bound forbids that, the longer one is told, and that it may be."""
     scenario = workers(always={"nobody leads twice": lambda state: not (leads(state, "a") and leads(state, "b"))})
-    plain, found = explore(scenario, reductions=PLAIN), explore(scenario)
+    plain, found = explore(scenario, Exploration(reductions=PLAIN)), explore(scenario)
     assert (found.verdict, found.reductions, found.is_shortest) == (Verdict.VIOLATED, (), True)
     assert found.trace is not None
     assert plain.trace is not None
     assert len(found.trace.steps) == len(plain.trace.steps) == 2
     late = attrs.evolve(scenario, always={"nobody has finished": lambda state: state.status("a") != Returned(2)})
-    cut_short = explore(late, states_max=reduced(late, Reductions(fusion=True)).states)
+    cut_short = explore(late, Exploration(states_max=reduced(late, Reductions(fusion=True)).states))
     assert (cut_short.verdict, cut_short.reductions) == (Verdict.VIOLATED, ("fusion",))
     assert not cut_short.is_shortest
     assert cut_short.trace is not None
@@ -433,8 +440,8 @@ def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:
     scenario = workers(
         3, always={"not all finish": lambda state: any(counted(state, name) < 3 for name in NAMES)}, symmetric=(NAMES,)
     )
-    onward = portfolio("1", runs=20, seeding=Random)
-    report = explore(scenario, states_max=5, onward=onward)
+    onward = portfolio(Plan("1"), 20, seeding=Random)
+    report = explore(scenario, Exploration(states_max=5), onward=onward)
     assert (report.verdict, report.reductions) == (Verdict.VIOLATED, ("symmetry",))
     assert report.trace is not None
     assert isinstance(replay(report.trace, scenario), Reproduced)
@@ -444,7 +451,7 @@ def test_what_is_left_out_is_chosen() -> None:
     """A report says what was left out, and with nothing left out it counts what a plain search counts."""
     scenario = workers(1, symmetric=(NAMES,))
     counts = {
-        (fusion, symmetry): explore(scenario, reductions=Reductions(fusion=fusion, symmetry=symmetry))
+        (fusion, symmetry): explore(scenario, Exploration(reductions=Reductions(fusion=fusion, symmetry=symmetry)))
         for fusion in (False, True)
         for symmetry in (False, True)
     }

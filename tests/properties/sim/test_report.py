@@ -15,10 +15,12 @@ from tidegate.model.effects import Call, Note, Sleep
 from tidegate.model.instants import SECOND
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Returned
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Clock, Kind, Scenario
-from tidegate.sim.search import NO_ERROR, PLAIN, Progress
+from tidegate.sim.search import PLAIN, Progress
 from tidegate.sim.world import Plain, calling, notes
 from tidegate.testing import assert_no_counterexample
 
@@ -53,14 +55,18 @@ REASONS: dict[str, tuple[Callable[[], Report], Verdict, str]] = {
         Verdict.VIOLATED,
         "",
     ),
-    "a bound on states": (lambda: explore(scenario(), states_max=2), Verdict.INCONCLUSIVE, "2 states were seen"),
+    "a bound on states": (
+        lambda: explore(scenario(), Exploration(states_max=2)),
+        Verdict.INCONCLUSIVE,
+        "2 states were seen",
+    ),
     "a bound of the caller": (
         lambda: explore(scenario(), proceed=lambda _: False),
         Verdict.INCONCLUSIVE,
         "the caller's bound was reached",
     ),
     "a goal that was missed": (
-        lambda: explore(scenario(sometimes={**DONE, **NEVER}, always=REST), require_sometimes=True),
+        lambda: explore(scenario(sometimes={**DONE, **NEVER}, always=REST), Exploration(require_sometimes=True)),
         Verdict.INCONCLUSIVE,
         "goal never reached: it flies",
     ),
@@ -70,12 +76,12 @@ REASONS: dict[str, tuple[Callable[[], Report], Verdict, str]] = {
         "nothing comes to rest, so the laws about rest say nothing",
     ),
     "random runs": (
-        lambda: explore(scenario(), runs=3, seeding=Random),
+        lambda: explore(scenario(), Exploration(runs=3), seeding=Random),
         Verdict.INCONCLUSIVE,
         "3 random runs are not all that can happen",
     ),
     "a random run that breaks a law": (
-        lambda: explore(scenario(always=SILENT), runs=3, seeding=Random),
+        lambda: explore(scenario(always=SILENT), Exploration(runs=3), seeding=Random),
         Verdict.VIOLATED,
         "",
     ),
@@ -152,7 +158,7 @@ def test_a_counterexample_names_what_it_is_of() -> None:
     assert (report.trace.scenario, report.trace.law, report.trace.version, report.trace.time, report.trace.seed) == (
         "s", "it says nothing", tidegate.__version__, "time stands", None,
     )  # fmt: skip
-    walked = explore(scenario(always=SILENT), runs=3, seed="a", seeding=Random)
+    walked = explore(scenario(always=SILENT), Exploration(runs=3, seed="a"), seeding=Random)
     assert walked.trace is not None
     assert walked.trace.seed == walked.seed
     assert str(walked.seed).startswith("a.")
@@ -166,7 +172,7 @@ def test_the_caller_is_told_how_far_it_is() -> None:
         told.append(progress)
         return True
 
-    report = explore(small_lock(2, 2, 1, 1), proceed=proceed, reductions=PLAIN)
+    report = explore(small_lock(2, 2, 1, 1), Exploration(reductions=PLAIN), proceed=proceed)
     assert [progress.depth for progress in told] == list(range(1, report.depth + 2))
     assert told == sorted(told, key=lambda progress: (progress.states, progress.transitions))
     assert (told[-1].states, told[-1].transitions, told[-1].waiting) == (report.states, report.transitions, 0)

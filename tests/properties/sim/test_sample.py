@@ -20,6 +20,7 @@ from tidegate.model.instants import STORE, Instant
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.attempts import attempt
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.policies import PORTFOLIO, Pct, Policy, Uniform, at_random, policies
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
@@ -38,7 +39,7 @@ UNIFORM: tuple[Policy, ...] = (Uniform(),)
 def sampled(
     scenario: Scenario, *, runs: int, seed: str = "0", steps_max: int = 200, policies: tuple[Policy, ...] = PORTFOLIO
 ) -> Report:
-    return explore(scenario, runs=runs, seed=seed, steps_max=steps_max, seeding=Random, policies=policies)
+    return explore(scenario, Exploration(runs=runs, seed=seed, steps_max=steps_max, policies=policies), seeding=Random)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ PINNED = {
 @pytest.mark.parametrize("name", ["random", "pct", "swarm", "portfolio"])
 def test_a_seed_draws_the_same_in_every_version_of_python_and_with_any_hashing(name: str) -> None:
     """These numbers are of one machine with Python 3.11; steps, lengths and faults show any draw that differs."""
-    found = sample(small_lock(3, 3, 2, 1), seed="5", runs=20, steps_max=99, seeding=Random, policies=policies(name, 3))
+    found = sample(small_lock(3, 3, 2, 1), Plan("5", policies=policies(name, 3), steps_max=99), 20, seeding=Random)
     assert (found.runs, found.transitions, found.depth, {**found.faults}) == PINNED[name]
 
 
@@ -129,18 +130,18 @@ def test_what_walks_see_is_part_of_what_there_is() -> None:
     assert seen < search.seen
     assert 100 < len(seen) < whole.states
     assert max(walk.steps for walk in walked) <= whole.depth
-    assert all(search.leads(*step) for walk in walked for step in pairwise(walk.path))
+    assert all(search.leads_to(before, {after}) for walk in walked for before, after in pairwise(walk.path))
     assert all(len(walk.faults) <= 1 for walk in walked)
-    found = sample(small_lock(2, 2, 1, 1), seed="0", runs=60, steps_max=500, seeding=Random, policies=UNIFORM)
+    found = sample(small_lock(2, 2, 1, 1), Plan("0", policies=UNIFORM, steps_max=500), 60, seeding=Random)
     assert (found.states, found.transitions) == (len(seen), sum(walk.steps for walk in walked))
 
 
 def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many states are remembered whole makes no difference to what is found."""
     few = small_lock(2, 2, 1, 1)
-    much = sample(few, seed="0", runs=30, steps_max=500, seeding=Random)
+    much = sample(few, Plan("0", steps_max=500), 30, seeding=Random)
     monkeypatch.setattr("tidegate.sim.sample.NODES_MAX", 7)
-    little = sample(few, seed="0", runs=30, steps_max=500, seeding=Random)
+    little = sample(few, Plan("0", steps_max=500), 30, seeding=Random)
     same = ("runs", "states", "transitions", "depth", "faults", "goals")
     assert [getattr(much, name) for name in same] == [getattr(little, name) for name in same]
 
@@ -231,14 +232,14 @@ def test_the_caller_may_end_it() -> None:
         told.append(progress)
         return len(told) < 3
 
-    found = sample(counting(), seed="0", runs=9, steps_max=50, seeding=Random, proceed=proceed)
+    found = sample(counting(), Plan("0", steps_max=50), 9, seeding=Random, proceed=proceed)
     assert (found.runs, [progress.waiting for progress in told]) == (3, [8, 7, 6])
 
 
 def test_random_runs_need_a_generator() -> None:
     """The core has no randomness of its own, and does not do something else instead."""
     with pytest.raises(Misuse, match="random runs without a generator"):
-        explore(counting(), runs=3)
+        explore(counting(), Exploration(runs=3))
 
 
 async def says() -> None:

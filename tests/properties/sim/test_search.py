@@ -25,10 +25,11 @@ from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Crashed, Failed, Returned
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.judging import Always, Between, Broken, Grew
 from tidegate.sim.packing import Lens, Looked
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import ActorStep, Clock, Label, Law, Scenario, State, StepLaw
-from tidegate.sim.search import Always, Between, Broken, Grew, Search
+from tidegate.sim.search import Search
 from tidegate.sim.world import Cell, Plain, World, calling, document, world_with
 
 T = TypeVar("T")
@@ -446,7 +447,7 @@ def known_at_once(self: Always, states: list[int]) -> int | None:
     mask = self.looked.bits or -1
     for state in states:
         if state & mask not in self.good:
-            if not self.holds(self.search.view(state, Looked() if self.good else self.looked)):
+            if not self.holds(self.space.view(state, Looked() if self.good else self.looked)):
                 return state
             self.good.add(state & (self.looked.bits or -1))
             mask = self.looked.bits or -1

@@ -14,10 +14,11 @@ from tidegate.leases.scenarios.small_lock import COUNT as TIMES
 from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import attempt
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.policies import Decision, Uniform
 from tidegate.sim.replay import Reproduced, followed, replay, replaying
 from tidegate.sim.report import explore
-from tidegate.sim.sample import Walks, sample
+from tidegate.sim.sample import Plan, Walks, sample
 from tidegate.sim.scenario import ActorStep, Label, Scenario, State
 from tidegate.sim.search import Search
 from tidegate.sim.shrink import Budget, Run, Shortest, Shrunk, replayed, shrink, shrunk_path
@@ -37,7 +38,7 @@ SPECIMENS = (
 
 @cache
 def failing(name: str, seed: str) -> Trace:
-    found = explore(shipped(name), runs=5_000, seed=seed, seeding=Random)
+    found = explore(shipped(name), Exploration(runs=5_000, seed=seed), seeding=Random)
     assert found.trace is not None
     return found.trace
 
@@ -62,7 +63,7 @@ def test_what_is_left_is_a_run_that_breaks_the_law_and_is_no_longer(name: str, s
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_no_single_decision_can_be_left_out(name: str, states_max: int) -> None:
     """Law SK4, with and without a search for a shorter run: each is left out in turn, and the law is not broken."""
-    trace = explore(shipped(name), seed="3", runs=5_000, steps_max=500, seeding=Random).trace
+    trace = explore(shipped(name), Exploration(seed="3", runs=5_000, steps_max=500), seeding=Random).trace
     assert trace is not None
     shrunk, smaller = on_path(trace, name, states_max)
     assert shrunk.is_minimal
@@ -122,8 +123,8 @@ def recorded(scenario: Scenario, names: list[str]) -> Trace:
         assert isinstance(search, Search)
         path = [search.first]
         for name in names:
-            hand = next(hand for hand in search.hands if hand.name == name)
-            path.append(next(after for _, after in hand.steps(path[-1])))
+            stepper = next(stepper for stepper in search.steppers if stepper.name == name)
+            path.append(next(after for _, after in stepper.steps(path[-1])))
         return trace_of(search, tuple(path), law="b", time="time stands", policy=Policy.RANDOM, seed="1.2")
 
     return attempt(scenario, run)
@@ -229,7 +230,7 @@ def late() -> Scenario:
 
 def test_a_run_of_56_steps_is_shrunk_with_few_replays() -> None:
     """Half of its steps are of polls, of faults, and of a process that never entered. How long it takes is a benchmark."""
-    sampled = sample(late(), seed="1", runs=200, steps_max=500, seeding=Random, policies=(Uniform(),))
+    sampled = sample(late(), Plan("1", policies=(Uniform(),), steps_max=500), 200, seeding=Random)
     assert sampled.broken is not None
     assert len(sampled.broken.path) - 1 >= 56
     budget = Budget(3_000, 0, lambda _: True)

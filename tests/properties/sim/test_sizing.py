@@ -85,7 +85,9 @@ def test_a_small_search_is_over_before_anybody_could_tell() -> None:
 
 def test_a_walk_that_goes_round_for_ever_tells_nothing() -> None:
     """A change stream is asked for the next change for ever."""
-    assert attempt(SHIPPED["change_stream"].default(), lambda search: longest_walk(search, [search.first])) == 0
+    assert (
+        attempt(SHIPPED["change_stream"].default(), lambda search: longest_walk(search.steppers, [search.first])) == 0
+    )
 
 
 @pytest.mark.parametrize(

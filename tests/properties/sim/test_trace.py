@@ -423,7 +423,7 @@ def taken(decisions: list[tuple[str, str]], search: Search) -> list[tuple[str, s
     states, done = {search.first}, []
     for who, what in decisions:
         could = (way for state in states for way in ways(search, state))
-        states = {way.after for way in could if (way.hand.name, event(way.step)) == (who, what)}
+        states = {way.after for way in could if (way.stepper.name, event(way.step)) == (who, what)}
         if not states:
             break
         done.append((who, what))
@@ -488,7 +488,7 @@ def some_run_passes(search: Search) -> bool:
         before = todo.pop()
         could = ways(search, before)
         rests = not any(way.step.must for way in could)
-        if rests and is_sound(search, before, before, is_at_rest=not search.is_cut_short(before)):
+        if rests and is_sound(search, before, before, is_at_rest=not search.space.is_cut_short(before)):
             return True
         for way in could:
             if way.after not in seen and is_sound(search, before, way.after, is_at_rest=False):

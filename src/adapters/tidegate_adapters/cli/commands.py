@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Final, ParamSpec, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, ParamSpec, TextIO, TypeAlias, TypedDict, Unpack, cast
 
 import click
 from click.core import ParameterSource
@@ -23,6 +23,9 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.failures import StoppedError, exit_code, raised
+
+if TYPE_CHECKING:
+    from tidegate.sim.exploration import Exploration
 
 P = ParamSpec("P")
 Run: TypeAlias = Callable[[Terminal], ExitCode]
@@ -200,6 +203,24 @@ def explained(text: str, examples: Sequence[str], codes: Mapping[ExitCode, str])
     return f"{text}\n\n\b\nExamples:\n{shown}\n\n\b\nExit codes:\n{ends}"
 
 
+class How(TypedDict):
+    """The options of `explore` that say how a scenario is explored: see `tidegate.sim.exploration`."""
+
+    runs: int | None
+    seed: str | None
+    policy: str
+    pct_depth: int
+    steps_max: int
+    states_max: int
+    depth_max: int | None
+    memory_max: int | None
+    require_sometimes: bool
+    no_fusion: bool
+    no_symmetry: bool
+    faults: tuple[str, ...] | None
+    faults_max: int | None
+
+
 # --- commands -----------------------------------------------------------------------------------------------------------
 
 
@@ -266,7 +287,12 @@ def cli() -> None: ...
     help="With --policy pct: how many steps in one order make the bug.",
 )
 @click.option(
-    "--max-steps", type=click.IntRange(1), default=10_000, show_default=True, help="The length of a random run."
+    "--max-steps",
+    "steps_max",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="The length of a random run.",
 )
 @click.option(
     "--max-states",
@@ -338,19 +364,6 @@ def explore(
     expression: str,
     scope: str,
     only: str | None,
-    runs: int | None,
-    seed: str | None,
-    policy: str,
-    pct_depth: int,
-    max_steps: int,
-    states_max: int,
-    require_sometimes: bool,
-    no_fusion: bool,
-    no_symmetry: bool,
-    depth_max: int | None,
-    memory_max: int | None,
-    faults: tuple[str, ...] | None,
-    faults_max: int | None,
     timeout: float | None,
     out: Path,
     no_store: bool,
@@ -359,13 +372,15 @@ def explore(
     jobs: int,
     quiet: bool,
     is_json: bool,
+    **how: Unpack[How],
 ) -> Run:
+    runs, policy = how["runs"], how["policy"]
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     for name, option, fits, why in (
         ("seed", "--seed", runs, "an exhaustive search draws nothing; add --runs N"),
         ("policy", "--policy", runs, "an exhaustive search takes every step; add --runs N"),
         ("pct_depth", "--pct-depth", policy == "pct", "it is the depth of pct; add --policy pct"),
-        ("max_steps", "--max-steps", runs, "it bounds random runs; add --runs N"),
+        ("steps_max", "--max-steps", runs, "it bounds random runs; add --runs N"),
         ("no_shrink", "--no-shrink", runs, "an exhaustive search finds a shortest run; add --runs N"),
         ("states_max", "--max-states", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("require_sometimes", "--require-sometimes", not runs, "random runs prove nothing; leave out --runs"),
@@ -379,35 +394,40 @@ def explore(
             raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate.sim.search import Reductions  # noqa: PLC0415  so that --help is quick
-        from tidegate_adapters.cli.exploring import Bounds, draw_states, explore_all  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.exploring import Settings, draw_states, explore_all  # noqa: PLC0415  so that --help is quick
         from tidegate_adapters.cli.store import Store  # noqa: PLC0415
         from tidegate_adapters.cli.targets import select  # noqa: PLC0415
 
         selected = list(select(targets, expression, scope=scope, only=ONLY[only] if only else None))
-        bounds = Bounds(
-            runs or 0,
-            seed,
-            max_steps,
-            states_max,
-            timeout,
-            faults,
-            policy,
-            pct_depth,
-            shrinks=not no_shrink,
-            jobs=jobs,
-            reductions=Reductions(fusion=not no_fusion, symmetry=not no_symmetry),
-            require_sometimes=require_sometimes,
-            depth_max=depth_max,
-            memory_max=memory_max,
-            faults_max=faults_max,
-        )
+        settings = Settings(exploration(how), timeout, shrinks=not no_shrink, jobs=jobs)
         store = None if no_store else Store(out)
         if dot is not None:
-            draw_states(selected, bounds, dot)
-        return explore_all(selected, bounds, store, terminal, is_json=is_json, quiet=quiet)
+            draw_states(selected, settings.how, dot)
+        return explore_all(selected, settings, store, terminal, is_json=is_json, quiet=quiet)
 
     return run
+
+
+def exploration(how: How) -> Exploration:
+    """What the options say of the search or the random runs, as one value."""
+    from tidegate.sim.exploration import Exploration  # noqa: PLC0415  so that --help is quick
+    from tidegate.sim.faults import Fault  # noqa: PLC0415
+    from tidegate.sim.policies import policies  # noqa: PLC0415
+    from tidegate.sim.search import Reductions  # noqa: PLC0415
+
+    return Exploration(
+        states_max=how["states_max"],
+        depth_max=how["depth_max"],
+        memory_max=how["memory_max"],
+        reductions=Reductions(fusion=not how["no_fusion"], symmetry=not how["no_symmetry"]),
+        require_sometimes=how["require_sometimes"],
+        runs=how["runs"] or 0,
+        steps_max=how["steps_max"],
+        seed=how["seed"],
+        policies=policies(how["policy"], how["pct_depth"]),
+        faults=None if how["faults"] is None else tuple(map(Fault, how["faults"])),
+        faults_max=how["faults_max"],
+    )
 
 
 @cli.command(

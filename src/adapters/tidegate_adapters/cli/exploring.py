@@ -25,14 +25,11 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.patches import Json
 from tidegate.sim.attempts import attempt
-from tidegate.sim.coverage import absent
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.exports.dot import dot
-from tidegate.sim.faults import Fault
-from tidegate.sim.policies import policies
-from tidegate.sim.report import Report, Verdict, explore, sampled
-from tidegate.sim.sample import Plan, Sampler, portfolio, runs_of
-from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import ALL, CALLED_OFF, Progress, Reductions
+from tidegate.sim.report import Report, Verdict, explore, sampled, with_absent
+from tidegate.sim.sample import portfolio, runs_of
+from tidegate.sim.search import CALLED_OFF, Progress
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
@@ -62,47 +59,20 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @final
 @attrs.frozen
-class Bounds:
-    """How a search is made, and where it ends.
+class Settings:
+    """What the command was asked to do with each scenario.
 
     Attributes:
-        runs: How many random runs; 0 for an exhaustive search.
-        seed: Of the random runs; None for one that nobody knows yet.
-        steps_max: The length of the longest random run.
-        states_max: How many states an exhaustive search sees at most.
-        timeout_s: How many seconds a scenario may take; None for any number.
-        faults: Which kinds may strike; None for whatever the scenario allows.
-        faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
-        policy: Picks the steps of the random runs.
-        pct_depth: Of the policy pct.
-        shrinks: Shrink what the random runs find.
-        reductions: What an exhaustive search leaves out.
-        require_sometimes: Is a goal never reached, a fault that never struck, or a law never asked a reason to be unsure?
-        depth_max: How many steps from the beginning an exhaustive search goes at most; None for any number.
-        memory_max: How many bytes its states take at most; None for any number.
+        how: How it is explored.
+        timeout_s: How many seconds that may take; None for any number.
+        shrinks: Shrink what random runs find.
         jobs: In how many processes.
     """
 
-    runs: int
-    seed: str | None
-    steps_max: int
-    states_max: int
-    timeout_s: float | None
-    faults: tuple[str, ...] | None = None
-    policy: str = "portfolio"
-    pct_depth: int = 3
+    how: Exploration
+    timeout_s: float | None = None
     shrinks: bool = True
-    reductions: Reductions = ALL
-    require_sometimes: bool = False
-    depth_max: int | None = None
-    memory_max: int | None = None
     jobs: int = 1
-    faults_max: int | None = None
-
-    @property
-    def kinds(self) -> tuple[Fault, ...] | None:
-        """Which may strike."""
-        return None if self.faults is None else tuple(map(Fault, self.faults))
 
 
 @final
@@ -155,7 +125,7 @@ class Outcome:
 
 def explore_all(
     targets: list[Target],
-    bounds: Bounds,
+    settings: Settings,
     store: Store | None,
     terminal: Terminal,
     *,
@@ -166,7 +136,7 @@ def explore_all(
 
     Args:
         targets: What was selected; each is taken out when its turn comes.
-        bounds: How each is searched.
+        settings: How each is explored.
         store: Where counterexamples go; None for nowhere.
         terminal: Where it is told.
         is_json: Answer with one JSON object.
@@ -177,10 +147,11 @@ def explore_all(
     """
     if store is not None:
         store.check()
-    if bounds.runs and bounds.seed is None:
-        bounds = attrs.evolve(bounds, seed=str(secrets.randbelow(2**32)))
+    if settings.how.runs and settings.how.seed is None:
+        drawn = attrs.evolve(settings.how, seed=str(secrets.randbelow(2**32)))
+        settings = attrs.evolve(settings, how=drawn)
     say: Say = (lambda *_: None) if is_json else terminal.say
-    outcome = explored_all(targets, bounds, store, terminal, say, quiet=quiet)
+    outcome = explored_all(targets, settings, store, terminal, say, quiet=quiet)
     if is_json:
         terminal.answer(outcome.to_json())
     for line in outcome.to_lines():
@@ -191,27 +162,27 @@ def explore_all(
 
 
 def explored_all(
-    targets: list[Target], bounds: Bounds, store: Store | None, terminal: Terminal, say: Say, *, quiet: bool
+    targets: list[Target], settings: Settings, store: Store | None, terminal: Terminal, say: Say, *, quiet: bool
 ) -> Outcome:
     """Explore the targets until one raises an error or a signal comes; each is dropped then, for it has become large."""
     selected, width = len(targets), max(len(one_line(target.scenario.name)) for target in targets)
-    seed = bounds.seed if bounds.runs else None
+    seed = settings.how.seed if settings.how.runs else None
     results: list[Result] = []
     error: TidegateError | None = None
     if seed is not None:
         say(f"seed {seed}")
     with stoppable() as stop:
         try:
-            if bounds.jobs > 1 and not bounds.runs:
-                for result in explored_apart(targets, bounds, store, stop, terminal, quiet=quiet):
+            if settings.jobs > 1 and not settings.how.runs:
+                for result in explored_apart(targets, settings, store, stop, terminal, quiet=quiet):
                     results.append(result)
                     say(*summed_up(result, width))
             while targets and stop.code is None:
                 target = targets.pop(0)
-                results.append(explored(target, bounds, store, stop, terminal, quiet=quiet))
+                results.append(explored(target, settings, store, stop, terminal, quiet=quiet))
                 say(*summed_up(results[-1], width))
-                if bounds.shrinks and results[-1].report.trace is not None and not results[-1].report.is_shortest:
-                    results[-1] = shrunk(results[-1], target, bounds, store, stop)
+                if settings.shrinks and results[-1].report.trace is not None and not results[-1].report.is_shortest:
+                    results[-1] = shrunk(results[-1], target, settings, store, stop)
                     say(shrunk_line(results[-1]))
                 del target
         except TidegateError as found:
@@ -220,21 +191,21 @@ def explored_all(
 
 
 def explored(
-    target: Target, bounds: Bounds, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
+    target: Target, settings: Settings, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Result:
     """Explore one target and store its counterexample."""
     name = target.scenario.name
     with shown(name, terminal, quiet=quiet) as show:
-        telling = show if quiet else foretelling(show, name, terminal, bounds.states_max)
-        report, seconds = timed(target, bounds, Watch(telling, lambda: stop.code is not None, bounds.timeout_s))
+        telling = show if quiet else foretelling(show, name, terminal, settings.how.states_max)
+        report, seconds = timed(target, settings, Watch(telling, lambda: stop.code is not None, settings.timeout_s))
     return stored(target, report, seconds, store, terminal, quiet=quiet)
 
 
-def timed(target: Target, bounds: Bounds, watch: Watch) -> tuple[Report, float]:
+def timed(target: Target, settings: Settings, watch: Watch) -> tuple[Report, float]:
     """The report on a target, and how many seconds it took."""
     began = monotonic()
     with uncollected():
-        report = search(target, bounds, watch)
+        report = search(target, settings, watch)
         return report, monotonic() - began
 
 
@@ -250,7 +221,7 @@ def stored(
 
 
 def explored_apart(
-    targets: list[Target], bounds: Bounds, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
+    targets: list[Target], settings: Settings, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Iterator[Result]:
     """Explore the targets in several processes, each in one of them; told in their order. None is left but after a signal.
 
@@ -263,9 +234,9 @@ def explored_apart(
     for _ in range(POOLS_MAX):
         under_way: dict[str, Future[tuple[Report, float]]] = {}
         try:
-            with processes(bounds.jobs) as executor:
+            with processes(settings.jobs) as executor:
                 for name in [target.identity for target in targets if target.identity not in finished]:
-                    under_way[name] = executor.submit(timed_apart, name, bounds)
+                    under_way[name] = executor.submit(timed_apart, name, settings)
                 while targets:
                     name = targets[0].identity
                     while name not in finished and stop.code is None and not wait([under_way[name]], ASKED_S).done:
@@ -279,19 +250,19 @@ def explored_apart(
             done = {name: each for name, each in under_way.items() if each.done() and not each.cancelled()}
             finished |= {name: each.result() for name, each in done.items() if each.exception() is None}
     raise WorkersLostError(
-        f"worker processes died in {POOLS_MAX} pools of {bounds.jobs}",
+        f"worker processes died in {POOLS_MAX} pools of {settings.jobs}",
         where=f"not explored: {', '.join(target.identity for target in targets)}",
         why="something ends them from outside: often the system, for want of memory",
         todo="use fewer with --jobs, or bound a search with --max-memory",
     )
 
 
-def timed_apart(identity: str, bounds: Bounds) -> tuple[Report, float]:
+def timed_apart(identity: str, settings: Settings) -> tuple[Report, float]:
     """What a worker process does with a target."""
-    return timed(one(identity), bounds, Watch(lambda _: None, is_stopped, bounds.timeout_s))
+    return timed(one(identity), settings, Watch(lambda _: None, is_stopped, settings.timeout_s))
 
 
-def shrunk(result: Result, target: Target, bounds: Bounds, store: Store | None, stop: Stop) -> Result:
+def shrunk(result: Result, target: Target, settings: Settings, store: Store | None, stop: Stop) -> Result:
     """The result with a shrunk counterexample beside it, which is stored, too."""
     assert result.report.trace is not None
 
@@ -302,19 +273,14 @@ def shrunk(result: Result, target: Target, bounds: Bounds, store: Store | None, 
     with uncollected():
         found = smaller(
             result.report.trace,
-            chosen(target, bounds),
+            target.scenario.bounded(settings.how.faults, settings.how.faults_max),
             None if store is None else keep,
             is_stopped=lambda: stop.code is not None,
         )
     return attrs.evolve(result, smaller=found)
 
 
-def chosen(target: Target, bounds: Bounds) -> Scenario:
-    """The scenario of the target, with the faults that may strike."""
-    return target.scenario.bounded(bounds.kinds, bounds.faults_max)
-
-
-def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
+def search(target: Target, settings: Settings, watch: Watch) -> Report:
     """The report on the target.
 
     Raises:
@@ -322,7 +288,7 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
     """
     scenario = f"scenario {one_line(target.scenario.name)}"
     try:
-        report = in_several(target, bounds, watch) if bounds.runs and bounds.jobs > 1 else in_one(target, bounds, watch)
+        report = report_on(target, settings, watch)
     except TidegateError as error:
         error.where = error.where or ", ".join(filter(None, (scenario, origin(error))))
         raise
@@ -331,47 +297,27 @@ def search(target: Target, bounds: Bounds, watch: Watch) -> Report:
     if report.verdict is Verdict.INCONCLUSIVE and watch.why:
         else_why = report.reason.removeprefix(CALLED_OFF).removeprefix("; ")
         report = attrs.evolve(report, reason="; ".join(filter(None, (watch.why, else_why))))
-    strangers = absent(target.scenario, bounds.kinds or (), report.faults)
-    return report if report.trace else attrs.evolve(report, uncovered=(*report.uncovered, *strangers))
+    return report
 
 
-def in_one(target: Target, bounds: Bounds, watch: Watch) -> Report:
-    seed = bounds.seed or "0"
-    chosen_policies = policies(bounds.policy, bounds.pct_depth)
-    return explore(
-        chosen(target, bounds),
-        onward=portfolio(
-            seed,
-            runs=BEYOND_RUNS,
-            steps_max=BEYOND_STEPS,
-            seeding=random.Random,
-            policies=chosen_policies,
-            proceed=watch,
-        ),
-        states_max=bounds.states_max,
-        reductions=bounds.reductions,
-        require_sometimes=bounds.require_sometimes,
-        depth_max=bounds.depth_max,
-        memory_max=bounds.memory_max,
-        runs=bounds.runs,
-        steps_max=bounds.steps_max,
-        seed=seed,
-        seeding=random.Random,
-        policies=chosen_policies,
-        proceed=watch,
-    )
+def report_on(target: Target, settings: Settings, watch: Watch) -> Report:
+    how = settings.how
+    if how.runs and settings.jobs > 1:
+        return in_several(target, how, settings.jobs, watch)
+    beyond = attrs.evolve(how.plan, steps_max=BEYOND_STEPS)
+    onward = portfolio(beyond, BEYOND_RUNS, seeding=random.Random, proceed=watch)
+    return explore(target.scenario, how, seeding=random.Random, onward=onward, proceed=watch)
 
 
-def in_several(target: Target, bounds: Bounds, watch: Watch) -> Report:
+def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Report:
     """Random runs in several processes; what they find, this one finds again by its seed."""
-    seed, runs = runs_of(bounds.seed or "", bounds.runs)
-    plan = Plan(seed, policies(bounds.policy, bounds.pct_depth), bounds.steps_max)
-    order = Order(target.identity, plan, bounds.kinds, bounds.faults_max)
-    tally = in_processes(order, runs, jobs=bounds.jobs, proceed=watch)
-    return sampled(Sampler(chosen(target, bounds), plan, random.Random).sampled(tally, bounds.seed or ""))
+    of_all, runs = runs_of(how.plan.seed, how.runs)
+    order = Order(target.identity, attrs.evolve(how, seed=of_all))
+    tally = in_processes(order, runs, jobs=jobs, proceed=watch)
+    return with_absent(sampled(order.sampler_of(target.scenario).sampled(tally, how.plan.seed)), target.scenario, how)
 
 
-def draw_states(targets: Sequence[Target], bounds: Bounds, path: Path) -> None:
+def draw_states(targets: Sequence[Target], how: Exploration, path: Path) -> None:
     """Draw the states of the only target, those nearest to the beginning, as far as people look at them.
 
     Raises:
@@ -379,7 +325,7 @@ def draw_states(targets: Sequence[Target], bounds: Bounds, path: Path) -> None:
     """
     if len(targets) != 1:
         raise Misuse(f"--dot draws one scenario, and {len(targets)} are selected", todo="name one TARGET")
-    save(path, attempt(chosen(targets[0], bounds), dot))
+    save(path, attempt(targets[0].scenario.bounded(how.faults, how.faults_max), dot))
 
 
 def result_json(result: Result) -> dict[str, object]:

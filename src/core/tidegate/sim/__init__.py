@@ -7,6 +7,7 @@ report = explore(scenario)          # complete, violated (with a shortest counte
 
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Asking, Crashed, Failed, Raised, Returned
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess
@@ -39,6 +40,7 @@ __all__ = [
     "Crash",
     "Crashed",
     "Diverged",
+    "Exploration",
     "Failed",
     "Fault",
     "Faults",

@@ -45,6 +45,9 @@ from tidegate.sim.world import (
     wakes,
 )
 
+__all__ = ["Network", "Process", "Ticks", "factory", "stuck"]
+
+
 P = ParamSpec("P")
 
 
@@ -104,7 +107,7 @@ class Process:
                 | UpdateOne(_, where)
                 | DeleteOne(_, where)
             ):
-                if (age := oldest(where)) > horizon:
+                if (age := _oldest(where)) > horizon:
                     raise Misuse(
                         f"{self.name} asks whether something is {seconds(age)} old, and the horizon is {seconds(horizon)}",
                         why="beyond the horizon all ages are the same",
@@ -208,13 +211,13 @@ def stuck(process: str) -> Cell[bool]:
     return Cell(("stuck", process), empty=False)
 
 
-def oldest(where: Filter) -> Duration:
+def _oldest(where: Filter) -> Duration:
     """The largest age that the filter compares."""
     match where:
         case OlderThan(_, age):
             return age
         case AllOf(parts) | AnyOf(parts):
-            return max(map(oldest, parts))
+            return max(map(_oldest, parts))
         case _:
             return 0
 

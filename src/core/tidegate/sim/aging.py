@@ -11,6 +11,8 @@ from typing import Protocol, cast
 from tidegate.model.documents import Document, Value
 from tidegate.model.instants import Duration, Instant
 
+__all__ = ["Attribute", "aged", "holds_instant"]
+
 
 class Attribute(Protocol):
     """What attrs knows of a field."""
@@ -35,10 +37,10 @@ def aged(value: object, by: Duration, horizon: Duration) -> object:
         case frozenset():
             return frozenset(aged(item, by, horizon) for item in value)
         case _:
-            return with_fields_aged(value, by, horizon)
+            return _with_fields_aged(value, by, horizon)
 
 
-def with_fields_aged(value: object, by: Duration, horizon: Duration) -> object:
+def _with_fields_aged(value: object, by: Duration, horizon: Duration) -> object:
     if not holds_instant(value):
         return value
     fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())

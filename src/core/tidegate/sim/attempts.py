@@ -18,9 +18,12 @@ from tidegate.sim.automaton import HoldsInstant
 from tidegate.sim.judging import Grew
 from tidegate.sim.packing import NARROW, Overflow, Packing
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import PLAIN, Known, Reductions, Search
+from tidegate.sim.search import PLAIN, Learned, Reductions, Search
 
-WIDER: Final = 4
+__all__ = ["Attempts", "attempt", "timing", "why_absolute"]
+
+
+_WIDER: Final = 4
 T = TypeVar("T")
 
 
@@ -49,7 +52,7 @@ class Attempts:
         self.scenario, self.absolute, self.reductions = scenario, absolute, reductions
         budgets = scenario.allowance().items()
         self.widths = {budget.name: left.bit_length() + 1 if left else 0 for budget, left in budgets}
-        self.packing, self.known = Packing(dict(self.widths)), Known()
+        self.packing, self.learned = Packing(dict(self.widths)), Learned()
         self.search: Search | None = None
 
     def run(self, run: Callable[[Search], T]) -> T:
@@ -62,7 +65,7 @@ class Attempts:
             try:
                 if self.search is None:
                     self.search = Search(
-                        self.scenario, self.packing, self.known, absolute=self.absolute, reductions=self.reductions
+                        self.scenario, self.packing, self.learned, absolute=self.absolute, reductions=self.reductions
                     )
                 return run(self.search)
             except Grew:
@@ -70,8 +73,8 @@ class Attempts:
             except Overflow:
                 slots = self.packing.slots.values()
                 self.widths |= {slot.name[:1]: NARROW for slot in slots if slot.is_full and slot.width < NARROW}
-                self.widths |= {slot.name: slot.width + WIDER for slot in slots if slot.is_filling}
-                self.packing, self.known, self.search = Packing(dict(self.widths)), Known(), None
+                self.widths |= {slot.name: slot.width + _WIDER for slot in slots if slot.is_filling}
+                self.packing, self.learned, self.search = Packing(dict(self.widths)), Learned(), None
 
 
 def why_absolute(scenario: Scenario, held: HoldsInstant) -> str:
@@ -95,6 +98,6 @@ def timing(search: Search) -> str:
     clock = search.scenario.clock
     if clock is None:
         return "time stands"
-    if search.relative:
+    if search.space.relative:
         return f"relative time, quantum {seconds(clock.quantum)}"
-    return f"absolute time, {clock.moves} moves of {seconds(clock.quantum)}{search.absolute}"
+    return f"absolute time, {clock.moves} moves of {seconds(clock.quantum)}{search.space.absolute}"

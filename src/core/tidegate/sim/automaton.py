@@ -24,6 +24,21 @@ from tidegate.model.instants import Instant
 from tidegate.sim.aging import holds_instant
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 
+__all__ = [
+    "Asking",
+    "Birth",
+    "Cancelled",
+    "Crashed",
+    "Failed",
+    "HoldsInstant",
+    "ProcessStatus",
+    "ProgramAutomaton",
+    "Raised",
+    "Returned",
+    "checked_effect",
+    "resume",
+]
+
 
 @final
 @attrs.frozen
@@ -87,7 +102,7 @@ class Cancelled:
         return "cancelled"
 
 
-RUN_AGAIN: Final = 20
+_RUN_AGAIN: Final = 20
 """Ways that are run once more when a search has ended: the last ones, which are long and lead through many others."""
 
 ProcessStatus: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
@@ -101,7 +116,7 @@ class HoldsInstant(Exception):  # noqa: N818  control flow of the search, never 
 
 @final
 @attrs.define(eq=False)
-class Node:
+class _Node:
     """A suspended program, and one way there: the nodes before it, each with the reply that it was left on."""
 
     status: ProcessStatus
@@ -119,7 +134,7 @@ class ProgramAutomaton:
 
     def __init__(self, birth: Birth) -> None:
         self.birth = birth
-        self.nodes = [Node(end, None, 0, (), is_timed=False, unmerged="") for end in (Crashed(), Cancelled())]
+        self.nodes = [_Node(end, None, 0, (), is_timed=False, unmerged="") for end in (Crashed(), Cancelled())]
         self.known: dict[Hashable, int] = {}
         self.edges: dict[tuple[int, Hashable], int] = {}
         self.births: dict[int, int] = {}
@@ -167,7 +182,7 @@ class ProgramAutomaton:
         assert isinstance(at.status, Asking), at.status
         return self.park(program, resume(program, reply), at.life, (*at.way, (node, reply)))
 
-    def replayed(self, node: Node) -> Program[object]:
+    def replayed(self, node: _Node) -> Program[object]:
         program = self.birth(node.life)
         status = resume(program, None)
         for passed, reply in node.way:
@@ -188,11 +203,11 @@ class ProgramAutomaton:
             if node.parked or not isinstance(node.status, Asking)
         ]
         for node in ran[
-            -RUN_AGAIN:
+            -_RUN_AGAIN:
         ]:  # a program that stands where none was left to stand may not like to be dropped there
             node.parked.append(self.replayed(node))
 
-    def compare(self, node: Node, status: ProcessStatus) -> None:
+    def compare(self, node: _Node, status: ProcessStatus) -> None:
         if self.canon.key(status) != node.exact:
             raise Nondeterministic(
                 f"with the same replies a program was first {node.status} and then stood at: {status}",
@@ -206,7 +221,7 @@ class ProgramAutomaton:
         """Let the program stand where it is; `way` is how it came there."""
         exact = self.canon.key(status)
         if exact is None:
-            must_be_immutable(status)
+            _must_be_immutable(status)
         place: object = fingerprint(program, self.canon) if isinstance(status, Asking) else ()
         heard = tuple(reply for _, reply in way) if isinstance(place, Unmergeable) else ()
         key = (exact, life, self.canon.key(heard)) if isinstance(place, Unmergeable) else (exact, place)
@@ -215,7 +230,7 @@ class ProgramAutomaton:
             unmerged = place.reason if isinstance(place, Unmergeable) else ""
             self.has_raised = self.has_raised or isinstance(status, Raised)
             is_timed = holds_instant(status) or self.is_timed(program, status, place, heard)
-            self.nodes.append(Node(status, exact, life, way, is_timed, unmerged))
+            self.nodes.append(_Node(status, exact, life, way, is_timed, unmerged))
         if isinstance(status, Asking):
             self.nodes[number].parked.append(program)
         return number
@@ -227,17 +242,17 @@ class ProgramAutomaton:
         if isinstance(status, Asking) and isinstance(status.effect, Now):
             return True
         if isinstance(place, Unmergeable):
-            return any(map(holds_instant, heard)) or was_given_instant(program)
-        return names_instant(place)
+            return any(map(holds_instant, heard)) or _was_given_instant(program)
+        return _names_instant(place)
 
 
-def was_given_instant(program: Program[object]) -> bool:
+def _was_given_instant(program: Program[object]) -> bool:
     """Is there an instant in its outermost frame, where its arguments are? Where there is no frame, there may be."""
     frame: FrameType | None = getattr(program, "cr_frame", None)
     return frame is None or any(map(holds_instant, frame.f_locals.values()))
 
 
-def must_be_immutable(status: ProcessStatus) -> None:
+def _must_be_immutable(status: ProcessStatus) -> None:
     """Only what a program awaits or returns may be of any kind."""
     match status:
         case Asking(effect):
@@ -246,13 +261,13 @@ def must_be_immutable(status: ProcessStatus) -> None:
             must_be_value(status.value if isinstance(status, Returned) else status, "what a program returns")
 
 
-def names_instant(key: object) -> bool:
+def _names_instant(key: object) -> bool:
     """Is there an instant in what `exactly` made of a program's locals?"""
     match key:
         case tuple():
-            return (len(key) > 0 and key[0] is Instant) or any(map(names_instant, key))
+            return (len(key) > 0 and key[0] is Instant) or any(map(_names_instant, key))
         case frozenset():
-            return any(map(names_instant, key))
+            return any(map(_names_instant, key))
         case Document():
             return holds_instant(key)
         case _:

@@ -27,42 +27,45 @@ from tidegate.sim.trace import Done, Lane
 from tidegate.sim.ways import Way, effect_of, lane_of
 from tidegate.sim.world import BUDGET, CLOCK, FLIGHT
 
-Name: TypeAlias = tuple[str, ...]
-IDS: Final = "ids"
-DOCUMENTS: Final = "documents"
-WAKES: Final = "wakes"
-BESIDES: Final = frozenset({WAKES, FLIGHT.name[0]})
+__all__ = ["caused_by", "commands_of", "done_in", "touched_by"]
+
+
+_Name: TypeAlias = tuple[str, ...]
+_IDS: Final = "ids"
+_DOCUMENTS: Final = "documents"
+_WAKES: Final = "wakes"
+_BESIDES: Final = frozenset({_WAKES, FLIGHT.name[0]})
 """What an effect writes on its way is not what it is on."""
 
 
 @final
 @attrs.frozen
-class Touched:
+class _Touched:
     """The cells that a step looked at, those that it changed, and those that its effect is on."""
 
-    looked: frozenset[Name]
-    wrote: frozenset[Name]
-    on: tuple[Name, ...] = ()
+    looked: frozenset[_Name]
+    wrote: frozenset[_Name]
+    on: tuple[_Name, ...] = ()
 
 
-def touched_by(search: Search, state: Packed, way: Way) -> Touched:
+def touched_by(search: Search, state: Packed, way: Way) -> _Touched:
     """What a step looks at, and what it changes."""
-    if lane_of(way.hand) is Lane.CLOCK:  # in relative time it moves every instant; that changes no document
-        moved = frozenset({CLOCK.name}) | (changed(search, state, way.after) & timers(search))
-        return Touched(moved, moved)
-    wrote = changed(search, state, way.after)
+    if lane_of(way.stepper) is Lane.CLOCK:  # in relative time it moves every instant; that changes no document
+        moved = frozenset({CLOCK.name}) | (_changed(search, state, way.after) & _timers(search))
+        return _Touched(moved, moved)
+    wrote = _changed(search, state, way.after)
     own = frozenset({way.actor.place.name} if isinstance(way.actor, (Process, ReducerProcess)) else ())
-    seen = named(search, looked_at(state, way))
-    acted = tuple(name for name in search.packing.slots if name in wrote - own and name[0] not in BESIDES)
-    return Touched(own | wrote | seen, wrote, acted or tuple(sorted(seen - own)))
+    seen = _named(search, _looked_at(state, way))
+    acted = tuple(name for name in search.space.packing.slots if name in wrote - own and name[0] not in _BESIDES)
+    return _Touched(own | wrote | seen, wrote, acted or tuple(sorted(seen - own)))
 
 
-def timers(search: Search) -> frozenset[Name]:
+def _timers(search: Search) -> frozenset[_Name]:
     """Where reducers stand: what they command says when, so time changes it."""
     return frozenset(actor.place.name for actor in search.scenario.actors if isinstance(actor, ReducerProcess))
 
 
-def looked_at(state: Packed, way: Way) -> int:
+def _looked_at(state: Packed, way: Way) -> int:
     """The bits that the step looks at.
 
     An actor is asked for all of its steps, one after the other. What it looks at before it tells the first of those that
@@ -70,15 +73,15 @@ def looked_at(state: Packed, way: Way) -> int:
     """
     return next(
         bits
-        for step, after, bits in looking(state, way)
+        for step, after, bits in _looking(state, way)
         if after == way.after and step.fault is way.step.fault and step.label == way.step.label
     )
 
 
-def looking(state: Packed, way: Way) -> Iterator[tuple[ActorStep, Packed, int]]:
+def _looking(state: Packed, way: Way) -> Iterator[tuple[ActorStep, Packed, int]]:
     is_apart = isinstance(way.actor, (Process, ReducerProcess, Network))
     looked, about, common = Looked(), object(), 0
-    for step, after in way.hand.looking(state, looked):
+    for step, after in way.stepper.looking(state, looked):
         if step.label.what is not about:
             about, common = step.label.what, looked.bits
         yield step, after, common | looked.bits
@@ -86,15 +89,17 @@ def looking(state: Packed, way: Way) -> Iterator[tuple[ActorStep, Packed, int]]:
             looked.bits = 0
 
 
-def named(search: Search, bits: int) -> frozenset[Name]:
-    return frozenset(name for name, slot in search.packing.slots.items() if slot.mask & bits and name[0] != BUDGET)
+def _named(search: Search, bits: int) -> frozenset[_Name]:
+    return frozenset(
+        name for name, slot in search.space.packing.slots.items() if slot.mask & bits and name[0] != BUDGET
+    )
 
 
-def changed(search: Search, before: Packed, after: Packed) -> frozenset[Name]:
-    return named(search, before ^ after)
+def _changed(search: Search, before: Packed, after: Packed) -> frozenset[_Name]:
+    return _named(search, before ^ after)
 
 
-def caused_by(actors: Sequence[str], touched: Sequence[Touched]) -> tuple[tuple[int, ...], ...]:
+def caused_by(actors: Sequence[str], touched: Sequence[_Touched]) -> tuple[tuple[int, ...], ...]:
     """For each step the numbers of those that it depends on directly.
 
     Args:
@@ -102,7 +107,7 @@ def caused_by(actors: Sequence[str], touched: Sequence[Touched]) -> tuple[tuple[
         touched: What each step looked at, and changed.
     """
     own: dict[str, int] = {}
-    wrote: dict[Name, int] = {}
+    wrote: dict[_Name, int] = {}
     found = []
     for number, (actor, touch) in enumerate(zip(actors, touched, strict=True), 1):
         causes = {wrote[name] for name in touch.looked if name in wrote}
@@ -116,19 +121,19 @@ def caused_by(actors: Sequence[str], touched: Sequence[Touched]) -> tuple[tuple[
 # --- effects ------------------------------------------------------------------------------------------------------------
 
 
-def done_in(search: Search, state: Packed, way: Way, touched: Touched) -> tuple[Done, ...]:
+def done_in(search: Search, state: Packed, way: Way, touched: _Touched) -> tuple[Done, ...]:
     """The effect that happens in the step; or what a reducer commands, now that it has heard of something."""
     effect, label = effect_of(way.step.label), way.step.label
     if effect is not None:
         reply = str(label)[len(f"{label.what} -> ") :]  # as it is told
         return (Done(one_line(str(effect)), on(touched.on), one_line(reply)),)
-    return tuple(Done(one_line(str(command))) for command in commanded(search, state, way))
+    return tuple(Done(one_line(str(command))) for command in _commanded(search, state, way))
 
 
-def commanded(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
+def _commanded(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
     if not isinstance(way.actor, ReducerProcess):
         return
-    before, after = (Lens(search.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))
+    before, after = (Lens(search.space.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))
     had = commands_of(before)
     yield from (command for command in commands_of(after) if command not in had)
 
@@ -139,10 +144,10 @@ def commands_of(machine: object) -> tuple[Effect[object], ...]:
     return (*machine.commands, *(running.command for running in machine.running))
 
 
-def on(cells: tuple[Name, ...]) -> tuple[str, ...]:
+def on(cells: tuple[_Name, ...]) -> tuple[str, ...]:
     """The way in the tree of the state to what an effect is on: its document, its collection where there are several."""
-    places = [(DOCUMENTS, *name[1:]) if name[0] == IDS else name for name in cells]
-    documents = {place for place in places if place[0] == DOCUMENTS}
+    places = [(_DOCUMENTS, *name[1:]) if name[0] == _IDS else name for name in cells]
+    documents = {place for place in places if place[0] == _DOCUMENTS}
     whole = {place for place in documents if len(place) > 2}
     if len(whole) == 1:
         (found,) = whole

@@ -32,6 +32,9 @@ from tidegate.model.values import check_int
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.world import CLOCK, Cell, World
 
+__all__ = ["DRIFT_MAX", "HOST", "MILLION", "Host", "ahead", "readings", "troubled_readings"]
+
+
 MILLION: Final = 1_000_000
 DRIFT_MAX: Final = 100_000
 """A tenth. Clocks of computers drift by less than 500 parts per million."""
@@ -80,7 +83,7 @@ def ahead(host: str) -> Cell[Duration | None]:
     return Cell(("ahead", host), None)
 
 
-def read_clock(host: Host, name: str, world: World, ahead_by: Duration) -> tuple[World, Instant]:
+def _read_clock(host: Host, name: str, world: World, ahead_by: Duration) -> tuple[World, Instant]:
     """What the clock of the host shows that is so far ahead, apart from its drift."""
     at, known = world.read(CLOCK).at, world.read(ahead(name))
     if ahead_by != (known or 0) or (known is None and host.skew):  # by now it is known whether it is skewed
@@ -90,7 +93,7 @@ def read_clock(host: Host, name: str, world: World, ahead_by: Duration) -> tuple
 
 def readings(host: Host, name: str, world: World) -> tuple[World, Instant]:
     """What the clock of the host shows."""
-    return read_clock(host, name, world, world.read(ahead(name)) or 0)
+    return _read_clock(host, name, world, world.read(ahead(name)) or 0)
 
 
 def troubled_readings(
@@ -107,4 +110,4 @@ def troubled_readings(
         if not by or not faults.allows(fault) or (fault is Fault.SKEW and known is not None):
             continue
         if after := spent(world, fault):
-            yield fault, f"the clock {happened} {seconds(abs(by))}", *read_clock(host, name, after, (known or 0) + by)
+            yield fault, f"the clock {happened} {seconds(abs(by))}", *_read_clock(host, name, after, (known or 0) + by)

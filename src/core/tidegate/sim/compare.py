@@ -8,6 +8,8 @@ import attrs
 
 from tidegate.sim.trace import TraceStep
 
+__all__ = ["Difference", "compared", "decision"]
+
 
 @final
 @attrs.frozen

@@ -26,13 +26,15 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Explored
 from tidegate.sim.sizing import rounded
 
+__all__ = ["absent", "missed", "never", "uncovered"]
+
 
 def uncovered(found: Explored) -> tuple[str, ...]:
     """Each in words."""
-    return (*unlooked(found), *never(found), *untimely(found))
+    return (*_unlooked(found), *never(found), *_untimely(found))
 
 
-def unlooked(found: Explored) -> tuple[str, ...]:
+def _unlooked(found: Explored) -> tuple[str, ...]:
     """States that were reached, and not looked beyond."""
     if not found.frontier:
         return ()
@@ -41,7 +43,7 @@ def unlooked(found: Explored) -> tuple[str, ...]:
     return (states,)
 
 
-def untimely(found: Explored) -> tuple[str, ...]:
+def _untimely(found: Explored) -> tuple[str, ...]:
     """States where laws about rest were not judged."""
     if not found.cut_short or not found.search.scenario.eventually:
         return ()
@@ -53,21 +55,21 @@ def untimely(found: Explored) -> tuple[str, ...]:
 def missed(found: Explored | Sampled) -> tuple[str, ...]:
     """That nothing can be found; goals that were never reached, and faults that never struck."""
     goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
-    kinds = [kind for kind in possible(found.search.scenario) if not found.faults.get(kind)]
-    return (*vacuous(found), *goals, *(f"fault {kind} never struck" for kind in kinds))
+    kinds = [kind for kind in _possible(found.search.scenario) if not found.faults.get(kind)]
+    return (*_vacuous(found), *goals, *(f"fault {kind} never struck" for kind in kinds))
 
 
-def vacuous(found: Explored | Sampled) -> tuple[str, ...]:
+def _vacuous(found: Explored | Sampled) -> tuple[str, ...]:
     """Why nothing that is wrong could be found."""
     search, scenario = found.search, found.search.scenario
-    view = search.view(search.first, Looked())
-    is_over = all(isinstance(view.status(name), Returned) for name in search.processes)
+    view = search.space.view(search.first, Looked())
+    is_over = all(isinstance(view.status(name), Returned) for name in search.space.processes)
     nothing = "nothing ever happens: does the program forget an await?"
     lawless = "no law is stated, so none can be broken"
     has_laws = scenario.always or scenario.step or scenario.eventually
     return (
         *(() if has_laws else (lawless,)),
-        *((nothing,) if not found.transitions or (search.processes and is_over) else ()),
+        *((nothing,) if not found.transitions or (search.space.processes and is_over) else ()),
     )
 
 
@@ -87,7 +89,7 @@ def absent(scenario: Scenario, kinds: Iterable[Fault], struck: Container[Fault])
         kinds: What was asked for.
         struck: What struck; an actor that has no `faults` may make more.
     """
-    there = possible(scenario)
+    there = _possible(scenario)
     has = ", ".join(there) or "none"
     missing = [kind for kind in kinds if kind not in there and kind not in struck]
     return tuple(
@@ -95,11 +97,11 @@ def absent(scenario: Scenario, kinds: Iterable[Fault], struck: Container[Fault])
     )
 
 
-AFTER_ANOTHER: Final = frozenset({Fault.RESTART})
+_AFTER_ANOTHER: Final = frozenset({Fault.RESTART})
 """What strikes only where a fault has struck before: who starts again has crashed."""
 
 
-def possible(scenario: Scenario) -> tuple[Fault, ...]:
+def _possible(scenario: Scenario) -> tuple[Fault, ...]:
     """The kinds that some process allows, and the budgets too."""
     allowed: set[Fault] = set()
     for actor in scenario.actors:
@@ -107,6 +109,6 @@ def possible(scenario: Scenario) -> tuple[Fault, ...]:
         allowed.update(faults.kinds if faults is not None else ())
 
     def is_in_budget(kind: Fault) -> bool:
-        return scenario.budget > (kind in AFTER_ANOTHER) and scenario.budgets.get(kind, scenario.budget) > 0
+        return scenario.budget > (kind in _AFTER_ANOTHER) and scenario.budgets.get(kind, scenario.budget) > 0
 
     return tuple(kind for kind in Fault if kind in allowed and is_in_budget(kind))

@@ -41,7 +41,25 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Search
 from tidegate.sim.ways import ways
 
-CLOCKS: Final = frozenset(
+__all__ = [
+    "Cause",
+    "Difference",
+    "Generator",
+    "Known",
+    "Runs",
+    "Seeding",
+    "Stand",
+    "difference",
+    "executed",
+    "from_plain",
+    "judged",
+    "look",
+    "stand_at",
+    "to_plain",
+]
+
+
+_CLOCKS: Final = frozenset(
     {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
 )
 RANDOM: Final = frozenset(
@@ -50,7 +68,7 @@ RANDOM: Final = frozenset(
         "uniform", "uuid1", "uuid4", "urandom", "secrets", "token_bytes", "token_hex", "token_urlsafe", "randbelow",
     }
 )  # fmt: skip
-CALLS_DEEP_MAX: Final = 3
+_CALLS_DEEP_MAX: Final = 3
 
 
 class Generator(Protocol):
@@ -82,8 +100,8 @@ class Stand:
     is_torn: bool = False
 
 
-Look: TypeAlias = tuple[Stand, ...]
-Runs: TypeAlias = tuple[tuple[Look, ...], ...]
+_Look: TypeAlias = tuple[Stand, ...]
+Runs: TypeAlias = tuple[tuple[_Look, ...], ...]
 """Of each schedule, a look before the first step and after each."""
 
 
@@ -149,12 +167,12 @@ def executed(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seedin
 
     def all_runs(search: Search) -> Runs:
         known: Known = {}
-        return tuple(tuple(walk(search, seeding(f"{seed}.{run}"), steps_max, known)) for run in range(runs))
+        return tuple(tuple(_walk(search, seeding(f"{seed}.{run}"), steps_max, known)) for run in range(runs))
 
     return attempt(anew, all_runs)
 
 
-def walk(search: Search, generator: Generator, steps_max: int, known: Known) -> Iterator[Look]:
+def _walk(search: Search, generator: Generator, steps_max: int, known: Known) -> Iterator[_Look]:
     """Look at all processes along one schedule."""
     state = search.first
     seen = look(search, state, known)
@@ -163,7 +181,7 @@ def walk(search: Search, generator: Generator, steps_max: int, known: Known) -> 
         try:
             could = ways(search, state)
         except Nondeterministic as error:
-            yield torn(search, state, seen, error)
+            yield _torn(search, state, seen, error)
             return
         if not could:
             return
@@ -171,15 +189,15 @@ def walk(search: Search, generator: Generator, steps_max: int, known: Known) -> 
         try:
             seen = look(search, state, known)
         except Nondeterministic as error:
-            yield torn(search, state, seen, error)
+            yield _torn(search, state, seen, error)
             return
         yield seen
 
 
-def look(search: Search, state: Packed, known: Known) -> Look:
-    lens = Lens(search.packing, state, Looked())
+def look(search: Search, state: Packed, known: Known) -> _Look:
+    lens = Lens(search.space.packing, state, Looked())
     found = []
-    for name, process in search.processes.items():
+    for name, process in search.space.processes.items():
         assert process.place is not None, "a process stands somewhere"
         place = lens.read(process.place)
         if not isinstance(process, Process):
@@ -199,37 +217,37 @@ def stand_at(process: Process, node: int) -> Stand:
         at.parked.append(process.behaviour.replayed(at))
     if not at.parked:
         return Stand(process.name, what)
-    return Stand(process.name, what, awaited_at(at.parked[-1]), named_by(at.parked[-1]))
+    return Stand(process.name, what, awaited_at(at.parked[-1]), _named_by(at.parked[-1]))
 
 
-def torn(search: Search, state: Packed, seen: Look, error: Nondeterministic) -> Look:
+def _torn(search: Search, state: Packed, seen: _Look, error: Nondeterministic) -> _Look:
     """Whose program asked for something else when it was run again on the same replies."""
-    for hand in search.hands:
+    for stepper in search.steppers:
         try:
-            tuple(hand.steps(state))
+            tuple(stepper.steps(state))
         except Nondeterministic as found:
-            before = next((stand for stand in seen if stand.process == hand.name), Stand(hand.name, ""))
-            return (Stand(hand.name, one_line(found.what), before.src, before.names, is_torn=True),)
+            before = next((stand for stand in seen if stand.process == stepper.name), Stand(stepper.name, ""))
+            return (Stand(stepper.name, one_line(found.what), before.src, before.names, is_torn=True),)
     return (Stand("", one_line(error.what), is_torn=True),)
 
 
-def named_by(program: Coroutine[Effect[object], object, object]) -> tuple[str, ...]:
+def _named_by(program: Coroutine[Effect[object], object, object]) -> tuple[str, ...]:
     """The clocks and random numbers that the code of a program names, and that of the functions that it calls."""
     found: set[str] = set()
     inner: object = program
     while (frame := getattr(inner, "cr_frame", None)) is not None:
         assert isinstance(frame, FrameType)
-        found |= set(names_in(frame.f_code, frame.f_globals, CALLS_DEEP_MAX))
+        found |= set(_names_in(frame.f_code, frame.f_globals, _CALLS_DEEP_MAX))
         inner = getattr(inner, "cr_await", None)
-    return tuple(sorted(found & (CLOCKS | RANDOM)))
+    return tuple(sorted(found & (_CLOCKS | RANDOM)))
 
 
-def names_in(code: CodeType, space: dict[str, object], deep: int) -> Iterator[str]:
+def _names_in(code: CodeType, space: dict[str, object], deep: int) -> Iterator[str]:
     yield from code.co_names
     for name in code.co_names if deep else ():
         called = space.get(name)
         if isinstance(called, FunctionType):
-            yield from names_in(called.__code__, called.__globals__, deep - 1)
+            yield from _names_in(called.__code__, called.__globals__, deep - 1)
 
 
 # --- comparing ----------------------------------------------------------------------------------------------------------
@@ -240,7 +258,7 @@ def difference(one: Runs, other: Runs) -> Difference | None:
     for run, (left, right) in enumerate(zip(one, other, strict=True)):
         for step, (before, after) in enumerate(zip(left, right, strict=False)):
             for mine, theirs in zip(before, after, strict=False):
-                if found := differs(run, step, mine, theirs):
+                if found := _differs(run, step, mine, theirs):
                     return found
         if len(left) != len(right):
             step = min(len(left), len(right))
@@ -248,7 +266,7 @@ def difference(one: Runs, other: Runs) -> Difference | None:
     return None
 
 
-def differs(run: int, step: int, mine: Stand, theirs: Stand) -> Difference | None:
+def _differs(run: int, step: int, mine: Stand, theirs: Stand) -> Difference | None:
     for stand in (mine, theirs):
         if stand.is_torn:
             return Difference(run, step, stand.process, stand.what, stand.what, stand.src, stand.names, is_torn=True)
@@ -269,7 +287,7 @@ def judged(
         reseeded: Between processes that have others.
     """
     if fresh is not None:
-        return fresh, changing(fresh)
+        return fresh, _changing(fresh)
     if again is not None:
         return again, Cause.GLOBAL
     if reseeded is not None:
@@ -277,8 +295,8 @@ def judged(
     return None
 
 
-def changing(found: Difference) -> Cause:
-    is_clock, is_random = (not names.isdisjoint(found.names) for names in (CLOCKS, RANDOM))
+def _changing(found: Difference) -> Cause:
+    is_clock, is_random = (not names.isdisjoint(found.names) for names in (_CLOCKS, RANDOM))
     if is_clock == is_random:
         return Cause.GLOBAL if found.is_torn and not is_clock else Cause.CHANGES
     return Cause.CLOCK if is_clock else Cause.RANDOM

@@ -29,14 +29,17 @@ from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world import UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
 
+__all__ = ["Behind", "Failover", "Was", "earlier", "noted", "recalling", "unconfirmed"]
+
+
 V = TypeVar("V")
 
-STORED: Final = frozenset({"documents", "ids"})
+_STORED: Final = frozenset({"documents", "ids"})
 
 
 @final
 @attrs.frozen(eq=False)
-class Noting:
+class _Noting:
     """A world that notes what is overwritten in it, and what was there."""
 
     world: World
@@ -45,23 +48,23 @@ class Noting:
     def read(self, cell: Cell[V]) -> V:
         return self.world.read(cell)
 
-    def write(self, cell: Cell[V], value: V) -> Noting:
+    def write(self, cell: Cell[V], value: V) -> _Noting:
         noted = self.overwritten
         if all(other.name != cell.name for other, _ in noted):
             noted = (*noted, (cast("Cell[object]", cell), self.world.read(cell)))
-        return Noting(self.world.write(cell, value), noted)
+        return _Noting(self.world.write(cell, value), noted)
 
-    def taken(self, budget: Cell[int]) -> Noting | None:
+    def taken(self, budget: Cell[int]) -> _Noting | None:
         after = self.world.taken(budget)
-        return None if after is None else Noting(after, self.overwritten)
+        return None if after is None else _Noting(after, self.overwritten)
 
 
 def noted(
     meaning: Meaning, effect: Effect[object], world: World, who: str
 ) -> Iterator[tuple[World, object, Overwritten]]:
     """The outcomes of the effect, each with what it overwrites."""
-    for after, reply in meaning(effect, Noting(world), who):
-        assert isinstance(after, Noting), "a meaning makes worlds of the one that it is given"
+    for after, reply in meaning(effect, _Noting(world), who):
+        assert isinstance(after, _Noting), "a meaning makes worlds of the one that it is given"
         yield after.world, reply, after.overwritten
 
 
@@ -116,7 +119,7 @@ def recalling(otherwise: Meaning) -> Meaning:
         for after, reply, overwritten in noted(otherwise, effect, world, who):
             kept = after
             for cell, had in overwritten:
-                if cell.name[0] in STORED:
+                if cell.name[0] in _STORED:
                     kept = kept.write(earlier(cell), Was(had))
             yield kept, reply
 
@@ -131,7 +134,7 @@ class Behind:
     world: World
 
     def read(self, cell: Cell[V]) -> V:
-        was = self.world.read(earlier(cell)) if cell.name[0] in STORED else None
+        was = self.world.read(earlier(cell)) if cell.name[0] in _STORED else None
         return self.world.read(cell) if was is None else cast("V", was.value)
 
     def write(self, cell: Cell[V], value: V) -> Behind:

@@ -20,6 +20,8 @@ import attrs
 from tidegate.model.effects import Effect
 from tidegate.sim.world import BUDGET, UNBOUNDED, Cell, World
 
+__all__ = ["FAULTS", "Fault", "Faults", "Which", "all_effects", "bound", "no_effects", "spent"]
+
 
 @final
 @unique

@@ -34,19 +34,30 @@ import attrs
 from tidegate.model.documents import Document, exactly
 from tidegate.model.immutable import frozen_fields, is_value
 
+__all__ = [
+    "KNOWN_PYTHONS",
+    "PYTHON",
+    "Canon",
+    "Unmergeable",
+    "fingerprint",
+    "suspensions",
+    "uses",
+]
+
+
 SLASH, BACKSLASH = "/", "\\"
-UNBOUND: Final = ("unbound",)
+_UNBOUND: Final = ("unbound",)
 PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 """Which one runs."""
 KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
-ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
+_ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
                          "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})  # fmt: skip
-HANDLED: Final = {"PUSH_EXC_INFO": 1, "POP_EXCEPT": -1}
-LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
+_HANDLED: Final = {"PUSH_EXC_INFO": 1, "POP_EXCEPT": -1}
+_LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
 """Who calls one of these may read any local."""
-ITERATORS: Final = (type(iter(())), type(iter(range(0))), enumerate, zip)
-KNOWN_MAX: Final = 10_000
-Key: TypeAlias = Hashable
+_ITERATORS: Final = (type(iter(())), type(iter(range(0))), enumerate, zip)
+_KNOWN_MAX: Final = 10_000
+_Key: TypeAlias = Hashable
 
 
 @final
@@ -57,7 +68,7 @@ class Unmergeable:
     reason: str
 
 
-class Suspension(NamedTuple):
+class _Suspension(NamedTuple):
     """What a frame holds at one of its awaits."""
 
     live: tuple[str, ...]
@@ -66,7 +77,7 @@ class Suspension(NamedTuple):
     handled: int  # exceptions that are being handled
 
 
-def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, ...] | Unmergeable:
+def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[_Key, ...] | Unmergeable:
     """The value of a suspended program, or why it has none.
 
     Args:
@@ -75,7 +86,7 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, .
     """
     if sys.version_info[:2] not in KNOWN_PYTHONS:
         return Unmergeable(f"the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known")
-    frames: list[Key] = []
+    frames: list[_Key] = []
     inner: object = program
     while inner is not None:
         match inner:
@@ -91,19 +102,19 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, .
         point = suspensions(code).get(frame.f_lasti)
         if point is None:
             return Unmergeable(f"{name}: no known await")
-        handled = being_handled(inner) if point.handled else None
+        handled = _being_handled(inner) if point.handled else None
         if handled is not None and canon.key(handled) is None:
             return Unmergeable(f"{name}: it awaits while it handles a {type(handled).__name__}, which is no value")
         held = frame.f_locals
-        lying = stacked(inner, code, len(held), point) if point.hidden else ()
+        lying = _stacked(inner, code, len(held), point) if point.hidden else ()
         stack = (
             None
             if lying is None
-            else tuple(("awaited",) if item is awaited else resting(item, canon) for item in lying)
+            else tuple(("awaited",) if item is awaited else _resting(item, canon) for item in lying)
         )
         if stack is None or None in stack:
             return Unmergeable(f"{name}: something on the value stack is no value (an await inside with?)")
-        keys = [canon.key(held.get(local, UNBOUND)) for local in point.live]
+        keys = [canon.key(held.get(local, _UNBOUND)) for local in point.live]
         if None in keys:
             local = point.live[keys.index(None)]
             return Unmergeable(f"{name}: local {local} is a {type(held[local]).__name__}, which is not immutable")
@@ -112,12 +123,12 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[Key, .
     return tuple(frames)
 
 
-def being_handled(program: object) -> object:
+def _being_handled(program: object) -> object:
     """The exception that a bare `raise` would pass on: the collector sees it last."""
     return gc.get_referents(program)[-1]
 
 
-def stacked(program: object, code: CodeType, bound: int, point: Suspension) -> tuple[object, ...] | None:
+def _stacked(program: object, code: CodeType, bound: int, point: _Suspension) -> tuple[object, ...] | None:
     """The value stack: what the collector sees of the frame after its code and its bound locals."""
     if code.co_cellvars or code.co_freevars:
         return None
@@ -126,15 +137,15 @@ def stacked(program: object, code: CodeType, bound: int, point: Suspension) -> t
     return tuple(seen[start : start + point.height])
 
 
-def resting(item: object, canon: Canon) -> Key | None:
+def _resting(item: object, canon: Canon) -> _Key | None:
     """An iterator as what it would be rebuilt from; None if it is not known to be a value."""
     if isinstance(item, range):
         return ("range", item)
-    if not isinstance(item, ITERATORS):
+    if not isinstance(item, _ITERATORS):
         key = canon.key(item)
         return None if key is None else ("value", key)
     builder, arguments, *position = cast("tuple[object, tuple[object, ...], object]", item.__reduce__())
-    parts = [resting(part, canon) for part in (*arguments, *position)]
+    parts = [_resting(part, canon) for part in (*arguments, *position)]
     return None if None in parts else (builder, *parts)
 
 
@@ -146,9 +157,9 @@ class Canon:
     """
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple[object, Key | None]] = {}
+        self.known: dict[int, tuple[object, _Key | None]] = {}
 
-    def key(self, item: object) -> Key | None:
+    def key(self, item: object) -> _Key | None:
         kind = type(item)
         if kind is str or kind is int or kind is Document:
             return item
@@ -156,16 +167,16 @@ class Canon:
             return self.keys(cast("tuple[object, ...]", item))
         found = self.known.get(id(item))
         if found is None:
-            if len(self.known) == KNOWN_MAX:
+            if len(self.known) == _KNOWN_MAX:
                 self.known.clear()
             found = self.known[id(item)] = (item, self.looked_through(item))
         return found[1]
 
-    def keys(self, items: Iterable[object]) -> tuple[Key, ...] | None:
+    def keys(self, items: Iterable[object]) -> tuple[_Key, ...] | None:
         keys = tuple([self.key(item) for item in items])
         return None if None in keys else keys
 
-    def looked_through(self, item: object) -> Key | None:
+    def looked_through(self, item: object) -> _Key | None:
         """A function is the same as another one that would do the same."""
         names = frozen_fields(type(item))  # type: ignore[arg-type]  # a class is hashable
         if names is not None:
@@ -181,7 +192,7 @@ class Canon:
 
 
 @cache
-def suspensions(code: CodeType) -> dict[int, Suspension]:
+def suspensions(code: CodeType) -> dict[int, _Suspension]:
     """For each await of the code: what is live after it, and how much lies on the value stack."""
     steps = list(dis.get_instructions(code))
     at = {step.offset: index for index, step in enumerate(steps)}
@@ -189,14 +200,14 @@ def suspensions(code: CodeType) -> dict[int, Suspension]:
         (entry.start, entry.end, at[entry.target], entry.depth + entry.lasti + 1)
         for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]  # noqa: SLF001  there is no public one
     ]
-    after = [successors(index, steps, at) for index in range(len(steps))]
+    after = [_successors(index, steps, at) for index in range(len(steps))]
     caught = [[(to, depth) for start, end, to, depth in handlers if start <= step.offset < end] for step in steps]
-    live = liveness(steps, [[*near, *(to for to, _ in far)] for near, far in zip(after, caught, strict=True)])
-    depth = depths(steps, after, caught)
+    live = _liveness(steps, [[*near, *(to for to, _ in far)] for near, far in zip(after, caught, strict=True)])
+    depth = _depths(steps, after, caught)
     always = (*code.co_cellvars, *code.co_freevars)  # shared with closures, so never dead
-    if not LOOKERS.isdisjoint(code.co_names):
+    if not _LOOKERS.isdisjoint(code.co_names):
         always += code.co_varnames
-    found: dict[int, Suspension] = {}
+    found: dict[int, _Suspension] = {}
     for index, step in enumerate(steps):
         if step.opname != "YIELD_VALUE" or index not in depth:
             continue
@@ -204,20 +215,20 @@ def suspensions(code: CodeType) -> dict[int, Suspension]:
         delegated = (resume.arg or 0) & 3 in (2, 3)  # 2: yield from, 3: await
         names = set(always).union(*(live[to] for to in [*after[index], *(to for to, _ in caught[index])]))
         height, handled = depth[index]
-        point = Suspension(tuple(sorted(names)), height - 1 - delegated, height - 1, handled)
+        point = _Suspension(tuple(sorted(names)), height - 1 - delegated, height - 1, handled)
         found[step.offset] = point
         found.setdefault(resume.offset, point)  # since 3.13 a suspended frame stands at the RESUME
     return found
 
 
-def successors(index: int, steps: list[dis.Instruction], at: dict[int, int]) -> list[int]:
+def _successors(index: int, steps: list[dis.Instruction], at: dict[int, int]) -> list[int]:
     step = steps[index]
-    near = [index + 1] if step.opname not in ENDS and index + 1 < len(steps) else []
+    near = [index + 1] if step.opname not in _ENDS and index + 1 < len(steps) else []
     jumps = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
     return [*near, at[step.argval]] if jumps and step.argval in at else near
 
 
-def liveness(steps: list[dis.Instruction], after: list[list[int]]) -> list[frozenset[str]]:
+def _liveness(steps: list[dis.Instruction], after: list[list[int]]) -> list[frozenset[str]]:
     """The locals that may be read after each instruction begins, by backward data flow."""
     live: list[frozenset[str]] = [frozenset()] * len(steps)
     moved = True
@@ -252,7 +263,7 @@ def uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
             return none, none
 
 
-def depths(
+def _depths(
     steps: list[dis.Instruction], after: list[list[int]], caught: list[list[tuple[int, int]]]
 ) -> dict[int, tuple[int, int]]:
     """Of each instruction that can be reached: the height of the value stack before it, and the exceptions handled."""
@@ -265,7 +276,7 @@ def depths(
         for to in after[index]:
             is_jump = to != index + 1
             effect = 1 if step.opname == "RETURN_GENERATOR" else dis.stack_effect(step.opcode, arg, jump=is_jump)
-            reached.append((to, here + effect, handled + HANDLED.get(step.opname, 0)))
+            reached.append((to, here + effect, handled + _HANDLED.get(step.opname, 0)))
         for to, depth, handling in reached:
             if to not in found:
                 found[to] = (depth, handling)

@@ -53,7 +53,31 @@ from tidegate.sim.faults import Fault, bound, spent
 from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused
 from tidegate.sim.log import perform as perform_on_log
 from tidegate.sim.scenario import ActorStep, Label
+from tidegate.sim.trace import StepKind
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
+
+__all__ = [
+    "GROUP",
+    "REBALANCES",
+    "STEP_KINDS",
+    "Coordinator",
+    "Group",
+    "Offsets",
+    "broker",
+    "committed",
+    "dead",
+    "end",
+    "processed",
+    "tell",
+]
+
+
+STEP_KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
+    (StepKind.CALL, (Work,)),
+    (StepKind.FETCH, (Fetch,)),
+    (StepKind.COMMIT, (Commit,)),
+)
+"""What kind of step in a trace the commands of a consumer are."""
 
 REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
 
@@ -102,7 +126,7 @@ def committed(partition: int) -> Cell[int]:
     return Cell(("committed", str(partition)), 0)
 
 
-def metadata(partition: int) -> Cell[str]:
+def _metadata(partition: int) -> Cell[str]:
     """What was committed along with the position."""
     return Cell(("metadata", str(partition)), "")
 
@@ -124,11 +148,11 @@ def dead(consumer: str) -> Cell[bool]:
     return Cell(("dead", consumer), empty=False)
 
 
-METADATA_MAX: Final = 4_096
-RECORDS_MAX: Final = 500
+_METADATA_MAX: Final = 4_096
+_RECORDS_MAX: Final = 500
 
 
-def broker(records: int | None = None, *, metadata_max: int = METADATA_MAX, most: int = RECORDS_MAX) -> Meaning:
+def broker(records: int | None = None, *, metadata_max: int = _METADATA_MAX, most: int = _RECORDS_MAX) -> Meaning:
     """What the commands of a partition mean.
 
     Args:
@@ -159,7 +183,7 @@ def broker(records: int | None = None, *, metadata_max: int = METADATA_MAX, most
                 elif len(text) > metadata_max:
                     yield world, METADATA_REFUSED.fresh()
                 else:
-                    yield world.write(committed(number), position).write(metadata(number), text), None
+                    yield world.write(committed(number), position).write(_metadata(number), text), None
             case Release(TopicPartition(_, number)):
                 group = world.read(GROUP)
                 released = tuple(sorted({*group.released, number}))
@@ -205,8 +229,8 @@ class Coordinator:
                 yield ActorStep(label, self.puts_out(after, rest, member), must=False, fault=Fault.EVICTED)
         for member in group.away if not group.rebalancing else ():
             if not world.read(dead(member)) and self.has_heard(world, member):
-                yield ActorStep(Label(f"takes {member} in again"), self.revoke(world, joined(group, member)))
-        if not group.rebalancing and (after := begun(world)):
+                yield ActorStep(Label(f"takes {member} in again"), self.revoke(world, _joined(group, member)))
+        if not group.rebalancing and (after := _begun(world)):
             yield ActorStep(Label("begins a rebalance"), self.revoke(after, group), must=False, fault=Fault.REBALANCE)
 
     def moving(self, group: Group) -> tuple[int, ...]:
@@ -235,7 +259,7 @@ class Coordinator:
     def revoke(self, world: World, group: Group) -> World:
         if group.rebalancing:
             return world.write(GROUP, group)
-        after = attrs.evolve(group, rebalancing=True, released=(), target=balanced(group) if self.cooperative else ())
+        after = attrs.evolve(group, rebalancing=True, released=(), target=_balanced(group) if self.cooperative else ())
         for number in self.moving(after):
             if not world.read(dead(owner := group.owners[number])):
                 world = tell(world, self.lane(owner, number), Revoked(TopicPartition(self.topic, number)))
@@ -244,7 +268,7 @@ class Coordinator:
     def assign(self, world: World, group: Group) -> World:
         generation, count = group.generation + 1, len(group.members)
         if self.cooperative:
-            owners = completed(group)
+            owners = _completed(group)
             since = tuple(
                 group.generation_of(number)
                 if owner == group.owners[number] and number not in group.released  # what was let go comes anew
@@ -258,55 +282,55 @@ class Coordinator:
         for number, owner in enumerate(owners):
             is_new = not since or since[number] == generation
             if owner and is_new and not world.read(dead(owner)):
-                position, text = world.read(committed(number)), world.read(metadata(number))
+                position, text = world.read(committed(number)), world.read(_metadata(number))
                 last = world.read(end(number)) or len(world.read(log(number)))
                 told = Assigned(TopicPartition(self.topic, number), generation, position, text, last)
                 world = tell(world, self.lane(owner, number), told)
         return world.write(GROUP, Group(generation, group.members, owners, since=since, away=group.away))
 
 
-def begun(world: World) -> World | None:
+def _begun(world: World) -> World | None:
     """The world with one rebalance less to come; None if none is left, or none may be."""
     after = world.taken(REBALANCES)
     return None if after is None else after.taken(bound(Fault.REBALANCE))
 
 
-def joined(group: Group, member: str) -> Group:
+def _joined(group: Group, member: str) -> Group:
     away = tuple(other for other in group.away if other != member)
     return attrs.evolve(group, members=tuple(sorted((*group.members, member))), away=away)
 
 
-def balanced(group: Group) -> tuple[str, ...]:
+def _balanced(group: Group) -> tuple[str, ...]:
     """Who is to own each partition: whoever has it keeps it, as far as that is fair.
 
     Where it is fair already, one partition moves, or two change places: somebody wanted a rebalance.
     """
     if not group.members:
         return ("",) * len(group.owners)
-    owners = completed(attrs.evolve(group, target=group.owners))
+    owners = _completed(attrs.evolve(group, target=group.owners))
     if owners != group.owners:
         return owners
-    most, least = by_load(group.members, owners)[-1], by_load(group.members, owners)[0]
-    return given(owners, most, least)
+    most, least = _by_load(group.members, owners)[-1], _by_load(group.members, owners)[0]
+    return _given(owners, most, least)
 
 
-def completed(group: Group) -> tuple[str, ...]:
+def _completed(group: Group) -> tuple[str, ...]:
     """The target, where those that nobody alive is to own go to who has fewest."""
     if not group.members:
         return ("",) * len(group.owners)
     owners = tuple(owner if owner in group.members else "" for owner in group.target)
     for number, owner in enumerate(owners):
         if not owner:
-            owners = (*owners[:number], by_load(group.members, owners)[0], *owners[number + 1 :])
+            owners = (*owners[:number], _by_load(group.members, owners)[0], *owners[number + 1 :])
     return owners
 
 
-def by_load(members: tuple[str, ...], owners: tuple[str, ...]) -> list[str]:
+def _by_load(members: tuple[str, ...], owners: tuple[str, ...]) -> list[str]:
     """Who has fewest first."""
     return sorted(members, key=lambda member: (owners.count(member), member))
 
 
-def given(owners: tuple[str, ...], most: str, least: str) -> tuple[str, ...]:
+def _given(owners: tuple[str, ...], most: str, least: str) -> tuple[str, ...]:
     """The last partition of the one goes to the other; its first one comes back if they had as many."""
     if most == least:
         return owners

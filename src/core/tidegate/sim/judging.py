@@ -8,40 +8,21 @@ and if its footprint grows late, the search starts again (`Grew`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar, final
+from collections.abc import Callable, Iterable
+from typing import Final, final
 
 import attrs
 
 from tidegate.sim.automaton import Raised
-from tidegate.sim.packing import Lens, Looked, Packed
-from tidegate.sim.scenario import Law, ProcessActor, StepLaw
+from tidegate.sim.packing import Looked, Packed
+from tidegate.sim.scenario import Law, StepLaw
+from tidegate.sim.space import Space, View
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import Cell
 
-if TYPE_CHECKING:
-    from tidegate.sim.search import Search
+__all__ = ["NO_ERROR", "Always", "Between", "Broken", "BrokenStep", "Grew", "judge_steps", "negated", "raises_nothing"]
 
-V = TypeVar("V")
 
 NO_ERROR: Final = "no program raises an error"
-
-
-@final
-@attrs.frozen(eq=False)
-class View:
-    """What a law sees: the cells, and where processes stand."""
-
-    lens: Lens
-    processes: Mapping[str, ProcessActor]
-
-    def read(self, cell: Cell[V]) -> V:
-        return self.lens.read(cell)
-
-    def status(self, process: str) -> object:
-        actor = self.processes[process]
-        assert actor.place is not None
-        return actor.status(self.lens.read(actor.place))
 
 
 @final
@@ -51,7 +32,7 @@ class Always:
 
     name: str
     holds: Callable[[View], bool]
-    search: Search
+    space: Space
     looked: Looked = attrs.field(factory=Looked)
     good: set[int] = attrs.field(factory=set)
 
@@ -63,7 +44,7 @@ class Always:
             fresh = {state & mask for state in states} - self.good
             for state in states if fresh else ():
                 if state & mask in fresh and state & self.looked.bits not in self.good:
-                    if not self.holds(self.search.view(state, self.looked)):
+                    if not self.holds(self.space.view(state, self.looked)):
                         return state
                     self.good.add(state & self.looked.bits)
         return None
@@ -83,9 +64,9 @@ class BrokenStep(Exception):  # noqa: N818  control flow of the search, never se
 class Between:
     """A step law: a predicate over the states before and after a step."""
 
-    def __init__(self, name: str, holds: StepLaw, search: Search, footprint: Looked) -> None:
-        self.name, self.holds, self.search, self.footprint = name, holds, search, footprint
-        self.unchanged = Always(name, lambda view: holds(view, view), search, footprint)
+    def __init__(self, name: str, holds: StepLaw, space: Space, footprint: Looked) -> None:
+        self.name, self.holds, self.space, self.footprint = name, holds, space, footprint
+        self.unchanged = Always(name, lambda view: holds(view, view), space, footprint)
         self.looked = Looked()
         self.good: set[tuple[int, int]] = set()
 
@@ -95,10 +76,21 @@ class Between:
             return
         mask = self.looked.bits
         if (before & mask, after & mask) not in self.good:
-            if not self.holds(self.search.view(before, self.looked), self.search.view(after, self.looked)):
+            if not self.holds(self.space.view(before, self.looked), self.space.view(after, self.looked)):
                 raise BrokenStep(self.name, before, after)
             self.good.add((before & self.looked.bits, after & self.looked.bits))
         looked.bits |= self.looked.bits
+
+
+def judge_steps(laws: Iterable[Between], before: Packed, successors: Iterable[Packed], looked: Looked) -> None:
+    """Judge the steps from a state; what the laws look at is added to `looked`.
+
+    Raises:
+        BrokenStep: A step breaks one.
+    """
+    for law in laws:
+        for after in successors:
+            law.judge(before, after, looked)
 
 
 @final

@@ -34,6 +34,24 @@ from tidegate.model.effects import Effect, Note
 from tidegate.model.errors import Misuse
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, perform
 
+__all__ = [
+    "BEGAN",
+    "ENDED",
+    "HISTORY",
+    "Apply",
+    "Began",
+    "Ended",
+    "History",
+    "Linearizable",
+    "Linearized",
+    "NotLinearizable",
+    "Operation",
+    "State",
+    "operations",
+    "recording",
+]
+
+
 BEGAN: Final = "began"
 ENDED: Final = "ended"
 
@@ -128,7 +146,7 @@ def recording(otherwise: Meaning = perform) -> Meaning:
     return meaning
 
 
-def whole(what: object) -> Hashable:  # noqa: ARG001  one key for all
+def _whole(what: object) -> Hashable:  # noqa: ARG001  one key for all
     """The key of a model that has no keys."""
     return None
 
@@ -146,7 +164,7 @@ class Linearizable:
 
     first: Hashable
     apply: Apply
-    key: Callable[[object], Hashable] = whole
+    key: Callable[[object], Hashable] = _whole
 
     def __call__(self, state: State) -> bool:
         return isinstance(self.judge(state.read(HISTORY)), Linearized)
@@ -158,12 +176,12 @@ class Linearizable:
             by_key.setdefault(self.key(operation.what), []).append(operation)
         orders: list[tuple[Operation, ...]] = []
         for key, each in by_key.items():
-            order, is_whole = longest_order(each, self.first, self.apply)
+            order, is_whole = _longest_order(each, self.first, self.apply)
             if not is_whole:
                 left = tuple(operation for operation in each if operation.end is not None and operation not in order)
                 return NotLinearizable(key, order, left)
             orders.append(order)
-        return Linearized(merged(orders))
+        return Linearized(_merged(orders))
 
 
 def operations(history: History) -> tuple[Operation, ...]:
@@ -189,7 +207,7 @@ def operations(history: History) -> tuple[Operation, ...]:
     return tuple(found)
 
 
-def longest_order(operations: list[Operation], first: Hashable, apply: Apply) -> tuple[tuple[Operation, ...], bool]:
+def _longest_order(operations: list[Operation], first: Hashable, apply: Apply) -> tuple[tuple[Operation, ...], bool]:
     """A longest possible order of the operations, and whether all that have ended are in it.
 
     Depth first over (which are done, state of the model); what was tried in vain is not tried again.
@@ -200,7 +218,7 @@ def longest_order(operations: list[Operation], first: Hashable, apply: Apply) ->
     best: list[int] = []
     best_ended = 0
     done, state = 0, first
-    stack = [(done, state, following(operations, done))]
+    stack = [(done, state, _following(operations, done))]
     while stack:
         if done & ended == ended:
             return tuple(operations[index] for index in order), True
@@ -214,7 +232,7 @@ def longest_order(operations: list[Operation], first: Hashable, apply: Apply) ->
                 tried.add(place)
                 done, state = place
                 order.append(index)
-                stack.append((done, state, following(operations, done)))
+                stack.append((done, state, _following(operations, done)))
                 break
         else:
             stack.pop()
@@ -223,7 +241,7 @@ def longest_order(operations: list[Operation], first: Hashable, apply: Apply) ->
     return tuple(operations[index] for index in best), False
 
 
-def following(operations: list[Operation], done: int) -> Iterator[int]:
+def _following(operations: list[Operation], done: int) -> Iterator[int]:
     """Which of those not done may come next: they began before any of the others had ended."""
     soonest: int | None = None
     could: list[int] = []
@@ -239,7 +257,7 @@ def following(operations: list[Operation], done: int) -> Iterator[int]:
     return iter(could)
 
 
-def merged(orders: list[tuple[Operation, ...]]) -> tuple[Operation, ...]:
+def _merged(orders: list[tuple[Operation, ...]]) -> tuple[Operation, ...]:
     """One order of all, that keeps that of each key, and what did not overlap: who must come next is next."""
     left = [list(order) for order in orders if order]
     found: list[Operation] = []

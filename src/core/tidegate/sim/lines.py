@@ -12,13 +12,15 @@ from typing import cast
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
 
+__all__ = ["awaited_at", "decided_at"]
+
 
 def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
     """Where a program stands: the innermost frame that is a program's; "" where it has ended."""
     found, inner = "", cast("object", program)
     while (frame := getattr(inner, "cr_frame", None)) is not None:
         assert isinstance(frame, FrameType)
-        found = placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
+        found = _placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
         inner = getattr(inner, "cr_await", None)
     return found
 
@@ -29,10 +31,10 @@ def decided_at(decide: object) -> str:
     code: object = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         return ""
-    return placed(str(getattr(function, "__module__", "")), code, code.co_firstlineno)
+    return _placed(str(getattr(function, "__module__", "")), code, code.co_firstlineno)
 
 
-def placed(module: str, code: CodeType, line: int) -> str:
+def _placed(module: str, code: CodeType, line: int) -> str:
     """The place in the file as its module is named: nothing of the directories of the machine."""
     parts = code.co_filename.replace("\\", "/").split("/")
     return one_line(f"{'/'.join(parts[-1 - module.count('.') :])}:{line} {code.co_qualname}")

@@ -20,21 +20,48 @@ livelock here: strong fairness is taken for granted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import final
+
+import attrs
 
 from tidegate.model.effects import Sleep
 from tidegate.sim.automaton import Asking
 from tidegate.sim.packing import Looked, Packed
+from tidegate.sim.space import Space, Stepper, remembered
 
-if TYPE_CHECKING:
-    from tidegate.sim.search import Search
+__all__ = ["Graph", "cycles", "loop", "restless", "waiting"]
 
 
-def waiting(search: Search, state: Packed) -> tuple[str, ...]:
+@final
+@attrs.frozen(eq=False)
+class Graph:
+    """The states of a search, and the steps between them that must happen.
+
+    Attributes:
+        space: Of the states.
+        steppers: Whatever moves.
+        least: The one state that stands for all that are the same but for names, where there is symmetry.
+    """
+
+    space: Space
+    steppers: Sequence[Stepper]
+    least: Callable[[Packed], Packed] | None
+
+    def following(self, state: Packed) -> Iterator[tuple[str, Packed]]:
+        """The steps that must happen: whose, and the state after."""
+        for stepper in self.steppers:
+            kind, steps = remembered(stepper, state)
+            for step, must in zip(steps, self.space.kinds.musts[kind], strict=True) if kind & 1 else ():
+                if must:
+                    after = state + step
+                    yield stepper.name, after if self.least is None else self.least(after)
+
+
+def waiting(space: Space, state: Packed) -> tuple[str, ...]:
     """Who stands before an effect, and what it is; those who sleep wait for time, which comes."""
-    view = search.view(state, Looked())
-    status = {name: view.status(name) for name in search.processes}
+    view = space.view(state, Looked())
+    status = {name: view.status(name) for name in space.processes}
     return tuple(
         f"{name}, {where}"
         for name, where in status.items()
@@ -42,17 +69,7 @@ def waiting(search: Search, state: Packed) -> tuple[str, ...]:
     )
 
 
-def following(search: Search, state: Packed) -> Iterator[tuple[str, Packed]]:
-    """The steps that must happen: whose, and the state after."""
-    for hand in search.hands:
-        kind, steps = search.known(hand, state)
-        for step, must in zip(steps, search.musts[kind], strict=True) if kind & 1 else ():
-            if must:
-                after = state + step
-                yield hand.name, after if search.symmetry is None else search.symmetry.least(after)
-
-
-def restless(search: Search) -> list[Packed]:
+def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:
     """The states from which no rest is reachable by steps that must happen, in the order in which they were found.
 
     Backwards through the layers, for most steps lead to the next one. A state whose steps lead only to where that is not
@@ -60,10 +77,10 @@ def restless(search: Search) -> list[Packed]:
     """
     restful: set[Packed] = set()
     told: dict[Packed, list[Packed]] = {}
-    for layer in reversed(search.layers):
+    for layer in reversed(layers):
         for state in reversed(layer):
             ahead: list[Packed] = []
-            for _, after in following(search, state):
+            for _, after in graph.following(state):
                 if after in restful:
                     ahead = []
                     break
@@ -75,14 +92,14 @@ def restless(search: Search) -> list[Packed]:
                 here = todo.pop()
                 restful.add(here)
                 todo += told.pop(here, ())
-    return [state for layer in search.layers for state in layer if state not in restful]
+    return [state for layer in layers for state in layer if state not in restful]
 
 
-def cycles(search: Search, among: list[Packed]) -> list[list[Packed]]:
+def cycles(graph: Graph, among: list[Packed]) -> list[list[Packed]]:
     """The cycles that are never left: strongly connected components that no step that must happen leads out of.
 
     Args:
-        search: Which knows the steps.
+        graph: The steps.
         among: States that steps do not lead out of.
     """
     found: list[list[Packed]] = []
@@ -99,7 +116,7 @@ def cycles(search: Search, among: list[Packed]) -> list[list[Packed]]:
             if entered is not None:
                 numbers[entered] = lowest[entered] = len(numbers)
                 open_.append(entered)
-                work.append((entered, [after for _, after in following(search, entered)]))
+                work.append((entered, [after for _, after in graph.following(entered)]))
             entered = None
             state, todo = work[-1]
             while todo and entered is None:
@@ -117,32 +134,32 @@ def cycles(search: Search, among: list[Packed]) -> list[list[Packed]]:
                 component = open_[open_.index(state) :]
                 del open_[open_.index(state) :]
                 members = set(component)
-                if all(after in members for each in component for _, after in following(search, each)):
+                if all(after in members for each in component for _, after in graph.following(each)):
                     found.append(component)
                 settled |= members
     return found
 
 
-def loop(search: Search, cycle: list[Packed], start: Packed) -> tuple[Packed, ...]:
+def loop(graph: Graph, cycle: list[Packed], start: Packed) -> tuple[Packed, ...]:
     """A way round the cycle and back to its start, on which everybody takes a step who takes one in the cycle."""
-    movers = {who for state in cycle for who, _ in following(search, state)}
+    movers = {who for state in cycle for who, _ in graph.following(state)}
     way = [start]
     while movers:
-        part = shortest(search, way[-1], movers, None)
+        part = _shortest(graph, way[-1], movers, None)
         for before, after in zip((way[-1], *part), part, strict=False):
-            movers -= {who for who, to in following(search, before) if to == after}
+            movers -= {who for who, to in graph.following(before) if to == after}
         way += part
     if way[-1] != start:
-        way += shortest(search, way[-1], set(), start)
+        way += _shortest(graph, way[-1], set(), start)
     return tuple(way[1:])
 
 
-def shortest(search: Search, begin: Packed, movers: set[str], end: Packed | None) -> tuple[Packed, ...]:
+def _shortest(graph: Graph, begin: Packed, movers: set[str], end: Packed | None) -> tuple[Packed, ...]:
     """A shortest way to a step of one of the movers, that step included, or to the end."""
     ways: dict[Packed, tuple[Packed, ...]] = {begin: ()}
     todo = [begin]
     for state in todo:  # which grows on the way
-        for who, after in following(search, state):
+        for who, after in graph.following(state):
             if who in movers or after == end:
                 return (*ways[state], after)
             if after not in ways:

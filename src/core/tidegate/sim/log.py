@@ -33,6 +33,22 @@ from tidegate.model.values import check_type
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world import CELLS_KEPT, Cell, Outcomes, Plain, World
 
+__all__ = [
+    "CONTROL",
+    "Append",
+    "Compaction",
+    "Entries",
+    "Entry",
+    "Hole",
+    "Pause",
+    "Resume",
+    "begun",
+    "fetched",
+    "log",
+    "paused",
+    "perform",
+]
+
 
 @final
 @unique

@@ -24,6 +24,9 @@ from tidegate.sim.trace import Passing, Trace
 from tidegate.sim.tracing import Path, is_sound, steps_of, unchosen
 from tidegate.sim.ways import Way, ways
 
+__all__ = ["STATES_MAX", "nearest_passing"]
+
+
 STATES_MAX: Final = 1_000
 
 
@@ -40,24 +43,24 @@ def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = STATES_M
         way = followed(trace, search)
         if not isinstance(way.outcome, Reproduced):
             return None
-        found = next(passing(search, way.path, states_max), None)
+        found = next(_passing(search, way.path, states_max), None)
         return None if found is None else Passing(found[0], unchosen(steps_of(search, found[1])))
 
     return replaying(trace, scenario, run)
 
 
-def passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int, Path]]:
+def _passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int, Path]]:
     seen: set[Packed] = set()
     for number in range(len(path) - 1, 0, -1):
         begin, wrong = path[number - 1], path[number]
-        for way in sound(search, begin):
-            if way.after != wrong and (rest := to_rest(search, way.after, seen, states_max)):
+        for way in _sound(search, begin):
+            if way.after != wrong and (rest := _to_rest(search, way.after, seen, states_max)):
                 yield number, (*path[:number], *rest)
-        if not any(way.step.must for way in ways(search, begin)) and rests_well(search, begin):
+        if not any(way.step.must for way in ways(search, begin)) and _rests_well(search, begin):
             yield number, path[:number]  # nothing had to come then
 
 
-def to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) -> Path:
+def _to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) -> Path:
     """A way from the state to one at rest that breaks no law; empty if there is none."""
     way: list[Packed] = []
     todo = [iter((state,))]
@@ -71,18 +74,18 @@ def to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) -
         seen.add(following)
         way.append(following)
         could = ways(search, following)
-        if not any(each.step.must for each in could) and rests_well(search, following):
+        if not any(each.step.must for each in could) and _rests_well(search, following):
             return tuple(way)
-        todo.append(iter([each.after for each in sound(search, following)]))
+        todo.append(iter([each.after for each in _sound(search, following)]))
     return ()
 
 
-def sound(search: Search, state: Packed) -> list[Way]:
+def _sound(search: Search, state: Packed) -> list[Way]:
     """The steps that break no law, those first that must happen and faults last."""
     could = sorted(ways(search, state), key=lambda way: (way.step.fault is not None, not way.step.must))
     return [way for way in could if is_sound(search, state, way.after, is_at_rest=False)]
 
 
-def rests_well(search: Search, state: Packed) -> bool:
+def _rests_well(search: Search, state: Packed) -> bool:
     """Does a state from which nothing must happen break no law about rest? Time cut short is not rest."""
-    return is_sound(search, state, state, is_at_rest=not search.is_cut_short(state))
+    return is_sound(search, state, state, is_at_rest=not search.space.is_cut_short(state))

@@ -12,6 +12,9 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Effect
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, document, perform
 
+__all__ = ["observed", "seen"]
+
+
 V = TypeVar("V")
 
 

@@ -20,12 +20,15 @@ from tidegate.model.documents import Document, exactly
 from tidegate.sim.fingerprint import Canon
 from tidegate.sim.world import BUDGET, UNBOUNDED, Cell
 
+__all__ = ["NARROW", "Lens", "Looked", "Overflow", "Packed", "Packing", "Slot"]
+
+
 V = TypeVar("V")
-Name: TypeAlias = tuple[str, ...]
+_Name: TypeAlias = tuple[str, ...]
 Packed: TypeAlias = int
 
-WIDTH: Final = 8
-WIDTHS: Final[Mapping[str, int]] = {
+_WIDTH: Final = 8
+_WIDTHS: Final[Mapping[str, int]] = {
     "budget": 4,
     "process": 10,
     "documents": 12,
@@ -55,7 +58,7 @@ class Overflow(Exception):  # noqa: N818  control flow of the search, never seen
 class Slot:
     """The bits of one cell, and the values that they number."""
 
-    name: Name
+    name: _Name
     shift: int
     width: int
     values: list[object]
@@ -103,16 +106,16 @@ class Packing:
         widths: Bits of the slots that are known to need more than others of their kind, and of kinds that need more.
     """
 
-    def __init__(self, widths: Mapping[Name, int]) -> None:
+    def __init__(self, widths: Mapping[_Name, int]) -> None:
         self.widths, self.bits = widths, 0
-        self.slots: dict[Name, Slot] = {}
+        self.slots: dict[_Name, Slot] = {}
         self.canon = Canon()
 
     def slot(self, cell: Cell[V]) -> Slot:
         found = self.slots.get(cell.name)
         if found is None:
             kind = cell.name[0]
-            width = self.widths.get(cell.name, self.widths.get((kind,), WIDTHS.get(kind, WIDTH)))
+            width = self.widths.get(cell.name, self.widths.get((kind,), _WIDTHS.get(kind, _WIDTH)))
             found = Slot(cell.name, self.bits, width, [cell.empty], {}, self.canon)
             found.numbers[found.key(cell.empty)] = 0
             if kind == BUDGET:

@@ -26,21 +26,30 @@ broken law is a shortest one in fused steps only, so it is looked for again with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, final
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol, TypeAlias, final
 
 import attrs
 
 from tidegate.sim.judging import Grew
 from tidegate.sim.packing import Looked, Packed
+from tidegate.sim.space import Entry, Space, Stepper
 from tidegate.sim.world import BUDGET
 
-if TYPE_CHECKING:
-    from tidegate.sim.search import Search
-    from tidegate.sim.steppers import Remembering, Stepper
+__all__ = ["LAWS", "Fusion", "Looks", "Own", "unfused"]
+
 
 LAWS: Final = "laws"
-CHAIN_MAX: Final = 1_000
+_CHAIN_MAX: Final = 1_000
+
+Own: TypeAlias = tuple[Entry, int]
+"""An actor's own steps, and the bits that it looked at."""
+
+
+class _Alone(Stepper, Protocol):
+    """A stepper that knows an actor's own steps, before private ones are added."""
+
+    def alone(self, state: Packed) -> Own: ...
 
 
 @final
@@ -68,13 +77,13 @@ class Fusion:
     """What is private in one search.
 
     Args:
-        search: Whose actors they are.
-        looks: What each of them was seen to look at, in earlier searches too.
+        space: In which the steps are taken.
+        looks: What each actor was seen to look at, in earlier searches too.
     """
 
-    def __init__(self, search: Search, looks: dict[str, Looks]) -> None:
-        self.search, self.looks = search, looks
-        self.budgets = [slot for slot in search.packing.slots.values() if slot.name[0] == BUDGET]
+    def __init__(self, space: Space, looks: dict[str, Looks]) -> None:
+        self.kinds, self.looks = space.kinds, looks
+        self.budgets = [slot for slot in space.packing.slots.values() if slot.name[0] == BUDGET]
         self.taken: dict[str, Looks] = {}
         self.shared: set[tuple[str, Packed]] = set()
 
@@ -91,15 +100,26 @@ class Fusion:
 
     def saw_steps(self, who: str, state: Packed, at: int, successors: Iterable[Packed]) -> None:
         """Somebody has taken steps from the state."""
-        self.saw(who, at & ~self.used_up(state), changed(state, successors))
+        self.saw(who, at & ~self.used_up(state), _changed(state, successors))
 
-    def ends(self, hand: Remembering, state: Packed, looked: Looked) -> list[Packed]:
+    def fused(self, stepper: _Alone, state: Packed, entry: Entry, looked: Looked) -> Entry:
+        """The same steps, each as many times as it has ends, and to there; what is looked at on the way is added."""
+        kind, steps = entry
+        ends = [self.ends(stepper, state + step, looked) for step in steps]
+        if all(len(each) == 1 for each in ends):
+            reached = tuple([end - state for (end,) in ends])
+            return entry if reached == steps else (kind, reached)  # mostly it is the same, and then one is kept
+        faults = tuple([fault for fault, each in zip(self.kinds.faults[kind], ends, strict=True) for _ in each])
+        musts = tuple([must for must, each in zip(self.kinds.musts[kind], ends, strict=True) for _ in each])
+        return self.kinds.number(faults, musts), tuple([end - state for each in ends for end in each])
+
+    def ends(self, stepper: _Alone, state: Packed, looked: Looked) -> list[Packed]:
         """Where the actor stands when it has taken all of its private steps from the state; what they look at is added."""
         found: dict[Packed, None] = {}
         todo, passed = [state], {state}
         while todo:
             here = todo.pop()
-            after = self.private(hand, here, looked) if len(passed) < CHAIN_MAX else []
+            after = self.private(stepper, here, looked) if len(passed) < _CHAIN_MAX else []
             if not after or not passed.isdisjoint(after):
                 found[here] = None
             else:
@@ -107,41 +127,42 @@ class Fusion:
                 todo += after
         return list(found)
 
-    def private(self, hand: Remembering, state: Packed, looked: Looked) -> list[Packed]:
+    def private(self, stepper: _Alone, state: Packed, looked: Looked) -> list[Packed]:
         """The states after a private step; none if what the actor does next is not private."""
-        at = (hand.name, (state >> hand.shift) & hand.low)
+        at = (stepper.name, (state >> stepper.shift) & stepper.low)
         if at in self.shared:
             return []
-        (kind, steps), bits = hand.alone(state)
-        if not steps or not all(self.search.musts[kind]) or any(self.search.kinds[kind]):
+        (kind, steps), bits = stepper.alone(state)
+        if not steps or not all(self.kinds.musts[kind]) or any(self.kinds.faults[kind]):
             return []
         after = list(dict.fromkeys(state + step for step in steps))
-        looks = Looks(bits & ~self.used_up(state), changed(state, after))
-        if any(looks.meets(seen) for name, seen in self.looks.items() if name != hand.name):
+        looks = Looks(bits & ~self.used_up(state), _changed(state, after))
+        if any(looks.meets(seen) for name, seen in self.looks.items() if name != stepper.name):
             self.shared.add(at)
             return []
         looked.bits |= bits
-        self.looks.setdefault(hand.name, Looks()).add(looks)
-        self.taken.setdefault(hand.name, Looks()).add(looks)
+        self.looks.setdefault(stepper.name, Looks()).add(looks)
+        self.taken.setdefault(stepper.name, Looks()).add(looks)
         return after
 
     def used_up(self, state: Packed) -> int:
         """The bits of budgets of which nothing is left: they stay as they are."""
         return sum(slot.mask for slot in self.budgets if not state & slot.top)
 
-    def unfused(self, before: Packed, after: Packed) -> tuple[Packed, ...]:
-        """The states in between and the last one, where a fused step leads from one state to the other."""
-        ways: list[tuple[Stepper, tuple[Packed, ...]]] = [
-            (hand, (first,)) for hand in self.search.hands for _, first in hand.steps(before)
-        ]
-        for hand, way in ways:  # which grows on the way
-            if way[-1] == after:
-                return way
-            ways += [(hand, (*way, further)) for _, further in hand.steps(way[-1]) if further not in way]
-        raise AssertionError("no step leads there")
+
+def unfused(steppers: Sequence[Stepper], before: Packed, after: Packed) -> tuple[Packed, ...]:
+    """The states in between and the last one, where a fused step leads from one state to the other."""
+    ways: list[tuple[Stepper, tuple[Packed, ...]]] = [
+        (stepper, (first,)) for stepper in steppers for _, first in stepper.steps(before)
+    ]
+    for stepper, way in ways:  # which grows on the way
+        if way[-1] == after:
+            return way
+        ways += [(stepper, (*way, further)) for _, further in stepper.steps(way[-1]) if further not in way]
+    raise AssertionError("no step leads there")
 
 
-def changed(state: Packed, successors: Iterable[Packed]) -> int:
+def _changed(state: Packed, successors: Iterable[Packed]) -> int:
     bits = 0
     for successor in successors:
         bits |= state ^ successor

@@ -16,12 +16,15 @@ from tidegate.model.instants import seconds
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import ProcessActor
-from tidegate.sim.search import Search
+from tidegate.sim.space import Space
 from tidegate.sim.world import CLOCK
 
-HIDDEN: Final = frozenset({"ids", "wakes", "unique"})
+__all__ = ["PICTURED_MAX", "Branch", "described", "pictured", "printable_key", "status"]
+
+
+_HIDDEN: Final = frozenset({"ids", "wakes", "unique"})
 """Cells that only serve the store and the clock; what they say is seen elsewhere."""
-EMPTY: Final = Document()
+_EMPTY: Final = Document()
 PICTURED_MAX: Final = 50
 """What is nested deeper than that is told as text; documents hold 100."""
 
@@ -29,22 +32,22 @@ PICTURED_MAX: Final = 50
 Branch: TypeAlias = "dict[str, Branch | Value]"
 
 
-def described(search: Search, state: Packed, like: Document = EMPTY) -> Document:
+def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
     """The state as a tree that people can read: where each process stands, then every cell that is not empty.
 
     Keys stand in the order in which they stood in `like`, the state before, so that a patch tells of nothing else.
     """
-    lens = Lens(search.packing, state, Looked())
+    lens = Lens(space.packing, state, Looked())
     tree: Branch = {
         "processes": {
             printable_key(name): status(process, lens.read(process.place))
-            for name, process in search.processes.items()
+            for name, process in space.processes.items()
             if process.place is not None
         }
     }
-    for name, slot in sorted(search.packing.slots.items()):
+    for name, slot in sorted(space.packing.slots.items()):
         value = slot.get(state)
-        if name[0] in HIDDEN or name[0] == "process" or value is slot.values[0]:
+        if name[0] in _HIDDEN or name[0] == "process" or value is slot.values[0]:
             continue
         branch = tree
         for part in map(printable_key, name[:-1]):
@@ -52,10 +55,10 @@ def described(search: Search, state: Packed, like: Document = EMPTY) -> Document
             if not isinstance(below, dict):  # a cell whose name begins like another one's
                 below = branch[part] = {"": below}
             branch = below
-        branch[printable_key(name[-1])] = named_notes(value) if name[0] == "notes" else pictured(value)
-    if search.scenario.clock is not None and not search.relative:
+        branch[printable_key(name[-1])] = _named_notes(value) if name[0] == "notes" else pictured(value)
+    if space.scenario.clock is not None and not space.relative:
         tree["clock"] = seconds(lens.read(CLOCK).at)
-    return planted(tree, like)
+    return _planted(tree, like)
 
 
 def status(process: ProcessActor, place: object) -> Value:
@@ -69,20 +72,20 @@ def status(process: ProcessActor, place: object) -> Value:
     return Document(tuple((key, tuple(running) if key == "running" else item) for key, item in rest.items))
 
 
-def planted(tree: Branch, like: Value) -> Document:
+def _planted(tree: Branch, like: Value) -> Document:
     """The tree as a document, its keys in the order of `like` and new ones last."""
-    before = like if isinstance(like, Document) else EMPTY
+    before = like if isinstance(like, Document) else _EMPTY
     old = [key for key, _ in before.items if key in tree]
     keys = [*old, *(key for key in tree if key not in old)]
     had = dict(before.items)
     items: list[tuple[str, Value]] = []
     for key in keys:
         value = tree[key]
-        items.append((key, planted(value, had.get(key)) if isinstance(value, dict) else value))
+        items.append((key, _planted(value, had.get(key)) if isinstance(value, dict) else value))
     return Document(tuple(items))
 
 
-def named_notes(value: object) -> Value:
+def _named_notes(value: object) -> Value:
     said = cast("tuple[tuple[str, object], ...]", value)
     return Document(tuple((printable_key(name), pictured(each)) for name, each in said))
 
@@ -106,10 +109,10 @@ def pictured(value: object, depth: int = 1) -> Value:
         case tuple() if depth < PICTURED_MAX:
             return tuple(pictured(item, depth + 1) for item in value)
         case _:
-            return pictured_by_field(value, depth)
+            return _pictured_by_field(value, depth)
 
 
-def pictured_by_field(value: object, depth: int) -> Value:
+def _pictured_by_field(value: object, depth: int) -> Value:
     fields = getattr(type(value), "__attrs_attrs__", None)
     if fields is None or type(value).__str__ is not object.__str__ or depth >= PICTURED_MAX:
         return show(value)

@@ -45,11 +45,30 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.sim.faults import Fault
 
-DEPTH_MAX: Final = 100
-KINDS: Final = tuple(Fault)
+__all__ = [
+    "NOTHING",
+    "PORTFOLIO",
+    "UNMEASURED",
+    "Decision",
+    "Generator",
+    "Menu",
+    "Pct",
+    "Pick",
+    "Policy",
+    "Seeding",
+    "Shape",
+    "Swarm",
+    "Uniform",
+    "at_random",
+    "policies",
+]
+
+
+_DEPTH_MAX: Final = 100
+_KINDS: Final = tuple(Fault)
 """Bit i of what a swarm draws stands for kind i."""
-DRAWN_BITS: Final = 64
-RATES: Final = (0.5, 0.2, 0.05)
+_DRAWN_BITS: Final = 64
+_RATES: Final = (0.5, 0.2, 0.05)
 """Of the steps that could be faults, how many are: one of these, drawn once a run."""
 NOTHING: Final = -1
 """Picked where no step may be taken."""
@@ -71,12 +90,12 @@ class Decision(NamedTuple):
     """Which step is taken, whatever else there is.
 
     Attributes:
-        hand: Whose; its number.
+        actor: Whose; its number.
         fault: Which fault it is, if any.
-        which: Its number among the steps of this hand that are of this kind.
+        which: Its number among the steps of this actor that are of this kind.
     """
 
-    hand: int
+    actor: int
     fault: Fault | None
     which: int
 
@@ -84,10 +103,10 @@ class Decision(NamedTuple):
 @final
 @attrs.frozen(eq=False)
 class Menu:
-    """What may happen next: the steps of all hands, one hand after the other.
+    """What may happen next: the steps of all actors, one actor after the other.
 
     Attributes:
-        lanes: Whose step each is: 2 h for what hand h does, 2 h + 1 for what befalls it.
+        lanes: Whose step each is: 2 h for what actor h does, 2 h + 1 for what befalls it.
         faults: Which fault each is, if any.
         must: Must one of them happen in the end?
     """
@@ -134,7 +153,7 @@ def decisions(steps: Iterable[tuple[int, Fault | None]]) -> Iterator[Decision]:
 
 def bits(kinds: Collection[Fault]) -> int:
     """The kinds as bits of one number."""
-    return sum(1 << number for number, kind in enumerate(KINDS) if kind in kinds)
+    return sum(1 << number for number, kind in enumerate(_KINDS) if kind in kinds)
 
 
 Pick: TypeAlias = Callable[[Menu], int]
@@ -220,8 +239,8 @@ class Pct:
     needs_shape: bool = attrs.field(default=True, init=False)
 
     def __attrs_post_init__(self) -> None:
-        if not 1 <= self.depth <= DEPTH_MAX:
-            raise Misuse(f"PCT with depth {self.depth}", why=f"it is from 1 to {DEPTH_MAX}")
+        if not 1 <= self.depth <= _DEPTH_MAX:
+            raise Misuse(f"PCT with depth {self.depth}", why=f"it is from 1 to {_DEPTH_MAX}")
 
     @property
     def name(self) -> str:
@@ -276,7 +295,7 @@ class Swarm:
 
     def drawn(self, generator: Generator) -> tuple[int, float]:
         """Which kinds, as bits, and how often one of them strikes where it could."""
-        return generator.getrandbits(DRAWN_BITS), RATES[int(generator.random() * len(RATES))]
+        return generator.getrandbits(_DRAWN_BITS), _RATES[int(generator.random() * len(_RATES))]
 
     def begin(self, generator: Generator, shape: Shape) -> Pick:  # noqa: ARG002  any run will do
         kinds, rate = self.drawn(generator)
@@ -291,7 +310,7 @@ class Swarm:
 
     def told(self, generator: Generator, shape: Shape, offered: Collection[Fault]) -> str:  # noqa: ARG002  see Policy
         drawn, rate = self.drawn(generator)
-        kinds = ", ".join(kind for kind in KINDS if kind in offered and drawn & bits((kind,)))
+        kinds = ", ".join(kind for kind in _KINDS if kind in offered and drawn & bits((kind,)))
         return f"swarm ({kinds or 'no faults'}; {rate:g} of the steps where one could strike)"
 
 

@@ -7,7 +7,7 @@ heard, and compared is what it commanded.
 
 A recording is text, one JSON object a line, so that whoever writes it can be killed at any point:
 
-    {"schema": "tidegate/recording@1", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
+    {"schema": "tidegate/recording@2", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
     {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}        a program asked, and heard
     {"i": 2, "what": "call ...", "effect": {...}, "ended": "CancelledError"}     it asked, and was ended instead
     {"i": 1, "what": "fetched ...", "event": {...}, "commands": [...]}     a reducer heard, and commanded
@@ -46,11 +46,35 @@ from tidegate.sim.automaton import Asking, ProcessStatus, resume
 from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.tagged import Classes, Hide, matches, named_classes, nothing_hidden, tagged, untagged
+from tidegate.sim.type_names import upgraded
+
+__all__ = [
+    "NOTHING",
+    "Entry",
+    "Executed",
+    "Kind",
+    "Other",
+    "Recording",
+    "Same",
+    "commanded",
+    "digest_of",
+    "ended",
+    "executed",
+    "header",
+    "is_recording",
+    "last",
+    "read",
+    "replied",
+    "stepped",
+]
+
 
 S = TypeVar("S")
 E = TypeVar("E")
 
-SCHEMA: Final = "tidegate/recording@1"
+_SCHEMA: Final = "tidegate/recording@2"
+_FIRST_SCHEMA: Final = "tidegate/recording@1"
+"""It called classes by their modules, and commands wishes; it is read as what is written today."""
 Kind: TypeAlias = Literal["program", "reducer"]
 
 
@@ -104,45 +128,45 @@ class Recording:
 def header(program: str, kind: Kind, arguments: str) -> str:
     """The first line."""
     versions: Json = {"tidegate": tidegate.__version__, "python": PYTHON}
-    return line({"schema": SCHEMA, "program": program, "kind": kind, "arguments": arguments, "versions": versions})
+    return _line({"schema": _SCHEMA, "program": program, "kind": kind, "arguments": arguments, "versions": versions})
 
 
 def replied(number: int, effect: Effect[object], reply: object, hide: Hide) -> str:
     """The line for an effect and what was heard."""
-    return line({**asked(number, effect, "effect", hide), "reply": tagged(reply, hide)})
+    return _line({**asked(number, effect, "effect", hide), "reply": tagged(reply, hide)})
 
 
 def ended(number: int, effect: Effect[object], error: BaseException, hide: Hide) -> str:
     """The line for an effect during which the run was ended."""
-    return line({**asked(number, effect, "effect", hide), "ended": type(error).__name__})
+    return _line({**asked(number, effect, "effect", hide), "ended": type(error).__name__})
 
 
 def commanded(number: int, event: object, commands: Iterable[Effect[object]], hide: Hide) -> str:
     """The line for an event and what was commanded."""
-    return line({**asked(number, event, "event", hide), "commands": [tagged(command, hide) for command in commands]})
+    return _line({**asked(number, event, "event", hide), "commands": [tagged(command, hide) for command in commands]})
 
 
 def last(number: int) -> str:
     """The line for a run that ended by itself."""
-    return line({"end": number})
+    return _line({"end": number})
 
 
 def asked(number: int, item: object, role: str, hide: Hide) -> dict[str, Json]:
     plain = tagged(item, hide)
-    return {"i": number, "what": in_words(item, plain), role: plain}
+    return {"i": number, "what": _in_words(item, plain), role: plain}
 
 
-def in_words(item: object, plain: Json) -> str:
+def _in_words(item: object, plain: Json) -> str:
     """The item in words, without what is hidden: as it reads when it is read back."""
     if plain == tagged(item):
         return one_line(str(item))
     try:
-        return one_line(str(untagged(plain, classes_in(item))))
+        return one_line(str(untagged(plain, _classes_in(item))))
     except Misuse:  # what is hidden there is no text
         return type(item).__name__
 
 
-def classes_in(item: object) -> Classes:
+def _classes_in(item: object) -> Classes:
     """The classes of a value and of all that it is made of."""
     todo, found = [item], set[type]()
     while todo:
@@ -155,7 +179,7 @@ def classes_in(item: object) -> Classes:
     return named_classes(found)
 
 
-def line(item: dict[str, Json]) -> str:
+def _line(item: dict[str, Json]) -> str:
     return json.dumps(item, separators=(",", ":"), allow_nan=False) + "\n"
 
 
@@ -164,7 +188,7 @@ def line(item: dict[str, Json]) -> str:
 
 def is_recording(text: str) -> bool:
     """Does the text begin like a recording?"""
-    return text.startswith(f'{{"schema":"{SCHEMA.partition("@")[0]}@')
+    return text.startswith(f'{{"schema":"{_SCHEMA.partition("@")[0]}@')
 
 
 def read(text: str) -> Recording:
@@ -174,70 +198,76 @@ def read(text: str) -> Recording:
         Misuse: It is none, one of another version, or damaged elsewhere than in its last line.
     """
     first, *rest = text.split("\n")
-    head = parsed(first, 1)
-    if head.get("schema") != SCHEMA:
-        raise Misuse(f"a recording of version {head.get('schema')!r}", why=f"this tidegate reads {SCHEMA!r}")
+    head = _parsed(first, 1)
+    is_first = head.get("schema") == _FIRST_SCHEMA
+    if not is_first and head.get("schema") != _SCHEMA:
+        raise Misuse(f"a recording of version {head.get('schema')!r}", why=f"this tidegate reads {_SCHEMA!r}")
     damage, is_whole = "", False
     entries: list[Entry] = []
     if rest and rest[-1]:
         damage = f"line {len(rest) + 1} is not whole"
     for number, each in enumerate(rest[:-1], 2):
         if is_whole:
-            raise damaged(number, "the run has ended before")
-        found = parsed(each, number)
+            raise _damaged(number, "the run has ended before")
+        found = _parsed(each, number)
         if "end" in found:
             is_whole = found["end"] == len(entries)
             if not is_whole:
-                raise damaged(number, f"it ends after {found['end']!r} lines, and there are {len(entries)}")
+                raise _damaged(number, f"it ends after {found['end']!r} lines, and there are {len(entries)}")
         else:
-            entries.append(entry(found, number, len(entries) + 1))
+            entries.append(_entry(_of_today(found) if is_first else found, number, len(entries) + 1))
     kind = head.get("kind")
     if kind not in ("program", "reducer"):
-        raise damaged(1, "it is of no program and of no reducer")
+        raise _damaged(1, "it is of no program and of no reducer")
     versions = head.get("versions")
     told = cast("dict[str, object]", versions) if isinstance(versions, dict) else {}
     return Recording(
-        program=string(head.get("program"), 1),
+        program=_string(head.get("program"), 1),
         kind=kind,
-        arguments=string(head.get("arguments", ""), 1),
-        version=string(told.get("tidegate", ""), 1),
-        python=string(told.get("python", ""), 1),
+        arguments=_string(head.get("arguments", ""), 1),
+        version=_string(told.get("tidegate", ""), 1),
+        python=_string(told.get("python", ""), 1),
         entries=tuple(entries),
         is_whole=is_whole,
         damage=damage,
     )
 
 
-def parsed(text: str, number: int) -> dict[str, object]:
+def _parsed(text: str, number: int) -> dict[str, object]:
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise damaged(number, str(error)) from error
+        raise _damaged(number, str(error)) from error
     if not isinstance(found, dict):
-        raise damaged(number, "it is no object")
+        raise _damaged(number, "it is no object")
     return cast("dict[str, object]", found)
 
 
-def entry(found: dict[str, object], number: int, expected: int) -> Entry:
+def _of_today(found: dict[str, object]) -> dict[str, object]:
+    """A line of the first version, as it is written today."""
+    return {"commands" if key == "wishes" else key: upgraded(item) for key, item in found.items()}
+
+
+def _entry(found: dict[str, object], number: int, expected: int) -> Entry:
     if found.get("i") != expected:
-        raise damaged(number, f"number {expected} is missing")
+        raise _damaged(number, f"number {expected} is missing")
     item = found.get("effect", found.get("event"))
     answer = found.get("reply") if "reply" in found else found.get("commands")
-    stopped = string(found.get("ended", ""), number)
+    stopped = _string(found.get("ended", ""), number)
     if item is None or not ({"reply", "commands", "ended"} & found.keys()):
-        raise damaged(number, "it says not what was asked, or not what was answered")
+        raise _damaged(number, "it says not what was asked, or not what was answered")
     return Entry(
-        string(found.get("what", ""), number), json.dumps(item), "" if stopped else json.dumps(answer), stopped
+        _string(found.get("what", ""), number), json.dumps(item), "" if stopped else json.dumps(answer), stopped
     )
 
 
-def string(found: object, number: int) -> str:
+def _string(found: object, number: int) -> str:
     if not isinstance(found, str):
-        raise damaged(number, f"there is {found!r} where a text belongs")
+        raise _damaged(number, f"there is {found!r} where a text belongs")
     return one_line(found)
 
 
-def damaged(number: int, why: str) -> Misuse:
+def _damaged(number: int, why: str) -> Misuse:
     return Misuse(f"line {number} of a recording is damaged", why=why)
 
 
@@ -294,12 +324,12 @@ def executed(recording: Recording, program: Program[object], classes: Classes) -
     try:
         if recording.kind != "program":
             raise Misuse("this is the recording of a reducer", todo="name the reducer: a Consumer")
-        return executed_on(recording, program, classes)
+        return _executed_on(recording, program, classes)
     finally:
         program.close()
 
 
-def executed_on(recording: Recording, program: Program[object], classes: Classes) -> Executed:
+def _executed_on(recording: Recording, program: Program[object], classes: Classes) -> Executed:
     status = resume(program, None)
     for number, each in enumerate(recording.entries, 1):
         if not isinstance(status, Asking):
@@ -342,17 +372,17 @@ def stepped(
         recorded = json.loads(each.answer)
         if not matches(recorded, [tagged(command) for command in after.commands]):
             return Other(
-                number, "; ".join(words(recorded, classes)) or NOTHING, in_list(after.commands), decided_at(step)
+                number, "; ".join(_words(recorded, classes)) or NOTHING, _in_list(after.commands), decided_at(step)
             )
     return Same(len(recording.entries), "")
 
 
-def words(commands: object, classes: Classes) -> Iterator[str]:
+def _words(commands: object, classes: Classes) -> Iterator[str]:
     for command in cast("list[object]", commands):
         yield one_line(str(untagged(command, classes)))
 
 
-def in_list(commands: tuple[Effect[object], ...]) -> str:
+def _in_list(commands: tuple[Effect[object], ...]) -> str:
     return "; ".join(one_line(str(command)) for command in commands) or NOTHING
 
 

@@ -41,16 +41,19 @@ from tidegate.sim.requests import Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
 from tidegate.sim.world import CLOCK, Cell, Meaning, World, inbox, life, perform, place
 
+__all__ = ["Completed", "Crash", "EventFor", "Machine", "ReducerProcess", "Restart", "Running", "Stepping"]
+
+
 # Each reducer has states, events and commands of its own; the simulator only passes them on.
 Stepping: TypeAlias = Callable[..., Step[object, Effect[object]]]
 """(state, event) -> the next state and commands."""
 EventFor: TypeAlias = Callable[..., object | None]
 """(command, reply) -> the event that tells of it, or None."""
-CarriedOut: TypeAlias = Callable[..., Program[object] | None]
+_CarriedOut: TypeAlias = Callable[..., Program[object] | None]
 """A command -> a new run of the program that carries it out; None where it is one effect of the world."""
 
 
-def by_the_world(command: Effect[object]) -> None:  # noqa: ARG001  each command is one effect
+def _by_the_world(command: Effect[object]) -> None:  # noqa: ARG001  each command is one effect
     return None
 
 
@@ -128,7 +131,7 @@ class ReducerProcess:
     split: Which = all_effects
     is_timer: Which = no_effects
     at_once: Which = no_effects
-    carried_out: CarriedOut = by_the_world
+    carried_out: _CarriedOut = _by_the_world
     asker: Asker = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
     behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict)
@@ -170,7 +173,7 @@ class ReducerProcess:
         for running in machine.running:
             yield from self.goes_on(world, machine, running)
         for event in machine.arrived:
-            rest = attrs.evolve(machine, arrived=without(machine.arrived, event))
+            rest = attrs.evolve(machine, arrived=_without(machine.arrived, event))
             yield ActorStep(Label(f"hears {event}"), self.take(world, rest, event))
         if events := world.read(inbox(self.name)):
             taken = world.write(inbox(self.name), events[1:])
@@ -179,7 +182,7 @@ class ReducerProcess:
     # commands that are one effect
 
     def comes_true(self, world: World, machine: Machine, command: Effect[object]) -> Iterator[ActorStep]:
-        rest = attrs.evolve(machine, commands=without(machine.commands, command))
+        rest = attrs.evolve(machine, commands=_without(machine.commands, command))
         if self.is_timer(command):
             for fault in (Fault.GAVE_UP, Fault.STALL):
                 if self.faults.strikes(fault, command) and (after := spent(world, fault)):
@@ -226,7 +229,7 @@ class ReducerProcess:
     def goes_on(self, world: World, machine: Machine, running: Running) -> Iterator[ActorStep]:
         """The next effect of a program, or what became of the command."""
         command = running.command
-        rest = attrs.evolve(machine, running=without(machine.running, running))
+        rest = attrs.evolve(machine, running=_without(machine.running, running))
         match self.at(running):
             case Asking(effect):
                 yield from self.asks(world, rest, running, effect)
@@ -281,7 +284,7 @@ class ReducerProcess:
         begun: list[Effect[object]] = []
         for command in step.commands:
             if isinstance(command, Cancel):
-                after = taken_back(after, command.effect)
+                after = _taken_back(after, command.effect)
                 begun = [other for other in begun if exactly(other) != exactly(command.effect)]
             elif self.at_once(command):
                 ((world, _),) = self.meaning(command, world, self.name)
@@ -297,7 +300,7 @@ class ReducerProcess:
         return world
 
 
-def taken_back(machine: Machine, command: Effect[object]) -> Machine:
+def _taken_back(machine: Machine, command: Effect[object]) -> Machine:
     """What came true of it is still heard of."""
     key = exactly(command)
     return attrs.evolve(
@@ -311,7 +314,7 @@ def taken_back(machine: Machine, command: Effect[object]) -> Machine:
 V = TypeVar("V")
 
 
-def without(items: tuple[V, ...], item: V) -> tuple[V, ...]:
+def _without(items: tuple[V, ...], item: V) -> tuple[V, ...]:
     """Without the first one that is the very same."""
     index = next(index for index, other in enumerate(items) if other is item)
     return items[:index] + items[index + 1 :]

@@ -12,6 +12,8 @@ from tidegate.model.documents import Document, Value, one_line, show
 from tidegate.model.patches import Added, Patch, Removed, Replaced
 from tidegate.sim.trace import Breach, Trace, TraceStep
 
+__all__ = ["is_routine", "render", "sentence", "state_lines", "step_lines", "told"]
+
 
 def render(trace: Trace) -> str:
     """The trace for people: a line a step, and below it what changed."""
@@ -26,18 +28,18 @@ def render(trace: Trace) -> str:
         lines += [f"{'':>4}  {one_line(each)}" for each in state_lines(trace.initial)]
     if trace.law:
         lines.append(
-            f"{'':>4}  {'':<{width}}  <- {one_line(trace.law)}: broken here{raised_after(trace)}{for_ever(trace)}"
+            f"{'':>4}  {'':<{width}}  <- {one_line(trace.law)}: broken here{_raised_after(trace)}{_for_ever(trace)}"
         )
     return "\n".join(lines) + "\n"
 
 
-def raised_after(trace: Trace) -> str:
+def _raised_after(trace: Trace) -> str:
     """Which line a program had come to that raised an error; a law that is broken has no line."""
     src = trace.steps[-1].src if trace.breach is Breach.ERROR and trace.steps else ""
     return f", after {one_line(src)}" if src else ""
 
 
-def for_ever(trace: Trace) -> str:
+def _for_ever(trace: Trace) -> str:
     """Who waits, or goes round, and which steps come again and again."""
     why = f"; {one_line(trace.why)}" if trace.why else ""
     first = len(trace.steps) - trace.loop + 1
@@ -55,15 +57,15 @@ def step_lines(number: int, step: TraceStep, width: int) -> list[str]:
 
 def state_lines(state: Document) -> list[str]:
     """A state, each value on a line of its own with the way to it."""
-    return [f"{one_line(path)} = {show(value)}" for path, value in leaves("", state)]
+    return [f"{one_line(path)} = {show(value)}" for path, value in _leaves("", state)]
 
 
-def leaves(path: str, value: Value) -> Iterator[tuple[str, Value]]:
+def _leaves(path: str, value: Value) -> Iterator[tuple[str, Value]]:
     if not isinstance(value, Document) or not value.items:
         yield path, value
         return
     for key, item in value.items:
-        yield from leaves(f"{path}/{key.replace('~', '~0').replace('/', '~1')}", item)
+        yield from _leaves(f"{path}/{key.replace('~', '~0').replace('/', '~1')}", item)
 
 
 def is_routine(change: Added | Removed | Replaced) -> bool:

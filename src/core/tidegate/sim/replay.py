@@ -27,6 +27,19 @@ from tidegate.sim.trace import Policy, Trace, Truth
 from tidegate.sim.tracing import judgements, trace_of
 from tidegate.sim.ways import event, ways
 
+__all__ = [
+    "Diverged",
+    "ExploredOn",
+    "Followed",
+    "Replayed",
+    "Reproduced",
+    "explored_on",
+    "followed",
+    "replay",
+    "replaying",
+]
+
+
 T = TypeVar("T")
 
 
@@ -90,10 +103,10 @@ def replaying(trace: Trace, scenario: Scenario, run: Callable[[Search], T]) -> T
     clock = scenario.clock
     if clock is not None and trace.time.startswith("absolute"):  # it may have been relative but for another run
         scenario = attrs.evolve(scenario, clock=attrs.evolve(clock, horizon=None))
-    return attempt(scenario.at_most(faults_at_first(trace)), run)
+    return attempt(scenario.at_most(_faults_at_first(trace)), run)
 
 
-def faults_at_first(trace: Trace) -> int:
+def _faults_at_first(trace: Trace) -> int:
     """How many faults the run could have when it began: it may have been bounded more tightly than its scenario is."""
     at: object = trace.initial
     for part in (*FAULTS.name, ""):  # the last one where kinds have a bound of their own: theirs lie beneath
@@ -104,30 +117,30 @@ def faults_at_first(trace: Trace) -> int:
 def followed(trace: Trace, search: Search) -> Followed:
     """Follow the trace as far as the search can."""
     path = [search.first]
-    before = described(search, search.first)
+    before = described(search.space, search.first)
     if other := difference(trace.initial, before):
         return Followed((search.first,), before, Diverged(0, f"the first state differs: {told(other)}"))
     for number, step in enumerate(trace.steps, 1):
         enabled = ways(search, path[-1])
-        chosen = [way.after for way in enabled if (way.hand.name, event(way.step)) == (step.process, step.event)]
+        chosen = [way.after for way in enabled if (way.stepper.name, event(way.step)) == (step.process, step.event)]
         recorded = f"{step.process}: {step.event}"
         if not chosen:
-            there = tuple(f"{way.hand.name}: {event(way.step)}" for way in enabled)
+            there = tuple(f"{way.stepper.name}: {event(way.step)}" for way in enabled)
             cannot = Diverged(number, f"{step.process} cannot: {step.event}", there, recorded)
             return Followed(tuple(path), before, cannot)
-        patches = {after: difference(before, described(search, after, before)) for after in chosen}
+        patches = {after: difference(before, described(search.space, after, before)) for after in chosen}
         state = next((after for after, patch in patches.items() if patch == step.patch), chosen[0])
         if patches[state] != step.patch:
             why = f"{recorded} changes something else: {told(patches[state])}"
             return Followed(tuple(path), before, Diverged(number, why, (), f"{recorded}: {told(step.patch)}"))
-        if number == len(trace.steps) and (reason := kept(trace, search, path[-1], state)):
+        if number == len(trace.steps) and (reason := _kept(trace, search, path[-1], state)):
             return Followed(tuple(path), before, Diverged(number, reason, (), f"breaks the law: {trace.law}"))
         path.append(state)
-        before = described(search, state, before)
+        before = described(search.space, state, before)
     return Followed(tuple(path), before, Reproduced(len(trace.steps)))
 
 
-def kept(trace: Trace, search: Search, before: Packed, after: Packed) -> str:
+def _kept(trace: Trace, search: Search, before: Packed, after: Packed) -> str:
     """How it comes that the last step does not break the law that it was recorded to break; "" if it does."""
     if (trace.law, Truth.BROKEN) not in trace.steps[-1].truths:  # it is a part of a run, or older than these
         return ""

@@ -20,29 +20,21 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json
 from tidegate.sim.attempts import attempt, timing
-from tidegate.sim.coverage import missed, never, uncovered
+from tidegate.sim.coverage import absent, missed, never, uncovered
+from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault
 from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.nearest import nearest_passing
 from tidegate.sim.packing import Packed
-from tidegate.sim.policies import PORTFOLIO, Policy, Seeding
-from tidegate.sim.sample import STEPS_MAX, Beyond, Sampled, sample
+from tidegate.sim.policies import Seeding
+from tidegate.sim.sample import Beyond, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
-from tidegate.sim.search import (
-    ALL,
-    CALLED_OFF,
-    PLAIN,
-    STATES_MAX,
-    Bounds,
-    Explored,
-    Proceed,
-    Reductions,
-    Search,
-    go_on,
-)
+from tidegate.sim.search import CALLED_OFF, PLAIN, Explored, Proceed, Reductions, Search, go_on
 from tidegate.sim.trace import Breach, Trace
 from tidegate.sim.trace import Policy as Origin
 from tidegate.sim.tracing import trace_of
+
+__all__ = ["Onward", "Report", "Verdict", "explore", "sampled", "with_absent"]
 
 
 @final
@@ -162,79 +154,71 @@ class Report:
 
 def explore(
     scenario: Scenario,
+    how: Exploration = EXHAUSTIVE,
     *,
-    states_max: int = STATES_MAX,
-    runs: int = 0,
-    depth_max: int | None = None,
-    memory_max: int | None = None,
-    onward: Onward | None = None,
-    reductions: Reductions = ALL,
-    require_sometimes: bool = False,
-    steps_max: int = STEPS_MAX,
-    seed: str = "0",
     seeding: Seeding | None = None,
-    policies: tuple[Policy, ...] = PORTFOLIO,
+    onward: Onward | None = None,
     proceed: Proceed = go_on,
 ) -> Report:
-    """Explore a scenario: exhaustively, or by random runs where `runs` are asked for.
+    """Explore a scenario: exhaustively, or by random runs where `how` asks for some.
 
     Args:
         scenario: What to explore.
-        states_max: Stop an exhaustive search after so many distinct states.
-        depth_max: And after so many steps from the beginning; None for any number.
-        memory_max: And when its states take so many bytes; None for any number.
-        onward: Goes on from where a bound stopped an exhaustive search.
-        reductions: What an exhaustive search leaves out because it would find nothing else there.
-        runs: How many random runs to make instead of an exhaustive search; 0 for none.
-        require_sometimes: A goal that is never reached, a fault that could strike and never does, or a law that is never
-            asked makes it inconclusive; without, each is only told.
-        steps_max: The length of the longest random run.
-        seed: Of the random runs.
+        how: Its bounds, its random runs, and which faults may strike.
         seeding: Makes a generator of a seed, for example `random.Random`; needed for random runs.
-        policies: Pick the steps of the random runs, in turns.
-        proceed: Told of the progress; answers whether to go on.
+        onward: Goes on from where a bound stopped an exhaustive search.
+        proceed: Called with the progress now and then; answers whether to go on.
 
     Raises:
         Misuse: The scenario, or a program in it, breaks a contract; or random runs have no generator.
     """
-    if runs:
-        if seeding is None:
-            raise Misuse("random runs without a generator", todo="pass seeding=random.Random")
-        return sampled(
-            sample(
-                scenario,
-                seed=seed,
-                runs=runs,
-                steps_max=steps_max,
-                seeding=seeding,
-                policies=policies,
-                proceed=proceed,
-            )
-        )
-    bounds = Bounds(states_max, depth_max, memory_max)
-    fused = reductions.fusion and scenario.expect is None
+    chosen = scenario.bounded(how.faults, how.faults_max)
+    if not how.runs:
+        return with_absent(_searched(chosen, how, onward, proceed), scenario, how)
+    if seeding is None:
+        raise Misuse("random runs without a generator", todo="pass seeding=random.Random")
+    found = sample(chosen, how.plan, how.runs, seeding=seeding, proceed=proceed)
+    return with_absent(sampled(found), scenario, how)
 
-    def searched(how: Reductions) -> Report:
-        return attempt(
-            scenario,
-            lambda search: explored(gone_on(search.run(bounds, proceed), onward), require_sometimes=require_sometimes),
-            how,
-        )
+
+def with_absent(report: Report, scenario: Scenario, how: Exploration) -> Report:
+    """The report, where no counterexample was found, with the faults that were asked for and are not there.
+
+    Args:
+        report: On what was asked for.
+        scenario: As it is, whatever was asked for.
+        how: What was asked for.
+    """
+    missing = () if report.trace is not None else absent(scenario, how.faults or (), report.faults)
+    return attrs.evolve(report, uncovered=(*report.uncovered, *missing)) if missing else report
+
+
+def _searched(scenario: Scenario, how: Exploration, onward: Onward | None, proceed: Proceed) -> Report:
+    """The report on an exhaustive search; on another one, where the reductions of the first leave a doubt."""
+    reductions = how.reductions
+    fused = reductions.fusion and scenario.expect is None  # what is expected to break is broken soon
+
+    def searched(leaving_out: Reductions) -> Report:
+        def run(search: Search) -> Report:
+            found = _gone_on(search.run(how.bounds, proceed), onward)
+            return _explored(found, require_sometimes=how.require_sometimes)
+
+        return attempt(scenario, run, leaving_out)
 
     report = searched(attrs.evolve(reductions, fusion=fused))
     if report.verdict is not Verdict.VIOLATED or not (fused or report.breach is Breach.LIVELOCK):
         return report
     again = searched(PLAIN if report.breach is Breach.LIVELOCK else attrs.evolve(reductions, fusion=False))
-    return again if again.verdict is Verdict.VIOLATED else attrs.evolve(report, reason=NOT_SHORTEST)
+    return again if again.verdict is Verdict.VIOLATED else attrs.evolve(report, reason=_NOT_SHORTEST)
 
 
-NOT_SHORTEST: Final = "found with private steps fused; without fusion a bound was reached before it"
+_NOT_SHORTEST: Final = "found with private steps fused; without fusion a bound was reached before it"
 
 Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Beyond]
 """Goes on from the frontier of a search that a bound has stopped, such as `tidegate.sim.sample.portfolio`."""
 
 
-def gone_on(found: Explored, onward: Onward | None) -> Explored:
+def _gone_on(found: Explored, onward: Onward | None) -> Explored:
     """The same, and what was found beyond the bound that stopped it."""
     if onward is None or found.broken is not None or not found.frontier:
         return found
@@ -244,31 +228,31 @@ def gone_on(found: Explored, onward: Onward | None) -> Explored:
     return attrs.evolve(found, broken=beyond.broken, stopped=f"{found.stopped}; {beyond.told}")
 
 
-def explored(found: Explored, *, require_sometimes: bool) -> Report:
+def _explored(found: Explored, *, require_sometimes: bool) -> Report:
     """The report on an exhaustive search."""
     scenario = found.search.scenario
     if found.broken is not None:
-        return reported(found, Verdict.VIOLATED, found.stopped)
+        return _reported(found, Verdict.VIOLATED, found.stopped)
     if found.stopped:
-        return reported(found, Verdict.INCONCLUSIVE, found.stopped)
+        return _reported(found, Verdict.INCONCLUSIVE, found.stopped)
     if scenario.eventually and not found.resting:
         why = "nothing comes to rest, so the laws about rest say nothing"
-        return reported(found, Verdict.INCONCLUSIVE, why)
+        return _reported(found, Verdict.INCONCLUSIVE, why)
     if require_sometimes and (missing := never(found)):
-        return reported(found, Verdict.INCONCLUSIVE, "; ".join(missing))
-    return reported(found, Verdict.COMPLETE, "")
+        return _reported(found, Verdict.INCONCLUSIVE, "; ".join(missing))
+    return _reported(found, Verdict.COMPLETE, "")
 
 
 def sampled(found: Sampled) -> Report:
     """The report on random runs."""
     if found.broken is not None:
-        return reported(found, Verdict.VIOLATED, "")
+        return _reported(found, Verdict.VIOLATED, "")
     promise = f"; {found.policy}" if "(" in found.policy else ""
     why = f"{found.runs:,} random runs are not all that can happen{promise}"
-    return reported(found, Verdict.INCONCLUSIVE, why)
+    return _reported(found, Verdict.INCONCLUSIVE, why)
 
 
-def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report:
+def _reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report:
     scenario = found.search.scenario
     seed, policy = (found.seed, found.policy) if isinstance(found, Sampled) else (None, "")
     return Report(
@@ -292,7 +276,7 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
         uncovered=() if found.broken else uncovered(found) if isinstance(found, Explored) else missed(found),
         why=found.broken.why if found.broken else "",
         loop=found.broken.loop if found.broken else 0,
-        trace=traced(found, seed),
+        trace=_traced(found, seed),
         expected=found.expected if isinstance(found, Explored) else None,
         cut_short=found.cut_short if isinstance(found, Explored) else 0,
         budget=scenario.budget if any(scenario.budgets.get(kind, 1) for kind in Fault) else 0,
@@ -300,15 +284,15 @@ def reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Report
 
 
 def unmerged(found: Explored | Sampled) -> tuple[str, ...]:
-    return tuple(f"{name}: {why}" for name, process in found.search.processes.items() for why in process.unmerged)
+    return tuple(f"{name}: {why}" for name, process in found.search.space.processes.items() for why in process.unmerged)
 
 
-def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
+def _traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
     if found.broken is None:
         return None
     search, path = found.search, found.broken.path
     origin = Origin(found.policy.partition(" ")[0]) if isinstance(found, Sampled) else Origin.EXHAUSTIVE
-    breach = found.broken.breach or (Breach.LINEARIZABILITY if is_of_a_history(found) else None)
+    breach = found.broken.breach or (Breach.LINEARIZABILITY if _is_of_a_history(found) else None)
     trace = trace_of(
         search,
         path,
@@ -323,7 +307,7 @@ def traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
     return attrs.evolve(trace, passing=nearest_passing(trace, search.scenario))
 
 
-def is_of_a_history(found: Explored | Sampled) -> bool:
+def _is_of_a_history(found: Explored | Sampled) -> bool:
     """Is the broken law that a history is linearizable?"""
     law = found.broken and found.search.scenario.always.get(found.broken.law)
     return isinstance(law, Linearizable)

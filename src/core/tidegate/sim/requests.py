@@ -33,16 +33,19 @@ from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.world import FLIGHT, Flying, Meaning, World
 
+__all__ = ["OPERATIONS", "Asker", "Known", "replies", "troubled", "under_way"]
+
+
 shown = cache(show)
 """Sorting by text is the same in every run; remembered, for the same requests are under way again and again."""
 
-NO_REPLY: Final = Ambiguous("no reply")
-UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
+_NO_REPLY: Final = Ambiguous("no reply")
+_UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = get_args(Operation)
-READS: Final = (FindOne, FindAll)
-WRITES: Final = (FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne)
+_READS: Final = (FindOne, FindAll)
+_WRITES: Final = (FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne)
 """Also one that matches nothing waits for a majority."""
-REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
+_REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
     {
         Fault.FAILED: "user code raised",
         Fault.SINK_FAILED: "the sink refused",
@@ -76,7 +79,7 @@ class Asker:
 
 Known: TypeAlias = tuple[tuple[World, object], ...]
 """What becomes of a request without any fault: worlds, each with the reply."""
-Troubles: TypeAlias = Iterator[tuple[Fault, Trouble, World, object]]
+_Troubles: TypeAlias = Iterator[tuple[Fault, Trouble, World, object]]
 """Which fault, in words, the world after it, and what the caller hears."""
 
 
@@ -87,7 +90,7 @@ def replies(effect: Effect[object], world: World, asker: Asker) -> Known:
     return tuple(asker.meaning(effect, world, asker.name))
 
 
-def troubled(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> Troubles:
+def troubled(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> _Troubles:
     """What may become of it, as far as the budget goes."""
     faults = asker.faults
     if isinstance(effect, Now):
@@ -96,17 +99,17 @@ def troubled(effect: Effect[object], outcomes: Known, world: World, asker: Asker
         return
     if isinstance(effect, (Sleep, Note)):
         return
-    yield from lost(effect, outcomes, world, asker)
+    yield from _lost(effect, outcomes, world, asker)
     if faults.strikes(Fault.NOT_DURABLE, effect) and not isinstance(effect, Call):
-        yield from not_durable(effect, world, asker)
-    if faults.strikes(Fault.STALE_READ, effect) and isinstance(effect, READS):
-        yield from stale(effect, outcomes, world, asker)
-    for fault, why in REFUSALS.items() if not isinstance(effect, OPERATIONS) else ():
+        yield from _not_durable(effect, world, asker)
+    if faults.strikes(Fault.STALE_READ, effect) and isinstance(effect, _READS):
+        yield from _stale(effect, outcomes, world, asker)
+    for fault, why in _REFUSALS.items() if not isinstance(effect, OPERATIONS) else ():
         if faults.strikes(fault, effect) and (after := spent(world, fault)):
             yield fault, Trouble(why), after, Refused(why)
 
 
-def lost(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> Troubles:
+def _lost(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> _Troubles:
     """What the network may do to it."""
 
     def may(kind: Fault, happened: World) -> World | None:
@@ -115,17 +118,17 @@ def lost(effect: Effect[object], outcomes: Known, world: World, asker: Asker) ->
     if after := may(Fault.UNSENT, world):
         yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
     if after := may(Fault.DROPPED, world):
-        yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, NO_REPLY
+        yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, _NO_REPLY
     if after := may(Fault.LATE, world):
         yield (
             Fault.LATE,
             Trouble("no reply: the request is still under way"),
             under_way(after, asker.name, effect),
-            NO_REPLY,
+            _NO_REPLY,
         )
     for done, reply in outcomes:
         if after := may(Fault.LOST_REPLY, done):
-            yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, NO_REPLY
+            yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, _NO_REPLY
         if after := may(Fault.DUPLICATE, done):
             again = Trouble(f"{show(reply)}, and the request is under way once more")
             yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
@@ -136,17 +139,17 @@ def under_way(world: World, who: str, effect: Effect[object]) -> World:
     return world.write(FLIGHT, tuple(sorted((*world.read(FLIGHT), Flying(who, effect)), key=shown)))
 
 
-def not_durable(effect: Effect[object], world: World, asker: Asker) -> Troubles:
+def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Troubles:
     for done, reply, overwritten in noted(asker.meaning, effect, world, asker.name):
-        is_write = isinstance(effect, WRITES) or overwritten
+        is_write = isinstance(effect, _WRITES) or overwritten
         after = None if isinstance(reply, Failure) or not is_write else spent(done, Fault.NOT_DURABLE)
         if after is not None:
             kept = overwritten if asker.faults.strikes(Fault.ROLLED_BACK, effect) else ()
             happened = Trouble("done, but no majority has confirmed it")
-            yield Fault.NOT_DURABLE, happened, unconfirmed(world, after, kept), UNCONFIRMED_REPLY
+            yield Fault.NOT_DURABLE, happened, unconfirmed(world, after, kept), _UNCONFIRMED_REPLY
 
 
-def stale(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> Troubles:
+def _stale(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> _Troubles:
     """What was there before, where that is another reply."""
     newest = {exactly(reply) for _, reply in outcomes}
     for _, reply in asker.meaning(effect, Behind(world), asker.name):

@@ -8,7 +8,7 @@ seed alone, whatever ran before it. Nothing that it depends on is learned from o
     - a run in relative time that meets a program which holds an instant is made again in absolute time, it alone;
     - what a policy measures (`Shape`), it measures on runs of their own.
 
-A walk is quick because it is made of looks into memories: what each hand may do under its mask, as in the exhaustive
+A walk is quick because it is made of looks into memories: what each stepper may do under its mask, as in the exhaustive
 search, and each law under what it looked at. Policies see the steps as a menu, which there are few of, so what they need
 to know of one is computed once.
 
@@ -32,21 +32,39 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.model.errors import Misuse
+from tidegate.model.values import check_int, check_type
 from tidegate.sim.attempts import Attempts, why_absolute
 from tidegate.sim.automaton import HoldsInstant
 from tidegate.sim.faults import Fault
+from tidegate.sim.judging import Always, Broken, BrokenStep, Grew
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import NOTHING, PORTFOLIO, UNMEASURED, Menu, Pct, Pick, Policy, Seeding, Shape, at_random
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import Always, Broken, BrokenStep, Grew, Proceed, Progress, Search, go_on
+from tidegate.sim.search import Proceed, Progress, Search, go_on
+from tidegate.sim.space import remembered
 from tidegate.sim.tally import Failed, Tally, counted, pieces
+
+__all__ = [
+    "NODES_MAX",
+    "STEPS_MAX",
+    "Beyond",
+    "BrokenState",
+    "Plan",
+    "Sampled",
+    "Sampler",
+    "Walks",
+    "portfolio",
+    "runs_of",
+    "sample",
+]
+
 
 T = TypeVar("T")
 
-RUN: Final = re.compile(r"(?P<seed>[^.]*)\.(?P<run>[0-9]+)")
-MEASURED: Final = 4
+_RUN: Final = re.compile(r"(?P<seed>[^.]*)\.(?P<run>[0-9]+)")
+_MEASURED: Final = 4
 """Runs that a shape is measured on."""
-MEASURED_STEPS: Final = 1_000
+_MEASURED_STEPS: Final = 1_000
 """The length of the longest of them."""
 STEPS_MAX: Final = 10_000
 NODES_MAX: Final = 200_000
@@ -98,6 +116,12 @@ class Plan:
     policies: tuple[Policy, ...] = PORTFOLIO
     steps_max: int = STEPS_MAX
 
+    def __attrs_post_init__(self) -> None:
+        check_type(self.seed, str, "a seed")
+        check_int(self.steps_max, "the length of a random run", 0)
+        if not self.policies:
+            raise Misuse("random runs without a policy", todo="pass policies=PORTFOLIO")
+
     def policy(self, run: int) -> Policy:
         return self.policies[run % len(self.policies)]
 
@@ -107,39 +131,28 @@ class Plan:
 
 def runs_of(seed: str, runs: int) -> tuple[str, range]:
     """What the seed asks for: so many runs, or that one run where it is of the form "seed.run"."""
-    one = RUN.fullmatch(seed)
+    one = _RUN.fullmatch(seed)
     return (one["seed"], range(int(one["run"]), int(one["run"]) + 1)) if one else (seed, range(runs))
 
 
-def sample(
-    scenario: Scenario,
-    *,
-    seed: str,
-    runs: int,
-    steps_max: int,
-    seeding: Seeding,
-    policies: tuple[Policy, ...] = PORTFOLIO,
-    proceed: Proceed = go_on,
-) -> Sampled:
+def sample(scenario: Scenario, plan: Plan, runs: int, *, seeding: Seeding, proceed: Proceed = go_on) -> Sampled:
     """Run the scenario until a law breaks.
 
     Args:
         scenario: What to run.
-        seed: Of all runs; run n has the seed "seed.n". A seed of that form runs that one run again.
+        plan: Which runs. A seed of the form "seed.n" runs that one run again.
         runs: How many.
-        steps_max: The length of the longest run.
         seeding: Makes a generator of a seed, for example `random.Random`.
-        policies: Taken in turns, one a run.
         proceed: Told of the progress after every run; answers whether to go on.
     """
-    of_all, numbers = runs_of(seed, runs)
-    sampler = Sampler(scenario, Plan(of_all, policies, steps_max), seeding)
+    of_all, numbers = runs_of(plan.seed, runs)
+    sampler = Sampler(scenario, attrs.evolve(plan, seed=of_all), seeding)
     done = Tally()
     for piece in pieces(numbers):
-        done = done.then(sampler.tally(piece, after(done, len(numbers), proceed)))
+        done = done.then(sampler.tally(piece, _after(done, len(numbers), proceed)))
         if done.is_over:
             break
-    return sampler.sampled(done, seed)
+    return sampler.sampled(done, plan.seed)
 
 
 @final
@@ -157,22 +170,15 @@ class Beyond:
 
 
 def portfolio(
-    seed: str,
-    *,
-    runs: int,
-    seeding: Seeding,
-    steps_max: int = STEPS_MAX,
-    policies: tuple[Policy, ...] = PORTFOLIO,
-    proceed: Proceed = go_on,
+    plan: Plan, runs: int, *, seeding: Seeding, proceed: Proceed = go_on
 ) -> Callable[[Search, Sequence[Packed]], Beyond]:
     """Runs that go on where a search was stopped, each from one of the states that it reached and did not look beyond.
 
     Args:
-        seed: Of all runs; run n draws from the generator of "seed.n", and which state it begins with first of all.
+        plan: Which runs, each as long as it says from where the search was stopped. Run n first draws the state that it
+            begins with.
         runs: How many.
         seeding: Makes a generator of a seed, for example `random.Random`.
-        steps_max: The length of the longest run, from where the search was stopped.
-        policies: Taken in turns, one a run.
         proceed: Told of the progress after every run; answers whether to go on.
 
     Returns:
@@ -180,15 +186,15 @@ def portfolio(
     """
 
     def go_beyond(search: Search, starts: Sequence[Packed]) -> Beyond:
-        walks, found, plan = Walks(search), Found(), Plan(seed, policies, steps_max)
+        walks, found = Walks(search), _Found()
         shape = Shape(
-            2 * len(search.hands),
-            max(walks.walk(at_random(seeding(f"shape.{each}")), MEASURED_STEPS).steps for each in range(MEASURED)),
+            2 * len(search.steppers),
+            max(walks.walk(at_random(seeding(f"shape.{each}")), _MEASURED_STEPS).steps for each in range(_MEASURED)),
         )
         for run in range(runs):
             generator = seeding(plan.seed_of(run))
             start = starts[int(generator.random() * len(starts))]
-            walked = walks.walk(plan.policy(run).begin(generator, shape), steps_max, found.goals, start)
+            walked = walks.walk(plan.policy(run).begin(generator, shape), plan.steps_max, found.goals, start)
             found.add(walked)
             if walked.law:
                 path = (*search.path(start), *walked.path[1:])
@@ -198,13 +204,14 @@ def portfolio(
             if not proceed(attrs.evolve(found.progress, waiting=runs - run - 1)):
                 break
         return Beyond(
-            None, f"{found.runs:,} random run{'' if found.runs == 1 else 's'} from there, seed {seed}, broke no law"
+            None,
+            f"{found.runs:,} random run{'' if found.runs == 1 else 's'} from there, seed {plan.seed}, broke no law",
         )
 
     return go_beyond
 
 
-def after(done: Tally, runs: int, proceed: Proceed) -> Proceed:
+def _after(done: Tally, runs: int, proceed: Proceed) -> Proceed:
     """The progress of a piece, as part of all runs."""
 
     def told(piece: Progress) -> bool:
@@ -226,40 +233,38 @@ class Sampler:
     """
 
     def __init__(self, scenario: Scenario, plan: Plan, seeding: Seeding) -> None:
-        if not plan.policies:
-            raise Misuse("random runs without a policy", todo="pass policies=PORTFOLIO")
         self.scenario, self.plan, self.seeding = scenario, plan, seeding
         clock = scenario.clock
-        self.at_first = Walker(scenario, None if clock is None or clock.horizon is not None else "")
-        self.absolute: Walker | None = None
+        self.at_first = _Walker(scenario, None if clock is None or clock.horizon is not None else "")
+        self.absolute: _Walker | None = None
         self.measured: Shape | None = None
 
     @property
     def shape(self) -> Shape:
         """How large the runs of the scenario are. It depends on nothing else, not even on the plan."""
         if self.measured is None:
-            longest = max(self.measured_steps(f"shape.{number}") for number in range(MEASURED))
+            longest = max(self.measured_steps(f"shape.{number}") for number in range(_MEASURED))
             self.measured = Shape(2 * (len(self.scenario.actors) + (self.scenario.clock is not None)), longest)
         return self.measured
 
     def measured_steps(self, seed: str) -> int:
-        _, walked = self.alone(lambda walks: walks.walk(at_random(self.seeding(seed)), MEASURED_STEPS))
+        _, walked = self.alone(lambda walks: walks.walk(at_random(self.seeding(seed)), _MEASURED_STEPS))
         return walked.steps
 
-    def alone(self, walk: Callable[[Walks], Walked]) -> tuple[Search, Walked]:
+    def alone(self, walk: Callable[[Walks], _Walked]) -> tuple[Search, _Walked]:
         """One walk, again in absolute time if it needs that."""
         try:
             return self.at_first.run(lambda walks: (walks.search, walk(walks)))
         except HoldsInstant as held:
             return self.later(held).run(lambda walks: (walks.search, walk(walks)))
 
-    def later(self, held: HoldsInstant) -> Walker:
+    def later(self, held: HoldsInstant) -> _Walker:
         """What makes the runs for which relative time does not fit."""
         if self.absolute is None:
-            self.absolute = Walker(self.scenario, why_absolute(self.scenario, held))
+            self.absolute = _Walker(self.scenario, why_absolute(self.scenario, held))
         return self.absolute
 
-    def walk(self, walks: Walks, run: int, goals: set[str] | None = None) -> Walked:
+    def walk(self, walks: Walks, run: int, goals: set[str] | None = None) -> _Walked:
         """The run of that number."""
         policy = self.plan.policy(run)
         pick = policy.begin(self.seeding(self.plan.seed_of(run)), self.shape if policy.needs_shape else UNMEASURED)
@@ -275,7 +280,7 @@ class Sampler:
         return self.at_first.run(lambda walks: self.made(walks, runs, proceed))
 
     def made(self, walks: Walks, runs: range, proceed: Proceed) -> Tally:
-        found = Found()
+        found = _Found()
         for number in runs:
             try:
                 walked = self.walk(walks, number, found.goals)
@@ -306,7 +311,7 @@ class Sampler:
             run, seed = tally.failed.run, self.plan.seed_of(tally.failed.run)
             search, walked = self.alone(partial(self.walk, run=run))
             broken = search.broken_at(walked.law, walked.path)
-            offered = {fault for state in walked.path for fault in offers(search, state)}
+            offered = {fault for state in walked.path for fault in _offers(search, state)}
             found_by = self.plan.policy(run)
             policy = found_by.told(self.seeding(seed), self.shape if found_by.needs_shape else UNMEASURED, offered)
         goals = {name: name in tally.goals for name in self.scenario.sometimes}
@@ -328,17 +333,17 @@ class Sampler:
         return walker.run(lambda walks: walks.search)
 
 
-def offers(search: Search, state: Packed) -> list[Fault]:
+def _offers(search: Search, state: Packed) -> list[Fault]:
     """The faults that could strike in the state."""
     try:
-        kinds = [search.kinds[search.known(hand, state)[0]] for hand in search.hands]
+        kinds = [search.space.kinds.faults[remembered(stepper, state)[0]] for stepper in search.steppers]
     except BrokenStep:  # the state before a step that breaks a law
         return []
     return [fault for kind in kinds for fault in kind if fault is not None]
 
 
 @final
-class Walker:
+class _Walker:
     """Walks in one kind of time, each in a search that is wide enough."""
 
     def __init__(self, scenario: Scenario, absolute: str | None) -> None:
@@ -356,7 +361,7 @@ class Walker:
 
 @final
 @attrs.frozen
-class Walked:
+class _Walked:
     """One run.
 
     Attributes:
@@ -375,7 +380,7 @@ class Walked:
 
 
 @final
-class Found:
+class _Found:
     """What the runs of one piece have found so far."""
 
     def __init__(self) -> None:
@@ -385,7 +390,7 @@ class Found:
         self.goals: set[str] = set()
         self.is_absolute = False
 
-    def add(self, walked: Walked) -> None:
+    def add(self, walked: _Walked) -> None:
         self.runs += 1
         self.transitions += walked.steps
         self.depth = max(self.depth, walked.steps)
@@ -410,7 +415,7 @@ class Found:
         )
 
 
-Node: TypeAlias = tuple[Menu, tuple[int, ...], tuple[str, ...]]
+_Node: TypeAlias = tuple[Menu, tuple[int, ...], tuple[str, ...]]
 """What may happen next in a state that breaks nothing, the differences that it makes, and the goals that are reached there."""
 
 
@@ -420,11 +425,13 @@ class Walks:
 
     def __init__(self, search: Search) -> None:
         self.search = search
-        self.hands = [(hand.memo, hand.masks, hand.shift, hand.low, hand.learn) for hand in search.hands]
+        self.steppers = [
+            (stepper.memo, stepper.masks, stepper.shift, stepper.low, stepper.learn) for stepper in search.steppers
+        ]
         self.menus: dict[tuple[int, ...], Menu] = {}
-        self.nodes: dict[Packed, Node] = {}
+        self.nodes: dict[Packed, _Node] = {}
 
-    def walk(self, pick: Pick, steps_max: int, goals: set[str] | None = None, start: Packed | None = None) -> Walked:
+    def walk(self, pick: Pick, steps_max: int, goals: set[str] | None = None, start: Packed | None = None) -> _Walked:
         """One run.
 
         Args:
@@ -454,9 +461,9 @@ class Walks:
         except BrokenStep as broken:
             law, _, last = cast("tuple[str, Packed, Packed]", broken.args)
             path.append(last)
-        return Walked(law, tuple(path), tuple(faults))
+        return _Walked(law, tuple(path), tuple(faults))
 
-    def node(self, state: Packed) -> Node:
+    def node(self, state: Packed) -> _Node:
         """Judge the state and what may come next, and remember it. What breaks a law is not remembered.
 
         Raises:
@@ -466,7 +473,7 @@ class Walks:
         self.judge(state)
         kinds: list[int] = []
         steps: list[int] = []
-        for memo, masks, shift, low, learn in self.hands:
+        for memo, masks, shift, low, learn in self.steppers:
             try:
                 kind, differences = memo[state & masks[(state >> shift) & low]]
             except (KeyError, IndexError):
@@ -474,8 +481,8 @@ class Walks:
             kinds.append(kind)
             steps += differences
         menu = self.menus.get(tuple(kinds)) or self.menu(tuple(kinds))
-        if not menu.must and self.search.rest_laws and not self.search.is_cut_short(state):
-            must_hold(self.search.rest_laws, state)
+        if not menu.must and self.search.rest_laws and not self.search.space.is_cut_short(state):
+            _must_hold(self.search.rest_laws, state)
         if len(self.nodes) >= NODES_MAX:
             self.nodes.clear()
         reached = tuple(goal.name for goal in self.search.goals if goal.broken_by([state]) is not None)
@@ -484,16 +491,16 @@ class Walks:
 
     def judge(self, state: Packed) -> None:
         """Judge the laws over states, then those over steps, of which must be known what they look at before any step is."""
-        must_hold(self.search.laws, state)
+        _must_hold(self.search.laws, state)
         for between in self.search.step_laws:
             known = between.footprint.bits
-            must_hold([between.unchanged], state)
-            if between.footprint.bits != known and any(hand.memo for hand in self.search.hands):
+            _must_hold([between.unchanged], state)
+            if between.footprint.bits != known and any(stepper.memo for stepper in self.search.steppers):
                 raise Grew
 
     def menu(self, kinds: tuple[int, ...]) -> Menu:
-        faults = [self.search.kinds[kind] for kind in kinds]
-        lanes = [2 * hand + (fault is not None) for hand, each in enumerate(faults) for fault in each]
+        faults = [self.search.space.kinds.faults[kind] for kind in kinds]
+        lanes = [2 * stepper + (fault is not None) for stepper, each in enumerate(faults) for fault in each]
         menu = Menu(tuple(lanes), tuple(fault for each in faults for fault in each), any(kind & 1 for kind in kinds))
         return self.menus.setdefault(kinds, menu)
 
@@ -503,7 +510,7 @@ class BrokenState(Exception):  # noqa: N818  control flow of a walk, never seen 
     """A state breaks a law. Its argument: which."""
 
 
-def must_hold(laws: Iterable[Always], state: Packed) -> None:
+def _must_hold(laws: Iterable[Always], state: Packed) -> None:
     for law in laws:
         if state & law.looked.bits not in law.good and law.broken_by([state]) is not None:
             raise BrokenState(law.name)

@@ -26,17 +26,14 @@ from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration
 from tidegate.model.operations import FindOne, FindOneAndUpdate
-from tidegate.sim.faults import FAULTS, Fault, Faults, Which, all_effects, bound, no_effects, spent
+from tidegate.sim.faults import FAULTS, Fault, bound
 from tidegate.sim.world import Cell, Flying, Plain, World
-
-V = TypeVar("V")
 
 __all__ = [
     "Actor",
     "ActorStep",
     "Clock",
-    "Fault",
-    "Faults",
+    "Delivers",
     "Kind",
     "Label",
     "Law",
@@ -46,11 +43,10 @@ __all__ = [
     "StepLaw",
     "Trouble",
     "Undone",
-    "Which",
-    "all_effects",
-    "no_effects",
-    "spent",
 ]
+
+
+V = TypeVar("V")
 
 
 @final

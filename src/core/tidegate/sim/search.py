@@ -17,55 +17,45 @@ matters (unsound: it misses renewals).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain, pairwise
 from typing import Final, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.model.effects import Sleep
 from tidegate.model.values import check_int
 from tidegate.sim.actors import Ticks
-from tidegate.sim.automaton import Asking
 from tidegate.sim.faults import Fault
-from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, View, negated, raises_nothing
-from tidegate.sim.liveness import cycles, following, loop, restless, waiting
-from tidegate.sim.packing import Lens, Looked, Packed, Packing
-from tidegate.sim.partial_order import LAWS, Fusion, Looks
-from tidegate.sim.reducers import Machine
-from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
+from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
+from tidegate.sim.liveness import Graph, cycles, loop, restless, waiting
+from tidegate.sim.packing import Looked, Packed, Packing
+from tidegate.sim.partial_order import LAWS, Fusion, Looks, unfused
+from tidegate.sim.scenario import Actor, Scenario
 from tidegate.sim.sizing import Sizing
-from tidegate.sim.steppers import UNAGED, Aging, Entry, Overwriting, Remembering, Stepper
+from tidegate.sim.space import Space, Stepper, remembered
+from tidegate.sim.steppers import Aging, Overwriting, Remembering
 from tidegate.sim.symmetry import Symmetry
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import MOVES, World
 
 __all__ = [
     "ALL",
-    "NO_ERROR",
+    "CALLED_OFF",
     "PLAIN",
     "STATES_MAX",
-    "UNAGED",
-    "Always",
-    "Between",
     "Bounds",
-    "Broken",
-    "BrokenStep",
-    "Entry",
     "Explored",
-    "Grew",
-    "Known",
+    "Learned",
     "Proceed",
     "Progress",
     "Reductions",
     "Search",
-    "Stepper",
     "go_on",
 ]
 
-CHUNK: Final = 20_000
+
+_CHUNK: Final = 20_000
 STATES_MAX: Final = 3_000_000
-INT_BYTES: Final = 16
+_INT_BYTES: Final = 16
 """What an int takes is rounded up to this."""
 
 
@@ -165,8 +155,8 @@ class Explored:
 
 @final
 @attrs.define
-class Known:
-    """What one search tells the next, if it must start again.
+class Learned:
+    """What one search has learned for the next, if it must start again.
 
     Attributes:
         footprints: What each step law looks at.
@@ -185,45 +175,46 @@ class Search:
         self,
         scenario: Scenario,
         packing: Packing,
-        known: Known,
+        learned: Learned,
         *,
         absolute: str | None,
         reductions: Reductions = PLAIN,
     ) -> None:
-        self.scenario, self.packing, self.absolute = scenario, packing, absolute
-        self.relative = scenario.clock is not None and absolute is None
-        self.processes: dict[str, ProcessActor] = {
-            actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")
-        }
-        self.kinds: list[tuple[Fault | None, ...]] = [(), ()]
-        self.musts: list[tuple[bool, ...]] = [(), ()]
-        self.numbers: dict[tuple[tuple[Fault | None, ...], tuple[bool, ...]], int] = {((), ()): 0}
-        self.tally = [0, 0]
-        self.first = self.begin(scenario)
-        self.hands: list[Stepper] = [
-            Overwriting(actor, self) if actor.blind else Remembering(actor, self) for actor in scenario.actors
-        ]
-        if scenario.clock is not None:
-            clock = scenario.clock
-            self.hands.append(Aging(self, clock) if self.relative else Remembering(Ticks(clock.quantum), self))
+        self.scenario = scenario
+        self.space = space = Space(scenario, packing, absolute)
+        self.first = space.first
         self.step_laws = [
-            Between(name, holds, self, known.footprints.setdefault(name, Looked()))
+            Between(name, holds, space, learned.footprints.setdefault(name, Looked()))
             for name, holds in scenario.step.items()
         ]
+        self.fusion = Fusion(space, learned.looks) if reductions.fusion else None
+        self.steppers = [self._stepper(actor) for actor in scenario.actors]
+        if scenario.clock is not None:
+            clock = scenario.clock
+            self.steppers.append(
+                Aging(clock, space, self.step_laws, self.fusion)
+                if space.relative
+                else self._stepper(Ticks(clock.quantum))
+            )
         self.stated = [
-            Always(name, part, self)
+            Always(name, part, space)
             for name, holds in scenario.always.items()
             for part in (holds if isinstance(holds, tuple) else (holds,))
         ]
-        self.errors = {name: Always(NO_ERROR, raises_nothing(name), self) for name in self.processes}
-        self.rest_laws = [Always(name, holds, self) for name, holds in scenario.eventually.items()]
-        self.goals = [Always(name, negated(holds), self) for name, holds in scenario.sometimes.items()]
+        self.errors = {name: Always(NO_ERROR, raises_nothing(name), space) for name in space.processes}
+        self.rest_laws = [Always(name, holds, space) for name, holds in scenario.eventually.items()]
+        self.goals = [Always(name, negated(holds), space) for name, holds in scenario.sometimes.items()]
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
-        self.sizing = Sizing(self)
-        self.fusion = Fusion(self, known.looks) if reductions.fusion else None
-        self.symmetry = Symmetry(self, scenario.symmetric) if reductions.symmetry and scenario.symmetric else None
+        self.sizing = Sizing(self.steppers)
+        has_symmetry = reductions.symmetry and scenario.symmetric
+        self.symmetry = Symmetry(space, scenario.symmetric, self.steppers) if has_symmetry else None
+        self.graph = Graph(space, self.steppers, None if self.symmetry is None else self.symmetry.least)
         self.reached_by: Search | None = None
+
+    def _stepper(self, actor: Actor) -> Stepper:
+        make = Overwriting if actor.blind else Remembering
+        return make(actor, self.space, self.step_laws, self.fusion)
 
     @property
     def reductions(self) -> tuple[str, ...]:
@@ -235,70 +226,9 @@ class Search:
         """A search over the same states that leaves nothing out, for whoever goes on from what this one has reached."""
         if not self.reductions:
             return self
-        plain = Search(self.scenario, self.packing, Known(), absolute=self.absolute)
+        plain = Search(self.scenario, self.space.packing, Learned(), absolute=self.space.absolute)
         plain.reached_by = self
         return plain
-
-    def begin(self, scenario: Scenario) -> Packed:
-        world: World = Lens(self.packing, 0, Looked())
-        for process in self.processes.values():  # they differ most, and the low bits are what a set looks at first
-            assert process.place is not None, "a process stands somewhere"
-            self.packing.slot(process.place)
-        for cell, value in scenario.world.cells.values():
-            world = world.write(cell, value)
-        for budget, left in scenario.allowance().items():
-            world = world.write(budget, left)
-        if scenario.clock is not None and not self.relative:
-            world = world.write(MOVES, scenario.clock.moves)
-        for process in self.processes.values():
-            world = process.begin(world)
-        return cast("Lens", world).state
-
-    def view(self, state: Packed, looked: Looked) -> View:
-        return View(Lens(self.packing, state, looked), self.processes)
-
-    def lensed(self, actor: Actor, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
-        for step in actor.steps(Lens(self.packing, state, looked)):
-            yield step, cast("Lens", step.world).state
-
-    def entry(self, state: Packed, found: list[tuple[ActorStep, Packed]]) -> Entry:
-        faults = tuple([step.fault for step, _ in found])
-        musts = tuple([step.must for step, _ in found])
-        return self.kind(faults, musts), tuple([after - state for _, after in found])
-
-    def fused(self, state: Packed, entry: Entry, ends: list[list[Packed]]) -> Entry:
-        """The same steps, each as many times as it has ends, and to there."""
-        kind, steps = entry
-        if all(len(each) == 1 for each in ends):
-            reached = tuple([end - state for (end,) in ends])
-            return entry if reached == steps else (kind, reached)  # mostly it is the same, and then one is kept
-        faults = tuple([fault for fault, each in zip(self.kinds[kind], ends, strict=True) for _ in each])
-        musts = tuple([must for must, each in zip(self.musts[kind], ends, strict=True) for _ in each])
-        return self.kind(faults, musts), tuple([end - state for each in ends for end in each])
-
-    def kind(self, faults: tuple[Fault | None, ...], musts: tuple[bool, ...]) -> int:
-        """The number of a kind of steps: which faults they are, and which must happen; it is odd if one of them must."""
-        number = self.numbers.setdefault((faults, musts), len(self.kinds) + (True in musts))
-        if number >= len(self.kinds):
-            self.kinds += [faults, faults]
-            self.musts += [musts, musts]
-            self.tally += [0, 0]
-        return number
-
-    def counted(self) -> tuple[int, dict[Fault, int]]:
-        """How many transitions were counted so far, and how many of them were faults, by kind."""
-        transitions, faults = 0, dict.fromkeys(Fault, 0)
-        for count, steps in zip(self.tally, self.kinds, strict=True):
-            transitions += count * len(steps)
-            for fault in steps:
-                if fault is not None:
-                    faults[fault] += count
-        return transitions, {fault: count for fault, count in faults.items() if count}
-
-    def judge_steps(self, before: Packed, successors: list[Packed], looked: Looked) -> None:
-        for law in self.step_laws:
-            for after in successors:
-                law.judge(before, after, looked)
 
     def run(self, bounds: Bounds, proceed: Proceed) -> Explored:
         """Explore every interleaving and fault, breadth first.
@@ -312,8 +242,8 @@ class Search:
         """
         layer, goals = [self.first], {goal.name: False for goal in self.goals}
         self.layers, self.seen = [], {self.first}
-        self.sizing = Sizing(self)
-        self.tally[:] = [0] * len(self.tally)
+        self.sizing = Sizing(self.steppers)
+        self.space.kinds.tally[:] = [0] * len(self.space.kinds.tally)
         resting = cut_short = 0
         broken: Broken | None = None
         stopped, frontier = "", list[Packed]()
@@ -325,18 +255,18 @@ class Search:
                 for goal in self.goals:
                     goals[goal.name] = goals[goal.name] or goal.broken_by(self.named(layer)) is not None
                 self.laws_looked()
-                self.sizing.update(self.layers)
+                self.sizing.update(self.layers, len(self.seen))
                 if len(self.layers) - 1 == bounds.depth:
                     stopped, frontier = f"{bounds.depth:,} steps were taken from the beginning", layer
                     break
                 found: list[Packed] = []
                 quiet: list[Packed] = []
-                for start in range(0, len(layer), CHUNK):
-                    self.expand(layer[start : start + CHUNK], found, quiet)
+                for start in range(0, len(layer), _CHUNK):
+                    self.expand(layer[start : start + _CHUNK], found, quiet)
                     if stopped := self.reached(bounds, proceed, len(found)):
-                        frontier = [*layer[start + CHUNK :], *found]
+                        frontier = [*layer[start + _CHUNK :], *found]
                         break
-                rest = [state for state in quiet if not self.is_cut_short(state)]
+                rest = [state for state in quiet if not self.space.is_cut_short(state)]
                 resting, cut_short = resting + len(rest), cut_short + len(quiet) - len(rest)
                 if (broken := self.judged_at_rest(rest)) is not None:
                     break
@@ -345,16 +275,16 @@ class Search:
             law, before, after = cast("tuple[str, Packed, Packed]", step.args)
             rest = [state for state in self.layers[-1] if self.scenario.eventually and self.is_at_rest(state)]
             broken = self.judged_at_rest(rest) or Broken(law, (*self.path(before), after))  # the shorter one
-        depth, (transitions, faults) = len(self.layers) - 1, self.counted()
+        depth, (transitions, faults) = len(self.layers) - 1, self.space.kinds.counted()
         if broken is None and not frontier:
             broken = self.judged_for_ever()
         if stopped and broken is None:
-            self.sizing.update(self.layers)
+            self.sizing.update(self.layers, len(self.seen))
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
         if broken is None:  # else its programs are run again to tell how
-            for process in self.processes.values():
+            for process in self.space.processes.values():
                 process.run_again()
         return Explored(
             search=self,
@@ -373,12 +303,12 @@ class Search:
 
     def expand(self, layer: list[Packed], found: list[Packed], quiet: list[Packed]) -> None:
         """Take every step from every state; new states go to `found`, those where no step must happen to `quiet`."""
-        seen, tally = self.seen, self.tally
+        seen, tally = self.seen, self.space.kinds.tally
         least = None if self.symmetry is None else self.symmetry.least
-        hands = [(hand.memo, hand.masks, hand.shift, hand.low, hand.learn) for hand in self.hands]
+        steppers = [(each.memo, each.masks, each.shift, each.low, each.learn) for each in self.steppers]
         for state in layer:
             busy = 0
-            for memo, masks, shift, low, learn in hands:
+            for memo, masks, shift, low, learn in steppers:
                 try:
                     kind, steps = memo[state & masks[(state >> shift) & low]]
                 except (KeyError, IndexError):
@@ -401,20 +331,22 @@ class Search:
             return f"{bounds.states:,} states were seen"
         if bounds.memory is not None and self.memory >= bounds.memory:
             return f"the states take {bounds.memory:,} bytes"
-        if not proceed(Progress(len(self.seen), self.counted()[0], len(self.layers), waiting, self.sizing.expected)):
+        if not proceed(
+            Progress(len(self.seen), self.space.kinds.counted()[0], len(self.layers), waiting, self.sizing.expected)
+        ):
             return CALLED_OFF
         return ""
 
     @property
     def memory(self) -> int:
         """How many bytes the states take: each an int, a place in the set of all, and one in the list of its layer."""
-        each = -(-((1 << self.packing.bits) - 1).__sizeof__() // INT_BYTES) * INT_BYTES
+        each = -(-((1 << self.space.packing.bits) - 1).__sizeof__() // _INT_BYTES) * _INT_BYTES
         return self.seen.__sizeof__() + len(self.seen) * (each + 8)
 
     @property
     def laws(self) -> list[Always]:
         """The laws over states that may be broken by now."""
-        return [*self.stated, *(law for name, law in self.errors.items() if self.processes[name].has_raised)]
+        return [*self.stated, *(law for name, law in self.errors.items() if self.space.processes[name].has_raised)]
 
     def judged(self, layer: list[Packed]) -> Broken | None:
         """Judge the laws over states, and learn what the step laws look at, before any step is taken."""
@@ -442,7 +374,7 @@ class Search:
         """That the law is broken at the end of the path; who waits for ever, if it is about rest."""
         if law not in self.scenario.eventually:
             return Broken(law, path)
-        waits = waiting(self, path[-1])
+        waits = waiting(self.space, path[-1])
         breach = Breach.DEADLOCK if waits else Breach.LIVENESS
         return Broken(law, path, breach, "; ".join(f"waits for ever: {each}" for each in waits))
 
@@ -450,13 +382,13 @@ class Search:
         """Judge the laws about rest where nothing ever rests; a reduced search tells no loop."""
         if not self.rest_laws:
             return None
-        for cycle in cycles(self, restless(self)):
+        for cycle in cycles(self.graph, restless(self.graph, self.layers)):
             start = min(cycle, key={state: at for at, state in enumerate(chain(*self.layers))}.__getitem__)
             for law in self.rest_laws:
                 if law.broken_by(self.named(cycle)) is not None:
-                    movers = sorted({who for state in cycle for who, _ in following(self, state)})
+                    movers = sorted({who for state in cycle for who, _ in self.graph.following(state)})
                     why = f"goes round for ever: {', '.join(movers)}"
-                    way = () if self.reductions else loop(self, cycle, start)
+                    way = () if self.reductions else loop(self.graph, cycle, start)
                     return Broken(law.name, (*self.path(start), *way), Breach.LIVELOCK, why, len(way))
         return None
 
@@ -474,15 +406,8 @@ class Search:
                 self.fusion.saw(LAWS, each.bits, 0)
 
     def is_at_rest(self, state: Packed) -> bool:
-        must = any(step.must for hand in self.hands for step, _ in hand.steps(state))
-        return not must and not self.is_cut_short(state)
-
-    def is_cut_short(self, state: Packed) -> bool:
-        """Does it rest only because absolute time ran out? Time cut short is not rest."""
-        if self.relative or self.scenario.clock is None:
-            return False
-        view = self.view(state, Looked())
-        return any(is_asleep(view.status(name)) for name in self.processes)
+        must = any(step.must for stepper in self.steppers for step, _ in stepper.steps(state))
+        return not must and not self.space.is_cut_short(state)
 
     def path(self, state: Packed) -> tuple[Packed, ...]:
         """A run that ends in the state, back through the layers and then forth with everybody's own name.
@@ -503,40 +428,16 @@ class Search:
             run = self.symmetry.renamed(run, state)
         if self.fusion is None:
             return tuple(run)
-        return (run[0], *(each for before, after in pairwise(run) for each in self.fusion.unfused(before, after)))
+        return (run[0], *(each for before, after in pairwise(run) for each in unfused(self.steppers, before, after)))
 
     def orbit(self, state: Packed) -> set[Packed]:
         """All that is the same state but for names."""
         return {state} if self.symmetry is None else {state, *self.symmetry.images(state)}
 
     def leads_to(self, before: Packed, after: set[Packed]) -> list[Packed]:
-        steps = (step for hand in self.hands for step in self.known(hand, before)[1])
+        """Which of the states one step leads to."""
+        steps = (step for stepper in self.steppers for step in remembered(stepper, before)[1])
         return [before + step for step in steps if before + step in after]
-
-    def leads(self, before: Packed, after: Packed) -> bool:
-        return any(after - before in self.known(hand, before)[1] for hand in self.hands)
-
-    def known(self, hand: Stepper, state: Packed) -> Entry:
-        """The steps of a hand in a state, learned if need be; what the loop of `run` does in place."""
-        try:
-            return hand.memo[state & hand.masks[(state >> hand.shift) & hand.low]]
-        except (KeyError, IndexError):
-            return hand.learn(state)
-
-    def chosen(self, before: Packed, after: Packed) -> tuple[str, ActorStep]:
-        """Who leads from one state to the other, and how: the first way in the order of the actors."""
-        return next((hand.name, step) for hand in self.hands for step, to in hand.steps(before) if to == after)
-
-
-def is_asleep(status: object) -> bool:
-    """Does it wait for time? Who waits for anything else waits for ever, once nothing more must happen."""
-    match status:
-        case Asking(Sleep()):
-            return True
-        case Machine(running=running):
-            return any(each.until is not None for each in running)
-        case _:
-            return False
 
 
 CALLED_OFF: Final = "the caller's bound was reached"

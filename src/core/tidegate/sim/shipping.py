@@ -19,6 +19,9 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Kind, Scenario
 
+__all__ = ["Make", "Scope", "Shipped", "Specimen", "scoped"]
+
+
 Make: TypeAlias = Callable[[], Scenario]
 
 

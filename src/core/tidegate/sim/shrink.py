@@ -1,20 +1,20 @@
 """From a long failing run to a short one that breaks the same law: fewer processes, fewer steps, fewer faults.
 
-A run is a list of decisions: which hand moves, whether a fault strikes it and which, and which of the steps of that kind it
+A run is a list of decisions: which actor moves, whether a fault strikes it and which, and which of the steps of that kind it
 takes. To replay a list is to take each decision that is possible where it comes and to skip the others, up to the first
 broken law. So any part of a list is a run, and every candidate is judged by running it: nothing is concluded, and what is
 shown has happened.
 
-    1. whole hands are left out: a process, the network, the clock;
+    1. whole actors are left out: a process, the network, the clock;
     2. parts of the list are left out, first halves, then quarters, down to single decisions (delta debugging);
-    3. stretches of what one hand does are left out, such as a round of a loop, whoever came between;
+    3. stretches of what one actor does are left out, such as a round of a loop, whoever came between;
     4. a fault gives way to a step that is none;
-    5. a decision moves back to the one before of the same hand, for every switch between hands is one more thing to follow.
+    5. a decision moves back to the one before of the same actor, for every switch between actors is one more thing to follow.
 
-A candidate is taken where it breaks the same law and is smaller: in steps, then faults, then hands, then switches. All of it
+A candidate is taken where it breaks the same law and is smaller: in steps, then faults, then actors, then switches. All of it
 is done again until nothing helps, or until the budget of replays is spent, or the caller has waited long enough.
 
-Then a search, breadth first, of what these hands can do with these kinds of fault says whether a shorter run exists at all.
+Then a search, breadth first, of what these actors can do with these kinds of fault says whether a shorter run exists at all.
 Where it does, that one is the answer, and where the search is too large, the verdict is that nobody knows.
 
 Laws
@@ -22,7 +22,7 @@ Laws
     SK2  it is a run: each of its steps is one that the scenario has.
     SK3  it is never longer.
     SK4  where the budget lasted, no single decision can be left out.
-    SK5  where it says so, no run of these hands with these kinds of fault is shorter.
+    SK5  where it says so, no run of these actors with these kinds of fault is shorter.
 
 Where we differ
     DEMi replays what is left of a run and lets it run on; ours ends with its last decision. Hypothesis shrinks what was
@@ -49,23 +49,27 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.sim.attempts import timing
 from tidegate.sim.automaton import HoldsInstant
+from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import Decision
 from tidegate.sim.replay import Reproduced, followed, replaying
 from tidegate.sim.sample import BrokenState, Walks
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import BrokenStep, Search
+from tidegate.sim.search import Search
 from tidegate.sim.trace import Policy, Trace
 from tidegate.sim.tracing import trace_of
 
+__all__ = ["REPLAYS_MAX", "Budget", "Keep", "Run", "Shortest", "Shrunk", "replayed", "shrink", "shrunk_path"]
+
+
 REPLAYS_MAX: Final = 2_000
-STATES_MAX: Final = 20_000
+_STATES_MAX: Final = 20_000
 """That the search for a shorter run may see."""
-PATIENCE: Final = 100
+_PATIENCE: Final = 100
 """States of that search between two questions whether to go on."""
 
 
-Decisions: TypeAlias = tuple[Decision, ...]
+_Decisions: TypeAlias = tuple[Decision, ...]
 Keep: TypeAlias = Callable[[int], bool]
 """Told how many replays were made; answers whether to go on. A bound of time lives here, with the caller."""
 
@@ -83,7 +87,7 @@ class Run:
 
     law: str
     path: tuple[Packed, ...]
-    taken: Decisions
+    taken: _Decisions
 
     @property
     def steps(self) -> int:
@@ -94,23 +98,23 @@ class Run:
         return sum(decision.fault is not None for decision in self.taken)
 
     @property
-    def hands(self) -> frozenset[int]:
-        return frozenset(decision.hand for decision in self.taken)
+    def actors(self) -> frozenset[int]:
+        return frozenset(decision.actor for decision in self.taken)
 
     @property
     def switches(self) -> int:
-        return sum(one.hand != two.hand for one, two in pairwise(self.taken))
+        return sum(one.actor != two.actor for one, two in pairwise(self.taken))
 
     @property
     def size(self) -> tuple[int, int, int, int]:
         """What makes one run smaller than another."""
-        return self.steps, self.faults, len(self.hands), self.switches
+        return self.steps, self.faults, len(self.actors), self.switches
 
 
 @final
 @unique
 class Shortest(StrEnum):
-    """Is there a shorter run of the same hands with the same kinds of fault?"""
+    """Is there a shorter run of the same actors with the same kinds of fault?"""
 
     YES = "no shorter run exists with these processes and kinds of fault"
     """This one is a shortest."""
@@ -149,7 +153,7 @@ def shrink(
     scenario: Scenario,
     *,
     replays_max: int = REPLAYS_MAX,
-    states_max: int = STATES_MAX,
+    states_max: int = _STATES_MAX,
     keep: Keep = lambda _: True,
 ) -> tuple[Trace, Shrunk]:
     """Shrink a recorded run.
@@ -169,10 +173,12 @@ def shrink(
     """
     if not trace.law:
         raise Misuse("this run breaks no law, so there is nothing to keep", todo="shrink a counterexample")
-    return replaying(trace, scenario, lambda search: shrunk_trace(trace, search, Budget(replays_max, states_max, keep)))
+    return replaying(
+        trace, scenario, lambda search: _shrunk_trace(trace, search, Budget(replays_max, states_max, keep))
+    )
 
 
-def shrunk_trace(trace: Trace, search: Search, budget: Budget) -> tuple[Trace, Shrunk]:
+def _shrunk_trace(trace: Trace, search: Search, budget: Budget) -> tuple[Trace, Shrunk]:
     found = followed(trace, search)
     if not isinstance(found.outcome, Reproduced):
         raise Misuse(
@@ -208,7 +214,7 @@ def shrunk_path(search: Search, path: tuple[Packed, ...], law: str, budget: Budg
         Misuse: A run of these decisions does not break it.
     """
     walks = Walks(search)
-    first = replayed(walks, decisions(walks, path))
+    first = replayed(walks, _decisions(walks, path))
     if first.law != law:
         raise Misuse(
             f"the run does not break {law!r} by its last step",
@@ -216,7 +222,7 @@ def shrunk_path(search: Search, path: tuple[Packed, ...], law: str, budget: Budg
             if first.law
             else "a law that is about a cycle is not broken by a run that ends",
         )
-    shrinking = Shrinking(walks, first, budget)
+    shrinking = _Shrinking(walks, first, budget)
     is_minimal = shrinking.smallest()
     run, shortest, states = shrinking.searched()
     return Shrunk(run, len(path) - 1, budget.replays, is_minimal or shortest is Shortest.YES, shortest, states)
@@ -254,7 +260,7 @@ class Budget:
 # --- decisions ----------------------------------------------------------------------------------------------------------
 
 
-def decisions(walks: Walks, path: tuple[Packed, ...]) -> Decisions:
+def _decisions(walks: Walks, path: tuple[Packed, ...]) -> _Decisions:
     """Those that lead along the path. Where a law is broken on the way, the first broken one ends them."""
     found: list[Decision] = []
     for before, after in pairwise(path):
@@ -293,12 +299,12 @@ def replayed(walks: Walks, wanted: Iterable[Decision]) -> Run:
 
 
 @final
-class Shrinking:
+class _Shrinking:
     """The smallest run so far, and the ways to a smaller one."""
 
     def __init__(self, walks: Walks, first: Run, budget: Budget) -> None:
         self.walks, self.best, self.budget = walks, first, budget
-        self.tried: set[Decisions] = set()
+        self.tried: set[_Decisions] = set()
         self.is_spent = False
 
     def smallest(self) -> bool:
@@ -306,14 +312,14 @@ class Shrinking:
         size = None
         while size != self.best.size:
             size = self.best.size
-            self.leave_hands_out()
+            self.leave_actors_out()
             self.leave_parts_out()
             for candidates in (self.without_stretches, self.with_other_steps, self.with_fewer_switches):
                 while any(self.takes(candidate) for candidate in candidates()):
                     pass
         return not self.is_spent
 
-    def takes(self, candidate: Decisions) -> bool:
+    def takes(self, candidate: _Decisions) -> bool:
         """Run the candidate, and keep it where it is smaller and breaks the same law."""
         if candidate in self.tried:
             return False
@@ -330,9 +336,9 @@ class Shrinking:
         self.best = run
         return True
 
-    def leave_hands_out(self) -> None:
-        for hand in sorted(self.best.hands):
-            self.takes(tuple(decision for decision in self.best.taken if decision.hand != hand))
+    def leave_actors_out(self) -> None:
+        for actor in sorted(self.best.actors):
+            self.takes(tuple(decision for decision in self.best.taken if decision.actor != actor))
 
     def leave_parts_out(self) -> None:
         """Halves, then quarters, down to single decisions; from the end, for what comes last matters least."""
@@ -345,33 +351,33 @@ class Shrinking:
                 end = min(end - length, len(self.best.taken))
             length //= 2
 
-    def without_stretches(self) -> Iterator[Decisions]:
-        """Without some neighbours among the decisions of one hand: a round of a loop, wherever others came between."""
+    def without_stretches(self) -> Iterator[_Decisions]:
+        """Without some neighbours among the decisions of one actor: a round of a loop, wherever others came between."""
         taken = self.best.taken
-        for hand in sorted(self.best.hands):
-            places = [at for at, decision in enumerate(taken) if decision.hand == hand]
+        for actor in sorted(self.best.actors):
+            places = [at for at, decision in enumerate(taken) if decision.actor == actor]
             for length in range(len(places) - 1, 1, -1):
                 for start in range(len(places) - length, -1, -1):
                     out = set(places[start : start + length])
                     yield tuple(decision for at, decision in enumerate(taken) if at not in out)
 
-    def with_other_steps(self) -> Iterator[Decisions]:
+    def with_other_steps(self) -> Iterator[_Decisions]:
         """A step that is no fault in place of one."""
         taken = self.best.taken
         for at, decision in enumerate(taken):
             if decision.fault is not None:
-                yield (*taken[:at], Decision(decision.hand, None, 0), *taken[at + 1 :])
+                yield (*taken[:at], Decision(decision.actor, None, 0), *taken[at + 1 :])
 
-    def with_fewer_switches(self) -> Iterator[Decisions]:
+    def with_fewer_switches(self) -> Iterator[_Decisions]:
         taken = self.best.taken
         for at, decision in enumerate(taken):
-            earlier = [place for place in range(at - 1) if taken[place].hand == decision.hand]
-            if earlier and taken[at - 1].hand != decision.hand:
+            earlier = [place for place in range(at - 1) if taken[place].actor == decision.actor]
+            if earlier and taken[at - 1].actor != decision.actor:
                 place = earlier[-1] + 1
                 yield (*taken[:place], decision, *taken[place:at], *taken[at + 1 :])
 
     def searched(self) -> tuple[Run, Shortest, int]:
-        """Look for a shorter run of the best one's hands with its kinds of fault, breadth first.
+        """Look for a shorter run of the best one's actors with its kinds of fault, breadth first.
 
         Returns:
             The best run, whether there is no shorter one, and how many states were seen.
@@ -384,7 +390,7 @@ class Shrinking:
             found: list[Packed] = []
             for number, state in enumerate(layer):
                 if len(came) > self.budget.states_max or (
-                    number % PATIENCE == 0 and not self.budget.keep(self.budget.replays)
+                    number % _PATIENCE == 0 and not self.budget.keep(self.budget.replays)
                 ):
                     return best, Shortest.UNKNOWN, len(came)
                 try:
@@ -401,7 +407,7 @@ class Shrinking:
                     continue
                 for decision, step in zip(menu.decisions, steps, strict=True):
                     after = state + step
-                    if decision.hand in best.hands and decision.fault in faults and after not in came:
+                    if decision.actor in best.actors and decision.fault in faults and after not in came:
                         came[after] = state
                         found.append(after)
             layer = found
@@ -412,4 +418,4 @@ class Shrinking:
         path = [state]
         while came[path[-1]] != path[-1]:
             path.append(came[path[-1]])
-        return replayed(self.walks, decisions(self.walks, tuple(reversed(path))))
+        return replayed(self.walks, _decisions(self.walks, tuple(reversed(path))))

@@ -31,22 +31,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
+from tidegate.sim.space import Stepper, remembered
 
-if TYPE_CHECKING:
-    from tidegate.sim.search import Search
+__all__ = ["PILOT", "Sizing", "expected", "longest_walk", "rounded"]
+
 
 PILOT: Final = 5_000
 """States that are seen before the first estimate."""
-AGAIN: Final = 4
+_AGAIN: Final = 4
 """The next estimate comes when so many times as many states were seen."""
-WALKS: Final = 100
-WALK_MAX: Final = 1_000
+_WALKS: Final = 100
+_WALK_MAX: Final = 1_000
 """Steps of a walk; one that takes all of them goes round, and says nothing."""
-STRIDE: Final = 0x9E3779B97F4A7C15
+_STRIDE: Final = 0x9E3779B97F4A7C15
 """Any large odd number: it makes walks differ."""
 
 
@@ -54,19 +55,27 @@ STRIDE: Final = 0x9E3779B97F4A7C15
 class Sizing:
     """What a search is expected to see, as it goes on.
 
+    Args:
+        steppers: Of the search.
+
     Attributes:
         expected: How many distinct states in all; None as long as too few were seen to tell.
     """
 
-    def __init__(self, search: Search) -> None:
-        self.search, self.due = search, PILOT
+    def __init__(self, steppers: Sequence[Stepper]) -> None:
+        self.steppers, self.due = steppers, PILOT
         self.expected: int | None = None
 
-    def update(self, layers: Sequence[Sequence[Packed]]) -> None:
-        """Tell anew, if it is time: the layers are those that are known, each in full."""
-        if len(self.search.seen) >= self.due:
-            self.due = len(self.search.seen) * AGAIN
-            self.expected = expected([len(layer) for layer in layers], longest_walk(self.search, layers[-1]))
+    def update(self, layers: Sequence[Sequence[Packed]], seen: int) -> None:
+        """Estimate anew, if it is time.
+
+        Args:
+            layers: Those that are known, each in full.
+            seen: How many states were seen.
+        """
+        if seen >= self.due:
+            self.due = seen * _AGAIN
+            self.expected = expected([len(layer) for layer in layers], longest_walk(self.steppers, layers[-1]))
 
 
 def expected(sizes: Sequence[int], walk: int) -> int:
@@ -85,7 +94,7 @@ def expected(sizes: Sequence[int], walk: int) -> int:
     def shape(depth: int) -> float:
         return math.log((depth + 1) * (last - depth))
 
-    growth = slope([(shape(depth), math.log(size), math.sqrt(size)) for depth, size in enumerate(sizes)])
+    growth = _slope([(shape(depth), math.log(size), math.sqrt(size)) for depth, size in enumerate(sizes)])
     grown = (math.exp(growth * (shape(depth) - shape(known - 1))) for depth in range(known, last))
     return sum(sizes) + round(sizes[-1] * sum(grown))
 
@@ -96,7 +105,7 @@ def rounded(states: int) -> str:
     return f"{round(states, -digits) if digits > 0 else states:,}"
 
 
-def slope(points: Sequence[tuple[float, float, float]]) -> float:
+def _slope(points: Sequence[tuple[float, float, float]]) -> float:
     """Of the line through points, by least squares; each is x, y and what it weighs."""
     weight = sum(w for _, _, w in points)
     x_mean, y_mean = sum(x * w for x, _, w in points) / weight, sum(y * w for _, y, w in points) / weight
@@ -104,15 +113,15 @@ def slope(points: Sequence[tuple[float, float, float]]) -> float:
     return sum(w * (x - x_mean) * (y - y_mean) for x, y, w in points) / spread
 
 
-def longest_walk(search: Search, layer: Sequence[Packed]) -> int:
+def longest_walk(steppers: Sequence[Stepper], layer: Sequence[Packed]) -> int:
     """Steps of the longest of some blind walks; 0 if one goes round. What they learn of steps, the search need not."""
     longest = 0
-    for number in range(WALKS):
-        state, steps = layer[number * STRIDE % len(layer)], 0
+    for number in range(_WALKS):
+        state, steps = layer[number * _STRIDE % len(layer)], 0
         try:
-            while after := [state + step for hand in search.hands for step in search.known(hand, state)[1]]:
-                state, steps = after[((state ^ number) * STRIDE >> 32) % len(after)], steps + 1
-                if steps == WALK_MAX:
+            while after := [state + step for stepper in steppers for step in remembered(stepper, state)[1]]:
+                state, steps = after[((state ^ number) * _STRIDE >> 32) % len(after)], steps + 1
+                if steps == _WALK_MAX:
                     return 0
         except BrokenStep:  # the search will come to it, and tell the shortest way
             pass

@@ -1,56 +1,43 @@
-"""Hands: an actor each, and the memory of its steps, so that Python objects are touched only where that has a gap.
+"""Steppers: an actor each, and the memory of its steps, so that Python objects are touched only where that has a gap.
 
 A step of the search is: mask, look up, add. How a step is remembered depends on how the actor looks:
     Remembering  under what its `steps` looked at, apart for each value of its place
     Overwriting  an actor that writes without looking (a crash): what to clear, and what to put there
     Aging        relative time: it moves every instant at once, the sum of one remembered difference a slot
+
+When a step is learned, the laws over steps judge it, and fusion, where there is any, adds the private steps that follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, cast, final
 
 from tidegate.model.instants import seconds
 from tidegate.sim.aging import aged
+from tidegate.sim.judging import Between, judge_steps
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
+from tidegate.sim.partial_order import Fusion, Own
 from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
+from tidegate.sim.space import IDLE, Entry, Space
 
-if TYPE_CHECKING:
-    from tidegate.sim.search import Search
+__all__ = ["UNAGED", "Aging", "Overwriting", "Remembering", "StepLaws"]
 
-Entry: TypeAlias = tuple[int, tuple[int, ...]]
-"""What kind of steps they are (see `Search.kind`), and the differences that they make."""
 
-Own: TypeAlias = tuple[Entry, int]
-"""An actor's own steps, and the bits that it looked at."""
-
-IDLE: Final[Entry] = (0, ())
 UNAGED: Final = frozenset({"budget", "ids", "life", "clock"})
+"""Kinds of cells in which no instant stands."""
 
-
-class Stepper(Protocol):
-    """An actor and the memo of its steps."""
-
-    name: str
-    masks: list[int]
-    shift: int
-    low: int
-
-    @property
-    def memo(self) -> Mapping[int, Entry]: ...
-    def learn(self, state: Packed) -> Entry: ...
-    def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]: ...
-    def steps(self, state: Packed) -> Iterator[tuple[ActorStep, Packed]]: ...
+StepLaws: TypeAlias = Sequence[Between]
 
 
 @final
 class Remembering:
     """An actor whose steps are remembered under what they looked at."""
 
-    def __init__(self, actor: Actor, search: Search) -> None:
-        self.actor, self.search, self.name = actor, search, actor.name
-        slot = None if actor.place is None else search.packing.slot(actor.place)
+    def __init__(self, actor: Actor, space: Space, laws: StepLaws, fusion: Fusion | None) -> None:
+        self.actor, self.name = actor, actor.name
+        self.space, self.laws, self.fusion = space, laws, fusion
+        slot = None if actor.place is None else space.packing.slot(actor.place)
         self.shift, self.low = (slot.shift, slot.low) if slot else (0, 0)
         self.masks: list[int] = []
         self.memo: dict[int, Entry] = {}
@@ -61,10 +48,10 @@ class Remembering:
         entry, bits = self.alone(state)
         looked = Looked(bits)
         successors = [state + step for step in entry[1]]
-        self.search.judge_steps(state, successors, looked)
-        if (fusion := self.search.fusion) is not None:
-            fusion.saw_steps(self.name, state, looked.bits, successors)
-            entry = self.search.fused(state, entry, [fusion.ends(self, after, looked) for after in successors])
+        judge_steps(self.laws, state, successors, looked)
+        if self.fusion is not None:
+            self.fusion.saw_steps(self.name, state, looked.bits, successors)
+            entry = self.fusion.fused(self, state, entry, looked)
         at = (state >> self.shift) & self.low
         self.masks += [self.low << self.shift] * (at + 64 - len(self.masks))
         self.masks[at] |= looked.bits
@@ -78,14 +65,14 @@ class Remembering:
         found = self.own.get(state & mask)
         if found is None:
             looked = Looked(self.low << self.shift)
-            found = self.search.entry(state, list(self.looking(state, looked))), looked.bits
-            if self.search.fusion is not None:
+            found = self.space.entry(state, list(self.looking(state, looked))), looked.bits
+            if self.fusion is not None:
                 mask = self.own_masks[at] = mask | looked.bits
                 self.own[state & mask] = found
         return found
 
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
-        return self.search.lensed(self.actor, state, looked)
+        return self.space.steps(self.actor, state, looked)
 
     def steps(self, state: Packed) -> Iterator[tuple[ActorStep, Packed]]:
         return self.looking(state, Looked())
@@ -95,9 +82,10 @@ class Remembering:
 class Overwriting(dict[int, Entry]):
     """An actor that overwrites many cells without reading them (a crash): its memo holds what to clear, and what to put."""
 
-    def __init__(self, actor: Actor, search: Search) -> None:
+    def __init__(self, actor: Actor, space: Space, laws: StepLaws, fusion: Fusion | None) -> None:
         super().__init__()
-        self.actor, self.search, self.name = actor, search, actor.name
+        self.actor, self.name = actor, actor.name
+        self.space, self.laws, self.fusion = space, laws, fusion
         self.masks, self.shift, self.low = [-1], 0, 0
         self.looked = Looked()
         self.known: dict[int, tuple[int, tuple[tuple[int, Packed], ...]]] = {}
@@ -111,26 +99,26 @@ class Overwriting(dict[int, Entry]):
         if not writes:
             return IDLE
         steps = tuple([put - (state & wrote) for wrote, put in writes])
-        if self.search.step_laws:
-            self.search.judge_steps(state, [state + step for step in steps], Looked())
+        if self.laws:
+            judge_steps(self.laws, state, [state + step for step in steps], Looked())
         return kind, steps
 
     def look(self, state: Packed) -> tuple[int, tuple[tuple[int, Packed], ...]]:
         """What kind of steps there are, and which bits each overwrites with what."""
-        taken = list(self.actor.steps(Lens(self.search.packing, state, self.looked, blind=True)))
-        kind = self.search.kind(tuple([step.fault for step in taken]), tuple([step.must for step in taken]))
+        taken = list(self.actor.steps(Lens(self.space.packing, state, self.looked, blind=True)))
+        kind = self.space.kinds.number(tuple([step.fault for step in taken]), tuple([step.must for step in taken]))
         lenses = [cast("Lens", step.world) for step in taken]
         writes = tuple([(after.wrote, after.state & after.wrote) for after in lenses])
-        if (fusion := self.search.fusion) is not None:
+        if self.fusion is not None:
             for wrote, _ in writes:
-                fusion.saw(self.name, self.looked.bits & ~fusion.used_up(state) | wrote, wrote)
+                self.fusion.saw(self.name, self.looked.bits & ~self.fusion.used_up(state) | wrote, wrote)
         found = self.known[state & self.looked.bits] = (kind, writes)
         return found
 
     __missing__ = learn
 
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
-        return self.search.lensed(self.actor, state, looked)
+        return self.space.steps(self.actor, state, looked)
 
     def steps(self, state: Packed) -> Iterator[tuple[ActorStep, Packed]]:
         return self.looking(state, Looked())
@@ -140,10 +128,11 @@ class Overwriting(dict[int, Entry]):
 class Aging(dict[int, Entry]):
     """Relative time passes: every instant, in cells and in processes, moves back by a quantum."""
 
-    def __init__(self, search: Search, clock: Clock) -> None:
+    def __init__(self, clock: Clock, space: Space, laws: StepLaws, fusion: Fusion | None) -> None:
         super().__init__()
         assert clock.horizon is not None
-        self.search, self.quantum, self.horizon, self.name = search, clock.quantum, clock.horizon, "clock"
+        self.quantum, self.horizon, self.name = clock.quantum, clock.horizon, "clock"
+        self.space, self.laws, self.fusion = space, laws, fusion
         self.masks, self.shift, self.low = [-1], 0, 0
         self.tables: list[tuple[int, int, dict[int, int], Slot]] = []
         self.seen = 0
@@ -156,11 +145,11 @@ class Aging(dict[int, Entry]):
         difference = self.later(state)
         if not difference:
             return IDLE
-        self.search.judge_steps(state, [state + difference], Looked())
-        return self.search.kind((None,), (True,)), (difference,)
+        judge_steps(self.laws, state, [state + difference], Looked())
+        return self.space.kinds.number((None,), (True,)), (difference,)
 
     def later(self, state: Packed) -> int:
-        slots = self.search.packing.slots
+        slots = self.space.packing.slots
         if self.seen != len(slots):
             new = list(slots.values())[self.seen :]
             self.tables += [(slot.shift, slot.low, {0: 0}, slot) for slot in new if slot.name[0] not in UNAGED]
@@ -173,14 +162,14 @@ class Aging(dict[int, Entry]):
 
     def age(self, table: dict[int, int], slot: Slot, at: int) -> int:
         value = slot.values[at]
-        process = self.search.processes.get(slot.name[1]) if slot.name[0] == "process" else None
+        process = self.space.processes.get(slot.name[1]) if slot.name[0] == "process" else None
         if process is None:
             older = aged(value, self.quantum, self.horizon)
         else:
             older = process.later(value, self.quantum, self.horizon)
         table[at] = slot.put(0, older) - (at << slot.shift)
-        if table[at] and self.search.fusion is not None:
-            self.search.fusion.saw(self.name, slot.mask, slot.mask)
+        if table[at] and self.fusion is not None:
+            self.fusion.saw(self.name, slot.mask, slot.mask)
         return table[at]
 
     __missing__ = learn
@@ -189,7 +178,7 @@ class Aging(dict[int, Entry]):
         difference = self.later(state)
         if difference:
             passed = ActorStep(
-                Label(f"{seconds(self.quantum)} pass"), Lens(self.search.packing, state + difference, Looked())
+                Label(f"{seconds(self.quantum)} pass"), Lens(self.space.packing, state + difference, Looked())
             )
             yield passed, state + difference
 

@@ -59,9 +59,12 @@ from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world import UNCONFIRMED, Cell, Meaning, Outcomes, Plain, World, document, ids, perform
 
+__all__ = ["AFTER", "EPOCH", "FROM", "HISTORY_LOST", "KEPT", "Forgetful", "Kept", "Stream"]
+
+
 HISTORY_LOST: Final = 286
 EPOCH: Final = Field[int]("epoch")
-HISTORY: Final = Field[int]("history")
+_HISTORY: Final = Field[int]("history")
 AFTER: Final = Field[int]("after")
 FROM: Final = Field[int]("from")
 
@@ -119,7 +122,7 @@ class Stream:
 
     def begun(self, world: Plain, epoch: int = 0) -> Plain:
         """The world with a record of no history."""
-        record = Document.of({ID.name: self.name, EPOCH.name: epoch, HISTORY.name: 0})
+        record = Document.of({ID.name: self.name, EPOCH.name: epoch, _HISTORY.name: 0})
         key: str | int = self.name
         there = ids(self.collection)
         return world.write(document(self.collection, key), record).write(there, (*world.read(there), key))
@@ -140,7 +143,7 @@ class Stream:
         """The lease is taken under a higher epoch, in the record; what is stored then."""
         record = self.record(world)
         items = tuple((key, epoch if key == EPOCH.name else value) for key, value in record.items)
-        told = Elected(epoch, record[HISTORY], self.position(world))
+        told = Elected(epoch, record[_HISTORY], self.position(world))
         return world.write(document(self.collection, self.name), Document(items)), told
 
     # the meaning of the commands
@@ -151,14 +154,14 @@ class Stream:
         def means(effect: Effect[object], world: World, who: str) -> Outcomes:
             match effect:
                 case Locate():
-                    yield world, From(known_end(world))
+                    yield world, From(_known_end(world))
                 case Read(_, position):
                     yield world, self.read(world, position)
                 case Await():
                     yield world, None
                 case Save(epoch, history, position):
                     yield from self.fenced(
-                        world, who, AllOf((Eq(EPOCH, epoch), Eq(HISTORY, history))), *stored(position)
+                        world, who, AllOf((Eq(EPOCH, epoch), Eq(_HISTORY, history))), *_stored(position)
                     )
                 case ResetHistory(epoch, history):
                     yield from self.forgets(world, who, epoch, history)
@@ -169,8 +172,8 @@ class Stream:
 
     def read(self, world: World, position: Position) -> Page | Broken:
         """The next page."""
-        kept, end = world.read(KEPT), known_end(world)
-        start = number_of(position) + isinstance(position, After)
+        kept, end = world.read(KEPT), _known_end(world)
+        start = _number_of(position) + isinstance(position, After)
         if start < kept.first:
             return Broken(HISTORY_LOST)
         told: list[DocumentChange] = []
@@ -192,11 +195,11 @@ class Stream:
                 yield after, None if reply is not None else Refused("another epoch or history is stored")
 
     def forgets(self, world: World, who: str, epoch: int, history: int) -> Outcomes:
-        if self.record(world)[HISTORY] == history and self.record(world)[EPOCH] == epoch:
+        if self.record(world)[_HISTORY] == history and self.record(world)[EPOCH] == epoch:
             yield world, None  # it was done before
             return
-        older = AllOf((Eq(EPOCH, epoch), Lt(HISTORY, history)))
-        yield from self.fenced(world, who, older, Put(HISTORY, history), Remove(AFTER), Remove(FROM), *self.forgotten)
+        older = AllOf((Eq(EPOCH, epoch), Lt(_HISTORY, history)))
+        yield from self.fenced(world, who, older, Put(_HISTORY, history), Remove(AFTER), Remove(FROM), *self.forgotten)
 
     def writes(self, otherwise: Meaning, effect: Effect[object], world: World, who: str) -> Outcomes:
         """What is written to the collections is kept, change by change."""
@@ -214,20 +217,20 @@ class Stream:
             yield (after.write(KEPT, kept) if kept is not after.read(KEPT) else after), reply
 
 
-def stored(position: Position) -> tuple[Update, ...]:
+def _stored(position: Position) -> tuple[Update, ...]:
     """The position in the record."""
     if isinstance(position, After):
-        return (Put(AFTER, number_of(position)), Remove(FROM))
-    return (Put(FROM, number_of(position)), Remove(AFTER))
+        return (Put(AFTER, _number_of(position)), Remove(FROM))
+    return (Put(FROM, _number_of(position)), Remove(AFTER))
 
 
-def number_of(position: Position) -> int:
+def _number_of(position: Position) -> int:
     number = position.token if isinstance(position, After) else position.time
     assert isinstance(number, int), "positions of this stream are numbers"
     return number
 
 
-def known_end(world: World) -> int:
+def _known_end(world: World) -> int:
     """One past the newest change that a majority has confirmed."""
     for overwritten in world.read(UNCONFIRMED):
         for cell, had in overwritten:

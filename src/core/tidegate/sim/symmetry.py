@@ -22,9 +22,9 @@ number of renamings is the product of factorials, so it is for groups of two to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
-from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from typing import Final, Protocol, cast, final
 
 from tidegate.model.documents import Document, Value
 from tidegate.model.effects import Failure
@@ -34,17 +34,18 @@ from tidegate.sim.actors import Process
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.packing import Packed, Slot
 from tidegate.sim.requests import shown
+from tidegate.sim.space import Space, Stepper
 from tidegate.sim.world import FLIGHT, Cell
 
-if TYPE_CHECKING:
-    from tidegate.sim.search import Search
+__all__ = ["Renaming", "Symmetry"]
 
-GROUP_MAX: Final = 5
-CHECKED: Final = 4
+
+_GROUP_MAX: Final = 5
+_CHECKED: Final = 4
 """States of each layer for which what can happen next is compared."""
 
 
-class Attribute(Protocol):
+class _Attribute(Protocol):
     """What attrs knows of a field."""
 
     @property
@@ -60,12 +61,12 @@ class Renaming:
     """One way to rename processes, applied to values, nodes and states.
 
     Args:
-        search: Whose states they are.
+        space: Whose states they are.
         names: Who is called what.
     """
 
-    def __init__(self, search: Search, names: Mapping[str, str]) -> None:
-        self.search, self.names = search, names
+    def __init__(self, space: Space, names: Mapping[str, str]) -> None:
+        self.space, self.names = space, names
         words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
         self.words = re.compile(rf"(?<![A-Za-z0-9_])(?:{words})(?![A-Za-z0-9_])")
         self.nodes: dict[tuple[str, int], int] = {}
@@ -93,7 +94,7 @@ class Renaming:
                 return self.fields(value)
 
     def fields(self, value: object) -> object:
-        fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
+        fields: tuple[_Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
         kept = {field.alias or field.name: getattr(value, field.name) for field in fields if field.init}
         renamed = {name: self.value(item) for name, item in kept.items()}
         return value if all(renamed[name] is kept[name] for name in kept) else type(value)(**renamed)
@@ -105,7 +106,7 @@ class Renaming:
         found = self.nodes.get((process, node))
         if found is None:
             names = process, self.names.get(process, process)
-            own, other = (cast("Process", self.search.processes[name]) for name in names)
+            own, other = (cast("Process", self.space.processes[name]) for name in names)
             at = own.behaviour.nodes[node]
             if at.way:
                 before, reply = at.way[-1]
@@ -114,13 +115,13 @@ class Renaming:
                 found = other.behaviour.start(at.life)
             stands = other.behaviour.nodes[found]
             if other.behaviour.canon.key(self.value(at.status)) != stands.exact:
-                raise not_alike(process, other.name, f"one is {at.status}, the other {stands.status}")
+                raise _not_alike(process, other.name, f"one is {at.status}, the other {stands.status}")
             self.nodes[process, node] = found
         return found
 
     def state(self, state: Packed) -> Packed:
         """The state with every name in it renamed."""
-        slots = self.search.packing.slots
+        slots = self.space.packing.slots
         if len(self.tables) != len(slots):
             new = list(slots.values())[len(self.tables) :]
             self.tables += [(slot.shift, slot.low, {0: 0}, slot) for slot in new]
@@ -134,12 +135,12 @@ class Renaming:
         kind, *rest = slot.name
         name = (kind, *map(self.text, rest))
         cell = Cell[object](name, slot.values[0])
-        target = slot if name == slot.name else self.search.packing.slot(cell)
+        target = slot if name == slot.name else self.space.packing.slot(cell)
         value = slot.values[at]
         if kind == "budget":
             table[at] = at << target.shift
             return table[at]
-        if kind == "process" and isinstance(self.search.processes.get(rest[0]), Process):
+        if kind == "process" and isinstance(self.space.processes.get(rest[0]), Process):
             value = self.node(rest[0], cast("int", value))  # whoever is in no group may have heard of those who are
         else:
             value = self.value(value)
@@ -156,17 +157,18 @@ class Symmetry:
     """The renamings of one search.
 
     Args:
-        search: Whose states they are.
+        space: Whose states they are.
         groups: Which processes are interchangeable.
+        steppers: Whatever moves, and that must not tell them apart.
     """
 
-    def __init__(self, search: Search, groups: tuple[tuple[str, ...], ...]) -> None:
-        self.search = search
-        self.renamings = [Renaming(search, names) for names in others(groups)]
+    def __init__(self, space: Space, groups: tuple[tuple[str, ...], ...], steppers: Sequence[Stepper]) -> None:
+        self.steppers = steppers
+        self.renamings = [Renaming(space, names) for names in _others(groups)]
         for renaming in self.renamings:
-            if renaming.state(search.first) != search.first:
+            if renaming.state(space.first) != space.first:
                 who = next(name for name, other in renaming.names.items() if name != other)
-                raise not_alike(who, renaming.names[who], "the world begins otherwise for one than for the other")
+                raise _not_alike(who, renaming.names[who], "the world begins otherwise for one than for the other")
 
     def images(self, state: Packed) -> list[Packed]:
         """The state under every renaming but the one that changes nothing."""
@@ -182,15 +184,15 @@ class Symmetry:
         Raises:
             Misuse: It is not the same but for names.
         """
-        for state in layer[:: max(1, len(layer) // CHECKED)]:
+        for state in layer[:: max(1, len(layer) // _CHECKED)]:
             after = self.after(state)
             for renaming in self.renamings:
                 if {renaming.state(each) for each in after} != set(self.after(renaming.state(state))):
                     who = next(name for name, other in renaming.names.items() if name != other)
-                    raise not_alike(who, renaming.names[who], "in the other's place it has other steps to take")
+                    raise _not_alike(who, renaming.names[who], "in the other's place it has other steps to take")
 
     def after(self, state: Packed) -> list[Packed]:
-        return [after for hand in self.search.hands for _, after in hand.steps(state)]
+        return [after for stepper in self.steppers for _, after in stepper.steps(state)]
 
     def renamed(self, run: list[Packed], last: Packed) -> list[Packed]:
         """The run under that renaming which makes it end there."""
@@ -198,7 +200,7 @@ class Symmetry:
         return list(map(renaming.state, run))
 
 
-def others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
+def _others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
     """Every renaming within the groups but the one that changes nothing."""
     for chosen in product(*(permutations(group) for group in groups)):
         names = {
@@ -210,7 +212,7 @@ def others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
             yield names
 
 
-def not_alike(one: str, other: str, why: str) -> Misuse:
+def _not_alike(one: str, other: str, why: str) -> Misuse:
     return Misuse(
         f"{one} and {other} are not interchangeable",
         why=why,

@@ -3,11 +3,13 @@
 What documents hold is written as `tidegate.model.patches` writes it; what they do not hold has tags of its own:
 
     Refused("no")           {"$failure": ["Refused", "no"]}
-    an attrs value          {"$value": ["tidegate.consumer.commands.Release", {...}]}
-    a name of a closed set  {"$name": ["tidegate.consumer.drain.Stage", "WAITING"]}
+    an attrs value          {"$value": ["consumer.Release", {...}]}
+    a name of a closed set  {"$name": ["consumer.Stage", "WAITING"]}
     a frozenset             {"$set": [...]}
     what is hidden          {"$hidden": ["text", "1f2e3d4c"]}
     anything else           {"$other": "datetime.timedelta"}
+
+Classes are called by names that outlive a move of their module, see `tidegate.sim.type_names`.
 
 Whoever reads gives the classes that it knows. A name in a file never imports anything, so a hostile file makes values of
 those classes, checked by their own constructors, or none. What is hidden is read back as a text that says so, and equal
@@ -37,19 +39,23 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, from_json, to_json
 from tidegate.sim.aging import Attribute
+from tidegate.sim.type_names import name_of
+
+__all__ = ["Classes", "Hide", "Way", "matches", "named_classes", "nothing_hidden", "tagged", "untagged"]
+
 
 Way: TypeAlias = tuple[str, ...]
 Hide: TypeAlias = Callable[[Way, object], str | None]
 """The names that lead to a scalar, outermost first, and the scalar -> a label to write instead; None to write it."""
 Classes: TypeAlias = Mapping[str, type]
-"""Classes by qualified name."""
+"""Classes by what they are called: see `tidegate.sim.type_names`."""
 
-FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable)}
-TAGS: Final = frozenset({"$failure", "$value", "$name", "$set", "$hidden", "$other"})
-NAMING: Final = frozenset({"field", "name"})
+_FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable)}
+_TAGS: Final = frozenset({"$failure", "$value", "$name", "$set", "$hidden", "$other"})
+_NAMING: Final = frozenset({"field", "name"})
 """Fields that name what a term is about: a name is no secret, what stands under it may be."""
-HIDDEN: Final = "$hidden"
-DOUBLE: Final = struct.Struct(">d")
+_HIDDEN: Final = "$hidden"
+_DOUBLE: Final = struct.Struct(">d")
 
 
 def nothing_hidden(way: Way, value: object) -> str | None:  # noqa: ARG001  the one that hides nothing
@@ -74,7 +80,7 @@ def _tagged(value: object, way: Way, hide: Hide) -> Json:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where="a recording")
     match value:
         case Enum():
-            return {"$name": [qualified(type(value)), value.name]}
+            return {"$name": [name_of(type(value)), value.name]}
         case None | bool() | int() | float() | str() | bytes() | Instant() | Foreign():
             return _scalar(value, way, hide)
         case Document(items):
@@ -93,9 +99,9 @@ def _tagged(value: object, way: Way, hide: Hide) -> Json:
 def _scalar(value: object, way: Way, hide: Hide) -> Json:
     label = None if value is None or isinstance(value, bool) else hide(way, value)
     if label is not None:
-        return {HIDDEN: ["bytes" if isinstance(value, bytes) else "text", label]}
+        return {_HIDDEN: ["bytes" if isinstance(value, bytes) else "text", label]}
     if isinstance(value, float) and not math.isfinite(value):
-        return {"$float": DOUBLE.pack(value).hex()}
+        return {"$float": _DOUBLE.pack(value).hex()}
     if isinstance(value, (Instant, Foreign, bytes)):
         return to_json(value)
     return cast("Json", value)
@@ -105,14 +111,14 @@ def _by_field(value: object, way: Way, hide: Hide) -> Json:
     kind = type(value)
     fields: tuple[Attribute, ...] | None = getattr(kind, "__attrs_attrs__", None)
     if fields is None:
-        return {"$other": qualified(kind)}
-    within = (*way, said) if (said := name_in(value)) else way
+        return {"$other": name_of(kind)}
+    within = (*way, said) if (said := _name_in(value)) else way
     return {
         "$value": [
-            qualified(kind),
+            name_of(kind),
             {
                 field.alias or field.name: _tagged(
-                    getattr(value, field.name), (*within, field.name), nothing_hidden if field.name in NAMING else hide
+                    getattr(value, field.name), (*within, field.name), nothing_hidden if field.name in _NAMING else hide
                 )
                 for field in fields
                 if field.init
@@ -121,17 +127,13 @@ def _by_field(value: object, way: Way, hide: Hide) -> Json:
     }
 
 
-def name_in(value: object) -> str:
+def _name_in(value: object) -> str:
     """What a term is about: the field of a filter or an update, the name of a call or a note."""
     field: object = getattr(value, "field", None)
     if isinstance(field, Field):
         return field.name
     name: object = getattr(value, "name", None)
     return name if isinstance(name, str) else ""
-
-
-def qualified(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _text(item: Json) -> str:
@@ -144,7 +146,7 @@ def _text(item: Json) -> str:
 def named_classes(values: Iterable[object]) -> Classes:
     """The classes of values, and of closed sets of names, among the values of a namespace."""
     found = (kind for kind in values if isinstance(kind, type))
-    return {qualified(kind): kind for kind in found if hasattr(kind, "__attrs_attrs__") or issubclass(kind, Enum)}
+    return {name_of(kind): kind for kind in found if hasattr(kind, "__attrs_attrs__") or issubclass(kind, Enum)}
 
 
 def untagged(plain: object, classes: Classes) -> object:
@@ -164,8 +166,8 @@ def _untagged(plain: object, classes: Classes, depth: int) -> object:
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where="a recording")
     match plain:
-        case {"$failure": [str() as kind, reason], **more} if not more and kind in FAILURES:
-            return FAILURES[kind](_string(_untagged(reason, classes, depth + 1)))
+        case {"$failure": [str() as kind, reason], **more} if not more and kind in _FAILURES:
+            return _FAILURES[kind](_string(_untagged(reason, classes, depth + 1)))
         case {"$value": [str() as name, dict() as fields], **more} if not more:
             made = {key: _untagged(item, classes, depth + 1) for key, item in fields.items()}
             return _made(_known(name, classes), made)
@@ -179,7 +181,7 @@ def _untagged(plain: object, classes: Classes, depth: int) -> object:
             return f"***{label}"
         case {"$document": dict() as items, **more} if not more:
             return _document(cast("dict[str, object]", items), classes, depth)
-        case dict() if not is_tag(cast("dict[str, object]", plain)):
+        case dict() if not _is_tag(cast("dict[str, object]", plain)):
             return _document(cast("dict[str, object]", plain), classes, depth)
         case list():
             return tuple(_untagged(item, classes, depth + 1) for item in cast("list[object]", plain))
@@ -193,7 +195,7 @@ def _untagged(plain: object, classes: Classes, depth: int) -> object:
             return from_json(plain)
 
 
-def is_tag(plain: Mapping[str, object]) -> bool:
+def _is_tag(plain: Mapping[str, object]) -> bool:
     return len(plain) == 1 and next(iter(plain)).startswith("$")
 
 

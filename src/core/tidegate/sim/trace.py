@@ -34,6 +34,25 @@ from tidegate.model.documents import Document, Value
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Patch, applied
 
+__all__ = [
+    "Breach",
+    "Choice",
+    "Done",
+    "Lane",
+    "LawKind",
+    "Mover",
+    "NamedLaw",
+    "Option",
+    "Passing",
+    "Policy",
+    "StepKind",
+    "Trace",
+    "TraceStep",
+    "Truth",
+    "past",
+    "states_of",
+]
+
 
 @final
 @unique

@@ -33,8 +33,11 @@ from tidegate.sim.trace import (
     states_of,
 )
 
+__all__ = ["SCHEMA", "decoded", "encoded"]
+
+
 SCHEMA: Final = "tidegate/trace@1"
-AT_MAX: Final = 2**63 - 1
+_AT_MAX: Final = 2**63 - 1
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
@@ -56,7 +59,7 @@ def encoded(trace: Trace) -> dict[str, Json]:
         "processes": [{"name": mover.name, "kind": mover.kind.value} for mover in trace.movers],
         "laws": [{"name": law.name, "kind": law.kind.value} for law in trace.laws],
         "initial": to_json(trace.initial),
-        "steps": steps_to_json(trace.steps),
+        "steps": _steps_to_json(trace.steps),
         "verdict": {
             "law": trace.law,
             "kind": trace.breach.value,
@@ -66,16 +69,16 @@ def encoded(trace: Trace) -> dict[str, Json]:
         },
         "passing": None
         if trace.passing is None
-        else {"differs_at": trace.passing.differs_at, "steps": steps_to_json(trace.passing.steps)},
-        "original": None if trace.original is None else {"steps": steps_to_json(trace.original)},
+        else {"differs_at": trace.passing.differs_at, "steps": _steps_to_json(trace.passing.steps)},
+        "original": None if trace.original is None else {"steps": _steps_to_json(trace.original)},
     }
 
 
-def steps_to_json(steps: tuple[TraceStep, ...]) -> list[Json]:
-    return [step_to_json(number, step) for number, step in enumerate(steps, 1)]
+def _steps_to_json(steps: tuple[TraceStep, ...]) -> list[Json]:
+    return [_step_to_json(number, step) for number, step in enumerate(steps, 1)]
 
 
-def step_to_json(number: int, step: TraceStep) -> dict[str, Json]:
+def _step_to_json(number: int, step: TraceStep) -> dict[str, Json]:
     return {
         "i": number,
         "t": step.at,
@@ -108,10 +111,10 @@ def decoded(json: object) -> Trace:
         raise Misuse("this is no trace", todo="traces are written by tidegate explore")
     if json["schema"] != SCHEMA:
         raise Misuse(f"a trace of version {json['schema']!r}", why=f"this tidegate reads {SCHEMA!r}")
-    return trace_from(Reading(cast("dict[str, object]", json), "it"))
+    return _trace_from(_Reading(cast("dict[str, object]", json), "it"))
 
 
-class Reading:
+class _Reading:
     """An object of the file: each member is asked for by name and kind."""
 
     def __init__(self, members: object, where: str) -> None:
@@ -128,7 +131,7 @@ class Reading:
         return self.members[name]
 
     def text(self, name: str, default: str | None = None) -> str:
-        return default if default is not None and name not in self.members else text(self.value(name))
+        return default if default is not None and name not in self.members else _text(self.value(name))
 
     def number(self, name: str, end: int) -> int:
         found = self.value(name)
@@ -136,9 +139,9 @@ class Reading:
             raise Misuse("a trace is damaged", why=f"{name!r} of {self.where} is no number from 0 to {end}")
         return found
 
-    def under(self, name: str) -> Reading:
+    def under(self, name: str) -> _Reading:
         """The object that is the member, an empty one if it is not there."""
-        return Reading(self.members.get(name, {}), f"{name!r} of {self.where}")
+        return _Reading(self.members.get(name, {}), f"{name!r} of {self.where}")
 
     def items(self, name: str, read: Callable[[object], T], *, needed: bool = False) -> tuple[T, ...]:
         found = self.value(name) if needed else self.members.get(name, [])
@@ -148,90 +151,90 @@ class Reading:
 
     def kind(self, name: str, kinds: type[E], otherwise: E) -> E:
         """Of a kind that a later version knows, `otherwise`."""
-        return kind_of(self.text(name, otherwise.value), kinds, otherwise)
+        return _kind_of(self.text(name, otherwise.value), kinds, otherwise)
 
 
-def kind_of(said: str, kinds: type[E], otherwise: E) -> E:
+def _kind_of(said: str, kinds: type[E], otherwise: E) -> E:
     return kinds(said) if said in set(kinds) else otherwise
 
 
-def text(item: object) -> str:
+def _text(item: object) -> str:
     if isinstance(item, str):
         checked(item, "a trace")
         return item
     raise Misuse(f"a trace has {item!r} where a text belongs")
 
 
-def trace_from(whole: Reading) -> Trace:
-    meta, verdict = Reading(whole.value("meta"), "'meta'"), whole.under("verdict")
+def _trace_from(whole: _Reading) -> Trace:
+    meta, verdict = _Reading(whole.value("meta"), "'meta'"), whole.under("verdict")
     versions = meta.under("versions")
     initial = from_json(whole.value("initial"))
     if not isinstance(initial, Document):
         raise Misuse("the first state of a trace is an object")
     seed = meta.value("seed")
-    law = text(meta.value("law")) if "law" in meta else verdict.text("law")  # older files have it there
-    steps = steps_from(whole, initial)
+    law = _text(meta.value("law")) if "law" in meta else verdict.text("law")  # older files have it there
+    steps = _steps_from(whole, initial)
     return Trace(
         scenario=meta.text("scenario"),
         version=meta.text("version") if "version" in meta else versions.text("tidegate"),
         law=law,
         time=meta.text("time"),
-        seed=None if seed is None else text(seed),
+        seed=None if seed is None else _text(seed),
         movers=whole.items("processes", mover, needed=True),
         initial=initial,
         steps=steps,
         breach=verdict.kind("kind", Breach, Breach.SAFETY if law else Breach.NONE),
-        laws=whole.items("laws", named_law),
+        laws=whole.items("laws", _named_law),
         policy=meta.kind("policy", Policy, Policy.RANDOM if seed is not None else Policy.EXHAUSTIVE),
         python=versions.text("python", ""),
         fingerprint=meta.text("fingerprint", ""),
-        passing=passing(whole, initial),
-        original=None if whole.members.get("original") is None else steps_from(whole.under("original"), initial),
+        passing=_passing(whole, initial),
+        original=None if whole.members.get("original") is None else _steps_from(whole.under("original"), initial),
         summary=meta.text("summary", ""),
         why=verdict.text("why", ""),
         loop=verdict.number("loop", len(steps)) if "loop" in verdict else 0,
     )
 
 
-def passing(whole: Reading, initial: Document) -> Passing | None:
+def _passing(whole: _Reading, initial: Document) -> Passing | None:
     if whole.members.get("passing") is None:
         return None
     found = whole.under("passing")
-    steps = steps_from(found, initial)
+    steps = _steps_from(found, initial)
     return Passing(found.number("differs_at", len(steps) + 1), steps)
 
 
-def steps_from(holder: Reading, initial: Document) -> tuple[TraceStep, ...]:
+def _steps_from(holder: _Reading, initial: Document) -> tuple[TraceStep, ...]:
     """The steps; their patches fit."""
     steps = holder.items("steps", lambda item: item, needed=True)
-    found = tuple(step_from(Reading(item, f"step {number}"), number) for number, item in enumerate(steps, 1))
+    found = tuple(_step_from(_Reading(item, f"step {number}"), number) for number, item in enumerate(steps, 1))
     for state in states_of(initial, found):
         if not isinstance(state, Document):
             raise Misuse("a trace is damaged", why="a patch makes a state that is no object")
     return found
 
 
-def step_from(step: Reading, number: int) -> TraceStep:
+def _step_from(step: _Reading, number: int) -> TraceStep:
     at = step.members.get("t")
     return TraceStep(
         process=step.text("process"),
         event=step.text("event" if "event" in step else "what"),  # older files have it there
         fault=step.text("fault", ""),
         patch=patch_from_json(step.value("patch")),
-        at=None if at is None else step.number("t", AT_MAX),
+        at=None if at is None else step.number("t", _AT_MAX),
         kind=step.kind("kind", StepKind, StepKind.OTHER),
-        choice=choice(step.under("choice")),
+        choice=_choice(step.under("choice")),
         effects=step.items("effects", done),
         truths=tuple(
-            (text(law), kind_of(text(said), Truth, Truth.OPEN))
+            (_text(law), _kind_of(_text(said), Truth, Truth.OPEN))
             for law, said in step.under("properties").members.items()
         ),
-        causes=step.items("cause", lambda item: earlier(item, number)),
+        causes=step.items("cause", lambda item: _earlier(item, number)),
         src=step.text("src", ""),
     )
 
 
-def choice(found: Reading) -> Choice:
+def _choice(found: _Reading) -> Choice:
     if not found.members:
         return Choice()
     enabled = found.items("enabled", option)
@@ -239,16 +242,16 @@ def choice(found: Reading) -> Choice:
 
 
 def option(item: object) -> Option:
-    found = Reading(item, "a choice")
+    found = _Reading(item, "a choice")
     return Option(found.text("process"), found.text("event"), found.text("fault", ""))
 
 
 def done(item: object) -> Done:
-    found = Reading(item, "an effect")
-    return Done(found.text("what"), found.items("on", text), found.text("reply", ""))
+    found = _Reading(item, "an effect")
+    return Done(found.text("what"), found.items("on", _text), found.text("reply", ""))
 
 
-def earlier(item: object, number: int) -> int:
+def _earlier(item: object, number: int) -> int:
     if type(item) is not int or not 0 < item < number:
         raise Misuse("a trace is damaged", why=f"a cause of step {number} is no earlier step")
     return item
@@ -256,11 +259,11 @@ def earlier(item: object, number: int) -> int:
 
 def mover(item: object) -> Mover:
     if isinstance(item, str):  # in older files
-        return Mover(text(item))
-    found = Reading(item, "a process")
+        return Mover(_text(item))
+    found = _Reading(item, "a process")
     return Mover(found.text("name"), found.kind("kind", Lane, Lane.PROCESS))
 
 
-def named_law(item: object) -> NamedLaw:
-    found = Reading(item, "a law")
+def _named_law(item: object) -> NamedLaw:
+    found = _Reading(item, "a law")
     return NamedLaw(found.text("name"), found.kind("kind", LawKind, LawKind.ALWAYS))

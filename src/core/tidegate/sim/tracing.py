@@ -18,21 +18,22 @@ from typing import Final, TypeAlias
 import attrs
 
 import tidegate
-from tidegate.consumer.commands import Commit, Fetch, Work
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.instants import Duration
 from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
 from tidegate.model.patches import difference, to_json
+from tidegate.sim import group
 from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
 from tidegate.sim.faults import Fault
 from tidegate.sim.fingerprint import PYTHON
+from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import described
 from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.scenario import Law, StepLaw
-from tidegate.sim.search import NO_ERROR, Search
+from tidegate.sim.search import Search
 from tidegate.sim.trace import (
     Breach,
     Choice,
@@ -50,32 +51,34 @@ from tidegate.sim.trace import (
 from tidegate.sim.ways import Way, effect_of, event, lane_of, source, ways
 from tidegate.sim.world import CLOCK
 
-Truths: TypeAlias = Mapping[str, Truth]
+__all__ = ["Path", "is_at_rest", "is_sound", "judgements", "steps_of", "trace_of", "unchosen"]
+
+
+_Truths: TypeAlias = Mapping[str, Truth]
 Path: TypeAlias = tuple[Packed, ...]
 
-KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
+_KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.READ, (FindOne, FindAll, Now)),
     (StepKind.WRITE, (FindOneAndUpdate, UpdateOne)),
     (StepKind.INSERT, (InsertOne,)),
     (StepKind.DELETE, (DeleteOne,)),
     (StepKind.SLEEP, (Sleep,)),
     (StepKind.NOTE, (Note,)),
-    (StepKind.CALL, (Call, Work)),
-    (StepKind.FETCH, (Fetch,)),
-    (StepKind.COMMIT, (Commit,)),
+    (StepKind.CALL, (Call,)),
+    *group.STEP_KINDS,
 )
-KIND_OF_FAULT: Final = {
+_KIND_OF_FAULT: Final = {
     Fault.CRASH_BEFORE: StepKind.CRASH,
     Fault.CRASH_AFTER: StepKind.CRASH,
     Fault.RESTART: StepKind.RESTART,
 }
-KIND_OF_LANE: Final = {
+_KIND_OF_LANE: Final = {
     Lane.NETWORK: StepKind.DELIVER,
     Lane.STREAM: StepKind.DELIVER,
     Lane.CLOCK: StepKind.TIME,
     Lane.COORDINATOR: StepKind.REBALANCE,
 }
-BREACHES: Final = {LawKind.ALWAYS: Breach.SAFETY, LawKind.STEP: Breach.STEP, LawKind.EVENTUALLY: Breach.LIVENESS}
+_BREACHES: Final = {LawKind.ALWAYS: Breach.SAFETY, LawKind.STEP: Breach.STEP, LawKind.EVENTUALLY: Breach.LIVENESS}
 
 
 def trace_of(
@@ -105,25 +108,25 @@ def trace_of(
         loop: How many of the last steps repeat for ever.
         original: The way that this one was shrunk from.
     """
-    laws = laws_of(search)
+    laws = _laws_of(search)
     if breach is None:
-        kinds = {each.name: BREACHES.get(each.kind, Breach.NONE) for each in laws} | {NO_ERROR: Breach.ERROR}
+        kinds = {each.name: _BREACHES.get(each.kind, Breach.NONE) for each in laws} | {NO_ERROR: Breach.ERROR}
         breach = kinds.get(law, Breach.SAFETY) if law else Breach.NONE
-    initial = described(search, path[0])
+    initial = described(search.space, path[0])
     return Trace(
         scenario=search.scenario.name,
         version=tidegate.__version__,
         law=law,
         time=time,
         seed=seed,
-        movers=movers(search),
+        movers=_movers(search),
         initial=initial,
         steps=steps_of(search, path, law),
         breach=breach,
         laws=laws,
         policy=policy,
         python=PYTHON,
-        fingerprint=fingerprinted(search),
+        fingerprint=_fingerprinted(search),
         original=None if original is None else unchosen(steps_of(search, original, law)),
         summary=search.scenario.summary,
         why=why,
@@ -131,31 +134,31 @@ def trace_of(
     )
 
 
-def fingerprinted(search: Search) -> str:
+def _fingerprinted(search: Search) -> str:
     """A digest of what can be told of the scenario without running it: lanes, laws, time, and how it begins."""
     clock = search.scenario.clock
     said = {
-        "processes": [[mover.name, mover.kind.value] for mover in movers(search)],
-        "laws": [[law.name, law.kind.value] for law in laws_of(search)],
+        "processes": [[mover.name, mover.kind.value] for mover in _movers(search)],
+        "laws": [[law.name, law.kind.value] for law in _laws_of(search)],
         "clock": None if clock is None else [clock.quantum, clock.horizon, clock.moves],
-        "initial": to_json(described(search, search.first)),
+        "initial": to_json(described(search.space, search.first)),
     }
     return sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def movers(search: Search) -> tuple[Mover, ...]:
-    return tuple(Mover(hand.name, lane_of(hand)) for hand in search.hands)
+def _movers(search: Search) -> tuple[Mover, ...]:
+    return tuple(Mover(stepper.name, lane_of(stepper)) for stepper in search.steppers)
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 
-def laws_of(search: Search) -> tuple[NamedLaw, ...]:
+def _laws_of(search: Search) -> tuple[NamedLaw, ...]:
     """The laws that are judged, errors of programs included."""
     scenario = search.scenario
     return (
         *(NamedLaw(name, LawKind.ALWAYS) for name in scenario.always),
-        *((NamedLaw(NO_ERROR, LawKind.ALWAYS),) if search.processes else ()),
+        *((NamedLaw(NO_ERROR, LawKind.ALWAYS),) if search.space.processes else ()),
         *(NamedLaw(name, LawKind.STEP) for name in scenario.step),
         *(NamedLaw(name, LawKind.EVENTUALLY) for name in scenario.eventually),
         *(NamedLaw(name, LawKind.SOMETIMES) for name in scenario.sometimes),
@@ -167,13 +170,13 @@ def judgements(
 ) -> Iterator[tuple[str, Callable[[], Truth]]]:
     """Every law, and what judges it after a step."""
     scenario = search.scenario
-    was, view = search.view(before, Looked()), search.view(after, Looked())
+    was, view = search.space.view(before, Looked()), search.space.view(after, Looked())
 
     def holds(law: Law | tuple[Law, ...]) -> Truth:
         return truth(holds=all(part(view) for part in (law if isinstance(law, tuple) else (law,))))
 
     def raises_nothing() -> Truth:
-        return truth(holds=not any(isinstance(view.status(name), Raised) for name in search.processes))
+        return truth(holds=not any(isinstance(view.status(name), Raised) for name in search.space.processes))
 
     def steps_well(law: StepLaw) -> Truth:
         return truth(holds=law(was, view))
@@ -185,7 +188,7 @@ def judgements(
         return Truth.REACHED if goal(view) else Truth.OPEN
 
     yield from ((name, partial(holds, law)) for name, law in scenario.always.items())
-    if search.processes:
+    if search.space.processes:
         yield NO_ERROR, raises_nothing
     yield from ((name, partial(steps_well, law)) for name, law in scenario.step.items())
     yield from ((name, partial(rests_well, law)) for name, law in scenario.eventually.items())
@@ -202,9 +205,9 @@ def is_sound(search: Search, before: Packed, after: Packed, *, is_at_rest: bool)
     return Truth.BROKEN not in judged
 
 
-def truths(
-    search: Search, before: Packed, after: Packed, known: Truths, *, is_at_rest: bool, broken: str = ""
-) -> Truths:
+def _truths(
+    search: Search, before: Packed, after: Packed, known: _Truths, *, is_at_rest: bool, broken: str = ""
+) -> _Truths:
     """What is known of every law after a step; a goal that was reached stays so.
 
     Where a law is broken, others may raise an error, for they may take for granted that it holds: they are open.
@@ -225,7 +228,7 @@ def truths(
 
 def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]:
     """The steps of a way, the last of which breaks the law, if one is named: nobody asks what could happen then."""
-    pictures = list(accumulate(path, lambda like, state: described(search, state, like), initial=Document()))[1:]
+    pictures = list(accumulate(path, lambda like, state: described(search.space, state, like), initial=Document()))[1:]
     chosen = [ways(search, state) for state in (path[:-1] if law else path)]
     taken = [
         next(index for index, way in enumerate(could) if way.after == after)
@@ -234,25 +237,25 @@ def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]
     touched = [
         touched_by(search, state, could[index]) for state, could, index in zip(path, chosen, taken, strict=False)
     ]
-    causes = caused_by([could[index].hand.name for could, index in zip(chosen, taken, strict=False)], touched)
-    known: Truths = {}
+    causes = caused_by([could[index].stepper.name for could, index in zip(chosen, taken, strict=False)], touched)
+    known: _Truths = {}
     passed: Duration = 0
     steps = []
     for number, (before, after) in enumerate(pairwise(path)):
         way = chosen[number][taken[number]]
         broken = law if number + 2 == len(path) else ""
         rests = law in search.scenario.eventually if broken else is_at_rest(search, after, chosen[number + 1])
-        judged = truths(search, before, after, known, is_at_rest=rests, broken=broken)
-        passed += passing_of(search, way, before, after)
+        judged = _truths(search, before, after, known, is_at_rest=rests, broken=broken)
+        passed += _passing_of(search, way, before, after)
         steps.append(
             TraceStep(
-                process=way.hand.name,
+                process=way.stepper.name,
                 event=event(way.step),
-                fault=fault_of(way),
+                fault=_fault_of(way),
                 patch=difference(pictures[number], pictures[number + 1]),
                 at=None if search.scenario.clock is None else passed,
-                kind=kind_of(way),
-                choice=choice(chosen[number], taken[number]),
+                kind=_kind_of(way),
+                choice=_choice(chosen[number], taken[number]),
                 effects=done_in(search, before, way, touched[number]),
                 truths=tuple((law, truth) for law, truth in judged.items() if known.get(law) is not truth),
                 causes=causes[number],
@@ -265,11 +268,11 @@ def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]
 
 def is_at_rest(search: Search, state: Packed, could: tuple[Way, ...]) -> bool:
     """Must none of the steps happen? Time cut short is not rest."""
-    return not any(way.step.must for way in could) and not search.is_cut_short(state)
+    return not any(way.step.must for way in could) and not search.space.is_cut_short(state)
 
 
-def choice(could: tuple[Way, ...], taken: int) -> Choice:
-    return Choice(tuple(Option(way.hand.name, event(way.step), fault_of(way)) for way in could), taken)
+def _choice(could: tuple[Way, ...], taken: int) -> Choice:
+    return Choice(tuple(Option(way.stepper.name, event(way.step), _fault_of(way)) for way in could), taken)
 
 
 def unchosen(steps: tuple[TraceStep, ...]) -> tuple[TraceStep, ...]:
@@ -277,27 +280,29 @@ def unchosen(steps: tuple[TraceStep, ...]) -> tuple[TraceStep, ...]:
     return tuple(attrs.evolve(step, choice=Choice()) for step in steps)
 
 
-def fault_of(way: Way) -> str:
+def _fault_of(way: Way) -> str:
     return "" if way.step.fault is None else way.step.fault.value
 
 
-def passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Duration:
+def _passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Duration:
     """How much time passes in a step, in microseconds."""
-    if lane_of(way.hand) is not Lane.CLOCK:
+    if lane_of(way.stepper) is not Lane.CLOCK:
         return 0
-    if search.relative:
+    if search.space.relative:
         clock = search.scenario.clock
         assert clock is not None, "there is relative time"
         return clock.quantum
-    return Lens(search.packing, after, Looked()).read(CLOCK) - Lens(search.packing, before, Looked()).read(CLOCK)
+    return Lens(search.space.packing, after, Looked()).read(CLOCK) - Lens(search.space.packing, before, Looked()).read(
+        CLOCK
+    )
 
 
-def kind_of(way: Way) -> StepKind:
-    if way.step.fault in KIND_OF_FAULT:
-        return KIND_OF_FAULT[way.step.fault]
-    effect, lane = effect_of(way.step.label), lane_of(way.hand)
-    if lane in KIND_OF_LANE:
-        return KIND_OF_LANE[lane]
+def _kind_of(way: Way) -> StepKind:
+    if way.step.fault in _KIND_OF_FAULT:
+        return _KIND_OF_FAULT[way.step.fault]
+    effect, lane = effect_of(way.step.label), lane_of(way.stepper)
+    if lane in _KIND_OF_LANE:
+        return _KIND_OF_LANE[lane]
     if effect is None:
-        return StepKind.DELIVER if isinstance(getattr(way.hand, "actor", None), ReducerProcess) else StepKind.OTHER
-    return next((kind for kind, effects in KINDS if isinstance(effect, effects)), StepKind.OTHER)
+        return StepKind.DELIVER if isinstance(getattr(way.stepper, "actor", None), ReducerProcess) else StepKind.OTHER
+    return next((kind for kind, effects in _KINDS if isinstance(effect, effects)), StepKind.OTHER)

@@ -15,11 +15,14 @@ from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.scenario import ActorStep, Delivers, Label
 from tidegate.sim.search import Search
-from tidegate.sim.steppers import Stepper
+from tidegate.sim.space import Stepper
 from tidegate.sim.streams import Forgetful
 from tidegate.sim.trace import Lane
 
-LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
+__all__ = ["Way", "awaiting", "effect_of", "event", "lane_of", "source", "ways"]
+
+
+_LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
     (Process, Lane.PROCESS),
     (ReducerProcess, Lane.PROCESS),
     (Network, Lane.NETWORK),
@@ -37,26 +40,26 @@ LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
 class Way(NamedTuple):
     """Something that may happen in a state."""
 
-    hand: Stepper
+    stepper: Stepper
     step: ActorStep
     after: Packed
 
     @property
     def actor(self) -> object:
         """Who moves; None for the clock of relative time."""
-        return getattr(self.hand, "actor", None)
+        return getattr(self.stepper, "actor", None)
 
 
 def ways(search: Search, state: Packed) -> tuple[Way, ...]:
     """All that may happen in the state, in the order of the actors."""
-    return tuple(Way(hand, step, after) for hand in search.hands for step, after in hand.steps(state))
+    return tuple(Way(stepper, step, after) for stepper in search.steppers for step, after in stepper.steps(state))
 
 
-def lane_of(hand: Stepper) -> Lane:
-    actor: object = getattr(hand, "actor", None)
+def lane_of(stepper: Stepper) -> Lane:
+    actor: object = getattr(stepper, "actor", None)
     if actor is None:
         return Lane.CLOCK
-    return next((lane for kind, lane in LANES if isinstance(actor, kind)), Lane.PROCESS)
+    return next((lane for kind, lane in _LANES if isinstance(actor, kind)), Lane.PROCESS)
 
 
 def event(step: ActorStep) -> str:
@@ -83,10 +86,10 @@ def source(search: Search, state: Packed, way: Way) -> str:
     actor = way.actor
     match actor:
         case Process():
-            node = cast("int", Lens(search.packing, state, Looked()).read(actor.place))
+            node = cast("int", Lens(search.space.packing, state, Looked()).read(actor.place))
             return awaiting(actor.behaviour, node)
         case ReducerProcess():
-            machine = Lens(search.packing, state, Looked()).read(actor.place)
+            machine = Lens(search.space.packing, state, Looked()).read(actor.place)
             for running in machine.running if isinstance(machine, Machine) else ():
                 status = actor.at(running)
                 if isinstance(status, Asking) and status.effect == way.step.label.what:

@@ -39,6 +39,41 @@ from tidegate.model.operations import (
 )
 from tidegate.sim.aging import holds_instant
 
+__all__ = [
+    "BUDGET",
+    "CELLS_KEPT",
+    "CLOCK",
+    "FLIGHT",
+    "MOVES",
+    "NO_INDEXES",
+    "UNBOUNDED",
+    "UNCONFIRMED",
+    "Cell",
+    "Flying",
+    "Meaning",
+    "Outcomes",
+    "Overwritten",
+    "Plain",
+    "Reads",
+    "World",
+    "calling",
+    "contents",
+    "document",
+    "ids",
+    "inbox",
+    "journal",
+    "journaled",
+    "life",
+    "notes",
+    "perform",
+    "pinned",
+    "place",
+    "uniques",
+    "wakes",
+    "world_with",
+]
+
+
 V = TypeVar("V")
 
 
@@ -199,11 +234,11 @@ def world_with(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO
     for collection, docs in contents.items():
         world = world.write(ids(collection), tuple(doc[ID] for doc in docs))
         for doc in docs:
-            world = world.write(document(collection, doc[ID]), id_first(doc))
+            world = world.write(document(collection, doc[ID]), _id_first(doc))
     return world
 
 
-def id_first(doc: Document) -> Document:
+def _id_first(doc: Document) -> Document:
     """The document as MongoDB stores it."""
     return Document(((ID.name, doc[ID]), *doc.without(ID).items))
 
@@ -216,7 +251,7 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
     """
     match effect:
         case FindOne(collection, where):
-            yield world, find(world, collection, where)
+            yield world, _find(world, collection, where)
         case FindAll(collection, where, limit):
             keys: tuple[str | int, ...] = world.read(ids(collection))
             in_order = sorted(keys, key=lambda key: (isinstance(key, str), key))
@@ -224,10 +259,10 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
             matching = (doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
             yield world, tuple(islice(matching, limit))
         case FindOneAndUpdate(collection, where, updates):
-            found = find(world, collection, where)
+            found = _find(world, collection, where)
             try:
                 after = found and updated(found, updates, lambda: world.read(CLOCK))
-                yield confirmed(put(world, collection, after) if after else world), after
+                yield _confirmed(_put(world, collection, after) if after else world), after
             except Refused as refused:
                 yield world, refused.fresh()
         case UpdateOne(collection, where, updates):
@@ -239,17 +274,17 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
                 if world.read(document(collection, doc[ID])) is not None:
                     raise duplicate_key(ID.name)
                 there_now = (*world.read(there), doc[ID])
-                yield confirmed(put(world, collection, id_first(doc)).write(there, there_now)), None
+                yield _confirmed(_put(world, collection, _id_first(doc)).write(there, there_now)), None
             except Refused as refused:
                 yield world, refused.fresh()
         case DeleteOne(collection, where):
-            found = find(world, collection, where)
+            found = _find(world, collection, where)
             if found is None:
-                yield confirmed(world), 0
+                yield _confirmed(world), 0
                 return
             there = ids(collection)
             left = tuple(key for key in world.read(there) if key != found[ID])
-            yield confirmed(world.write(there, left).write(document(collection, found[ID]), None)), 1
+            yield _confirmed(world.write(there, left).write(document(collection, found[ID]), None)), 1
         case StoreTime():
             yield world, world.read(CLOCK)
         case Now():
@@ -270,12 +305,12 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
             )
 
 
-def confirmed(world: World) -> World:
+def _confirmed(world: World) -> World:
     """The world after a write that a majority has: it has all that was written before, too."""
     return world.write(UNCONFIRMED, ()) if world.read(UNCONFIRMED) else world
 
 
-def put(world: World, collection: str, doc: Document) -> World:
+def _put(world: World, collection: str, doc: Document) -> World:
     """The world with the document in it.
 
     Raises:
@@ -283,35 +318,35 @@ def put(world: World, collection: str, doc: Document) -> World:
     """
     for index in world.read(uniques(collection)):
         names = [field.name for field in index]
-        own = keys_of(doc, index)
+        own = _keys_of(doc, index)
         others = (key for key in world.read(ids(collection)) if key != doc[ID])
         for other in filter(None, (world.read(document(collection, key)) for key in others)):
-            if any(equal(key, theirs) for key in own for theirs in keys_of(other, index)):
+            if any(equal(key, theirs) for key in own for theirs in _keys_of(other, index)):
                 raise duplicate_key(*names)
     return world.write(document(collection, doc[ID]), doc)
 
 
-def keys_of(doc: Document, index: Fields) -> tuple[tuple[object, ...], ...]:
+def _keys_of(doc: Document, index: Fields) -> tuple[tuple[object, ...], ...]:
     """What an index holds of a document: several keys where a field is an array, one for each element.
 
     Raises:
         Refused: Two of the fields are arrays; their elements are not combined.
     """
-    held = [elements_of(doc.held(field)) for field in index]
+    held = [_elements_of(doc.held(field)) for field in index]
     if sum(isinstance(doc.held(field), tuple) for field in index) > 1:
         raise Refused("an index cannot combine two arrays")
     return tuple(product(*held))
 
 
-UNDEFINED: Final[frozenset[object]] = frozenset()
+_UNDEFINED: Final[frozenset[object]] = frozenset()
 
 
-def elements_of(held: object) -> tuple[object, ...]:
+def _elements_of(held: object) -> tuple[object, ...]:
     """An array is indexed by its elements, and an empty one as `undefined`, which is not null."""
-    return (held or (UNDEFINED,)) if isinstance(held, tuple) else (held,)
+    return (held or (_UNDEFINED,)) if isinstance(held, tuple) else (held,)
 
 
-def find(world: World, collection: str, where: Filter) -> Document | None:
+def _find(world: World, collection: str, where: Filter) -> Document | None:
     """By id if the filter pins one, else by scanning the collection in natural order."""
     key = pinned(where)
     for candidate in world.read(ids(collection)) if key is None else (key,):

@@ -20,12 +20,15 @@ from tidegate.sim.trace import Trace
 from tidegate.sim.tracing import is_at_rest, is_sound
 from tidegate.sim.ways import Way, event, ways
 
-STATES_MAX: Final = 500
-LABEL_MAX: Final = 60
-TOOLTIP_MAX: Final = 1_000
+__all__ = ["dot", "happens_before"]
 
 
-def dot(search: Search, states_max: int = STATES_MAX) -> str:
+_STATES_MAX: Final = 500
+_LABEL_MAX: Final = 60
+_TOOLTIP_MAX: Final = 1_000
+
+
+def dot(search: Search, states_max: int = _STATES_MAX) -> str:
     """The graph of the states of a scenario.
 
     Args:
@@ -37,8 +40,8 @@ def dot(search: Search, states_max: int = STATES_MAX) -> str:
     todo = [(search.first, search.first)]
     while todo:
         before, state = todo.pop(0)
-        could = led(search, before, state)
-        nodes.append(node(search, state, numbers[state], could))
+        could = _led(search, before, state)
+        nodes.append(_node(search, state, numbers[state], could))
         for way in could or ():
             if way.after not in numbers:
                 if len(numbers) == states_max:
@@ -46,13 +49,13 @@ def dot(search: Search, states_max: int = STATES_MAX) -> str:
                     continue
                 numbers[way.after] = len(numbers)
                 todo.append((state, way.after))
-            edges.append(edge(numbers[state], numbers[way.after], way))
-    note = [f"  note [shape=plaintext, label={quoted(f'the first {len(numbers)} states; {cut_off} steps lead on')}];"]
-    head = [f"digraph {quoted(search.scenario.name)} {{", "  node [shape=circle];"]
+            edges.append(_edge(numbers[state], numbers[way.after], way))
+    note = [f"  note [shape=plaintext, label={_quoted(f'the first {len(numbers)} states; {cut_off} steps lead on')}];"]
+    head = [f"digraph {_quoted(search.scenario.name)} {{", "  node [shape=circle];"]
     return "\n".join([*head, *nodes, *edges, *(note if cut_off else ()), "}"]) + "\n"
 
 
-def led(search: Search, before: Packed, state: Packed) -> tuple[Way, ...] | None:
+def _led(search: Search, before: Packed, state: Packed) -> tuple[Way, ...] | None:
     """Where the state leads; None for one that breaks a law: what comes after that explains nothing."""
     if not is_sound(search, before, state, is_at_rest=False):
         return None
@@ -61,20 +64,20 @@ def led(search: Search, before: Packed, state: Packed) -> tuple[Way, ...] | None
     return could if not rests or is_sound(search, before, state, is_at_rest=True) else None
 
 
-def node(search: Search, state: Packed, number: int, could: tuple[Way, ...] | None) -> str:
-    stands = dict(described(search, state).items).get("processes", Document())
-    marks = {"tooltip": quoted(cut(show(stands), TOOLTIP_MAX))}
+def _node(search: Search, state: Packed, number: int, could: tuple[Way, ...] | None) -> str:
+    stands = dict(described(search.space, state).items).get("processes", Document())
+    marks = {"tooltip": _quoted(cut(show(stands), _TOOLTIP_MAX))}
     if not number:
         marks["peripheries"] = "2"
     if could is None:
-        marks |= {"style": "filled", "fillcolor": quoted("tomato")}
+        marks |= {"style": "filled", "fillcolor": _quoted("tomato")}
     elif not any(way.step.must for way in could):
         marks["shape"] = "box"
     return f"  n{number} [label={number}, {', '.join(f'{name}={mark}' for name, mark in marks.items())}];"
 
 
-def edge(before: int, after: int, way: Way) -> str:
-    label = quoted(cut(one_line(f"{way.hand.name}: {event(way.step)}"), LABEL_MAX))
+def _edge(before: int, after: int, way: Way) -> str:
+    label = _quoted(cut(one_line(f"{way.stepper.name}: {event(way.step)}"), _LABEL_MAX))
     dashed = "" if way.step.fault is None else ", style=dashed"
     return f"  n{before} -> n{after} [label={label}{dashed}];"
 
@@ -82,21 +85,21 @@ def edge(before: int, after: int, way: Way) -> str:
 def happens_before(trace: Trace) -> str:
     """The steps of a trace, each with an edge to every one that depends on it directly."""
     columns = {mover.name: f"c{number}" for number, mover in enumerate(trace.movers)}
-    lines = [f"digraph {quoted(trace.scenario)} {{", "  node [shape=box];"]
-    for number, step in enumerate(trace.steps[:STATES_MAX], 1):
+    lines = [f"digraph {_quoted(trace.scenario)} {{", "  node [shape=box];"]
+    for number, step in enumerate(trace.steps[:_STATES_MAX], 1):
         is_last = bool(trace.law) and number == len(trace.steps)
         marks = f", group={columns.get(step.process, 'c')}" + (', style=filled, fillcolor="tomato"' if is_last else "")
-        label = quoted(cut(one_line(f"{number} {step.process}: {step.event}"), LABEL_MAX))
+        label = _quoted(cut(one_line(f"{number} {step.process}: {step.event}"), _LABEL_MAX))
         lines.append(f"  n{number} [label={label}{marks}];")
         lines += [f"  n{cause} -> n{number};" for cause in step.causes]
-    if len(trace.steps) > STATES_MAX:
+    if len(trace.steps) > _STATES_MAX:
         lines.append(
-            f"  note [shape=plaintext, label={quoted(f'the first {STATES_MAX} of {len(trace.steps)} steps')}];"
+            f"  note [shape=plaintext, label={_quoted(f'the first {_STATES_MAX} of {len(trace.steps)} steps')}];"
         )
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def quoted(words: str) -> str:
+def _quoted(words: str) -> str:
     """The words as a string of DOT; a backslash begins an escape there."""
     escaped = one_line(words).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

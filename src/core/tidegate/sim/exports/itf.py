@@ -26,7 +26,10 @@ from tidegate.model.instants import Instant
 from tidegate.model.patches import Json
 from tidegate.sim.trace import Option, Trace, TraceStep
 
-NULL: Final[Json] = {"tag": "Null", "value": "U_OF_UNIT"}
+__all__ = ["ACTION", "NEXT", "PROCESS", "encoded", "itf", "variable"]
+
+
+_NULL: Final[Json] = {"tag": "Null", "value": "U_OF_UNIT"}
 ACTION: Final = "mbt::actionTaken"
 """What Quint calls it, and its tools look for."""
 PROCESS: Final = "mbt::process"
@@ -51,17 +54,17 @@ def itf(trace: Trace) -> dict[str, Json]:
         "states": [
             {
                 "#meta": {"index": number},
-                **{variable(name): encoded(state[name]) if name in state else NULL for name in names},
+                **{variable(name): encoded(state[name]) if name in state else _NULL for name in names},
                 PROCESS: "" if step is None else step.process,
                 ACTION: "init" if step is None else step.event,
-                NEXT: {"#set": [option(each) for each in could]},
+                NEXT: {"#set": [_option(each) for each in could]},
             }
-            for number, (state, step, could) in enumerate(zip(states, steps, enabled(trace), strict=True))
+            for number, (state, step, could) in enumerate(zip(states, steps, _enabled(trace), strict=True))
         ],
     }
 
 
-def enabled(trace: Trace) -> list[tuple[Option, ...]]:
+def _enabled(trace: Trace) -> list[tuple[Option, ...]]:
     """What could happen in each state; after the last one nobody has asked."""
     return [*(tuple(dict.fromkeys(step.choice.enabled)) for step in trace.steps), ()]
 
@@ -71,7 +74,7 @@ def variable(name: str) -> str:
     return f"_{name}" if name.startswith(("#", "_", "mbt::")) else name
 
 
-def option(each: Option) -> Json:
+def _option(each: Option) -> Json:
     return {"process": each.process, "event": each.event, "fault": each.fault}
 
 
@@ -83,7 +86,7 @@ def encoded(value: Value) -> Json:
         case int():
             return {"#bigint": str(value)}
         case None:
-            return NULL
+            return _NULL
         case float():
             return {"tag": "Float", "value": repr(value)}
         case bytes():

@@ -17,33 +17,38 @@ from tidegate.model.documents import one_line
 from tidegate.sim.exports.text import cut
 from tidegate.sim.trace import Done, Trace, TraceStep
 
+__all__ = ["CHARACTERS_MAX", "mermaid"]
+
+
 CHARACTERS_MAX: Final = 50_000
-TEXT_MAX: Final = 160
-ENTITIES: Final = str.maketrans({char: f"#{ord(char)};" for char in "#;<>&%$"})
-IN_NAMES: Final = str.maketrans({":": "#58;"})
-ASIDE: Final = frozenset({"clock", "notes"})
+_TEXT_MAX: Final = 160
+_ENTITIES: Final = str.maketrans({char: f"#{ord(char)};" for char in "#;<>&%$"})
+_IN_NAMES: Final = str.maketrans({":": "#58;"})
+_ASIDE: Final = frozenset({"clock", "notes"})
 """What is on these is told as a note: nobody else is asked."""
-LOST: Final = frozenset({"unsent", "dropped"})
-REPLY_LOST: Final = "lost_reply"
-LATE: Final = "late"
+_LOST: Final = frozenset({"unsent", "dropped"})
+_REPLY_LOST: Final = "lost_reply"
+_LATE: Final = "late"
 
 
 def mermaid(trace: Trace) -> str:
     """The trace as a sequence diagram."""
     names = {mover.name: f"p{number}" for number, mover in enumerate(trace.movers)}
-    places = dict.fromkeys(done.on for step in trace.steps for done in asked(step))
+    places = dict.fromkeys(done.on for step in trace.steps for done in _asked(step))
     names_of_places = {on: f"s{number}" for number, on in enumerate(places)}
     moving = {step.process for step in trace.steps}
     lines = ["sequenceDiagram"]
     lines += [
-        f"  participant {key} as {said(name).translate(IN_NAMES)}" for name, key in names.items() if name in moving
+        f"  participant {key} as {_said(name).translate(_IN_NAMES)}" for name, key in names.items() if name in moving
     ]
-    lines += [f"  participant {key} as {said('/'.join(on)).translate(IN_NAMES)}" for on, key in names_of_places.items()]
+    lines += [
+        f"  participant {key} as {_said('/'.join(on)).translate(_IN_NAMES)}" for on, key in names_of_places.items()
+    ]
     first = next((key for name, key in names.items() if name in moving), "")
-    broken = [f"  Note over {first}: breaks the law {said(trace.law)}"] if trace.law and first else []
-    left = CHARACTERS_MAX - sum(len(line) + 1 for line in (*lines, *broken)) - TEXT_MAX
+    broken = [f"  Note over {first}: breaks the law {_said(trace.law)}"] if trace.law and first else []
+    left = CHARACTERS_MAX - sum(len(line) + 1 for line in (*lines, *broken)) - _TEXT_MAX
     for number, step in enumerate(trace.steps, 1):
-        arrows = list(drawn(number, step, names, names_of_places))
+        arrows = list(_drawn(number, step, names, names_of_places))
         left -= sum(len(line) + 1 for line in arrows)
         if left < 0:
             rest = f"  Note over {first}: {len(trace.steps) - number + 1} more steps are left out"
@@ -52,34 +57,34 @@ def mermaid(trace: Trace) -> str:
     return "\n".join([*lines, *broken]) + "\n"
 
 
-def drawn(number: int, step: TraceStep, names: dict[str, str], places: dict[tuple[str, ...], str]) -> Iterator[str]:
+def _drawn(number: int, step: TraceStep, names: dict[str, str], places: dict[tuple[str, ...], str]) -> Iterator[str]:
     """The statements for a step."""
     who = names.get(step.process, "")
     if not who:
         return
     fault = f" [{step.fault}]" if step.fault else ""
-    if not asked(step):
-        yield f"  Note over {who}: {number}. {said(step.event + fault)}"
-    for done in asked(step):
-        yield from arrow(f"{number}. {said(done.what + fault)}", step.fault, who, places[done.on], done)
+    if not _asked(step):
+        yield f"  Note over {who}: {number}. {_said(step.event + fault)}"
+    for done in _asked(step):
+        yield from _arrow(f"{number}. {_said(done.what + fault)}", step.fault, who, places[done.on], done)
 
 
-def asked(step: TraceStep) -> list[Done]:
+def _asked(step: TraceStep) -> list[Done]:
     """The effects that are an arrow."""
-    return [done for done in step.effects if done.on and done.on[0] not in ASIDE]
+    return [done for done in step.effects if done.on and done.on[0] not in _ASIDE]
 
 
-def arrow(text: str, fault: str, who: str, place: str, done: Done) -> Iterator[str]:
-    if fault in LOST:
+def _arrow(text: str, fault: str, who: str, place: str, done: Done) -> Iterator[str]:
+    if fault in _LOST:
         yield f"  {who}-x{place}: {text}"
         return
-    yield f"  {who}{'-)' if fault == LATE else '->>'}{place}: {text}"
-    if fault == REPLY_LOST:
-        yield f"  {place}--x{who}: {said(done.reply)}"
-    elif done.reply and fault != LATE:
-        yield f"  {place}-->>{who}: {said(done.reply)}"
+    yield f"  {who}{'-)' if fault == _LATE else '->>'}{place}: {text}"
+    if fault == _REPLY_LOST:
+        yield f"  {place}--x{who}: {_said(done.reply)}"
+    elif done.reply and fault != _LATE:
+        yield f"  {place}-->>{who}: {_said(done.reply)}"
 
 
-def said(words: str) -> str:
+def _said(words: str) -> str:
     """The words as text of a diagram: on one line, cut, special characters as entities; a dash where there is none."""
-    return cut(one_line(words), TEXT_MAX).translate(ENTITIES).strip() or "-"
+    return cut(one_line(words), _TEXT_MAX).translate(_ENTITIES).strip() or "-"

@@ -14,38 +14,43 @@ from typing import Final, cast
 from tidegate.model.patches import Json, patch_to_json
 from tidegate.sim.trace import Trace, TraceStep
 
-STEP_US: Final = 1_000
-SLICE_US: Final = 900
+__all__ = ["perfetto"]
+
+
+_STEP_US: Final = 1_000
+_SLICE_US: Final = 900
 """Shorter than a step, so no slice touches another one of its track."""
-PID: Final = 1
+_PID: Final = 1
 
 
 def perfetto(trace: Trace) -> dict[str, Json]:
     """The trace in the JSON object form of the trace event format."""
     names = [mover.name for mover in trace.movers]
     tracks = {name: number for number, name in enumerate(dict.fromkeys((*names, *(s.process for s in trace.steps))), 1)}
-    events: list[dict[str, Json]] = [named("process_name", 0, trace.scenario)]
+    events: list[dict[str, Json]] = [_named("process_name", 0, trace.scenario)]
     for name, track in tracks.items():
-        events.append(named("thread_name", track, name))
-        events.append({"ph": "M", "pid": PID, "tid": track, "name": "thread_sort_index", "args": {"sort_index": track}})
+        events.append(_named("thread_name", track, name))
+        events.append(
+            {"ph": "M", "pid": _PID, "tid": track, "name": "thread_sort_index", "args": {"sort_index": track}}
+        )
     for number, step in enumerate(trace.steps, 1):
-        events.append(sliced(number, step, tracks[step.process], trace))
-        events += arrows(number, step, tracks, trace)
+        events.append(_sliced(number, step, tracks[step.process], trace))
+        events += _arrows(number, step, tracks, trace)
     return {"displayTimeUnit": "ms", "traceEvents": cast("list[Json]", events)}
 
 
-def named(what: str, track: int, name: str) -> dict[str, Json]:
-    return {"ph": "M", "pid": PID, "tid": track, "name": what, "args": {"name": name}}
+def _named(what: str, track: int, name: str) -> dict[str, Json]:
+    return {"ph": "M", "pid": _PID, "tid": track, "name": what, "args": {"name": name}}
 
 
-def sliced(number: int, step: TraceStep, track: int, trace: Trace) -> dict[str, Json]:
+def _sliced(number: int, step: TraceStep, track: int, trace: Trace) -> dict[str, Json]:
     is_last = bool(trace.law) and number == len(trace.steps)
     return {
         "ph": "X",
-        "pid": PID,
+        "pid": _PID,
         "tid": track,
-        "ts": number * STEP_US,
-        "dur": SLICE_US,
+        "ts": number * _STEP_US,
+        "dur": _SLICE_US,
         "name": step.event,
         "cat": step.fault or step.kind.value,
         "args": {
@@ -59,10 +64,10 @@ def sliced(number: int, step: TraceStep, track: int, trace: Trace) -> dict[str, 
     }
 
 
-def arrows(number: int, step: TraceStep, tracks: dict[str, int], trace: Trace) -> Iterator[dict[str, Json]]:
+def _arrows(number: int, step: TraceStep, tracks: dict[str, int], trace: Trace) -> Iterator[dict[str, Json]]:
     for cause in step.causes:
         before = trace.steps[cause - 1]
         if before.process != step.process:
-            flow: dict[str, Json] = {"pid": PID, "id": f"{cause}-{number}", "name": "happens before", "cat": "cause"}
-            yield {**flow, "ph": "s", "tid": tracks[before.process], "ts": cause * STEP_US + SLICE_US - 1}
-            yield {**flow, "ph": "f", "bp": "e", "tid": tracks[step.process], "ts": number * STEP_US + 1}
+            flow: dict[str, Json] = {"pid": _PID, "id": f"{cause}-{number}", "name": "happens before", "cat": "cause"}
+            yield {**flow, "ph": "s", "tid": tracks[before.process], "ts": cause * _STEP_US + _SLICE_US - 1}
+            yield {**flow, "ph": "f", "bp": "e", "tid": tracks[step.process], "ts": number * _STEP_US + 1}

@@ -13,14 +13,17 @@ from tidegate.model.instants import seconds
 from tidegate.sim.rendering import is_routine, told
 from tidegate.sim.trace import Trace, TraceStep
 
-EVENT_MAX: Final = 72
-TITLES: Final = ("#", "t", "process", "event", "fault", "change")
+__all__ = ["cut", "text"]
+
+
+_EVENT_MAX: Final = 72
+_TITLES: Final = ("#", "t", "process", "event", "fault", "change")
 
 
 def text(trace: Trace) -> str:
     """The trace as a table."""
-    rows = [TITLES, *(cells(number, step) for number, step in enumerate(trace.steps, 1))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(TITLES) - 1)]
+    rows = [_TITLES, *(_cells(number, step) for number, step in enumerate(trace.steps, 1))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES) - 1)]
     lines = [
         f"{one_line(trace.scenario)}: {f'breaks the law: {one_line(trace.law)}' if trace.law else 'no law is broken'}"
     ]
@@ -30,12 +33,12 @@ def text(trace: Trace) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cells(number: int, step: TraceStep) -> tuple[str, ...]:
+def _cells(number: int, step: TraceStep) -> tuple[str, ...]:
     return (
         str(number),
         "" if step.at is None else seconds(step.at),
         one_line(step.process),
-        cut(one_line(step.event), EVENT_MAX),
+        cut(one_line(step.event), _EVENT_MAX),
         one_line(step.fault),
         told(tuple(change for change in step.patch if not is_routine(change))),
     )

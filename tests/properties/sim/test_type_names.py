@@ -1,0 +1,136 @@
+"""What types are called in recordings: no two alike, none forgotten, and what old recordings call them is understood."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from enum import Enum
+from importlib import import_module
+from os import environ
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Final
+
+import pytest
+
+import tidegate
+from tidegate.consumer import commands, drain, fanout, shutdown
+from tidegate.consumer.commands import CommitUnknown, DrainTimerFired, SlotFreed
+from tidegate.consumer.group import ConsumerRules
+from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.shutdown import StopAsked, WorkerRules, WorkerState
+from tidegate.model import documents, effects, instants, operations, records
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Push, Put
+from tidegate.model.effects import Call, Failure, Note, Now, Sleep
+from tidegate.model.operations import find_one, find_one_and_update
+from tidegate.model.records import TopicPartition
+from tidegate.sim.recording import Other, Recording, Same, executed, read, stepped
+from tidegate.sim.tagged import named_classes, tagged, untagged
+from tidegate.sim.type_names import FIELDS, NAMES, RENAMED, ROOMS, name_of, upgraded
+
+GIVEN: Final = Path(__file__).parent / "type_names.txt"
+RECORDINGS: Final = Path(__file__).parent / "recordings"
+APART: Final = frozenset({"laws", "scenarios", "specimens", "strategies", "sim", "testing", "conformance", "__main__"})
+"""Parts of the core of which nothing stands in a recording."""
+
+
+def classes() -> Iterator[type]:
+    """All classes of ours that may stand in a recording."""
+    for found in walk_packages(tidegate.__path__, "tidegate."):
+        if APART.isdisjoint(found.name.split(".")):
+            space = vars(import_module(found.name))
+            for kind in space.values():
+                is_public = isinstance(kind, type) and kind.__module__ == found.name and kind.__name__[0] != "_"
+                if is_public and (hasattr(kind, "__attrs_attrs__") or issubclass(kind, Enum)):
+                    yield kind
+
+
+KINDS: Final = tuple(classes())
+
+
+def test_no_two_types_are_called_alike() -> None:
+    """Or a recording would be read as something else. Two of one room with one name are told apart in `NAMES`."""
+    counted = Counter(map(name_of, KINDS))
+    assert [name for name, count in counted.items() if count > 1] == []
+
+
+def test_every_name_that_is_given_by_hand_is_of_a_type() -> None:
+    """An entry of a class that moved or was renamed must follow it."""
+    assert {f"{kind.__module__}.{kind.__qualname__}" for kind in KINDS} >= NAMES.keys()
+
+
+def test_a_name_once_given_stays() -> None:
+    """A file has it. TIDEGATE_GOLDEN=write adds new ones; take one out only if it cannot stand in any file."""
+    now = {name_of(kind) for kind in KINDS}
+    if environ.get("TIDEGATE_GOLDEN") == "write":
+        GIVEN.write_text("".join(f"{name}\n" for name in sorted(now)), encoding="utf-8")
+    assert sorted(now) == GIVEN.read_text(encoding="utf-8").split()
+
+
+def test_a_class_of_the_user_is_called_by_its_module() -> None:
+    """Its names are the user's to keep; and ours do not depend on the module."""
+    assert name_of(Path) == f"{Path.__module__}.Path"
+    assert name_of(CommitUnknown) == "consumer.CommitUnknown"
+    assert name_of(tidegate.ExitCode).startswith("exit_codes.")
+
+
+# --- recordings of the first version ------------------------------------------------------------------------------------
+
+OURS: Final = named_classes(
+    each
+    for module in (commands, documents, drain, effects, fanout, instants, operations, records, shutdown)
+    for each in vars(module).values()
+)
+
+
+def recorded(name: str) -> Recording:
+    return read((RECORDINGS / f"{name}.v1.jsonl").read_text(encoding="utf-8"))
+
+
+def test_what_old_names_became_is_there() -> None:
+    """Every entry leads to a class of today, and to fields that it has."""
+    by_name = {name_of(kind): kind for kind in KINDS}
+    assert by_name.keys() >= {*RENAMED.values(), *FIELDS}
+    assert {kind.partition(".")[0] for kind in by_name} >= set(ROOMS.values())
+    for name, fields in FIELDS.items():
+        assert {each.name for each in by_name[name].__attrs_attrs__} >= set(fields.values())  # type: ignore[attr-defined]
+
+
+async def counts(times: int) -> tuple[object, int]:
+    """The program whose run was recorded."""
+    count, seen = Field[int]("count"), Field[tuple[str, ...]]("seen")
+    for turn in range(times):
+        found = await find_one("counters", AllOf((Eq(ID, "c"), Lt(count, 9))))
+        try:
+            await find_one_and_update(
+                "counters", Eq(ID, "c"), Put(count, (0 if found is None else found[count]) + 1), Push(seen, "x", 3)
+            )
+        except Failure:
+            await Note("failed", turn)
+    answer = await Call("send", (times, TopicPartition("orders", 0)))
+    await Sleep(5)
+    return answer, (await Now()).at
+
+
+def test_an_old_recording_of_a_program_is_executed_again() -> None:
+    """It was made before modules moved, with their names of then."""
+    assert executed(recorded("counts"), counts(2), OURS) == Same(9, "finished: [orders-0, 9000000]")
+    assert isinstance(executed(recorded("counts"), counts(3), OURS), Other)
+
+
+def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
+    """Events and commands that were renamed since are among it: a commit of unknown outcome, a drain, a stop."""
+    rules = WorkerRules(ConsumerRules(each=PartitionRules(hooks=True, rules=fanout.Rules(task_delivery=True))))
+    old = recorded("orders")
+    events = {type(untagged(json.loads(each.asked), OURS)) for each in old.entries}
+    assert events >= {CommitUnknown, DrainTimerFired, SlotFreed, StopAsked}
+    assert stepped(old, WorkerState(), rules.step, OURS) == Same(28, "")
+
+
+@pytest.mark.parametrize(
+    "value", [Document.of({"wish": 1}), Eq(ID, "x"), drain.Stage.WAITING, (1, "tidegate.wishes.Fetch"), None]
+)
+def test_what_is_written_today_is_left_as_it_is(value: object) -> None:
+    """Names of today are none of then, and a text is no name."""
+    assert upgraded(tagged(value)) == tagged(value)

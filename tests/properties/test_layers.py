@@ -1,0 +1,216 @@
+"""Which module may import which, type-checking imports included: no circles, and rooms in one order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pytest
+
+import tidegate
+
+CORE: Final = Path(tidegate.__file__).parents[1]
+ROOTS: Final = (CORE, CORE.parent / "adapters")
+Imports: TypeAlias = Mapping[str, Collection[str]]
+"""Which modules each module imports."""
+
+ROOMS: Final = (
+    "model", "retries", "counters", "payloads", "leases", "services", "invocations", "triggers", "reactive", "consumer",
+    "sinks",
+)  # fmt: skip
+"""A room imports rooms before it only, as far as decisions and programs go."""
+KINDS: Final = ("laws", "scenarios", "specimens", "strategies")
+"""What stands beside the decisions and programs of a room, as a file or a folder."""
+NEVER: Final[Mapping[str, tuple[str, ...]]] = {
+    "": ("sim", "laws", "scenarios", "specimens", "strategies"),
+    "laws": ("sim", "scenarios", "specimens", "strategies"),
+    "scenarios": ("specimens", "strategies"),
+    "specimens": ("strategies",),
+    "strategies": (),
+}
+"""What each kind of module of a room does not import; "" for decisions and programs."""
+FACES: Final = (*KINDS, "catalogue", "conformance", "testing")
+"""Modules of the core that stand above the rooms."""
+SERVED: Final[Mapping[str, tuple[str, ...]]] = {
+    "group": ("consumer",), "log": ("consumer",), "streams": ("reactive",),
+}  # fmt: skip
+"""The simulated servers, and the rooms whose clients they serve; other modules of `sim` know the model only."""
+
+
+@cache
+def files() -> Mapping[str, Path]:
+    return {
+        ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): file
+        for root in ROOTS
+        if root.is_dir()
+        for file in sorted(root.rglob("*.py"))
+    }
+
+
+def imported(text: str, known: Collection[str]) -> set[str]:
+    """The modules that a text imports anywhere in it: those that are known by their full names, others as they stand."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names):
+                found |= {each.name for each in names}
+            case ast.ImportFrom(str() as module, names):
+                full = {f"{module}.{each.name}" for each in names}
+                found |= full & set(known) | ({module} if full - set(known) else set())
+            case _:
+                pass
+    return found
+
+
+@cache
+def imports() -> Imports:
+    return {name: imported(file.read_text("utf-8"), files()) - {name} for name, file in files().items()}
+
+
+def circles(graph: Imports) -> list[list[str]]:
+    """The modules that lead to themselves: what is left when all that leads to nothing left is taken away, both ways round."""
+    left = {name: {each for each in ahead if each in graph} for name, ahead in graph.items()}
+    while leaves := [name for name, ahead in left.items() if not ahead & left.keys()]:
+        for name in leaves:
+            del left[name]
+    ahead = {name: reached(left, name) for name in left}
+    groups = {
+        tuple(sorted(each for each in there if name in ahead[each])) for name, there in ahead.items() if name in there
+    }
+    return sorted(map(list, groups))
+
+
+def reached(graph: Imports, start: str) -> set[str]:
+    """All that a module leads to."""
+    found: set[str] = set()
+    todo = [*graph[start]]
+    while todo:
+        name = todo.pop()
+        if name in graph and name not in found:
+            found.add(name)
+            todo += graph[name]
+    return found
+
+
+def placed(module: str) -> tuple[str, str]:
+    """The room and the kind of a module of the core; the room is "" for faces, such as `tidegate.laws`."""
+    _, *parts = module.split(".")
+    if not parts or parts[0] not in (*ROOMS, "sim"):
+        return "", ""
+    kind = parts[1] if len(parts) > 1 and parts[0] in ROOMS and parts[1] in KINDS else ""
+    return parts[0], kind
+
+
+def against_the_order(graph: Imports) -> Iterator[str]:
+    """The imports between rooms that must not be."""
+    for module, ahead in graph.items():
+        room, kind = placed(module)
+        if room:
+            yield from (f"{module} imports {other}" for other in sorted(ahead) if is_wrong(module, room, kind, other))
+
+
+def is_wrong(module: str, room: str, kind: str, other: str) -> bool:
+    if other == "hypothesis" or other.startswith("hypothesis."):
+        return kind != "strategies"
+    if not other.startswith("tidegate."):
+        return False
+    theirs, their_kind = placed(other)
+    if not theirs:  # a face re-exports from all rooms, so whatever stands in one of them must not need it
+        return kind in ("", "laws") and other.split(".")[1] in FACES
+    if room == "sim":
+        return theirs not in ("sim", "model", *SERVED.get(module.rpartition(".")[2], ())) or bool(their_kind)
+    if not kind and theirs in ROOMS and ROOMS.index(theirs) > ROOMS.index(room):
+        return True
+    return (theirs if theirs == "sim" else their_kind) in NEVER[kind]
+
+
+# --- it holds -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Not even to name a type."""
+    core = {name: ahead for name, ahead in imports().items() if not name.startswith("tidegate_adapters")}
+    assert circles(core) == []
+
+
+def test_rooms_stand_in_order() -> None:
+    """Decisions and programs import rooms before theirs; no law needs the simulator, and strategies alone hypothesis."""
+    assert list(against_the_order(imports())) == []
+
+
+def test_every_room_is_in_the_order() -> None:
+    """A new one has its place, or nothing would be asked of it."""
+    there = {file.parent.name for file in (CORE / "tidegate").glob("*/__init__.py")}
+    assert there == {*ROOMS, "sim"}
+
+
+# --- and it could fail --------------------------------------------------------------------------------------------------
+
+
+def test_what_only_a_checker_imports_counts() -> None:
+    """Whole modules, names of modules, in functions, and where only a type checker looks."""
+    text = (
+        "import os.path\nfrom a import b, C\nif TYPE_CHECKING:\n    from a.d import E\ndef f():\n    from a import d\n"
+    )
+    assert imported(text, {"a", "a.b", "a.d"}) == {"os.path", "a", "a.b", "a.d"}
+
+
+def test_a_circle_is_found_and_whoever_leads_into_it_is_not_in_it() -> None:
+    """Two circles, one of two modules and one of three; what leads in or out of them is in none."""
+    graph = {
+        "a": ["b"],
+        "b": ["a", "x"],
+        "x": [],
+        "in": ["a"],
+        "p": ["q"],
+        "q": ["r"],
+        "r": ["p", "a"],
+        "alone": ["os"],
+    }
+    assert circles(graph) == [["a", "b"], ["p", "q", "r"]]
+
+
+@pytest.mark.parametrize(
+    ("module", "other"),
+    [
+        ("leases.lease", "consumer.partition"),
+        ("leases.lease", "sim.world"),
+        ("leases.lease", "leases.scenarios.leader"),
+        ("leases.lease", "leases.laws"),
+        ("leases.laws", "sim.scenario"),
+        ("consumer.laws.fanout", "consumer.strategies.fanout"),
+        ("consumer.scenarios.partition", "consumer.specimens.partition"),
+        ("sim.search", "consumer.commands"),
+        ("sim.streams", "consumer.commands"),
+        ("leases.lease", "strategies"),
+    ],
+)
+def test_an_import_against_the_order_is_found(module: str, other: str) -> None:
+    """A room before it, the simulator, what stands beside decisions, and a face."""
+    wrong = {f"tidegate.{module}": [f"tidegate.{other}"]}
+    assert list(against_the_order(wrong)) == [f"tidegate.{module} imports tidegate.{other}"]
+
+
+@pytest.mark.parametrize(
+    ("module", "other"),
+    [
+        ("leases.lease", "model.instants"),
+        ("consumer.specimens.partition", "consumer.scenarios.partition"),
+        ("leases.scenarios.leader", "consumer.laws.partition"),
+        ("sim.log", "consumer.commands"),
+        ("leases.strategies", "leases.lease"),
+    ],
+)
+def test_an_import_in_order_is_none(module: str, other: str) -> None:
+    """What is asked for is not more than that."""
+    assert list(against_the_order({f"tidegate.{module}": [f"tidegate.{other}"]})) == []
+
+
+@pytest.mark.parametrize("module", ["leases.lease", "leases.laws", "sim.world"])
+def test_hypothesis_is_for_strategies(module: str) -> None:
+    """Anywhere else a user would need it to run."""
+    assert list(against_the_order({f"tidegate.{module}": ["hypothesis.strategies"]}))
+    assert not list(against_the_order({"tidegate.leases.strategies": ["hypothesis.strategies"]}))
