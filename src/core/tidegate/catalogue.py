@@ -30,6 +30,8 @@ from tidegate.sinks import specimens as broken_sinks
 from tidegate.triggers import scenarios as triggers
 from tidegate.triggers import specimens as broken_triggers
 
+__all__ = ["CATALOGUE", "EVERYTHING", "PROGRAMS", "SPECIMENS", "shipped"]
+
 PROGRAMS: Final[tuple[Shipped, ...]] = (
     *leases.SCENARIOS,
     *counters.SCENARIOS,
