@@ -261,7 +261,7 @@ class Pool:
         for _ in range(6):
             for each in (each for each in PUBLIC.values() if is_checked(each) or each in EVENTS):
                 self._try(each, chance)
-        for each in self.found:
+        for each in [*self.found] * 3:  # some are made of others of them
             if not self.found[each]:  # of values that only tidegate makes, those that no call above has brought about
                 self._try(each, chance)
 
