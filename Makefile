@@ -2,6 +2,7 @@
 # make test      sets up what it needs, servers included, and passes every check and test
 # make thorough  every scenario in its thorough scope, one of them of more than a million states, and tests at length; some minutes
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
+# make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens
 # make clean     removes what the others made
 #
@@ -17,9 +18,12 @@ unexport PYTHONDONTWRITEBYTECODE
 LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_snapshot.py \
 	tests/integration/test_mongo_transition.py tests/properties/test_scenarios.py \
 	tests/properties/sim/test_search.py
+# Tests that compare with what is on record.
+GOLDEN := tests/properties/test_public.py tests/properties/test_specimens.py tests/properties/test_scenarios.py \
+	tests/properties/sim/test_trace.py tests/properties/sim/test_type_names.py
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test check thorough coverage bench clean
+.PHONY: run test check thorough coverage golden bench clean
 
 run: .venv/run.stamp
 	@echo "== exploring every shipped scenario"
@@ -48,6 +52,9 @@ coverage: .venv/test.stamp
 	$(BIN)/coverage run -m pytest -n auto --dist loadgroup tests/properties
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+golden: .venv/test.stamp
+	TIDEGATE_GOLDEN=write $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(GOLDEN)
 
 bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.decisions --json .tidegate/bench/decisions.json
