@@ -1,5 +1,23 @@
 """The simulator: explores the interleavings and faults of programs and reducers, and says what it has seen.
 
+Does a protocol keep its laws under every interleaving and fault? If not, what is a shortest run that breaks one? Can that
+run be replayed, shrunk, explained and shown? The names below are for those who write scenarios; the others are in the
+`__all__` of each module. In which order to read them:
+
+    world, scenario, faults, clocks       what is explored: cells, actors, laws, budgets, time
+    automaton, fingerprint, determinism   a suspended program as a value
+    actors, reducers, requests, failover  who moves, and what may become of a request
+    group, log, streams                   simulated servers: a Kafka group, a partitioned log, a change stream
+    packing, space, judging, steppers     a state as an int; laws and steps, remembered
+    partial_order, symmetry               what a search leaves out
+    liveness, sizing, search, attempts    the exhaustive search
+    policies, sample, tally               random runs
+    exploration, coverage, report         how to explore, and what is answered
+    trace, trace_json, ways, causes, picture, tracing, replay, nearest, shrink, compare, rendering, exports, page
+                                          a counterexample: told, replayed, shrunk, drawn
+    type_names, tagged, recording         runs of production, executed again
+    linearizability, observing, shipping  what scenarios share
+
 scenario = Scenario(name=..., summary=..., world=world_with({...}), actors=(Process("a", factory(program, "a")), ...),
                     always={"a law": predicate})
 report = explore(scenario)          # complete, violated (with a shortest counterexample), or inconclusive

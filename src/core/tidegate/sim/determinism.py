@@ -12,9 +12,6 @@ that asks; and which executions differ tells why:
     a fresh process each time     a clock or a random number; the names that the program uses tell which
     another PYTHONHASHSEED        the order of a set, or hash()
 
-After Shuttle and MadSim, which run each schedule twice, and FoundationDB, which draws an "unseed" at the end. We differ: the
-first effect that differs is named with its line, and the likely cause.
-
 Known not to work: a clock that is only compared with what lies far away never differs; what reads the environment or the
 file system is found only if that changes; a cause is likely, not proven.
 """

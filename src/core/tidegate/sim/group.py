@@ -21,10 +21,6 @@ Laws
     GR3  A commit is taken from the owner of the partition only, and in the generation in which it came to it.
     GR4  In a cooperative rebalance, whoever keeps a partition is told nothing of it.
 
-Where we differ from Kafka
-    A generation begins when partitions are assigned; the round in which members of a cooperative group give up what moves
-    has none of its own. A commit names the generation of its partition, not that of the member.
-
 Known not to work: static members; offsets that expire.
 """
 

@@ -18,8 +18,6 @@ Laws
     LI2  If there is such an order, one is answered; if there is none, that is.
     LI3  Where there is none, the order that is answered with it satisfies LI1 for the operations in it, and none is longer.
 
-Where we differ: Porcupine answers the longest partial orders it met, one for each operation; we answer one that is longest.
-
 Known not to work: a history with many operations that overlap and never end takes exponential time, as any such search does.
 """
 

@@ -5,8 +5,6 @@ backwards, every other step is tried, and from there one way to rest is looked f
 that breaks no law is it. What was tried in vain is not tried again from an earlier step, so the whole search costs at most
 one look at each state that it may see.
 
-After simloop's difference to the last passing run. We differ: theirs is whichever passed last, ours is the nearest.
-
 Known not to work: a scenario that never comes to rest has none; and where the wrong turn is taken early and the scenario
 is large, the search gives up (`STATES_MAX`) and there is none to show.
 """

@@ -22,10 +22,6 @@ wait for long while others run is where it shines. So a portfolio takes all of t
 Whatever is drawn is `random()` or `getrandbits()` of the generator that was handed in: of `random.Random`, both are the
 same for one seed in every version of Python. No order of a set or a hash is drawn from.
 
-Where we differ
-    PCT gives priorities to threads; ours has lanes for faults, and goes on at random where PCT has no more to say.
-    Swarm testing leaves features out; ours also draws the rate of faults, as TigerBeetle's simulator does.
-
 Known not to work
     A clean run proves nothing, with any policy. A bug that needs exactly alternating steps of two lanes has as many change
     points as it has steps: there PCT is hopeless, and random finds it.

@@ -21,9 +21,6 @@ Laws
     RD2  a program that asks for something else is caught at that very step, and at no step before.
     RD3  of a recording that was cut anywhere, all whole lines are used.
 
-After Replay.io and rr, which record what a machine did: they replay the same binary. We record what a program asked and
-heard, in its own words, so that another version of it can be asked what it would do.
-
 Known not to work: what was hidden in a reply is another text when the run is executed again, so a program that computes
 with a secret may decide otherwise; whoever records says what is hidden. Several runs into one file are not taken apart.
 """

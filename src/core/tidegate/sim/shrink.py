@@ -24,11 +24,6 @@ Laws
     SK4  where the budget lasted, no single decision can be left out.
     SK5  where it says so, no run of these actors with these kinds of fault is shorter.
 
-Where we differ
-    DEMi replays what is left of a run and lets it run on; ours ends with its last decision. Hypothesis shrinks what was
-    drawn, so a shrink step may change everything after it; ours shrinks decisions, which mean the same at any place. TLC does
-    not shrink what it simulates.
-
 Known not to work: shrinking the seed (it has no size); matching decisions by what they say (a reply that differs makes a
 decision another one, and little could be left out). A law that needs a cycle to be broken is not broken by a run that ends,
 so its run is not shrunk.

@@ -8,8 +8,6 @@ Laws
     SM2  the answer depends on the runs, not on how many processes made them: the first failing run wins, and what was
          made after it does not count.
     SM3  the pieces of n runs are all of them, each once, in order.
-
-Where we differ: systems that merge what workers found usually take whatever failure came first in time.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ Laws
          leaves out no step that wrote what the last one has read.
     TC4  the nearest passing run takes the decisions of the run up to where it differs, breaks no law, and ends at rest.
 
-After Shuttle and P, which write a schedule beside a text, and TLC, which dumps states. We differ: one file has all of it,
-and it is replayed from its decisions, not from the seed of a generator, so a change of the generator does not lose it.
+A trace is replayed from its decisions, not from the seed of a generator, so changing the generator does not invalidate it.
 """
 
 from __future__ import annotations
