@@ -138,7 +138,7 @@ class Recorder:
     def stepped(self, event: object, commands: Iterable[Effect[object]]) -> None:
         """A reducer has taken an event, and these commands followed."""
         made = tuple(commands)
-        self._write_next(lambda number: recording.commanded(number, event, made, self._hide))
+        self._write_next(lambda number: recording.handled(number, event, made, self._hide))
 
     def close(self) -> None:
         """The run has ended by itself."""

@@ -345,7 +345,7 @@ def heard_by(consumer: ConsumerRules) -> Recording:
     for number, event in enumerate(EVENTS, 1):
         step = consumer.step(state, event)
         state = step.state
-        lines.append(recording.commanded(number, event, step.commands, nothing_hidden))
+        lines.append(recording.handled(number, event, step.commands, nothing_hidden))
     return read("".join([*lines, recording.last(len(EVENTS))]))
 
 

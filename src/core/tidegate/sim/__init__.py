@@ -14,7 +14,7 @@ run be replayed, shrunk, explained and shown? The names below are for those who 
     policies, sample, tally               random runs
     exploration, coverage, report         how to explore, and what is answered
     trace, trace_json, ways, causes, picture, tracing, replay, nearest, shrink, compare, rendering, exports, page
-                                          a counterexample: told, replayed, shrunk, drawn
+                                          a counterexample: described, replayed, shrunk, drawn
     type_names, tagged, recording         runs of production, executed again
     linearizability, observing, shipping  what scenarios share
 

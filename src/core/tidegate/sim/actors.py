@@ -9,7 +9,7 @@ of the process itself:
     stall            it stands while the store's time goes on
 
 A process may crash before any effect and after its last one (double execution hides there). A restart is a new life: the
-program is born again, told which life it is, so that it uses new request ids. What was cancelled can be started again, too.
+program starts again with the number of its life, so that it uses new request ids. What was cancelled can be started again, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpd
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.requests import OPERATIONS, Asker, Known, replies, troubled, under_way
+from tidegate.sim.requests import OPERATIONS, Answers, Asker, replies, troubled, under_way
 from tidegate.sim.scenario import ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
@@ -160,14 +160,14 @@ class Process:
             case _:
                 pass
 
-    def asks(self, world: World, node: int, effect: Effect[object], outcomes: Known) -> Iterator[ActorStep]:
-        def hears(after: World, reply: object) -> World:
+    def asks(self, world: World, node: int, effect: Effect[object], outcomes: Answers) -> Iterator[ActorStep]:
+        def after_reply(after: World, reply: object) -> World:
             return self.goes(after, self.behaviour.after(node, reply))
 
         for done, reply in outcomes:
-            yield ActorStep(Label(effect, reply), hears(done, reply))
+            yield ActorStep(Label(effect, reply), after_reply(done, reply))
         for fault, trouble, known, reply in troubled(effect, outcomes, world, self.asker):
-            yield ActorStep(Label(effect, trouble), hears(known, reply), must=False, fault=fault)
+            yield ActorStep(Label(effect, trouble), after_reply(known, reply), must=False, fault=fault)
         yield from self.stands(world, effect)
 
     def stands(self, world: World, effect: Effect[object]) -> Iterator[ActorStep]:
@@ -184,7 +184,7 @@ class Process:
             label = Label(effect, Trouble("never returns"))
             yield ActorStep(label, after.write(stuck(self.name), value=True), must=False, fault=Fault.NEVER_RETURNS)
 
-    def cancelled(self, world: World, effect: Effect[object], outcomes: Known) -> Iterator[ActorStep]:
+    def cancelled(self, world: World, effect: Effect[object], outcomes: Answers) -> Iterator[ActorStep]:
         happened = [(world, "before it was sent")]
         if not isinstance(effect, (Now, Sleep, Note)):
             happened += [(done, "after it was done") for done, _ in outcomes]
@@ -225,7 +225,7 @@ def _oldest(where: Filter) -> Duration:
 @final
 @attrs.frozen(eq=False)
 class Network:
-    """Delivers what is under way, in any order, at any time; nobody hears the reply."""
+    """Delivers what is under way, in any order, at any time; nobody gets the reply."""
 
     meaning: Meaning = perform
     name: str = "network"

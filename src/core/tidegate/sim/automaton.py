@@ -155,7 +155,7 @@ class ProgramAutomaton:
         return self.births[life]
 
     def after(self, node: int, reply: object) -> int:
-        """The node where the program stands when it has heard the reply."""
+        """The node where the program stands after the reply."""
         key = self.canon.key(reply)
         if key is None:
             must_be_value(reply, "a reply")
@@ -223,26 +223,26 @@ class ProgramAutomaton:
         if exact is None:
             _must_be_immutable(status)
         place: object = fingerprint(program, self.canon) if isinstance(status, Asking) else ()
-        heard = tuple(reply for _, reply in way) if isinstance(place, Unmergeable) else ()
-        key = (exact, life, self.canon.key(heard)) if isinstance(place, Unmergeable) else (exact, place)
+        replies = tuple(reply for _, reply in way) if isinstance(place, Unmergeable) else ()
+        key = (exact, life, self.canon.key(replies)) if isinstance(place, Unmergeable) else (exact, place)
         number = self.known.setdefault(key, len(self.nodes))
         if number == len(self.nodes):
             unmerged = place.reason if isinstance(place, Unmergeable) else ""
             self.has_raised = self.has_raised or isinstance(status, Raised)
-            is_timed = holds_instant(status) or self.is_timed(program, status, place, heard)
+            is_timed = holds_instant(status) or self.is_timed(program, status, place, replies)
             self.nodes.append(_Node(status, exact, life, way, is_timed, unmerged))
         if isinstance(status, Asking):
             self.nodes[number].parked.append(program)
         return number
 
     def is_timed(
-        self, program: Program[object], status: ProcessStatus, place: object, heard: tuple[object, ...]
+        self, program: Program[object], status: ProcessStatus, place: object, replies: tuple[object, ...]
     ) -> bool:
         """Does the program hold an instant, or is it about to read its clock? Where its locals are not known, it may."""
         if isinstance(status, Asking) and isinstance(status.effect, Now):
             return True
         if isinstance(place, Unmergeable):
-            return any(map(holds_instant, heard)) or _was_given_instant(program)
+            return any(map(holds_instant, replies)) or _was_given_instant(program)
         return _names_instant(place)
 
 

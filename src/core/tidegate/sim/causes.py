@@ -122,15 +122,15 @@ def caused_by(actors: Sequence[str], touched: Sequence[_Touched]) -> tuple[tuple
 
 
 def done_in(search: Search, state: Packed, way: Way, touched: _Touched) -> tuple[Done, ...]:
-    """The effect that happens in the step; or what a reducer commands, now that it has heard of something."""
+    """The effect that happens in the step; or the commands that a reducer emits after an event."""
     effect, label = effect_of(way.step.label), way.step.label
     if effect is not None:
-        reply = str(label)[len(f"{label.what} -> ") :]  # as it is told
+        reply = str(label)[len(f"{label.what} -> ") :]  # as it is shown
         return (Done(one_line(str(effect)), on(touched.on), one_line(reply)),)
-    return tuple(Done(one_line(str(command))) for command in _commanded(search, state, way))
+    return tuple(Done(one_line(str(command))) for command in _new_commands(search, state, way))
 
 
-def _commanded(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
+def _new_commands(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
     if not isinstance(way.actor, ReducerProcess):
         return
     before, after = (Lens(search.space.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))

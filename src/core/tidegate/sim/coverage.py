@@ -6,10 +6,10 @@
     laws     about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
              the clock had no moves left; all, where none is stated, or where nothing ever happens
 
-That some states rest only for want of moves of the clock is told, and is nothing that `missed` counts: where the clock is
+That some states rest only because the clock has no moves left is reported, and is nothing that `missed` counts: where the clock is
 bounded there are always some, unless everything is over before.
 
-Known not to work: a fault that strikes only effects that no program awaits is told as one that never struck, whether it was
+Known not to work: a fault that strikes only effects that no program awaits is reported as one that never struck, whether it was
 meant to or not. An actor that has no `faults` says nothing of those it makes.
 """
 

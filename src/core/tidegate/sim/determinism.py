@@ -1,11 +1,11 @@
 """Does a program always decide alike? It is run again and again along the same schedules, and every look at it is compared.
 
-A program may depend on its arguments and on what it hears, and on nothing else: no clock, no random number, no order of a
+A program may depend on its arguments and on the replies it gets, and on nothing else: no clock, no random number, no order of a
 set, no global that it, or anybody, changes. Where it does, a search merges what is not the same, and a trace cannot be
 replayed. The search notices some of it by itself (`Nondeterministic`); this looks for the rest.
 
 A schedule is drawn at random, so it is the same for the same seed. A look is where every process stands: the effect that
-it is about to ask for, or how it ended. What differs first between two executions is told, with the line of the program
+it is about to ask for, or how it ended. What differs first between two executions is reported, with the line of the program
 that asks; and which executions differ tells why:
 
     again in the same process     a global, or whatever else outlives a run
@@ -311,7 +311,7 @@ def to_plain(runs: Runs) -> list[list[list[list[object]]]]:
 
 
 def from_plain(plain: list[list[list[list[object]]]]) -> Runs:
-    """The executions that were told by another process of ours."""
+    """The executions that another process reported of ours."""
     return tuple(
         tuple(
             tuple(

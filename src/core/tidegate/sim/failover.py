@@ -1,4 +1,4 @@
-"""What a failover takes back, and what somebody hears who asks a member of the store that is behind.
+"""What a failover takes back, and what a member of the store that is behind answers.
 
 A write takes effect on the primary first. Until a majority has it, a failover may take it back, and with it all writes
 after it. Whoever reads meanwhile sees it. A majority that has a write has all writes before it: so a write that is
@@ -7,7 +7,7 @@ confirmed confirms whatever was written before it, by anybody, and only the newe
 A scenario allows that by the faults NOT_DURABLE and ROLLED_BACK of its processes, and a `Failover` among its actors.
 Without ROLLED_BACK nothing is kept, and nothing is taken back.
 
-Who asks a member that is behind hears what was there before. How far it is behind is kept to one version: of each cell,
+A member that is behind answers with what was there before. How far it is behind is kept to one version: of each cell,
 what it held before its last write, if the meaning of the scenario is `recalling` and STALE_READ may strike the find. So a
 find of several may answer old and new at once, which is what a find without a snapshot does.
 

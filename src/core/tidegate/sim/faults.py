@@ -1,7 +1,7 @@
 """What may go wrong, each kind with a meaning in one line, and the budget that it spends.
 
 Every occurrence of a fault spends one of the scenario's faults, and one of its own kind where that kind has a bound of
-its own. So the search sees every run with so many faults and no more, and a scenario can allow two faults of which one at
+its own. So the search sees every run with up to that many faults, and a scenario can allow two faults of which one at
 most is a crash.
 
 A budget is a cell whose number only falls and that is only ever `taken` from, never read: whether anything is left is all
@@ -31,7 +31,7 @@ class Fault(StrEnum):
     CRASH_BEFORE = "crash_before"
     """The process dies before its next effect."""
     CRASH_AFTER = "crash_after"
-    """The process dies after its last effect, before anyone hears of its result."""
+    """The process dies after its last effect, before anyone knows its result."""
     RESTART = "restart"
     """A dead process starts again as a new life, with new request ids."""
     UNSENT = "unsent"
@@ -47,7 +47,7 @@ class Fault(StrEnum):
     LATE = "late"
     """The caller gives up (Ambiguous); the request takes effect at any later point."""
     DUPLICATE = "duplicate"
-    """The request is delivered twice, the second time at any later point; nobody hears of that."""
+    """The request is delivered twice, the second time at any later point; nobody gets that reply."""
     STALL = "stall"
     """The process stands beyond a lease or a timer, and then goes on."""
     CANCELLED = "cancelled"

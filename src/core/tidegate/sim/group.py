@@ -2,14 +2,14 @@
 
 A rebalance is eager or cooperative (KIP-429). The eager one revokes every partition, and assigns all anew when the living
 members have released what they had. The cooperative one revokes only what moves, and assigns that when it is released;
-of what stays, nobody is told anything, and work on it goes on.
+for what stays there is no event, and work on it goes on.
 
 A commit is fenced: it is refused unless it is of the generation in which the partition came to its present owner, and to
 a member that was put out nothing belongs. Faults of a group:
 
     REBALANCE        it begins although nobody came or left. That is what groups do, so it spends nothing of what all faults
                      may together: a budget of its own (`REBALANCES`) says how often, and the scenario's, if it bounds the kind
-    EVICTED          a member that stands beyond its session is put out: it goes on working until it hears of it (`Lost`),
+    EVICTED          a member that stands beyond its session is put out: it goes on working until it gets the event (`Lost`),
                      and joins again then
     COMMIT_REFUSED   the broker refuses a commit for a reason of its own
 
@@ -19,7 +19,7 @@ Laws
     GR1  Generations grow.
     GR2  No partition comes to another member before its owner has released it, is dead or was put out.
     GR3  A commit is taken from the owner of the partition only, and in the generation in which it came to it.
-    GR4  In a cooperative rebalance, whoever keeps a partition is told nothing of it.
+    GR4  In a cooperative rebalance, whoever keeps a partition gets no event.
 
 Known not to work: static members; offsets that expire.
 """
@@ -91,7 +91,7 @@ class Group:
         released: Which partitions were released since then.
         since: In which generation each partition came to its owner; empty where all came in this one.
         target: Who is to own each partition after a cooperative rebalance.
-        away: Who was put out and has not heard of it.
+        away: Who was put out and has not got the event.
     """
 
     generation: int = 0
@@ -128,7 +128,7 @@ def _metadata(partition: int) -> Cell[str]:
 
 
 def end(partition: int) -> Cell[int]:
-    """One past the last offset of a log that never grows (`broker` of so many records)."""
+    """One past the last offset of a log that never grows (`broker` with a number of records)."""
     return Cell(("end", str(partition)), 0)
 
 
@@ -163,9 +163,9 @@ def broker(records: int | None = None, *, metadata_max: int = _METADATA_MAX, mos
                 if position < records:
                     yield world, tuple(range(position, min(records, position + most)))
             case Fetch(TopicPartition(_, number), _, position):
-                told = fetched(world.read(log(number)), position, most)
-                if told is not None and number not in world.read(paused(who)):
-                    yield world, told
+                found = fetched(world.read(log(number)), position, most)
+                if found is not None and number not in world.read(paused(who)):
+                    yield world, found
             case Work(TopicPartition(_, number), _, Start() | DeliverRecords(), offsets):
                 done = processed(number)
                 yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
@@ -199,7 +199,7 @@ class Coordinator:
 
     Attributes:
         topic: Whose partitions they are.
-        lane: Which process hears of a consumer's partition.
+        lane: Which process gets the events of a consumer's partition.
         cooperative: Are its rebalances cooperative?
         evicts: May it put out members that are alive?
     """
@@ -237,7 +237,7 @@ class Coordinator:
         return tuple(number for number, owner in owners if owner in group.members and owner != group.target[number])
 
     def puts_out(self, world: World, group: Group, member: str) -> World:
-        """The member owns nothing any more, and will hear of it."""
+        """The member owns nothing any more, and will get the event."""
         for number, owner in enumerate(group.owners):
             if owner == member:
                 world = tell(world, self.lane(member, number), Lost(TopicPartition(self.topic, number)))
@@ -280,8 +280,8 @@ class Coordinator:
             if owner and is_new and not world.read(dead(owner)):
                 position, text = world.read(committed(number)), world.read(_metadata(number))
                 last = world.read(end(number)) or len(world.read(log(number)))
-                told = Assigned(TopicPartition(self.topic, number), generation, position, text, last)
-                world = tell(world, self.lane(owner, number), told)
+                assigned = Assigned(TopicPartition(self.topic, number), generation, position, text, last)
+                world = tell(world, self.lane(owner, number), assigned)
         return world.write(GROUP, Group(generation, group.members, owners, since=since, away=group.away))
 
 

@@ -1,6 +1,6 @@
 """Is there an order in which the operations could have happened one by one? Linearizability of a recorded history.
 
-A history is what processes asked and heard, in the order of events: each operation lies between its beginning and its end.
+A history is what processes asked and were answered, in the order of events: each operation lies between its beginning and its end.
 It is linearizable if every operation can be thought to happen at one point in between, so that a sequential model answers
 each as it was answered. An operation without an answer may have happened at any time after its beginning, or never.
 
@@ -66,7 +66,7 @@ class Began:
 @final
 @attrs.frozen
 class Ended:
-    """The process hears of it."""
+    """The process gets the reply."""
 
     process: str
     reply: object
@@ -87,7 +87,7 @@ class Operation:
         what: What was asked.
         begin: Which event of the history began it.
         end: Which event ended it; None if none did.
-        reply: What was heard, if it has ended.
+        reply: The reply, if it has ended.
     """
 
     process: str
@@ -168,7 +168,7 @@ class Linearizable:
         return isinstance(self.judge(state.read(HISTORY)), Linearized)
 
     def judge(self, history: History) -> Linearized | NotLinearizable:
-        """Judge the operations of each key; the first key that fails is told."""
+        """Judge the operations of each key; the first key that fails is reported."""
         by_key: dict[Hashable, list[Operation]] = {}
         for operation in operations(history):
             by_key.setdefault(self.key(operation.what), []).append(operation)

@@ -1,6 +1,6 @@
 """Which line of a program asks, and where a decision is written: the file as its module is named, the line, the function.
 
-Nothing of the directories of the machine is told.
+Nothing of the directories of the machine is shown.
 """
 
 from __future__ import annotations

@@ -3,15 +3,15 @@
 A law of the kind `eventually` speaks of the states at rest, where no step must happen any more. It says nothing of runs that
 never rest, so they are looked for: a cycle of steps that must happen, from which no rest can be reached by steps that must.
 Whoever gets there never rests, however fairly everybody is let go on; and faults need not come to the rescue. It is a
-livelock where the law does not hold all the way round, and the run that is told ends with a loop in which everybody takes a
+livelock where the law does not hold all the way round, and the run that is reported ends with a loop in which everybody takes a
 step who takes one in the cycle. A deadlock is a rest that breaks a law while somebody waits for what cannot come.
 
 Laws
-    LV1  A livelock is told exactly if there is a cycle of steps that must happen from which no rest is reachable by such
+    LV1  A livelock is reported exactly if there is a cycle of steps that must happen from which no rest is reachable by such
          steps, and in which the law does not always hold.
-    LV2  The loop that is told leads back to where it begins, all its steps must happen, and whoever takes a step in its
+    LV2  The loop that is reported leads back to where it begins, all its steps must happen, and whoever takes a step in its
          cycle takes one in it.
-    LV3  A deadlock is told where a state at rest breaks the law and a process stands before an effect; it is named.
+    LV3  A deadlock is reported where a state at rest breaks the law and a process stands before an effect; it is named.
 
 Known not to work: a process that polls for ever by design never rests, so a law about rest judges what holds all the way
 round its cycle; time cut short counts as rest. A cycle that can be left, but where somebody is unlucky for ever, is no
@@ -73,10 +73,10 @@ def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:
     """The states from which no rest is reachable by steps that must happen, in the order in which they were found.
 
     Backwards through the layers, for most steps lead to the next one. A state whose steps lead only to where that is not
-    known yet waits to be told, so each is looked at once.
+    known yet waits until it is, so each is looked at once.
     """
     restful: set[Packed] = set()
-    told: dict[Packed, list[Packed]] = {}
+    waiting_for: dict[Packed, list[Packed]] = {}
     for layer in reversed(layers):
         for state in reversed(layer):
             ahead: list[Packed] = []
@@ -86,12 +86,12 @@ def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:
                     break
                 ahead.append(after)
             for after in ahead:
-                told.setdefault(after, []).append(state)
+                waiting_for.setdefault(after, []).append(state)
             todo = [] if ahead else [state]
             while todo:
                 here = todo.pop()
                 restful.add(here)
-                todo += told.pop(here, ())
+                todo += waiting_for.pop(here, ())
     return [state for layer in layers for state in layer if state not in restful]
 
 

@@ -1,11 +1,11 @@
 """A partitioned log: what producers append, what a consumer fetches, and offsets at which there is nothing.
 
 Each partition is a cell: its entries from offset 0 on. An entry is a record, or a hole: a control record (the mark of a
-transaction), or what compaction has removed. Nobody is ever told of a hole, and no offset is ever used again, so the
+transaction), or what compaction has removed. No consumer ever sees a hole, and no offset is ever used again, so the
 offsets that a consumer sees grow, and not by one each.
 
     Append   a record goes to the end; replies its offset. Sent twice, it is there twice: producers are not idempotent here
-    Pause    a consumer is told no records of the partition until it resumes it; what it has fetched it has
+    Pause    a consumer gets no records of the partition until it resumes it; what it has fetched it has
     Resume
 
     world = begun(0, b"k", None, CONTROL, b"k")      # four offsets: two records of one key, one without, one hole
@@ -74,7 +74,7 @@ def log(partition: int) -> Cell[Entries]:
 
 @lru_cache(CELLS_KEPT)
 def paused(consumer: str) -> Cell[tuple[int, ...]]:
-    """Of which partitions the consumer wants to be told no records."""
+    """Of which partitions the consumer wants no records."""
     return Cell(("paused", consumer), ())
 
 
@@ -84,7 +84,7 @@ def begun(partition: int, *entries: Entry, world: Plain | None = None) -> Plain:
 
 
 def fetched(entries: Entries, position: int, most: int) -> Records | None:
-    """The next records from the position on, at most so many; None while there are none."""
+    """The next records from the position on, up to a number; None while there are none."""
     found = [(at, key) for at, key in enumerate(entries) if at >= position and not isinstance(key, Hole)][:most]
     return Records(tuple(at for at, _ in found), tuple(key for _, key in found)) if found else None
 
@@ -110,7 +110,7 @@ class Append(Effect[int]):
 @final
 @attrs.frozen(cache_hash=True)
 class Pause(Effect[None]):
-    """Be told no records of the partition any more."""
+    """Get no more records of the partition."""
 
     partition: TopicPartition
 
@@ -121,7 +121,7 @@ class Pause(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Resume(Effect[None]):
-    """Be told records of the partition again."""
+    """Get records of the partition again."""
 
     partition: TopicPartition
 

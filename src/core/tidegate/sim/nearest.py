@@ -29,7 +29,7 @@ STATES_MAX: Final = 1_000
 
 
 def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = STATES_MAX) -> Passing | None:
-    """The nearest passing run, or None if none was found among so many states.
+    """The nearest passing run, or None if none was found within the bound.
 
     Args:
         trace: The failing run.

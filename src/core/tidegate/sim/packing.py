@@ -46,7 +46,7 @@ _WIDTHS: Final[Mapping[str, int]] = {
 What most scenarios never write has none. The first write shows the need early, and widens all of its kind.
 """
 NARROW: Final = 4
-"""If a slot of fewer bits is full, the others of its kind get so many, too."""
+"""If a slot of fewer bits is full, the others of its kind get this many, too."""
 
 
 class Overflow(Exception):  # noqa: N818  control flow of the search, never seen outside

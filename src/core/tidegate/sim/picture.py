@@ -1,7 +1,7 @@
 """A state of the world as a tree that people can read, and that patches can tell the changes of.
 
 Where each process stands comes first, then every cell that is not empty, at the place that its name says. Values are
-pictured by field, and what has a text of its own is told as that. Cells that only serve the store and the clock are left out.
+pictured by field, and what has a text of its own is shown as that. Cells that only serve the store and the clock are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HIDDEN: Final = frozenset({"ids", "wakes", "unique"})
 """Cells that only serve the store and the clock; what they say is seen elsewhere."""
 _EMPTY: Final = Document()
 PICTURED_MAX: Final = 50
-"""What is nested deeper than that is told as text; documents hold 100."""
+"""What is nested deeper than that is shown as text; documents hold 100."""
 
 
 Branch: TypeAlias = "dict[str, Branch | Value]"

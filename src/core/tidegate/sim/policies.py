@@ -170,7 +170,7 @@ class Shape:
     steps: int
 
     def one_in(self, depth: int) -> int:
-        """PCT finds a bug of this depth in at least one run in so many, on average."""
+        """PCT finds a bug of this depth in at least one run in this many, on average."""
         return int(self.lanes * max(1, self.steps) ** (depth - 1))
 
 

@@ -1,19 +1,19 @@
-"""A recorded run of production: what a program asked for and what it heard, so that it can be executed again.
+"""A recorded run of production: what a program asked for and the replies it got, so that it can be executed again.
 
-A program hears of the world only through replies, so the replies are all that a run depends on. Executed again on the
+A program learns of the world only through replies, so the replies are all that a run depends on. Executed again on the
 recorded ones, the same program asks for the same effects, in the same order; a changed one is caught at the first effect
-that it asks for instead, with the line of its `await`. The same holds for a reducer: recorded are the events that it
-heard, and compared is what it commanded.
+that it asks for instead, with the line of its `await`. The same holds for a reducer: its events are recorded, and its
+commands compared.
 
 A recording is text, one JSON object a line, so that whoever writes it can be killed at any point:
 
     {"schema": "tidegate/recording@2", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
-    {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}        a program asked, and heard
+    {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}        a program asked, and got a reply
     {"i": 2, "what": "call ...", "effect": {...}, "ended": "CancelledError"}     it asked, and was ended instead
-    {"i": 1, "what": "fetched ...", "event": {...}, "commands": [...]}     a reducer heard, and commanded
-    {"end": 2}                                                           the run ended by itself after so many
+    {"i": 1, "what": "fetched ...", "event": {...}, "commands": [...]}     a reducer took an event, and emitted commands
+    {"end": 2}                                                           the run ended by itself after this many lines
 
-A last line that is not whole is what a kill leaves: it is told, and what stands before is used. Any other damage is an
+A last line that is not whole is what a kill leaves: it is reported, and what stands before is used. Any other damage is an
 error that names the line.
 
 Laws
@@ -53,10 +53,10 @@ __all__ = [
     "Other",
     "Recording",
     "Same",
-    "commanded",
     "digest_of",
     "ended",
     "executed",
+    "handled",
     "header",
     "is_recording",
     "last",
@@ -83,7 +83,7 @@ class Entry:
     Attributes:
         what: The effect or the event, in words.
         asked: The effect, or the event, as JSON.
-        answer: The reply, or what was commanded, as JSON; "" where the run was ended instead.
+        answer: The reply, or the commands, as JSON; "" where the run was ended instead.
         ended: What ended the run while the effect was carried out; "" for nothing.
     """
 
@@ -129,7 +129,7 @@ def header(program: str, kind: Kind, arguments: str) -> str:
 
 
 def replied(number: int, effect: Effect[object], reply: object, hide: Hide) -> str:
-    """The line for an effect and what was heard."""
+    """The line for an effect and its reply."""
     return _line({**asked(number, effect, "effect", hide), "reply": tagged(reply, hide)})
 
 
@@ -138,8 +138,8 @@ def ended(number: int, effect: Effect[object], error: BaseException, hide: Hide)
     return _line({**asked(number, effect, "effect", hide), "ended": type(error).__name__})
 
 
-def commanded(number: int, event: object, commands: Iterable[Effect[object]], hide: Hide) -> str:
-    """The line for an event and what was commanded."""
+def handled(number: int, event: object, commands: Iterable[Effect[object]], hide: Hide) -> str:
+    """The line for an event and the commands that it led to."""
     return _line({**asked(number, event, "event", hide), "commands": [tagged(command, hide) for command in commands]})
 
 
@@ -292,8 +292,8 @@ class Other:
 
     Attributes:
         step: At which line of the run, counted from 1.
-        recorded: What was asked, or commanded, then.
-        now: What is asked, or commanded, now.
+        recorded: What was asked for, or the commands, then.
+        now: What is asked for, or the commands, now.
         src: `file.py:line function` of the `await`, or of the decision; "" if the program has ended.
     """
 
@@ -308,7 +308,7 @@ NOTHING: Final = "nothing more"
 
 
 def executed(recording: Recording, program: Program[object], classes: Classes) -> Executed:
-    """Execute a program again on what was heard.
+    """Execute a program again on the recorded replies.
 
     Args:
         recording: Of a program.
@@ -349,7 +349,7 @@ def told(status: ProcessStatus, *, is_whole: bool) -> str:
 def stepped(
     recording: Recording, first: S, step: Callable[[S, E], Step[S, Effect[object]]], classes: Classes
 ) -> Executed:
-    """Let a reducer hear again what it has heard.
+    """Give a reducer the recorded events again.
 
     Args:
         recording: Of a reducer.

@@ -1,6 +1,6 @@
-"""Reducers as actors: long-lived machines whose commands come true later, and are heard of as events.
+"""Reducers as actors: long-lived machines whose commands come true later, and come back as events.
 
-Commands come true in any order; what came true is heard of in any order; the events of the world (an inbox) are taken in
+Commands come true in any order; the events of what came true come in any order; the events of the world (an inbox) are taken in
 theirs. Between a command's coming true and the reducer's hearing of it others may act, where they can see the command (`split`).
 An answer that changes nothing, such as an empty page to one who asks for it again, need not come: a reducer that waits for
 news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
@@ -8,16 +8,16 @@ A timer that fires early is a stall, so it spends a fault; a reducer can take a 
 
 A command is one effect of the world, or a whole program of several (`carried_out`): a pass over documents, say. Its effects
 come one by one, between whatever else happens, and meet the faults of the reducer; what it returns, or the failure that it
-passes on, is what is heard of the command. It stands at a node of its behaviour (`Running`), which is a value in the place of
+passes on, is the reply to the command. It stands at a node of its behaviour (`Running`), which is a value in the place of
 its owner. So it dies with its owner, and with `Cancel`; what it had asked for and is still under way happens nevertheless.
 An error that it raises is one of the reducer.
 
-    ReducerProcess("consumer", Following(), step, heard, carried_out=lambda command: plan(command) if isinstance(command, Plan) else None)
+    ReducerProcess("consumer", Following(), step, event_for, carried_out=lambda command: plan(command) if isinstance(command, Plan) else None)
 
 Keep reducers small, one a partition: a memo of large states does not fit.
 
 Laws
-    RU1  Each command comes true at most once, and each event is heard of once.
+    RU1  Each command comes true at most once, and each event is taken once.
     RU2  Of a process that has died nothing happens any more but what is under way.
     RU3  A command that is carried out by a program does, in all, what that program does in a process of its own.
 """
@@ -63,7 +63,7 @@ class Running:
     """A command that a program carries out.
 
     Attributes:
-        command: What is commanded.
+        command: The command.
         node: Where its program stands.
         until: Until when it sleeps.
     """
@@ -92,7 +92,7 @@ class Machine:
     Attributes:
         state: Its state.
         commands: What it commands.
-        arrived: Events of what came true that it has not been told of yet.
+        arrived: Events of what came true that it has not taken yet.
         stuck: What user code was asked for and never comes to an end.
         running: What programs are carrying out.
     """
@@ -116,9 +116,9 @@ class ReducerProcess:
         event_for: Which event tells what became of a command.
         faults: What may strike it.
         meaning: What its commands mean.
-        split: Commands whose coming true others can see before the reducer hears of it.
+        split: Commands whose coming true others can see before the reducer gets the event.
         is_timer: Commands that only come true by a stall.
-        at_once: Commands that come true as they are made, and of which nothing is heard.
+        at_once: Commands that come true as they are made, and that no event follows.
         carried_out: Commands that a program carries out.
     """
 
@@ -186,16 +186,18 @@ class ReducerProcess:
         if self.is_timer(command):
             for fault in (Fault.GAVE_UP, Fault.STALL):
                 if self.faults.strikes(fault, command) and (after := spent(world, fault)):
-                    told = self.hears(after, rest, command, None)
-                    yield ActorStep(Label(command, Trouble("time is up")), told, must=False, fault=fault)
+                    answered = self.after_reply(after, rest, command, None)
+                    yield ActorStep(Label(command, Trouble("time is up")), answered, must=False, fault=fault)
             return
         outcomes = replies(command, world, self.asker)
         for done, reply in outcomes:
-            told = self.hears(done, rest, command, reply)
-            changes = done is not world or told.read(self.place) != machine
-            yield ActorStep(Label(command, reply), told, must=changes)
+            answered = self.after_reply(done, rest, command, reply)
+            changes = done is not world or answered.read(self.place) != machine
+            yield ActorStep(Label(command, reply), answered, must=changes)
         for fault, trouble, after, reply in troubled(command, outcomes, world, self.asker):
-            yield ActorStep(Label(command, trouble), self.hears(after, rest, command, reply), must=False, fault=fault)
+            yield ActorStep(
+                Label(command, trouble), self.after_reply(after, rest, command, reply), must=False, fault=fault
+            )
         if self.faults.strikes(Fault.NEVER_RETURNS, command) and (after := spent(world, Fault.NEVER_RETURNS)):
             left = attrs.evolve(rest, stuck=(*machine.stuck, command))
             label = Label(command, Trouble("never returns"))
@@ -267,9 +269,9 @@ class ReducerProcess:
         running = (*machine.running, Running(command, node, until))
         return world.write(self.place, attrs.evolve(machine, running=tuple(sorted(running, key=show))))
 
-    # what it hears
+    # replies and events
 
-    def hears(self, world: World, rest: Machine, command: Effect[object], reply: object) -> World:
+    def after_reply(self, world: World, rest: Machine, command: Effect[object], reply: object) -> World:
         event = self.event_for(command, reply)
         if event is None:
             return world.write(self.place, rest)
@@ -301,7 +303,7 @@ class ReducerProcess:
 
 
 def _taken_back(machine: Machine, command: Effect[object]) -> Machine:
-    """What came true of it is still heard of."""
+    """Events of what came true still come."""
     key = exactly(command)
     return attrs.evolve(
         machine,

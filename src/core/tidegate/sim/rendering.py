@@ -69,7 +69,7 @@ def _leaves(path: str, value: Value) -> Iterator[tuple[str, Value]]:
 
 
 def is_routine(change: Added | Removed | Replaced) -> bool:
-    """Where a process stands next is told by its next step; only how it ends is news."""
+    """Where a process stands next is shown by its next step; only how it ends is news."""
     if change.path.startswith("/budget"):
         return True
     return (

@@ -174,7 +174,7 @@ def explored_on(trace: Trace, search: Search, states_max: int, proceed: Proceed)
     Args:
         trace: The recorded run.
         search: A search of the scenario as it is today.
-        states_max: Stop after so many distinct states.
+        states_max: Stop after this many distinct states.
         proceed: Told of the progress; answers whether to go on.
     """
     run = followed(trace, search)

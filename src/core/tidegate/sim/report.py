@@ -5,7 +5,7 @@ violated       a law is broken; a trace shows how
 inconclusive   anything else, and why: a bound was reached, the runs were sampled, or nothing came to rest although a law
                is about that
 
-A goal that was never reached, a fault that never struck and a law that was never asked are told beside the verdict
+A goal that was never reached, a fault that never struck and a law that was never asked are reported beside the verdict
 (`uncovered`), as is a scenario in which nothing happens, or that states no law. Whoever requires them gets "inconclusive" instead of "complete".
 """
 
@@ -59,7 +59,7 @@ class Report:
         verdict: What came out.
         reason: Why it is inconclusive; or how a law was broken beyond a bound of the search; else "".
         law: The law that is broken, if one is.
-        states: Distinct states seen; by sampled runs at least so many.
+        states: Distinct states seen; by sampled runs at least this many.
         transitions: Steps taken, all ways of reaching a state counted.
         depth: The longest of the shortest ways to a state; of sampled runs the longest run.
         unmerged: Where programs could not be compared, and why: there the search is sound, and slower.
@@ -225,7 +225,7 @@ def _gone_on(found: Explored, onward: Onward | None) -> Explored:
     if found.stopped == CALLED_OFF:  # whoever wants an end wants no more
         return attrs.evolve(found, stopped=f"{found.stopped}; no random run went on from there")
     beyond = onward(found.search.unreduced(), found.frontier)
-    return attrs.evolve(found, broken=beyond.broken, stopped=f"{found.stopped}; {beyond.told}")
+    return attrs.evolve(found, broken=beyond.broken, stopped=f"{found.stopped}; {beyond.summary}")
 
 
 def _explored(found: Explored, *, require_sometimes: bool) -> Report:

@@ -1,4 +1,4 @@
-"""What may become of one request. Per fault, what the caller hears and what the world knows:
+"""What may become of one request. Per fault, what reply the caller gets and what the world knows:
 
     none            the reply                        done
     unsent          NotApplied                       not done
@@ -33,7 +33,7 @@ from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.world import FLIGHT, Flying, Meaning, World
 
-__all__ = ["OPERATIONS", "Asker", "Known", "replies", "troubled", "under_way"]
+__all__ = ["OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
 
 
 shown = cache(show)
@@ -77,20 +77,20 @@ class Asker:
         return self.host.name or self.name
 
 
-Known: TypeAlias = tuple[tuple[World, object], ...]
+Answers: TypeAlias = tuple[tuple[World, object], ...]
 """What becomes of a request without any fault: worlds, each with the reply."""
 _Troubles: TypeAlias = Iterator[tuple[Fault, Trouble, World, object]]
-"""Which fault, in words, the world after it, and what the caller hears."""
+"""Which fault, in words, the world after it, and the reply that the caller gets."""
 
 
-def replies(effect: Effect[object], world: World, asker: Asker) -> Known:
+def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
     """What becomes of the request without any fault; nothing while it must wait."""
     if isinstance(effect, Now) and asker.host != HOST:
         return (readings(asker.host, asker.host_name, world),)
     return tuple(asker.meaning(effect, world, asker.name))
 
 
-def troubled(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> _Troubles:
+def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
     """What may become of it, as far as the budget goes."""
     faults = asker.faults
     if isinstance(effect, Now):
@@ -109,7 +109,7 @@ def troubled(effect: Effect[object], outcomes: Known, world: World, asker: Asker
             yield fault, Trouble(why), after, Refused(why)
 
 
-def _lost(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> _Troubles:
+def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
     """What the network may do to it."""
 
     def may(kind: Fault, happened: World) -> World | None:
@@ -149,7 +149,7 @@ def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Trouble
             yield Fault.NOT_DURABLE, happened, unconfirmed(world, after, kept), _UNCONFIRMED_REPLY
 
 
-def _stale(effect: Effect[object], outcomes: Known, world: World, asker: Asker) -> _Troubles:
+def _stale(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
     """What was there before, where that is another reply."""
     newest = {exactly(reply) for _, reply in outcomes}
     for _, reply in asker.meaning(effect, Behind(world), asker.name):

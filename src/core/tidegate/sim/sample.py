@@ -130,7 +130,7 @@ class Plan:
 
 
 def runs_of(seed: str, runs: int) -> tuple[str, range]:
-    """What the seed asks for: so many runs, or that one run where it is of the form "seed.run"."""
+    """What the seed asks for: that many runs, or that one run where it is of the form "seed.run"."""
     one = _RUN.fullmatch(seed)
     return (one["seed"], range(int(one["run"]), int(one["run"]) + 1)) if one else (seed, range(runs))
 
@@ -162,11 +162,11 @@ class Beyond:
 
     Attributes:
         broken: The law that one broke, and the whole way there; it need not be a shortest one.
-        told: What was done, in words.
+        summary: What was done, in words.
     """
 
     broken: Broken | None
-    told: str
+    summary: str
 
 
 def portfolio(
@@ -301,7 +301,7 @@ class Sampler:
 
         Args:
             tally: Of all runs.
-            seed: As it was asked for; that of the failing run is told in its place.
+            seed: As it was asked for; that of the failing run replaces it.
         """
         search, broken = self.searched(is_absolute=tally.is_absolute), None
         policy = ", ".join(policy.name for policy in self.plan.policies)

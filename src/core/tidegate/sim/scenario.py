@@ -55,7 +55,7 @@ class Label(NamedTuple):
 
     Attributes:
         what: An effect, or a verb, or what did not come to be.
-        reply: What was heard, or in a `Trouble` why nothing was.
+        reply: The reply, or in a `Trouble` why there was none.
     """
 
     what: object
@@ -93,7 +93,7 @@ class Delivers:
 @final
 @attrs.frozen
 class Trouble:
-    """Why no reply was heard, in words."""
+    """Why there was no reply, in words."""
 
     what: str
 
@@ -264,7 +264,7 @@ class Scenario:
         return attrs.evolve(self, budgets={**self.budgets, **never})
 
     def at_most(self, faults: int) -> Scenario:
-        """The same, in which a run has so many faults at most, all kinds together; never more than it has now."""
+        """The same, in which a run has this many faults at most, all kinds together; never more than it has now."""
         return attrs.evolve(self, budget=min(self.budget, faults))
 
     def bounded(self, kinds: Iterable[Fault] | None, faults_max: int | None) -> Scenario:

@@ -108,7 +108,7 @@ class Progress:
         transitions: Steps taken.
         depth: Steps from the beginning.
         waiting: States, or runs, that are still to be looked at.
-        expected: Distinct states in all, as far as can be told: see `tidegate.sim.sizing`; None where it cannot.
+        expected: Distinct states in all, as far as can be estimated: see `tidegate.sim.sizing`; None where it cannot.
     """
 
     states: int

@@ -1,4 +1,4 @@
-"""How large a search will be, told when a small part of it is done: so nobody waits an hour to hear that it takes a year.
+"""How large a search will be, estimated when a small part of it is done: so nobody waits an hour to learn that it takes a year.
 
 The layers of a breadth-first search rise and fall like a bell. Where the steps of several processes interleave, as many
 states lie at depth `d` as there are ways to have taken `d` steps; near the end as many as there are ways to have `d` steps
@@ -15,7 +15,7 @@ Laws:
 
 Measured on the scenarios that ship, in both scopes, from their first 5,000 states: three of four are expected within a
 factor of two, nine of ten within a factor of three; the largest are underestimated most, up to a factor of eight. Ten
-billion would be told as half a billion: enough to know that they are too many.
+billion would be estimated as half a billion: enough to know that they are too many.
 
 Known not to work: a program that goes round for ever has no longest walk, so its layers alone must tell. A process that
 begins late, such as one that a rare fault calls, is not expected before it is met.
@@ -43,7 +43,7 @@ __all__ = ["PILOT", "Sizing", "expected", "longest_walk", "rounded"]
 PILOT: Final = 5_000
 """States that are seen before the first estimate."""
 _AGAIN: Final = 4
-"""The next estimate comes when so many times as many states were seen."""
+"""The next estimate comes when this many times as many states were seen."""
 _WALKS: Final = 100
 _WALK_MAX: Final = 1_000
 """Steps of a walk; one that takes all of them goes round, and says nothing."""

@@ -3,7 +3,7 @@
 The store keeps a history of what happened to the collections that are watched. A position is a place in it: `After(n)` the
 change of number n, or `From(n)` on. A reader is told pages of changes and the position behind them; what is not watched
 moves the position and tells nothing. A stream tells only what a majority has confirmed, so what a failover takes back was
-never told. The store may forget the oldest changes (HISTORY_LOST): who asks from before them hears that a stream can
+never told. The store may forget the oldest changes (HISTORY_LOST): who asks from before them gets the answer that a stream can
 never go on from there (`change_stream.CANNOT_RESUME`, code 286).
 
 This gives the commands of `tidegate.reactive.change_stream` their meaning, as far as each is one atomic operation:
@@ -24,7 +24,7 @@ This gives the commands of `tidegate.reactive.change_stream` their meaning, as f
 
 Laws
     ST1  From a position, a stream tells every change of what is watched exactly once and in order, whatever the pages.
-    ST2  What it has told was confirmed by a majority, and is never taken back.
+    ST2  What it has answered was confirmed by a majority, and is never taken back.
     ST3  From before what is kept, it says that it cannot go on, and tells nothing.
     ST4  A position is saved, and a history begun, under the epoch of the record only.
 """
@@ -143,8 +143,8 @@ class Stream:
         """The lease is taken under a higher epoch, in the record; what is stored then."""
         record = self.record(world)
         items = tuple((key, epoch if key == EPOCH.name else value) for key, value in record.items)
-        told = Elected(epoch, record[_HISTORY], self.position(world))
-        return world.write(document(self.collection, self.name), Document(items)), told
+        elected = Elected(epoch, record[_HISTORY], self.position(world))
+        return world.write(document(self.collection, self.name), Document(items)), elected
 
     # the meaning of the commands
 
@@ -176,13 +176,13 @@ class Stream:
         start = _number_of(position) + isinstance(position, After)
         if start < kept.first:
             return Broken(HISTORY_LOST)
-        told: list[DocumentChange] = []
+        changes: list[DocumentChange] = []
         for number in range(start, end):
             change = kept.changes[number - kept.first]
             if change is not None and change.collection in self.watched:
-                told.append(change)
-            if len(told) == self.page or number == end - 1:
-                return Page(tuple(told), After(number))
+                changes.append(change)
+            if len(changes) == self.page or number == end - 1:
+                return Page(tuple(changes), After(number))
         return Page((), position)
 
     def fenced(self, world: World, who: str, where: AllOf, *updates: Update) -> Outcomes:
@@ -243,7 +243,7 @@ def _known_end(world: World) -> int:
 @final
 @attrs.frozen(eq=False)
 class Forgetful:
-    """The store forgets the oldest changes, but for so many."""
+    """The store forgets the oldest changes, but for a number of them."""
 
     keep: int = 0
     name: str = "history"

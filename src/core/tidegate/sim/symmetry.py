@@ -4,7 +4,7 @@ A scenario names its interchangeable processes (`Scenario.symmetric`). To rename
 one to those of another, and to put one name for the other wherever a name stands as a word in a value: an id, an owner, a
 request. Of all states that are the same but for names, the search keeps the least. After Ip and Dill 1996.
 
-Where a program stands is renamed by letting the program of the other one hear the renamed replies. It must then ask for the
+Where a program stands is renamed by giving the renamed replies to the program of the other one. It must then ask for the
 renamed effect, or the two are not interchangeable, which is misuse. So is it if the world begins otherwise for one than for
 another, or if (looked at for some states of each layer) what can happen next is not the same but for names.
 
@@ -100,7 +100,7 @@ class Renaming:
         return value if all(renamed[name] is kept[name] for name in kept) else type(value)(**renamed)
 
     def node(self, process: str, node: int) -> int:
-        """Where the other process stands when it has heard the same, renamed."""
+        """Where the other process stands after the same replies, renamed."""
         if node in (ProgramAutomaton.CRASHED, ProgramAutomaton.CANCELLED):
             return node
         found = self.nodes.get((process, node))
@@ -141,7 +141,7 @@ class Renaming:
             table[at] = at << target.shift
             return table[at]
         if kind == "process" and isinstance(self.space.processes.get(rest[0]), Process):
-            value = self.node(rest[0], cast("int", value))  # whoever is in no group may have heard of those who are
+            value = self.node(rest[0], cast("int", value))  # whoever is in no group may know the names of those who are
         else:
             value = self.value(value)
         if slot.name == FLIGHT.name:

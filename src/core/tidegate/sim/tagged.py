@@ -1,4 +1,4 @@
-"""Any value that a program hears or asks for as plain JSON, and back; and what must not be told is left out on the way.
+"""Any value that a program asks for or is answered as plain JSON, and back; and what must be hidden is left out on the way.
 
 What documents hold is written as `tidegate.model.patches` writes it; what they do not hold has tags of its own:
 
@@ -13,7 +13,7 @@ Classes are called by names that outlive a move of their module, see `tidegate.s
 
 Whoever reads gives the classes that it knows. A name in a file never imports anything, so a hostile file makes values of
 those classes, checked by their own constructors, or none. What is hidden is read back as a text that says so, and equal
-texts as equal ones, so a program that only compares what it heard decides as it did. `matches` takes it for any value.
+texts as equal ones, so a program that only compares its replies decides as it did. `matches` takes it for any value.
 
 Laws
     TV1  a value whose classes are known is read back as it was, if nothing in it is hidden.
@@ -70,7 +70,7 @@ def tagged(value: object, hide: Hide = nothing_hidden) -> Json:
 
     Args:
         value: Any value.
-        hide: What of it must not be told.
+        hide: What of it must be hidden.
     """
     return _tagged(value, (), hide)
 

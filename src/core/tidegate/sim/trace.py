@@ -1,8 +1,8 @@
 """A trace: one run as a value, step by step, from the beginning to the step that breaks a law.
 
 It holds the decisions (who could move, who did, and what happened), what they changed, and why: the first state in full,
-then for each step a JSON patch, the effects with what they were done to and what was heard, which laws changed their
-truth, which earlier steps it depends on, and the line of the program that asked for it. So it can be told
+then for each step a JSON patch, the effects with what they were done to and the reply, which laws changed their
+truth, which earlier steps it depends on, and the line of the program that asked for it. So it can be shown
 (`tidegate.sim.rendering`), encoded (`tidegate.sim.trace_json`), exported, shown as a page, and replayed exactly
 (`tidegate.sim.replay`). Where it comes from a search, `tidegate.sim.tracing` makes it.
 
@@ -186,12 +186,12 @@ class Choice:
 @final
 @attrs.frozen
 class Done:
-    """An effect that was carried out, or commanded.
+    """An effect that was carried out, or a command.
 
     Attributes:
         what: The effect, in words.
         on: What it was done to: the way to it in the tree of the state; empty if to nothing in it.
-        reply: What was heard, in words; "" for nothing.
+        reply: The reply, in words; "" for nothing.
     """
 
     what: str
@@ -238,7 +238,7 @@ class Passing:
 
     Attributes:
         differs_at: The first step that is another one, counted from 1; one beyond the last where it rests before.
-        steps: All of its steps; what else could have happened is not told.
+        steps: All of its steps; what else could have happened is left out.
     """
 
     differs_at: int
@@ -263,9 +263,9 @@ class Trace:
         laws: The laws that were judged.
         policy: Where its decisions come from.
         python: The version of Python, when it was recorded.
-        fingerprint: Of the scenario, as far as it can be told without running it: equal ones begin alike.
+        fingerprint: Of the scenario, as far as it can be known without running it: equal ones begin alike.
         passing: The nearest run that breaks no law, if it was looked for and found.
-        original: The steps of the run that this one was shrunk from; what else could have happened is not told.
+        original: The steps of the run that this one was shrunk from; what else could have happened is left out.
         summary: What the scenario is about, in a line.
         why: Who waits, or goes round for ever; "" where the steps say all.
         loop: How many of the last steps repeat for ever; 0 if the run ends.

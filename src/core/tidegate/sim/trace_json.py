@@ -3,7 +3,7 @@
 Whoever reads it ignores what it does not know: keys may be added, and a kind of step or of lane that is new is read as
 "other" and "process". Files that tidegate wrote before this form was complete are read, too: they say less. What cannot be
 left out without losing the run (who moved, what happened, what it changed) must be there, and is checked; a file may come
-from anywhere. `meta.faults` and `verdict.step` are told for readers, and counted anew when they are read.
+from anywhere. `meta.faults` and `verdict.step` are there for readers, and counted anew when they are read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a trace comes of a search: the states on a way, told as steps.
+"""How a trace comes of a search: the states on a way, as steps.
 
 A search knows states as numbers, and nothing of what led from one to the next. So each step is taken again: all that could
 happen is asked for, and what leads to the next state is the one that did.
@@ -135,7 +135,7 @@ def trace_of(
 
 
 def _fingerprinted(search: Search) -> str:
-    """A digest of what can be told of the scenario without running it: lanes, laws, time, and how it begins."""
+    """A digest of what can be known of the scenario without running it: lanes, laws, time, and how it begins."""
     clock = search.scenario.clock
     said = {
         "processes": [[mover.name, mover.kind.value] for mover in _movers(search)],

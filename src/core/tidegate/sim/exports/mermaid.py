@@ -25,7 +25,7 @@ _TEXT_MAX: Final = 160
 _ENTITIES: Final = str.maketrans({char: f"#{ord(char)};" for char in "#;<>&%$"})
 _IN_NAMES: Final = str.maketrans({":": "#58;"})
 _ASIDE: Final = frozenset({"clock", "notes"})
-"""What is on these is told as a note: nobody else is asked."""
+"""What is on these is drawn as a note: nobody else is asked."""
 _LOST: Final = frozenset({"unsent", "dropped"})
 _REPLY_LOST: Final = "lost_reply"
 _LATE: Final = "late"

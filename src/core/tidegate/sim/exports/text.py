@@ -1,7 +1,7 @@
 """A trace as a table: one line a step, in fixed columns, for a terminal, a log, an issue or `grep`.
 
 Columns: number, time, process, what happened, which fault, what changed. What happened is cut where it is longer than its
-column; what changed stands last and is told in full. Nothing in a trace can make a line of its own.
+column; what changed stands last and in full. Nothing in a trace can make a line of its own.
 """
 
 from __future__ import annotations
