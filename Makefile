@@ -1,6 +1,6 @@
 # make run       sets up what it needs and explores every shipped scenario
 # make test      sets up what it needs, servers included, and passes every check and test
-# make thorough  every scenario in its thorough scope, one of them of more than a million states, and tests at length; some minutes
+# make thorough  tests at full length, and every scenario in its thorough scope; half an hour
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens
@@ -41,10 +41,8 @@ check: .venv/test.stamp
 	$(BIN)/mypy --num-workers auto
 
 thorough: .venv/test.stamp
-	@echo "== running at full length what is short in make test"
+	@echo "== running at full length what make test does in part (tests/length.py), every thorough scope included"
 	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(LONG)
-	@echo "== exploring every scenario in its thorough scope"
-	$(BIN)/tidegate explore --scope thorough --only programs --timeout 10m
 
 coverage: .venv/test.stamp
 	@echo "== measuring which branches of the core the properties take"

@@ -1,8 +1,41 @@
-"""A few searches are cut short in `make test`, so that it ends in minutes; `make thorough` makes them at full length."""
+"""What `make test` does in part, so that it ends in minutes, and `make thorough` in full: all of it, in one place."""
 
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, TypeVar
 
-AT_LENGTH: Final = bool(os.environ.get("TIDEGATE_AT_LENGTH"))
+_AT_LENGTH: Final = bool(os.environ.get("TIDEGATE_AT_LENGTH"))
+T = TypeVar("T")
+
+
+def _either(in_part: T, at_length: T) -> T:
+    return at_length if _AT_LENGTH else in_part
+
+
+# On a real replica set.
+RACING_TRANSITIONS: Final = _either(600, 2_000)
+"""Each run of racing clients, with and without retryable writes: rarer interleavings."""
+SEQUENCES: Final = _either(100, 1_000)
+"""Random sequences of operations on a real MongoDB and on the embedded store, compared: rarer combinations."""
+PAIRS: Final = _either(2_000, 10_000)
+"""Random pairs of values that both compare."""
+PROJECTED: Final = _either(400, 2_000)
+"""Random documents that both project."""
+FILTERED: Final = _either(10, 40)
+"""Batches of random documents for each filter."""
+
+# Of the search.
+SMALL_LOCK: Final = _either(1, 3)
+"""Scopes of the small lock whose states are counted as TLC counts them: 170,000; then 952,000 and 1,118,000."""
+RANDOM_TABLES: Final = _either(500, 1_500)
+"""Random actors over random tables, searched with and without merging."""
+RANDOM_PROGRAMS: Final = _either(100, 300)
+"""Random programs, likewise."""
+GIVES_UP: Final = _either(in_part=False, at_length=True)
+"""Whether a partition whose drain is given up is searched without merging, too."""
+THOROUGH_SCOPES: Final = _either(in_part=False, at_length=True)
+"""Whether every scenario is explored in its thorough scope, one of them of more than a million states, and its states
+compared with those on record."""
+LONG_COUNTEREXAMPLES: Final = _either(in_part=False, at_length=True)
+"""Whether two counterexamples of 18 steps are shown to be shortest by a search without merging."""

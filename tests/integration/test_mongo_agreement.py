@@ -19,7 +19,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 from pymongo import MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
-from tests.length import AT_LENGTH
+from tests.length import SEQUENCES
 
 from tidegate.model.documents import (
     ID,
@@ -69,7 +69,6 @@ from tidegate_adapters.driver import choosing, documents, run, run_async
 from tidegate_adapters.embedded import Embedded, process_clock
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async
 
-SEQUENCES: Final = 1_000 if AT_LENGTH else 100
 NOTICED: Final = 100
 """Sequences that are enough to notice a planted bug."""
 STEPS: Final = 6

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
-from tests.length import AT_LENGTH
+from tests.length import FILTERED, PAIRS, PROJECTED
 
 from tidegate.model.documents import (
     AddToSet,
@@ -69,10 +69,6 @@ Decide: TypeAlias = Callable[[Document | None, Document], SnapshotVerdict]
 Ask: TypeAlias = Callable[[Projection], Value]
 Differ: TypeAlias = Callable[[Projection, Document | str], Document]
 
-PAIRS: Final = 10_000 if AT_LENGTH else 2_000
-PROJECTED: Final = 2_000 if AT_LENGTH else 400
-FILTERED: Final = 40 if AT_LENGTH else 10
-"""Batches for each filter."""
 BATCH: Final = 20
 
 FIELD: Final = Field[Value]("v")

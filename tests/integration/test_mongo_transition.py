@@ -16,7 +16,7 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import Action, MongoServer, Proxy, Rule
-from tests.length import AT_LENGTH
+from tests.length import RACING_TRANSITIONS
 
 from tidegate import laws
 from tidegate.invocations.invocation import INVOCATION
@@ -50,7 +50,6 @@ COLLECTION: Final = "invocations"
 THE_END: Final = "the end"
 ANY_RECORD: Final = {"$ne": THE_END}
 RECORDS: Final = 50
-WISHES: Final = 2_000 if AT_LENGTH else 600
 THREADS: Final = 16
 TASKS: Final = 64
 RUNNERS: Final = ("r1", "r2", "r3", "r4")
@@ -313,14 +312,14 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
     compete: Callable[..., Raced], race: Race, runners: int, *, retry_writes: bool
 ) -> None:
     """Laws TR1 to TR6, over the full history of each record as a change stream has seen it."""
-    raced = compete(race, runners, WISHES, retry_writes=retry_writes, program=Transition.run)
+    raced = compete(race, runners, RACING_TRANSITIONS, retry_writes=retry_writes, program=Transition.run)
     check(raced)
 
-    assert len(raced.answered) >= WISHES
-    assert len(raced.granted) >= WISHES // 3
-    assert raced.lost >= WISHES // 20
+    assert len(raced.answered) >= RACING_TRANSITIONS
+    assert len(raced.granted) >= RACING_TRANSITIONS // 3
+    assert raced.lost >= RACING_TRANSITIONS // 20
     if not retry_writes:
-        assert len(raced.recognised) >= WISHES // 20
+        assert len(raced.recognised) >= RACING_TRANSITIONS // 20
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 import pytest
-from tests.length import AT_LENGTH
+from tests.length import LONG_COUNTEREXAMPLES, THOROUGH_SCOPES
 from tests.properties.plain_search import plain_search
 from tests.properties.shipped import NAMES, PROGRAMS, report_on
 
@@ -57,7 +57,7 @@ def test_every_shipped_scenario_meets_its_expectation(name: str) -> None:
     assert all(report.goals.values()) or report.verdict is Verdict.VIOLATED
 
 
-@pytest.mark.parametrize("name", THOROUGH if AT_LENGTH else ())
+@pytest.mark.parametrize("name", THOROUGH if THOROUGH_SCOPES else ())
 def test_every_thorough_scope_has_as_many_states_as_on_record(name: str) -> None:
     """It takes minutes, so it is for `make thorough`."""
     report = explore(shipped(name))
@@ -136,7 +136,7 @@ def test_what_is_wrong_with_the_array_push_lock(name: str) -> None:
 
 LARGE = ("array_push_lock.stall.2", "array_push_lock.overwrite.2")
 SHORT = (
-    *(LARGE if AT_LENGTH else ()),
+    *(LARGE if LONG_COUNTEREXAMPLES else ()),
     "array_push_lock.lost_reply",
     "transition.version_not_raised",
     "transition.request_id_ignored",

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.length import AT_LENGTH
+from tests import length
 from tests.properties.plain_search import agree
 
 from tidegate.catalogue import shipped
@@ -70,7 +70,7 @@ SMALL: Mapping[str, Callable[[], Scenario]] = {
     "partition": partial(partition, records=1, rebalances=1, budget=1),
     **(
         {"partition.gives_up": partial(partition, records=1, rebalances=1, budget=1, kinds=GIVES_UP)}
-        if AT_LENGTH
+        if length.GIVES_UP
         else {}
     ),
     "group": partial(assignment, records=1, rebalances=0, budget=1),
@@ -86,7 +86,9 @@ def test_both_searches_find_the_same_in_small_scopes(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("scope", "states", "transitions"),
-    [((3, 3, 2, 1), 169_936, 672_588), ((4, 2, 2, 1), 1_117_605, 5_648_644), ((3, 4, 2, 2), 952_044, 4_473_477)],
+    [((3, 3, 2, 1), 169_936, 672_588), ((4, 2, 2, 1), 1_117_605, 5_648_644), ((3, 4, 2, 2), 952_044, 4_473_477)][
+        : length.SMALL_LOCK
+    ],
 )
 def test_the_small_lock_has_the_states_that_tlc_counts(
     scope: tuple[int, int, int, int], states: int, transitions: int
@@ -236,7 +238,7 @@ def check_agreement(examples: int = 1_500) -> None:
 
 def test_both_searches_find_the_same_in_random_tables() -> None:
     """Whatever actors and laws look at, in whatever order, and whatever they write, blindly or not."""
-    check_agreement(1_500 if AT_LENGTH else 500)
+    check_agreement(length.RANDOM_TABLES)
 
 
 # --- scenarios that are out to break the search -------------------------------------------------------------------------
@@ -557,5 +559,5 @@ def row_of(state: State) -> Document:
 
 def test_both_searches_find_the_same_in_random_programs() -> None:
     """Effects, loops, notes, sleeps, choices, crashes, restarts, lost and late requests, with and without a clock."""
-    sizes = [agree(little_scenario(Random(seed))).states for seed in range(300 if AT_LENGTH else 100)]
+    sizes = [agree(little_scenario(Random(seed))).states for seed in range(length.RANDOM_PROGRAMS)]
     assert max(sizes) > 500
