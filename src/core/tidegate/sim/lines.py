@@ -6,6 +6,7 @@ Nothing of the directories of the machine is shown.
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 from types import CodeType, FrameType, MethodType
 from typing import cast
 
@@ -26,7 +27,9 @@ def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
 
 
 def decided_at(decide: object) -> str:
-    """Where a decision is written."""
+    """Where a decision is written; of a function with some of its arguments, where the function is."""
+    while isinstance(decide, partial):
+        decide = decide.func
     function = decide.__func__ if isinstance(decide, MethodType) else decide
     code: object = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
