@@ -340,7 +340,7 @@ T0: Final = TopicPartition("t", 0)
 EVENTS: Final[tuple[Event, ...]] = (Assigned(T0, 1, 0), Fetched(T0, 1, (0, 1, 2), (b"k", None, b"k")), Revoked(T0))
 
 
-def heard_by(consumer: ConsumerRules) -> Recording:
+def recorded_of(consumer: ConsumerRules) -> Recording:
     state, lines = ConsumerState(), [recording.header("orders", "reducer", "")]
     for number, event in enumerate(EVENTS, 1):
         step = consumer.step(state, event)
@@ -354,9 +354,9 @@ OURS: Final = named_classes(
 )
 
 
-def test_a_reducer_hears_again_what_it_has_heard() -> None:
+def test_a_reducer_that_gets_its_events_again_decides_alike() -> None:
     """Law RD1 for reducers; and another configuration is caught at the event that it answers otherwise."""
-    recorded = heard_by(ConsumerRules())
+    recorded = recorded_of(ConsumerRules())
     assert stepped(recorded, ConsumerState(), ConsumerRules().step, OURS) == Same(3, "")
     found = stepped(recorded, ConsumerState(), ConsumerRules(executors=1).step, OURS)
     assert isinstance(found, Other)
@@ -369,12 +369,12 @@ def test_a_reducer_hears_again_what_it_has_heard() -> None:
 def test_a_recording_of_one_kind_is_not_executed_as_the_other() -> None:
     """And it is said what to name."""
     with pytest.raises(Misuse, match="recording of a reducer"):
-        executed(heard_by(ConsumerRules()), counts(1), OURS)
+        executed(recorded_of(ConsumerRules()), counts(1), OURS)
     with pytest.raises(Misuse, match="recording of a program"):
         stepped(WHOLE, ConsumerState(), ConsumerRules().step, MINE)
 
 
-def test_wishes_of_every_kind_are_read_back() -> None:
+def test_commands_of_every_kind_are_read_back() -> None:
     """What a consumer commands holds tasks, stages and other commands."""
     work = Work(T0, 1, fanout.Start(1, (0,), 1), (0,))
     for command in (work, Interrupt(work), Release(T0), Commit(T0, 1, 1)):

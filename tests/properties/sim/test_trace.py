@@ -537,8 +537,8 @@ def test_a_step_says_what_it_did_and_which_line_asked_for_it() -> None:
     }
 
 
-def test_a_reducer_says_what_it_wishes_for_and_where_it_was_decided() -> None:
-    """When it has heard of something."""
+def test_a_reducer_names_its_commands_and_where_it_was_decided() -> None:
+    """In the step in which it takes an event."""
     trace = trace_of("partition.two_commits_in_flight")
     told = next(step for step in trace.steps if step.event.startswith("is told assigned"))
     assert (told.kind, told.effects[0].what[:8]) == (StepKind.DELIVER, "fetch t-")
