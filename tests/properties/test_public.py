@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from os import environ
 from pathlib import Path
@@ -59,6 +60,17 @@ def test_the_public_names_are_those_on_record() -> None:
     if environ.get("TIDEGATE_GOLDEN") == "write":
         NAMES.write_text(now, encoding="utf-8")
     assert now.splitlines() == NAMES.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_page_on_lineage_names_modules_that_there_are() -> None:
+    """A room, and a module in it, each."""
+    page = (Path(__file__).parents[2] / "docs" / "lineage.md").read_text(encoding="utf-8")
+    rooms = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
+    listed = {(room.split("`")[1], name) for room in rooms for name in re.findall(r"^### `(\w+)`", room, re.MULTILINE)}
+    there = {module.__name__.removeprefix("tidegate.") for module in modules()}
+
+    assert len(listed) > 40
+    assert {f"{room}.{name}" for room, name in listed} <= there
 
 
 def test_exit_codes_are_those_of_the_field() -> None:
