@@ -119,7 +119,7 @@ def is_wrong(module: str, room: str, kind: str, other: str) -> bool:
         return False
     theirs, their_kind = placed(other)
     if not theirs:  # a face re-exports from all rooms, so whatever stands in one of them must not need it
-        return kind in ("", "laws") and other.split(".")[1] in FACES
+        return other.split(".")[1] in FACES
     if room == "sim":
         return theirs not in ("sim", "model", *SERVED.get(module.rpartition(".")[2], ())) or bool(their_kind)
     if not kind and theirs in ROOMS and ROOMS.index(theirs) > ROOMS.index(room):

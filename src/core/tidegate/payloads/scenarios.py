@@ -11,10 +11,10 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from tidegate import laws
 from tidegate.counters.scenarios.counter import QUIET, when_quiet
 from tidegate.model.documents import ID
 from tidegate.model.effects import Call, Program
+from tidegate.payloads import laws
 from tidegate.payloads.chunking import Chunk, Codec, Joined, Kind, Manifest, Plan, Reference
 from tidegate.payloads.payload_records import MANIFEST, PayloadRecord, new_record, record_of
 from tidegate.payloads.replacement import ATTEMPTS, Collector, Reader, ReplacementParts, Replacer, Swapped

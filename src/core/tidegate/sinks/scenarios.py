@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tidegate import laws
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.sim.faults import Fault, Faults, no_effects
@@ -17,6 +16,7 @@ from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Outcomes, Plain, World, inbox
+from tidegate.sinks import laws
 from tidegate.sinks.circuit_breaker import AttemptOutcome, CircuitBreaker, Closed, HalfOpen, Open
 from tidegate.sinks.outbox import (
     AttemptEnded,

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
-from tidegate import laws
 from tidegate.model.documents import ID, Document, Field
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.instants import SECOND, Instant
@@ -23,6 +22,7 @@ from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, Reads, World, contents, document, perform, world_with
+from tidegate.triggers import laws
 from tidegate.triggers.conditions import EventContext, Kind, OnCron, OnEvent, condition_id
 from tidegate.triggers.evaluator import PARTS, Evaluator, EvaluatorParts
 from tidegate.triggers.firing import HISTORY, Claims, GivenUp, Held, TriggerRun, plan

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate import laws
+from tidegate.consumer import laws
 from tidegate.consumer.backpressure import PartitionLimits, Plan, Thresholds
 from tidegate.consumer.commands import (
     Commit,

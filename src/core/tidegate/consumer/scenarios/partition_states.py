@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from tidegate import laws
+from tidegate.consumer import laws
 from tidegate.consumer.backpressure import Held, Hold, Plan
 from tidegate.consumer.commands import Work
 from tidegate.consumer.fanout import DeliverRecords, Task

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate import laws
+from tidegate.consumer import laws
 from tidegate.consumer.commands import Commit, CommitRefused, Interrupt, Release, Revoked, StartDrainTimer, Work
 from tidegate.consumer.drain import Budget, Stage
 from tidegate.consumer.fanout import DeliverRecords, Rules, Start

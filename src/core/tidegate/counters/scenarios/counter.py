@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
-from tidegate import laws
+from tidegate.counters import laws
 from tidegate.counters.counter import Counted, Counter, Full, counter_of, new_counter
 from tidegate.counters.increments import IncrementOutcome, IncrementParts, increment, sweep
 from tidegate.model.documents import Document
@@ -83,11 +83,11 @@ def counted(state: State) -> Mapping[str, int]:
 
 
 def is_counted_once(state: State) -> bool:
-    return laws.counter.each_counts_once(counter(state), counted(state))
+    return laws.each_counts_once(counter(state), counted(state))
 
 
 def stays_until_counted(before: State, after: State) -> bool:
-    return laws.counter.only_counting_takes_away(counter(before), counter(after))
+    return laws.only_counting_takes_away(counter(before), counter(after))
 
 
 def answer_is_true(owner: str) -> Law:
@@ -105,7 +105,7 @@ def answer_is_true(owner: str) -> Law:
 
 def is_only_the_count_left(state: State) -> bool:
     record = state.read(document(COUNTERS, KEY))
-    return record is not None and laws.counter.only_the_count_is_left(record, KEY, len(state.read(TALLY)))
+    return record is not None and laws.only_the_count_is_left(record, KEY, len(state.read(TALLY)))
 
 
 def is_swept(tokens: tuple[str, ...]) -> Law:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tidegate import laws
 from tidegate.invocations import invocation as status
+from tidegate.invocations import laws
 from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.picker import PARTS, HeldBack, PickedUp, Picker, PickerParts, PickOutcome

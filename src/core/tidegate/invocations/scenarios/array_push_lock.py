@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
-from tidegate import laws
 from tidegate.invocations import invocation as status
+from tidegate.invocations import laws
 from tidegate.invocations.array_push_lock import HOLDS, STATUS, TRANSITION_LOCK, ArrayPushLock
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.model.documents import Document

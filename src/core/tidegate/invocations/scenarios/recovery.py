@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tidegate import laws
 from tidegate.invocations import invocation as status
+from tidegate.invocations import laws
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.recoverer import PARTS, Recoverer, RecovererParts, item_of, message_id
 from tidegate.invocations.recovery import Finished, InHand, Patience, Queued, decide_recovery

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Final, TypeAlias
 
-from tidegate import laws
 from tidegate.invocations import invocation as status
+from tidegate.invocations import laws
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.transition import (

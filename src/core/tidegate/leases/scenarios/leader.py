@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tidegate import laws
+from tidegate.leases import laws
 from tidegate.leases.election import Candidate
 from tidegate.leases.leader import BELIEVES, FENCE, Leader, LeaderParts, Served, lease_of, new_lease
 from tidegate.leases.lease import Lease, Terms

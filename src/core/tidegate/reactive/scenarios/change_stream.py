@@ -14,10 +14,10 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate import laws
 from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Put, Update
 from tidegate.model.effects import Effect, Program
 from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, find_one, update_one
+from tidegate.reactive import laws
 from tidegate.reactive.change_stream import (
     Await,
     ChangeStreamConsumer,

@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate import laws
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
+from tidegate.reactive import laws
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
 from tidegate.reactive.reactive_task import PARTS, Parts, ReactiveTask
