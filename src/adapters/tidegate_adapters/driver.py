@@ -36,17 +36,9 @@ from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
 
 __all__ = [
-    "CLOSINGS_MAX",
-    "AsyncHandle",
-    "Handle",
-    "Handlers",
-    "choosing",
-    "documents",
-    "local",
-    "local_async",
-    "run",
+    "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "choosing", "documents", "local", "local_async", "run",
     "run_async",
-]
+]  # fmt: skip
 
 
 T = TypeVar("T")

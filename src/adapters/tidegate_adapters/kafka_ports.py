@@ -16,20 +16,9 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR",
-    "KAFKA_ERROR",
-    "REFUSED",
-    "TOO_LARGE",
-    "Client",
-    "Received",
-    "client",
-    "committed",
-    "end",
-    "listener",
-    "ours",
-    "record",
-    "theirs",
-]
+    "CONNECTION_ERROR", "KAFKA_ERROR", "REFUSED", "TOO_LARGE", "Client", "Received", "client", "committed", "end",
+    "listener", "ours", "record", "theirs",
+]  # fmt: skip
 
 
 class Received(Protocol):

@@ -83,18 +83,9 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
 __all__ = [
-    "CHECK_SECONDS",
-    "REPLY_MS",
-    "AsyncMongo",
-    "Mongo",
-    "changes",
-    "condition",
-    "connect",
-    "connect_async",
-    "make_unique",
-    "make_unique_async",
-    "masked",
-]
+    "CHECK_SECONDS", "REPLY_MS", "AsyncMongo", "Mongo", "changes", "condition", "connect", "connect_async",
+    "make_unique", "make_unique_async", "masked",
+]  # fmt: skip
 
 
 C = TypeVar("C")

@@ -13,17 +13,9 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Nondeterministic, TidegateError
 
 __all__ = [
-    "CodeRaisedError",
-    "NothingSelectedError",
-    "ReplayDivergedError",
-    "StoppedError",
-    "WorkersLostError",
-    "exit_code",
-    "message",
-    "near",
-    "origin",
-    "raised",
-]
+    "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "StoppedError", "WorkersLostError", "exit_code",
+    "message", "near", "origin", "raised",
+]  # fmt: skip
 
 
 _NOT_THE_USERS: Final = (

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from tidegate.model.errors import Misuse
 
 __all__ = [
-    "check_numbers",
-    "ranges",
-]
+    "check_numbers", "ranges",
+]  # fmt: skip
 
 
 def check_numbers(batch: object, what: str, most: int) -> None:

@@ -66,27 +66,10 @@ from tidegate.model.instants import Duration
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "NEXT",
-    "Band",
-    "Flow",
-    "Free",
-    "Gate",
-    "GateReason",
-    "GateVerdict",
-    "Held",
-    "Hold",
-    "Load",
-    "PartitionHold",
-    "PartitionLimits",
-    "PartitionPressure",
-    "Plan",
-    "Signal",
-    "Thresholds",
-    "decide",
-    "decide_partition",
-    "for_executors",
-    "plan",
-]
+    "NEXT", "Band", "Flow", "Free", "Gate", "GateReason", "GateVerdict", "Held", "Hold", "Load", "PartitionHold",
+    "PartitionLimits", "PartitionPressure", "Plan", "Signal", "Thresholds", "decide", "decide_partition",
+    "for_executors", "plan",
+]  # fmt: skip
 
 # --- load ---------------------------------------------------------------------------------------------------------------
 

@@ -72,15 +72,8 @@ from tidegate.model.values import check_int, check_type, check_types
 from tidegate.retries.backoff import check_delay
 
 __all__ = [
-    "Action",
-    "Budget",
-    "DrainDecision",
-    "InFlight",
-    "Stage",
-    "left",
-    "plan",
-    "stage",
-]
+    "Action", "Budget", "DrainDecision", "InFlight", "Stage", "left", "plan", "stage",
+]  # fmt: skip
 
 # --- the time there is --------------------------------------------------------------------------------------------------
 

@@ -48,10 +48,8 @@ from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "ConsumerRules",
-    "ConsumerState",
-    "ConsumerStep",
-]
+    "ConsumerRules", "ConsumerState", "ConsumerStep",
+]  # fmt: skip
 
 _EXECUTORS: Final = 4
 

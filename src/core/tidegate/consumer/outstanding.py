@@ -38,13 +38,8 @@ from tidegate.consumer.fanout import (
 )
 
 __all__ = [
-    "AllAsked",
-    "Asked",
-    "answer",
-    "answered",
-    "ask",
-    "running",
-]
+    "AllAsked", "Asked", "answer", "answered", "ask", "running",
+]  # fmt: skip
 
 T = TypeVar("T", bound=Task)
 

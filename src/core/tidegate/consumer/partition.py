@@ -153,19 +153,9 @@ from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "DRAIN",
-    "PARTS",
-    "PLAIN",
-    "FailurePolicy",
-    "Ordering",
-    "Owned",
-    "PartitionParts",
-    "PartitionRules",
-    "PartitionState",
-    "PartitionStep",
-    "Phase",
-    "Unassigned",
-]
+    "DRAIN", "PARTS", "PLAIN", "FailurePolicy", "Ordering", "Owned", "PartitionParts", "PartitionRules",
+    "PartitionState", "PartitionStep", "Phase", "Unassigned",
+]  # fmt: skip
 
 # --- rules --------------------------------------------------------------------------------------------------------------
 

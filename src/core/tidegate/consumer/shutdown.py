@@ -70,19 +70,9 @@ from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
 __all__ = [
-    "Leave",
-    "LeaveAnswered",
-    "LeaveTimerFired",
-    "ShutdownCommand",
-    "ShutdownEvent",
-    "ShutdownPhase",
-    "ShutdownStep",
-    "StartLeaveTimer",
-    "StopAsked",
-    "WorkerRules",
-    "WorkerState",
-    "event_for",
-]
+    "Leave", "LeaveAnswered", "LeaveTimerFired", "ShutdownCommand", "ShutdownEvent", "ShutdownPhase", "ShutdownStep",
+    "StartLeaveTimer", "StopAsked", "WorkerRules", "WorkerState", "event_for",
+]  # fmt: skip
 
 _LEAVE: Final = 5 * SECOND
 

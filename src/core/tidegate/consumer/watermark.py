@@ -68,40 +68,11 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name
 
 __all__ = [
-    "KNOWN_DONE_MAX",
-    "OFFSET_MAX",
-    "PAGE",
-    "Abandoned",
-    "Blocked",
-    "DuplicateBudget",
-    "Explanation",
-    "Fork",
-    "Leaf",
-    "Node",
-    "OffsetTracker",
-    "Pages",
-    "Run",
-    "Unblocked",
-    "WorkStatus",
-    "acknowledged",
-    "committable",
-    "completed",
-    "delivered",
-    "done_offsets",
-    "done_runs",
-    "duplicate_budget",
-    "explain",
-    "highest",
-    "low_watermark",
-    "oldest_open",
-    "open_offsets",
-    "pending",
-    "restored",
-    "span",
-    "successor",
-    "tracked",
-    "undelivered",
-]
+    "KNOWN_DONE_MAX", "OFFSET_MAX", "PAGE", "Abandoned", "Blocked", "DuplicateBudget", "Explanation", "Fork", "Leaf",
+    "Node", "OffsetTracker", "Pages", "Run", "Unblocked", "WorkStatus", "acknowledged", "committable", "completed",
+    "delivered", "done_offsets", "done_runs", "duplicate_budget", "explain", "highest", "low_watermark", "oldest_open",
+    "open_offsets", "pending", "restored", "span", "successor", "tracked", "undelivered",
+]  # fmt: skip
 
 OFFSET_MAX: Final = 2**63 - 1
 """The highest offset of a record: Kafka's offsets are signed 64-bit integers."""

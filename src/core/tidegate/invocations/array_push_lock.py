@@ -42,24 +42,9 @@ from tidegate.model.operations import check_collection, find_one, update_one
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "ATTEMPTS",
-    "BACKOFF",
-    "HOLDS",
-    "INVOCATION_ID",
-    "RUNNER",
-    "STALE",
-    "STATUS",
-    "TIMESTAMP",
-    "TRANSITION_LOCK",
-    "ArrayPushLock",
-    "LockedOutcome",
-    "NoRecord",
-    "RaceCondition",
-    "Written",
-    "claim_time",
-    "claimed",
-    "is_stale",
-]
+    "ATTEMPTS", "BACKOFF", "HOLDS", "INVOCATION_ID", "RUNNER", "STALE", "STATUS", "TIMESTAMP", "TRANSITION_LOCK",
+    "ArrayPushLock", "LockedOutcome", "NoRecord", "RaceCondition", "Written", "claim_time", "claimed", "is_stale",
+]  # fmt: skip
 
 TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")
 STATUS: Final = Field[str]("status")

@@ -49,21 +49,9 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
 __all__ = [
-    "ATTEMPTS",
-    "PARTS",
-    "PLACES",
-    "HeldBack",
-    "Known",
-    "NotPickedUp",
-    "PickOutcome",
-    "PickedUp",
-    "Picker",
-    "PickerParts",
-    "inserted",
-    "kept",
-    "places_of",
-    "take_places",
-]
+    "ATTEMPTS", "PARTS", "PLACES", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker",
+    "PickerParts", "inserted", "kept", "places_of", "take_places",
+]  # fmt: skip
 
 ATTEMPTS: Final = 8
 

@@ -58,23 +58,9 @@ from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
 __all__ = [
-    "PATIENCE",
-    "Finished",
-    "InHand",
-    "Item",
-    "LeftAlone",
-    "MessageStatus",
-    "Move",
-    "NoInvocation",
-    "Patience",
-    "Publish",
-    "Queued",
-    "RecoveryAction",
-    "RecoveryVerdict",
-    "Trouble",
-    "decide_recovery",
-    "plan_recovery",
-]
+    "PATIENCE", "Finished", "InHand", "Item", "LeftAlone", "MessageStatus", "Move", "NoInvocation", "Patience",
+    "Publish", "Queued", "RecoveryAction", "RecoveryVerdict", "Trouble", "decide_recovery", "plan_recovery",
+]  # fmt: skip
 
 _WAY_ON: Final[Mapping[str, str]] = {
     PENDING: PENDING_RECOVERY,

@@ -51,14 +51,8 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "PARTS",
-    "NotRegistered",
-    "Registered",
-    "Registrar",
-    "RegistrarParts",
-    "RegistrationOutcome",
-    "Reused",
-]
+    "PARTS", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationOutcome", "Reused",
+]  # fmt: skip
 
 _TASK: Final = Field[str]("task")
 _NAMES: Final = Field[tuple[str, ...]]("names")

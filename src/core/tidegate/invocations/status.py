@@ -32,18 +32,9 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
 __all__ = [
-    "Accepted",
-    "Added",
-    "Denied",
-    "NoRunner",
-    "NotAllowed",
-    "NotOwner",
-    "StatusDefinition",
-    "StatusRecord",
-    "StatusTable",
-    "TransitionVerdict",
-    "decide_transition",
-]
+    "Accepted", "Added", "Denied", "NoRunner", "NotAllowed", "NotOwner", "StatusDefinition", "StatusRecord",
+    "StatusTable", "TransitionVerdict", "decide_transition",
+]  # fmt: skip
 
 
 def _frozen(statuses: Iterable[str]) -> frozenset[str]:

@@ -48,25 +48,9 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
 __all__ = [
-    "ATTEMPTS",
-    "CHANGED_AT",
-    "HISTORY",
-    "OWNER",
-    "PARTS",
-    "REQUEST",
-    "STATUS",
-    "VERSION",
-    "GaveUp",
-    "Granted",
-    "Outdated",
-    "Transition",
-    "TransitionOutcome",
-    "TransitionParts",
-    "Unknown",
-    "history",
-    "transition",
-    "viewed",
-]
+    "ATTEMPTS", "CHANGED_AT", "HISTORY", "OWNER", "PARTS", "REQUEST", "STATUS", "VERSION", "GaveUp", "Granted",
+    "Outdated", "Transition", "TransitionOutcome", "TransitionParts", "Unknown", "history", "transition", "viewed",
+]  # fmt: skip
 
 ATTEMPTS: Final = 8
 

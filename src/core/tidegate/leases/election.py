@@ -74,31 +74,10 @@ from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "Answered",
-    "Begin",
-    "Candidate",
-    "Claim",
-    "DoesNotLead",
-    "ElectionCommand",
-    "ElectionEvent",
-    "ElectionState",
-    "ElectionStep",
-    "End",
-    "Flight",
-    "Following",
-    "Leading",
-    "Leads",
-    "Look",
-    "Request",
-    "StopRequested",
-    "Stopped",
-    "Swap",
-    "TimerFired",
-    "Unanswered",
-    "WakeIn",
-    "WorkEnded",
-    "event_for",
-]
+    "Answered", "Begin", "Candidate", "Claim", "DoesNotLead", "ElectionCommand", "ElectionEvent", "ElectionState",
+    "ElectionStep", "End", "Flight", "Following", "Leading", "Leads", "Look", "Request", "StopRequested", "Stopped",
+    "Swap", "TimerFired", "Unanswered", "WakeIn", "WorkEnded", "event_for",
+]  # fmt: skip
 
 # --- commands -----------------------------------------------------------------------------------------------------------
 

@@ -60,17 +60,8 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "BELIEVES",
-    "FENCE",
-    "Leader",
-    "LeaderParts",
-    "Served",
-    "ask",
-    "fenced",
-    "lease_of",
-    "new_lease",
-    "unchanged",
-]
+    "BELIEVES", "FENCE", "Leader", "LeaderParts", "Served", "ask", "fenced", "lease_of", "new_lease", "unchanged",
+]  # fmt: skip
 
 _TOKEN: Final = Field[int]("token")
 _VERSION: Final = Field[int]("version")

@@ -31,22 +31,9 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "DUPLICATE_KEY",
-    "Ambiguous",
-    "Call",
-    "Cancel",
-    "Effect",
-    "Failure",
-    "NotApplied",
-    "NotDurable",
-    "Note",
-    "Now",
-    "Program",
-    "Refused",
-    "Sleep",
-    "duplicate_key",
-    "is_duplicate",
-]
+    "DUPLICATE_KEY", "Ambiguous", "Call", "Cancel", "Effect", "Failure", "NotApplied", "NotDurable", "Note", "Now",
+    "Program", "Refused", "Sleep", "duplicate_key", "is_duplicate",
+]  # fmt: skip
 
 Reply_co = TypeVar("Reply_co", covariant=True)
 T = TypeVar("T")

@@ -10,15 +10,8 @@ from __future__ import annotations
 from typing import Final, final
 
 __all__ = [
-    "INT64_MAX",
-    "NUMBER_MAX",
-    "MissingExtra",
-    "Misuse",
-    "Nondeterministic",
-    "TidegateError",
-    "UnknownEffect",
-    "shown",
-]
+    "INT64_MAX", "NUMBER_MAX", "MissingExtra", "Misuse", "Nondeterministic", "TidegateError", "UnknownEffect", "shown",
+]  # fmt: skip
 
 _SHOWN_MAX: Final = 120
 """How many characters of a value a message shows."""

@@ -24,21 +24,9 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "MICROSECOND",
-    "MILLISECOND",
-    "MINUTE",
-    "PPM",
-    "SECOND",
-    "STORE",
-    "WALL",
-    "ClockName",
-    "Duration",
-    "Instant",
-    "duration",
-    "instant",
-    "moment",
-    "seconds",
-]
+    "MICROSECOND", "MILLISECOND", "MINUTE", "PPM", "SECOND", "STORE", "WALL", "ClockName", "Duration", "Instant",
+    "duration", "instant", "moment", "seconds",
+]  # fmt: skip
 
 Duration: TypeAlias = int
 """A length of time in microseconds."""

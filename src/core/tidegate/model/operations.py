@@ -31,25 +31,10 @@ from tidegate.model.instants import Instant
 from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
-    "FOUND_MAX",
-    "DeleteOne",
-    "FindAll",
-    "FindOne",
-    "FindOneAndUpdate",
-    "InsertOne",
-    "Operation",
-    "StoreTime",
-    "Unique",
-    "UpdateOne",
-    "check_collection",
-    "check_unique",
-    "delete_one",
-    "find_all",
-    "find_one",
-    "find_one_and_update",
-    "insert_one",
-    "update_one",
-]
+    "FOUND_MAX", "DeleteOne", "FindAll", "FindOne", "FindOneAndUpdate", "InsertOne", "Operation", "StoreTime", "Unique",
+    "UpdateOne", "check_collection", "check_unique", "delete_one", "find_all", "find_one", "find_one_and_update",
+    "insert_one", "update_one",
+]  # fmt: skip
 
 _COLLECTION_LENGTH_MAX: Final = 200
 FOUND_MAX: Final = 1_000

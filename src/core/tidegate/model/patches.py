@@ -50,19 +50,9 @@ from tidegate.model.instants import ClockName, Instant
 from tidegate.model.values import check_tuple, check_types
 
 __all__ = [
-    "Added",
-    "Json",
-    "Patch",
-    "PatchOperation",
-    "Removed",
-    "Replaced",
-    "applied",
-    "difference",
-    "from_json",
-    "patch_from_json",
-    "patch_to_json",
-    "to_json",
-]
+    "Added", "Json", "Patch", "PatchOperation", "Removed", "Replaced", "applied", "difference", "from_json",
+    "patch_from_json", "patch_to_json", "to_json",
+]  # fmt: skip
 
 T = TypeVar("T")
 

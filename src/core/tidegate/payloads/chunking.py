@@ -36,29 +36,9 @@ from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 
 __all__ = [
-    "CHUNKS",
-    "DATA",
-    "LIMIT",
-    "PUT",
-    "THRESHOLD",
-    "Chunk",
-    "Codec",
-    "Corrupt",
-    "Joined",
-    "Kind",
-    "Manifest",
-    "Missing",
-    "Part",
-    "Plan",
-    "Reference",
-    "Size",
-    "TooLarge",
-    "TooLong",
-    "check_digests",
-    "join",
-    "manifest_of",
-    "plan",
-]
+    "CHUNKS", "DATA", "LIMIT", "PUT", "THRESHOLD", "Chunk", "Codec", "Corrupt", "Joined", "Kind", "Manifest", "Missing",
+    "Part", "Plan", "Reference", "Size", "TooLarge", "TooLong", "check_digests", "join", "manifest_of", "plan",
+]  # fmt: skip
 
 THRESHOLD: Final = 15 * 1024 * 1024
 """How large a manifest or a chunk may be, in bytes as the store counts them."""

@@ -52,31 +52,10 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.payloads.chunking import CHUNKS, PUT, Chunk, Corrupt, Manifest, check_digests, manifest_of
 
 __all__ = [
-    "HISTORY",
-    "MANIFEST",
-    "PENDING",
-    "SWAPPED",
-    "UNDONE",
-    "VERSION",
-    "Done",
-    "Insert",
-    "Mark",
-    "PayloadRecord",
-    "StoredChunk",
-    "Touch",
-    "attempt_of",
-    "collectable",
-    "decide_put",
-    "mark",
-    "new_record",
-    "put",
-    "record_of",
-    "remove",
-    "stored_chunk_of",
-    "swap",
-    "touch",
-    "undo",
-]
+    "HISTORY", "MANIFEST", "PENDING", "SWAPPED", "UNDONE", "VERSION", "Done", "Insert", "Mark", "PayloadRecord",
+    "StoredChunk", "Touch", "attempt_of", "collectable", "decide_put", "mark", "new_record", "put", "record_of",
+    "remove", "stored_chunk_of", "swap", "touch", "undo",
+]  # fmt: skip
 
 T = TypeVar("T")
 

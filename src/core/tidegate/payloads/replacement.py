@@ -53,17 +53,9 @@ from tidegate.payloads.payload_records import (
 )
 
 __all__ = [
-    "ATTEMPTS",
-    "LIMIT",
-    "Collector",
-    "Reader",
-    "ReplacementOutcome",
-    "ReplacementParts",
-    "Replacer",
-    "Swapped",
-    "Unsettled",
-    "chunks_then_records",
-]
+    "ATTEMPTS", "LIMIT", "Collector", "Reader", "ReplacementOutcome", "ReplacementParts", "Replacer", "Swapped",
+    "Unsettled", "chunks_then_records",
+]  # fmt: skip
 
 ATTEMPTS: Final = 8
 LIMIT: Final = 1_000

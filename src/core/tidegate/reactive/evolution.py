@@ -37,16 +37,9 @@ from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import TaskStatus
 
 __all__ = [
-    "STATUSES",
-    "Action",
-    "Definition",
-    "EvolutionPolicy",
-    "ForgetReconciled",
-    "OnNewVersion",
-    "Remember",
-    "Reprocess",
+    "STATUSES", "Action", "Definition", "EvolutionPolicy", "ForgetReconciled", "OnNewVersion", "Remember", "Reprocess",
     "evolve",
-]
+]  # fmt: skip
 
 _UNKNOWN_VERSION: Final = 1
 """The version of the handler of a task that was never stored."""

@@ -32,18 +32,9 @@ from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import PROCESSED, Guard, TaskRecord
 
 __all__ = [
-    "DAY",
-    "ORPHANED",
-    "CleanUp",
-    "DeleteWhen",
-    "KeepRecord",
-    "RemoveRecord",
-    "Source",
-    "SweepVerdict",
-    "WhyKept",
-    "clean_up",
-    "last_touched",
-]
+    "DAY", "ORPHANED", "CleanUp", "DeleteWhen", "KeepRecord", "RemoveRecord", "Source", "SweepVerdict", "WhyKept",
+    "clean_up", "last_touched",
+]  # fmt: skip
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
 

@@ -68,31 +68,11 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.orphans import DAY
 
 __all__ = [
-    "BatchPlanned",
-    "BeginSweep",
-    "Checkpoint",
-    "CleanedUp",
-    "PassFailed",
-    "PassOutcome",
-    "Progress",
-    "ReconciliationRun",
-    "RunSuperseded",
-    "Scan",
-    "ScanAgain",
-    "ScanVerdict",
-    "SkipSweep",
-    "SweepLater",
-    "Sweeps",
-    "TaskTrigger",
-    "WhyNoSweep",
-    "WriteProgress",
-    "decide_sweep",
-    "forgotten",
-    "forgotten_task",
-    "reconcile",
-    "scans",
+    "BatchPlanned", "BeginSweep", "Checkpoint", "CleanedUp", "PassFailed", "PassOutcome", "Progress",
+    "ReconciliationRun", "RunSuperseded", "Scan", "ScanAgain", "ScanVerdict", "SkipSweep", "SweepLater", "Sweeps",
+    "TaskTrigger", "WhyNoSweep", "WriteProgress", "decide_sweep", "forgotten", "forgotten_task", "reconcile", "scans",
     "swept",
-]
+]  # fmt: skip
 
 
 def _history(history: object) -> None:

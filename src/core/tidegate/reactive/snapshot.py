@@ -70,24 +70,9 @@ from tidegate.model.patches import Added, Patch, difference
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 
 __all__ = [
-    "Changed",
-    "Computed",
-    "Differs",
-    "Digest",
-    "Kept",
-    "NotComputed",
-    "Projection",
-    "SnapshotVerdict",
-    "Unchanged",
-    "Way",
-    "changed",
-    "described",
-    "differs",
-    "digest",
-    "expression",
-    "remembered",
-    "snapshot",
-]
+    "Changed", "Computed", "Differs", "Digest", "Kept", "NotComputed", "Projection", "SnapshotVerdict", "Unchanged",
+    "Way", "changed", "described", "differs", "digest", "expression", "remembered", "snapshot",
+]  # fmt: skip
 
 Way: TypeAlias = tuple[Field[Value], ...]
 """A path, taken apart."""

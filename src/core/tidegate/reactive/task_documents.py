@@ -24,18 +24,9 @@ from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 
 __all__ = [
-    "DOCUMENT",
-    "NEXT_RUN_AT",
-    "RECORD",
-    "SNAPSHOT",
-    "STATUS",
-    "TASK",
-    "changes",
-    "guarded",
-    "loaded",
-    "record_id",
+    "DOCUMENT", "NEXT_RUN_AT", "RECORD", "SNAPSHOT", "STATUS", "TASK", "changes", "guarded", "loaded", "record_id",
     "stored",
-]
+]  # fmt: skip
 
 TASK: Final = Field[str]("task")
 DOCUMENT: Final = Field[str]("document")

@@ -38,24 +38,9 @@ from tidegate.model.values import check_callable, check_int, check_name, check_t
 from tidegate.retries.schedule import NextAfter
 
 __all__ = [
-    "DAY",
-    "FACTOR_LEAST",
-    "LONGEST",
-    "Backoff",
-    "Cron",
-    "Exponential",
-    "Fixed",
-    "GiveUp",
-    "GiveUpReason",
-    "Linear",
-    "Policy",
-    "Retry",
-    "RetryVerdict",
-    "Series",
-    "check_delay",
-    "decide",
-    "delay_after",
-]
+    "DAY", "FACTOR_LEAST", "LONGEST", "Backoff", "Cron", "Exponential", "Fixed", "GiveUp", "GiveUpReason", "Linear",
+    "Policy", "Retry", "RetryVerdict", "Series", "check_delay", "decide", "delay_after",
+]  # fmt: skip
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
 LONGEST: Final[Duration] = 36_525 * DAY

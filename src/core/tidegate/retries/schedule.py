@@ -42,22 +42,9 @@ from tidegate.model.instants import MICROSECOND, Duration, Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
 __all__ = [
-    "PENDING_MAX",
-    "Broken",
-    "Cell",
-    "Due",
-    "FirstSeen",
-    "Full",
-    "Look",
-    "Missed",
-    "Never",
-    "NextAfter",
-    "Schedule",
-    "TooLate",
-    "Waiting",
-    "closed",
-    "look",
-]
+    "PENDING_MAX", "Broken", "Cell", "Due", "FirstSeen", "Full", "Look", "Missed", "Never", "NextAfter", "Schedule",
+    "TooLate", "Waiting", "closed", "look",
+]  # fmt: skip
 
 PENDING_MAX: Final = 100
 """How many instants may be pending before a cell waits; a document has to hold them."""

@@ -65,33 +65,11 @@ from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration, 
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
 __all__ = [
-    "WINDOW_MIN",
-    "Alone",
-    "Assigned",
-    "AtomicService",
-    "AtomicServiceClaim",
-    "AtomicServiceRun",
-    "ClaimVerdict",
-    "Claiming",
-    "Concern",
-    "Crowded",
-    "LateStart",
-    "MissedByPolls",
-    "NoStableRunners",
-    "NoWindows",
-    "NotAssignedSlot",
-    "Runner",
-    "ScheduledRunnerInGrace",
-    "Shared",
-    "ShortWindow",
-    "SlotWindowInvalid",
-    "StartUp",
-    "Tolerance",
-    "Window",
-    "check_start_up",
-    "decide_atomic_service_claim",
-    "tolerance",
-]
+    "WINDOW_MIN", "Alone", "Assigned", "AtomicService", "AtomicServiceClaim", "AtomicServiceRun", "ClaimVerdict",
+    "Claiming", "Concern", "Crowded", "LateStart", "MissedByPolls", "NoStableRunners", "NoWindows", "NotAssignedSlot",
+    "Runner", "ScheduledRunnerInGrace", "Shared", "ShortWindow", "SlotWindowInvalid", "StartUp", "Tolerance", "Window",
+    "check_start_up", "decide_atomic_service_claim", "tolerance",
+]  # fmt: skip
 
 # --- values -----------------------------------------------------------------------------------------------------------
 

@@ -39,18 +39,9 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
 __all__ = [
-    "ALL_FAULTS",
-    "FENCED",
-    "LEAVES",
-    "LIVING",
-    "OVER",
-    "REPLACED",
-    "SCENARIOS",
-    "TOKENS",
-    "TOLD",
-    "WRONG",
+    "ALL_FAULTS", "FENCED", "LEAVES", "LIVING", "OVER", "REPLACED", "SCENARIOS", "TOKENS", "TOLD", "WRONG",
     "atomic_service",
-]
+]  # fmt: skip
 
 KEY: Final = "trigger"
 MEMBERS: Final = "members"

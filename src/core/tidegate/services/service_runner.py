@@ -74,21 +74,9 @@ from tidegate.services.members import SEEN, announce, beat, begin, everybody, le
 from tidegate.services.membership import Alive, Membership, liveness, runners
 
 __all__ = [
-    "PARTS",
-    "REASON",
-    "RUN",
-    "RUNNER",
-    "STATUS",
-    "Abandoned",
-    "Completed",
-    "ServiceOutcome",
-    "ServiceRunner",
-    "ServiceRunnerParts",
-    "Skipped",
-    "Unanswered",
-    "gate_of",
-    "new_gate",
-]
+    "PARTS", "REASON", "RUN", "RUNNER", "STATUS", "Abandoned", "Completed", "ServiceOutcome", "ServiceRunner",
+    "ServiceRunnerParts", "Skipped", "Unanswered", "gate_of", "new_gate",
+]  # fmt: skip
 
 _TOKEN: Final = Field[int]("token")
 RUN: Final = Field[str | None]("run")

@@ -25,19 +25,9 @@ from tidegate.sim.aging import holds_instant
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 
 __all__ = [
-    "Asking",
-    "Birth",
-    "Cancelled",
-    "Crashed",
-    "Failed",
-    "HoldsInstant",
-    "ProcessStatus",
-    "ProgramAutomaton",
-    "Raised",
-    "Returned",
-    "checked_effect",
-    "resume",
-]
+    "Asking", "Birth", "Cancelled", "Crashed", "Failed", "HoldsInstant", "ProcessStatus", "ProgramAutomaton", "Raised",
+    "Returned", "checked_effect", "resume",
+]  # fmt: skip
 
 
 @final

@@ -39,21 +39,9 @@ from tidegate.sim.search import Search
 from tidegate.sim.ways import ways
 
 __all__ = [
-    "Cause",
-    "Difference",
-    "Generator",
-    "Known",
-    "Runs",
-    "Seeding",
-    "Stand",
-    "difference",
-    "executed",
-    "from_plain",
-    "judged",
-    "look",
-    "stand_at",
-    "to_plain",
-]
+    "Cause", "Difference", "Generator", "Known", "Runs", "Seeding", "Stand", "difference", "executed", "from_plain",
+    "judged", "look", "stand_at", "to_plain",
+]  # fmt: skip
 
 
 _CLOCKS: Final = frozenset(

@@ -35,14 +35,8 @@ from tidegate.model.documents import Document, exactly
 from tidegate.model.immutable import frozen_fields, is_value
 
 __all__ = [
-    "KNOWN_PYTHONS",
-    "PYTHON",
-    "Canon",
-    "Unmergeable",
-    "fingerprint",
-    "suspensions",
-    "uses",
-]
+    "KNOWN_PYTHONS", "PYTHON", "Canon", "Unmergeable", "fingerprint", "suspensions", "uses",
+]  # fmt: skip
 
 
 SLASH, BACKSLASH = "/", "\\"

@@ -53,19 +53,9 @@ from tidegate.sim.trace import StepKind
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
 
 __all__ = [
-    "GROUP",
-    "REBALANCES",
-    "STEP_KINDS",
-    "Coordinator",
-    "Group",
-    "Offsets",
-    "broker",
-    "committed",
-    "dead",
-    "end",
-    "processed",
-    "tell",
-]
+    "GROUP", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "Offsets", "broker", "committed", "dead", "end",
+    "processed", "tell",
+]  # fmt: skip
 
 
 STEP_KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (

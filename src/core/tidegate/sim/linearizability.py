@@ -33,21 +33,9 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, perform
 
 __all__ = [
-    "BEGAN",
-    "ENDED",
-    "HISTORY",
-    "Apply",
-    "Began",
-    "Ended",
-    "History",
-    "Linearizable",
-    "Linearized",
-    "NotLinearizable",
-    "Operation",
-    "State",
-    "operations",
-    "recording",
-]
+    "BEGAN", "ENDED", "HISTORY", "Apply", "Began", "Ended", "History", "Linearizable", "Linearized", "NotLinearizable",
+    "Operation", "State", "operations", "recording",
+]  # fmt: skip
 
 
 BEGAN: Final = "began"

@@ -34,20 +34,9 @@ from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world import CELLS_KEPT, Cell, Outcomes, Plain, World
 
 __all__ = [
-    "CONTROL",
-    "Append",
-    "Compaction",
-    "Entries",
-    "Entry",
-    "Hole",
-    "Pause",
-    "Resume",
-    "begun",
-    "fetched",
-    "log",
-    "paused",
-    "perform",
-]
+    "CONTROL", "Append", "Compaction", "Entries", "Entry", "Hole", "Pause", "Resume", "begun", "fetched", "log",
+    "paused", "perform",
+]  # fmt: skip
 
 
 @final

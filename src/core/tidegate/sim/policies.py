@@ -42,22 +42,9 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.faults import Fault
 
 __all__ = [
-    "NOTHING",
-    "PORTFOLIO",
-    "UNMEASURED",
-    "Decision",
-    "Generator",
-    "Menu",
-    "Pct",
-    "Pick",
-    "Policy",
-    "Seeding",
-    "Shape",
-    "Swarm",
-    "Uniform",
-    "at_random",
-    "policies",
-]
+    "NOTHING", "PORTFOLIO", "UNMEASURED", "Decision", "Generator", "Menu", "Pct", "Pick", "Policy", "Seeding", "Shape",
+    "Swarm", "Uniform", "at_random", "policies",
+]  # fmt: skip
 
 
 _DEPTH_MAX: Final = 100

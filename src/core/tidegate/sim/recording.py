@@ -46,24 +46,9 @@ from tidegate.sim.tagged import Classes, Hide, matches, named_classes, nothing_h
 from tidegate.sim.type_names import upgraded
 
 __all__ = [
-    "NOTHING",
-    "Entry",
-    "Executed",
-    "Kind",
-    "Other",
-    "Recording",
-    "Same",
-    "digest_of",
-    "ended",
-    "executed",
-    "handled",
-    "header",
-    "is_recording",
-    "last",
-    "read",
-    "replied",
-    "stepped",
-]
+    "NOTHING", "Entry", "Executed", "Kind", "Other", "Recording", "Same", "digest_of", "ended", "executed", "handled",
+    "header", "is_recording", "last", "read", "replied", "stepped",
+]  # fmt: skip
 
 
 S = TypeVar("S")

@@ -28,16 +28,8 @@ from tidegate.sim.tracing import judgements, trace_of
 from tidegate.sim.ways import event, ways
 
 __all__ = [
-    "Diverged",
-    "ExploredOn",
-    "Followed",
-    "Replayed",
-    "Reproduced",
-    "explored_on",
-    "followed",
-    "replay",
-    "replaying",
-]
+    "Diverged", "ExploredOn", "Followed", "Replayed", "Reproduced", "explored_on", "followed", "replay", "replaying",
+]  # fmt: skip
 
 
 T = TypeVar("T")

@@ -45,18 +45,9 @@ from tidegate.sim.space import remembered
 from tidegate.sim.tally import Failed, Tally, counted, pieces
 
 __all__ = [
-    "NODES_MAX",
-    "STEPS_MAX",
-    "Beyond",
-    "BrokenState",
-    "Plan",
-    "Sampled",
-    "Sampler",
-    "Walks",
-    "portfolio",
-    "runs_of",
+    "NODES_MAX", "STEPS_MAX", "Beyond", "BrokenState", "Plan", "Sampled", "Sampler", "Walks", "portfolio", "runs_of",
     "sample",
-]
+]  # fmt: skip
 
 
 T = TypeVar("T")

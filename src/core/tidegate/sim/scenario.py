@@ -30,20 +30,9 @@ from tidegate.sim.faults import FAULTS, Fault, bound
 from tidegate.sim.world import Cell, Flying, Plain, World
 
 __all__ = [
-    "Actor",
-    "ActorStep",
-    "Clock",
-    "Delivers",
-    "Kind",
-    "Label",
-    "Law",
-    "ProcessActor",
-    "Scenario",
-    "State",
-    "StepLaw",
-    "Trouble",
-    "Undone",
-]
+    "Actor", "ActorStep", "Clock", "Delivers", "Kind", "Label", "Law", "ProcessActor", "Scenario", "State", "StepLaw",
+    "Trouble", "Undone",
+]  # fmt: skip
 
 
 V = TypeVar("V")

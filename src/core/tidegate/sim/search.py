@@ -38,19 +38,9 @@ from tidegate.sim.symmetry import Symmetry
 from tidegate.sim.trace import Breach
 
 __all__ = [
-    "ALL",
-    "CALLED_OFF",
-    "PLAIN",
-    "STATES_MAX",
-    "Bounds",
-    "Explored",
-    "Learned",
-    "Proceed",
-    "Progress",
-    "Reductions",
-    "Search",
-    "go_on",
-]
+    "ALL", "CALLED_OFF", "PLAIN", "STATES_MAX", "Bounds", "Explored", "Learned", "Proceed", "Progress", "Reductions",
+    "Search", "go_on",
+]  # fmt: skip
 
 
 _CHUNK: Final = 20_000

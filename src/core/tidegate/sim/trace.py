@@ -34,23 +34,9 @@ from tidegate.model.errors import Misuse
 from tidegate.model.patches import Patch, applied
 
 __all__ = [
-    "Breach",
-    "Choice",
-    "Done",
-    "Lane",
-    "LawKind",
-    "Mover",
-    "NamedLaw",
-    "Option",
-    "Passing",
-    "Policy",
-    "StepKind",
-    "Trace",
-    "TraceStep",
-    "Truth",
-    "past",
-    "states_of",
-]
+    "Breach", "Choice", "Done", "Lane", "LawKind", "Mover", "NamedLaw", "Option", "Passing", "Policy", "StepKind",
+    "Trace", "TraceStep", "Truth", "past", "states_of",
+]  # fmt: skip
 
 
 @final

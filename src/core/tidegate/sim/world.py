@@ -40,38 +40,10 @@ from tidegate.model.operations import (
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
-    "BUDGET",
-    "CELLS_KEPT",
-    "CLOCK",
-    "FLIGHT",
-    "MOVES",
-    "NO_INDEXES",
-    "UNBOUNDED",
-    "UNCONFIRMED",
-    "Cell",
-    "Flying",
-    "Meaning",
-    "Outcomes",
-    "Overwritten",
-    "Plain",
-    "Reads",
-    "World",
-    "calling",
-    "contents",
-    "document",
-    "ids",
-    "inbox",
-    "journal",
-    "journaled",
-    "life",
-    "notes",
-    "perform",
-    "pinned",
-    "place",
-    "uniques",
-    "wakes",
-    "world_with",
-]
+    "BUDGET", "CELLS_KEPT", "CLOCK", "FLIGHT", "MOVES", "NO_INDEXES", "UNBOUNDED", "UNCONFIRMED", "Cell", "Flying",
+    "Meaning", "Outcomes", "Overwritten", "Plain", "Reads", "World", "calling", "contents", "document", "ids", "inbox",
+    "journal", "journaled", "life", "notes", "perform", "pinned", "place", "uniques", "wakes", "world_with",
+]  # fmt: skip
 
 
 V = TypeVar("V")

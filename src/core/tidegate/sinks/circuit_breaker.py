@@ -31,18 +31,9 @@ from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import check_delay
 
 __all__ = [
-    "Admit",
-    "AttemptOutcome",
-    "CircuitBreaker",
-    "CircuitState",
-    "Closed",
-    "HalfOpen",
-    "HoldBack",
-    "Open",
-    "admit",
-    "attempt_outcome",
-    "recorded",
-]
+    "Admit", "AttemptOutcome", "CircuitBreaker", "CircuitState", "Closed", "HalfOpen", "HoldBack", "Open", "admit",
+    "attempt_outcome", "recorded",
+]  # fmt: skip
 
 
 @final

@@ -39,18 +39,9 @@ from tidegate.sinks import circuit_breaker
 from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitBreaker, CircuitState, Closed, HoldBack
 
 __all__ = [
-    "AttemptEnded",
-    "CircuitParts",
-    "Deliver",
-    "OutboxCommand",
-    "OutboxEvent",
-    "OutboxRules",
-    "OutboxState",
-    "OutboxStep",
-    "Submitted",
-    "TimerFired",
-    "WakeAt",
-]
+    "AttemptEnded", "CircuitParts", "Deliver", "OutboxCommand", "OutboxEvent", "OutboxRules", "OutboxState",
+    "OutboxStep", "Submitted", "TimerFired", "WakeAt",
+]  # fmt: skip
 
 # --- commands and events --------------------------------------------------------------------------------------------------
 

@@ -48,39 +48,11 @@ from tidegate.model.values import check_callable, check_int, check_name, check_t
 from tidegate.retries.schedule import Schedule
 
 __all__ = [
-    "CONDITIONS",
-    "CONTEXTS",
-    "CannotTell",
-    "Composite",
-    "Condition",
-    "ConditionVerdict",
-    "Context",
-    "CronContext",
-    "Equal",
-    "EventContext",
-    "Everything",
-    "ExceptionContext",
-    "Fails",
-    "Holds",
-    "Judge",
-    "Kind",
-    "Logic",
-    "OnCron",
-    "OnEvent",
-    "OnException",
-    "OnResult",
-    "OnStatus",
-    "ResultContext",
-    "Source",
-    "StatusContext",
-    "ValueFilter",
-    "condition_id",
-    "context_id",
-    "holds",
-    "identity",
-    "in_order",
-    "sources",
-]
+    "CONDITIONS", "CONTEXTS", "CannotTell", "Composite", "Condition", "ConditionVerdict", "Context", "CronContext",
+    "Equal", "EventContext", "Everything", "ExceptionContext", "Fails", "Holds", "Judge", "Kind", "Logic", "OnCron",
+    "OnEvent", "OnException", "OnResult", "OnStatus", "ResultContext", "Source", "StatusContext", "ValueFilter",
+    "condition_id", "context_id", "holds", "identity", "in_order", "sources",
+]  # fmt: skip
 
 # --- what happened ------------------------------------------------------------------------------------------------------
 

@@ -62,31 +62,10 @@ from tidegate.triggers.conditions import EventContext, identity
 from tidegate.triggers.trigger import Occurrence, Trigger
 
 __all__ = [
-    "HISTORY",
-    "TRIGGER_GONE",
-    "Busy",
-    "Changed",
-    "Claimed",
-    "Claims",
-    "Exhausted",
-    "Failed",
-    "Fired",
-    "Firing",
-    "GivenUp",
-    "Held",
-    "Ignored",
-    "Plan",
-    "Purge",
-    "RunClaim",
-    "RunState",
-    "Settled",
-    "TriggerRun",
-    "claim",
-    "failed",
-    "fired",
-    "plan",
-    "purge",
-]
+    "HISTORY", "TRIGGER_GONE", "Busy", "Changed", "Claimed", "Claims", "Exhausted", "Failed", "Fired", "Firing",
+    "GivenUp", "Held", "Ignored", "Plan", "Purge", "RunClaim", "RunState", "Settled", "TriggerRun", "claim", "failed",
+    "fired", "plan", "purge",
+]  # fmt: skip
 
 # --- runs ---------------------------------------------------------------------------------------------------------------
 

@@ -51,22 +51,9 @@ from tidegate.triggers.conditions import (
 )
 
 __all__ = [
-    "FirstOf",
-    "FromAll",
-    "FromContext",
-    "NotProvided",
-    "Noticed",
-    "Occurrence",
-    "Provided",
-    "Provider",
-    "Registration",
-    "Static",
-    "Trigger",
-    "noticed",
-    "provided",
-    "registration",
-    "ticks",
-]
+    "FirstOf", "FromAll", "FromContext", "NotProvided", "Noticed", "Occurrence", "Provided", "Provider", "Registration",
+    "Static", "Trigger", "noticed", "provided", "registration", "ticks",
+]  # fmt: skip
 
 _WEEK: Final[Duration] = 7 * 24 * 60 * MINUTE
 

@@ -33,20 +33,9 @@ from tidegate.triggers.firing import Failed, Fired, Firing, GivenUp, Held, RunSt
 from tidegate.triggers.trigger import Occurrence
 
 __all__ = [
-    "FAILED",
-    "HELD",
-    "OF",
-    "STATE",
-    "TRIGGER",
-    "VERSION",
-    "loaded_cell",
-    "loaded_occurrence",
-    "loaded_run",
-    "stored_cell",
-    "stored_occurrence",
-    "stored_progress",
-    "stored_run",
-]
+    "FAILED", "HELD", "OF", "STATE", "TRIGGER", "VERSION", "loaded_cell", "loaded_occurrence", "loaded_run",
+    "stored_cell", "stored_occurrence", "stored_progress", "stored_run",
+]  # fmt: skip
 
 _CONDITION: Final = Field[str]("condition")
 _SEEN: Final = Field[Instant]("seen")

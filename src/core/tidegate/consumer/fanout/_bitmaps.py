@@ -6,10 +6,8 @@ from collections.abc import Collection
 from typing import Final
 
 __all__ = [
-    "bits_of",
-    "numbers_in",
-    "picked",
-]
+    "bits_of", "numbers_in", "picked",
+]  # fmt: skip
 
 
 _FEW: Final = 8

@@ -29,15 +29,8 @@ from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.values import check_type, check_types
 
 __all__ = [
-    "RecordStatus",
-    "Waits",
-    "in_flight",
-    "load",
-    "offsets_of",
-    "outstanding",
-    "record_status",
-    "records",
-]
+    "RecordStatus", "Waits", "in_flight", "load", "offsets_of", "outstanding", "record_status", "records",
+]  # fmt: skip
 
 
 _RUNNING, _FAILING, _DELIVERING, *_ = TaskPhase

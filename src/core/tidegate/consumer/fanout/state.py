@@ -18,17 +18,8 @@ from tidegate.consumer.fanout.vocabulary import Output, Reason, Report, Tally
 from tidegate.model.reducer import Step
 
 __all__ = [
-    "MOVES",
-    "NEXT",
-    "SETTLED",
-    "Fanout",
-    "FanoutStep",
-    "Loan",
-    "Roll",
-    "TaskPhase",
-    "Window",
-    "WindowStage",
-]
+    "MOVES", "NEXT", "SETTLED", "Fanout", "FanoutStep", "Loan", "Roll", "TaskPhase", "Window", "WindowStage",
+]  # fmt: skip
 
 
 @unique

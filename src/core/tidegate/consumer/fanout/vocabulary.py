@@ -14,35 +14,11 @@ from tidegate.model.errors import Misuse
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "Arrange",
-    "ArrangeFailed",
-    "Bar",
-    "DeliverRecords",
-    "DeliverTasks",
-    "DeliverWindow",
-    "FanoutEvent",
-    "Ignored",
-    "Judge",
-    "Output",
-    "Reason",
-    "RecordsDelivered",
-    "RecordsSettled",
-    "Report",
-    "Rules",
-    "Start",
-    "Tally",
-    "Task",
-    "TaskGivenUp",
-    "TaskId",
-    "TaskReplaced",
-    "Tasks",
-    "TasksReported",
-    "WindowArranged",
-    "WindowDelivered",
-    "WindowOpened",
-    "WindowSettled",
-    "check_event",
-]
+    "Arrange", "ArrangeFailed", "Bar", "DeliverRecords", "DeliverTasks", "DeliverWindow", "FanoutEvent", "Ignored",
+    "Judge", "Output", "Reason", "RecordsDelivered", "RecordsSettled", "Report", "Rules", "Start", "Tally", "Task",
+    "TaskGivenUp", "TaskId", "TaskReplaced", "Tasks", "TasksReported", "WindowArranged", "WindowDelivered",
+    "WindowOpened", "WindowSettled", "check_event",
+]  # fmt: skip
 
 
 _TASK_NUMBER_MAX: Final = 2**31 - 1

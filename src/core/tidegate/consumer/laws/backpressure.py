@@ -19,23 +19,11 @@ from tidegate.consumer.backpressure import (
 )
 
 __all__ = [
-    "bounds_the_load",
-    "carried_out",
-    "counts_each_record_once",
-    "crosses_from_high_to_low",
-    "does_not_flap",
-    "flows_again",
-    "flows_exactly",
-    "holds_for_its_signals",
-    "leaves_nothing_to_do",
-    "leaves_the_others_alone",
-    "outlives_no_reason",
-    "polls_nothing_at_high",
-    "speaks_of_what_is_amiss",
-    "stays_below",
-    "tells_of_the_change",
+    "bounds_the_load", "carried_out", "counts_each_record_once", "crosses_from_high_to_low", "does_not_flap",
+    "flows_again", "flows_exactly", "holds_for_its_signals", "leaves_nothing_to_do", "leaves_the_others_alone",
+    "outlives_no_reason", "polls_nothing_at_high", "speaks_of_what_is_amiss", "stays_below", "tells_of_the_change",
     "throws_nothing_away",
-]
+]  # fmt: skip
 
 
 def carried_out(todo: Plan[P], held: Collection[P]) -> frozenset[P]:

@@ -11,18 +11,9 @@ from tidegate.consumer.commit_metadata import Decoded, Encoded, MetadataIgnored,
 from tidegate.consumer.watermark import OffsetTracker, done_offsets, low_watermark, open_offsets
 
 __all__ = [
-    "holds_as_much_as_fits",
-    "is_the_shortest",
-    "is_what_was_encoded",
-    "keeps_the_limit",
-    "says_what_is_left_out",
-    "shares_what_did_not_change",
-    "size_is_exact",
-    "skips_nothing",
-    "stays_within_the_log",
-    "stretches",
-    "utf16_units",
-]
+    "holds_as_much_as_fits", "is_the_shortest", "is_what_was_encoded", "keeps_the_limit", "says_what_is_left_out",
+    "shares_what_did_not_change", "size_is_exact", "skips_nothing", "stays_within_the_log", "stretches", "utf16_units",
+]  # fmt: skip
 
 
 def is_what_was_encoded(tracker: OffsetTracker, made: Encoded, read: Decoded) -> bool:

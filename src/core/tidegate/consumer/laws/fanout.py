@@ -42,34 +42,12 @@ from tidegate.consumer.fanout import (
 )
 
 __all__ = [
-    "ASKED",
-    "Books",
-    "Course",
-    "End",
-    "Record",
-    "Turn",
-    "adds_up",
-    "answers",
-    "answers_for_failures",
-    "booked",
-    "commutes",
-    "hears_what_was_asked",
-    "ignores_no_record_that_waits",
-    "ignores_with_a_reason",
-    "is_the_same",
-    "keeps_nothing",
-    "parts",
-    "questions",
-    "records",
-    "runs_are_bounded",
-    "settles_after_the_own_delivery",
-    "settles_after_the_tasks",
-    "settles_everything",
-    "settles_once",
-    "settles_with_its_window",
-    "somebody_waits",
+    "ASKED", "Books", "Course", "End", "Record", "Turn", "adds_up", "answers", "answers_for_failures", "booked",
+    "commutes", "hears_what_was_asked", "ignores_no_record_that_waits", "ignores_with_a_reason", "is_the_same",
+    "keeps_nothing", "parts", "questions", "records", "runs_are_bounded", "settles_after_the_own_delivery",
+    "settles_after_the_tasks", "settles_everything", "settles_once", "settles_with_its_window", "somebody_waits",
     "windows_settle_last",
-]
+]  # fmt: skip
 
 N = TypeVar("N", bound=Output)
 

@@ -12,14 +12,9 @@ from tidegate.consumer.partition import Owned, Phase
 from tidegate.model.records import TopicPartition
 
 __all__ = [
-    "executors_bound_the_running",
-    "holds_what_is_not_polled",
-    "load_is_bounded",
-    "no_executor_waits",
-    "nothing_is_polled_at_high",
-    "others_are_left_alone",
-    "slots_go_round",
-]
+    "executors_bound_the_running", "holds_what_is_not_polled", "load_is_bounded", "no_executor_waits",
+    "nothing_is_polled_at_high", "others_are_left_alone", "slots_go_round",
+]  # fmt: skip
 
 
 def executors_bound_the_running(consumer: ConsumerRules, state: ConsumerState) -> bool:

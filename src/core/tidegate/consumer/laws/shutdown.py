@@ -12,13 +12,9 @@ from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition
 
 __all__ = [
-    "begins_at_the_committed",
-    "begins_nothing",
-    "finished_is_committed",
-    "is_gone_in_time",
-    "leaves_nothing_behind",
+    "begins_at_the_committed", "begins_nothing", "finished_is_committed", "is_gone_in_time", "leaves_nothing_behind",
     "releases_what_is_wanted",
-]
+]  # fmt: skip
 
 
 def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effect[object]]) -> bool:

@@ -25,27 +25,11 @@ from tidegate.consumer.watermark import (
 from tidegate.model.instants import Instant
 
 __all__ = [
-    "Contents",
-    "acknowledging_keeps_the_rest",
-    "completing_finishes_the_open",
-    "contents",
-    "copies_one_path",
-    "counts_what_would_be_replayed",
-    "delivering_opens_the_new",
-    "equality_is_of_contents",
-    "explains_what_happens",
-    "floor_rises",
-    "frontier_follows",
-    "is_the_highest",
-    "keeps_what_is_known",
-    "nodes",
-    "order_does_not_matter",
-    "passes_nothing_open",
-    "readings_are_true",
-    "ready",
-    "stays_behind_the_frontier",
-    "works_on_nothing_known",
-]
+    "Contents", "acknowledging_keeps_the_rest", "completing_finishes_the_open", "contents", "copies_one_path",
+    "counts_what_would_be_replayed", "delivering_opens_the_new", "equality_is_of_contents", "explains_what_happens",
+    "floor_rises", "frontier_follows", "is_the_highest", "keeps_what_is_known", "nodes", "order_does_not_matter",
+    "passes_nothing_open", "readings_are_true", "ready", "stays_behind_the_frontier", "works_on_nothing_known",
+]  # fmt: skip
 
 Contents = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 

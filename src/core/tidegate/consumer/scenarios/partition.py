@@ -87,31 +87,10 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
-    "BY_KEY",
-    "FAILS",
-    "GIVES_UP",
-    "HOLDS",
-    "HOLES",
-    "IN_ORDER",
-    "MOVES",
-    "REFUSED",
-    "SCENARIOS",
-    "SINKS",
-    "SINKS_FAIL",
-    "STUCK",
-    "Client",
-    "ConsumerPolling",
-    "PartitionStepping",
-    "assignment",
-    "is_at_once",
-    "is_commit",
-    "is_delivery",
-    "is_timer",
-    "moves",
-    "one_by_one",
-    "partition",
-    "with_a_sink",
-]
+    "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "IN_ORDER", "MOVES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL",
+    "STUCK", "Client", "ConsumerPolling", "PartitionStepping", "assignment", "is_at_once", "is_commit", "is_delivery",
+    "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
+]  # fmt: skip
 
 _NOBODY: Final = ("",) * len(NUMBERS)
 

@@ -42,30 +42,10 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
 
 __all__ = [
-    "ANEW",
-    "ASKED",
-    "BEGINS",
-    "BEHIND",
-    "FAULTS",
-    "GONE",
-    "RELEASED",
-    "RIGHT",
-    "SAVED",
-    "SCENARIOS",
-    "SINKS",
-    "TOPIC",
-    "Exit",
-    "ShutdownStepping",
-    "Signals",
-    "finished",
-    "is_at_once",
-    "is_done",
-    "is_finished",
-    "is_unanswered",
-    "never_falls",
-    "phase",
-    "shutdown",
-]
+    "ANEW", "ASKED", "BEGINS", "BEHIND", "FAULTS", "GONE", "RELEASED", "RIGHT", "SAVED", "SCENARIOS", "SINKS", "TOPIC",
+    "Exit", "ShutdownStepping", "Signals", "finished", "is_at_once", "is_done", "is_finished", "is_unanswered",
+    "never_falls", "phase", "shutdown",
+]  # fmt: skip
 
 TOPIC: Final = "t"
 _STAYS, _STOPS = "a", "b"

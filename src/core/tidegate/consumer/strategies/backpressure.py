@@ -20,15 +20,8 @@ from tidegate.consumer.backpressure import (
 )
 
 __all__ = [
-    "gates",
-    "holds",
-    "limits",
-    "loads",
-    "near",
-    "pressures",
-    "thresholds",
-    "verdicts",
-]
+    "gates", "holds", "limits", "loads", "near", "pressures", "thresholds", "verdicts",
+]  # fmt: skip
 
 
 @st.composite

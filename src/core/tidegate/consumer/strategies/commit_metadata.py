@@ -17,13 +17,8 @@ from tidegate.consumer.strategies.watermark import known_done, trackers
 from tidegate.consumer.watermark import PAGE, OffsetTracker, delivered, restored
 
 __all__ = [
-    "alphabets",
-    "damaged",
-    "patterned",
-    "restored_trackers",
-    "surveys",
-    "texts",
-]
+    "alphabets", "damaged", "patterned", "restored_trackers", "surveys", "texts",
+]  # fmt: skip
 
 _LENGTHS: Final = st.sampled_from(
     (

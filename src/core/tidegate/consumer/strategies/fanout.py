@@ -43,27 +43,9 @@ from tidegate.consumer.fanout import (
 )
 
 __all__ = [
-    "FIRST",
-    "GIVEN",
-    "KINDS",
-    "MOVE_BYTES",
-    "Move",
-    "Player",
-    "Question",
-    "Shape",
-    "courses",
-    "events",
-    "fanouts",
-    "is_alike",
-    "move",
-    "moves",
-    "outputs",
-    "rules",
-    "statuses",
-    "steps",
-    "tallies",
-    "tasks",
-]
+    "FIRST", "GIVEN", "KINDS", "MOVE_BYTES", "Move", "Player", "Question", "Shape", "courses", "events", "fanouts",
+    "is_alike", "move", "moves", "outputs", "rules", "statuses", "steps", "tallies", "tasks",
+]  # fmt: skip
 
 FIRST: Final = 10
 """The first offset that a player has fetched."""

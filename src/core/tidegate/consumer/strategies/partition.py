@@ -13,9 +13,8 @@ from tidegate.consumer.strategies import backpressure, drain, fanout
 from tidegate.consumer.strategies.commands import events
 
 __all__ = [
-    "rules",
-    "states",
-]
+    "rules", "states",
+]  # fmt: skip
 
 _COURSES: Final = st.lists(events(), max_size=9)
 

@@ -26,12 +26,8 @@ from tidegate.consumer.watermark import (
 from tidegate.model.instants import STORE, ClockName, Instant
 
 __all__ = [
-    "SPOTS",
-    "known_done",
-    "positions",
-    "trackers",
-    "work",
-]
+    "SPOTS", "known_done", "positions", "trackers", "work",
+]  # fmt: skip
 
 SPOTS: Final = st.one_of(
     st.integers(0, 12),

@@ -24,19 +24,9 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, World, document, perform, world_with
 
 __all__ = [
-    "COUNTERS",
-    "FAILOVERS",
-    "KEY",
-    "NOTHING_LEFT",
-    "ONCE",
-    "QUIET",
-    "RIGHT",
-    "SCENARIOS",
-    "STAYS",
-    "TRUTH",
-    "counting",
+    "COUNTERS", "FAILOVERS", "KEY", "NOTHING_LEFT", "ONCE", "QUIET", "RIGHT", "SCENARIOS", "STAYS", "TRUTH", "counting",
     "when_quiet",
-]
+]  # fmt: skip
 
 COUNTERS: Final = "counters"
 KEY: Final = "visits"

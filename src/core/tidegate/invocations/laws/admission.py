@@ -26,15 +26,9 @@ from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, PAUSED, PEND
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 
 __all__ = [
-    "AdmissionVerdict",
-    "asking_again_changes_nothing",
-    "has_a_way_on",
-    "no_more_are_registered",
-    "no_more_run",
-    "refused_by_those_who_hold",
-    "share_exactly_if_they_exclude_each_other",
-    "takes_away_one_place",
-]
+    "AdmissionVerdict", "asking_again_changes_nothing", "has_a_way_on", "no_more_are_registered", "no_more_run",
+    "refused_by_those_who_hold", "share_exactly_if_they_exclude_each_other", "takes_away_one_place",
+]  # fmt: skip
 
 AdmissionVerdict: TypeAlias = RegistrationVerdict | RunningVerdict
 

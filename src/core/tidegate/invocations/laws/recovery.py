@@ -12,15 +12,9 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
 __all__ = [
-    "STEPS_MAX",
-    "carried_out",
-    "is_free",
-    "judged_alone",
-    "living_owners_are_spared",
-    "path_is_short",
-    "step_is_legal",
+    "STEPS_MAX", "carried_out", "is_free", "judged_alone", "living_owners_are_spared", "path_is_short", "step_is_legal",
     "until_is_exact",
-]
+]  # fmt: skip
 
 STEPS_MAX: Final = 3
 

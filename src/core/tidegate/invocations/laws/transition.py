@@ -12,15 +12,9 @@ from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, dec
 from tidegate.invocations.transition import Granted, TransitionOutcome, Unknown
 
 __all__ = [
-    "Answered",
-    "Version",
-    "answers_are_true",
-    "changes_are_legal",
-    "nothing_is_unknown",
-    "requests_count_once",
-    "versions_are_consecutive",
-    "versions_are_recorded",
-]
+    "Answered", "Version", "answers_are_true", "changes_are_legal", "nothing_is_unknown", "requests_count_once",
+    "versions_are_consecutive", "versions_are_recorded",
+]  # fmt: skip
 
 
 @final

@@ -29,18 +29,10 @@ from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.shipping import Specimen
 
 __all__ = [
-    "HISTORY_IN_A_SECOND_WRITE",
-    "NOT_READ_AGAIN",
-    "NO_VERSION_IN_FILTER",
-    "ONLY_THE_LAST_REQUEST_ID",
-    "OWNER_NOT_CHECKED",
-    "REQUEST_ID_IGNORED",
-    "SPECIMENS",
-    "VERSION_NOT_COMPARED",
-    "VERSION_NOT_RAISED",
-    "MadeOf",
+    "HISTORY_IN_A_SECOND_WRITE", "NOT_READ_AGAIN", "NO_VERSION_IN_FILTER", "ONLY_THE_LAST_REQUEST_ID",
+    "OWNER_NOT_CHECKED", "REQUEST_ID_IGNORED", "SPECIMENS", "VERSION_NOT_COMPARED", "VERSION_NOT_RAISED", "MadeOf",
     "ambiguous_is_refused",
-]
+]  # fmt: skip
 
 TRUTH: Final = "every answer is the truth"
 CONSECUTIVE: Final = "versions are consecutive"

@@ -20,14 +20,9 @@ from tidegate.invocations.status import (
 from tidegate.model.history import HISTORY_MAX
 
 __all__ = [
-    "added_edges",
-    "may_lack_an_owner",
-    "runner_ids",
-    "status_definitions",
-    "status_records",
-    "status_tables",
+    "added_edges", "may_lack_an_owner", "runner_ids", "status_definitions", "status_records", "status_tables",
     "transitions",
-]
+]  # fmt: skip
 
 
 def runner_ids() -> SearchStrategy[str | None]:

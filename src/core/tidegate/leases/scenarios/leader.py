@@ -23,19 +23,9 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, document, notes, world_with
 
 __all__ = [
-    "FAULTS",
-    "FENCED",
-    "ONE",
-    "RELEASED",
-    "RIGHT",
-    "SCENARIOS",
-    "SLOW",
-    "TERMS",
-    "TOKENS",
-    "WRONG",
-    "election",
+    "FAULTS", "FENCED", "ONE", "RELEASED", "RIGHT", "SCENARIOS", "SLOW", "TERMS", "TOKENS", "WRONG", "election",
     "one_leads",
-]
+]  # fmt: skip
 
 LEASES: Final = "leases"
 RESOURCES: Final = "resources"

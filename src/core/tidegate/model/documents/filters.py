@@ -19,19 +19,8 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 
 __all__ = [
-    "FILTERS",
-    "AllOf",
-    "AnyOf",
-    "Clock",
-    "Contains",
-    "Eq",
-    "Exists",
-    "Filter",
-    "In",
-    "Lt",
-    "OlderThan",
-    "matches",
-]
+    "FILTERS", "AllOf", "AnyOf", "Clock", "Contains", "Eq", "Exists", "Filter", "In", "Lt", "OlderThan", "matches",
+]  # fmt: skip
 
 
 @final

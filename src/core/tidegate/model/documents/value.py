@@ -21,21 +21,9 @@ from tidegate.model.instants import MILLISECOND, STORE, Instant, instant
 from tidegate.model.values import check_int, check_type, field_names
 
 __all__ = [
-    "DEPTH_MAX",
-    "ID",
-    "INT64",
-    "Document",
-    "Field",
-    "Fields",
-    "V",
-    "Value",
-    "check_field_name",
-    "check_held",
-    "checked",
-    "exactly",
-    "frozen",
-    "has_lone_surrogate",
-]
+    "DEPTH_MAX", "ID", "INT64", "Document", "Field", "Fields", "V", "Value", "check_field_name", "check_held",
+    "checked", "exactly", "frozen", "has_lone_surrogate",
+]  # fmt: skip
 
 V = TypeVar("V")
 

@@ -9,12 +9,9 @@ from tidegate.model.documents import Document
 from tidegate.payloads.chunking import Corrupt, Joined, Manifest, Missing, Plan, Size, TooLarge, TooLong
 
 __all__ = [
-    "each_is_named_by_its_content",
-    "fits",
-    "gives_it_back",
-    "makes_no_more_than_the_manifest_says",
+    "each_is_named_by_its_content", "fits", "gives_it_back", "makes_no_more_than_the_manifest_says",
     "never_another_payload",
-]
+]  # fmt: skip
 
 
 def gives_it_back(payload: Document, joined: Joined | Missing | Corrupt | TooLong) -> bool:

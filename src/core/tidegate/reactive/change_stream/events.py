@@ -30,21 +30,9 @@ from tidegate.reactive.change_stream.commands import (
 )
 
 __all__ = [
-    "Answer",
-    "CommandDone",
-    "CommandFailed",
-    "Elected",
-    "Fenced",
-    "LeadershipLost",
-    "Located",
-    "Received",
-    "StopAsked",
-    "StreamEvent",
-    "StreamFailed",
-    "TimerFired",
-    "check_event",
-    "event_for",
-]
+    "Answer", "CommandDone", "CommandFailed", "Elected", "Fenced", "LeadershipLost", "Located", "Received", "StopAsked",
+    "StreamEvent", "StreamFailed", "TimerFired", "check_event", "event_for",
+]  # fmt: skip
 
 
 @final

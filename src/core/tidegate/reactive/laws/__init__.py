@@ -12,12 +12,5 @@ from tidegate.reactive.laws import (
 )
 
 __all__ = [
-    "change_stream",
-    "debounce",
-    "evolution",
-    "orphans",
-    "reactive_task",
-    "reconciliation",
-    "snapshot",
-    "tasks",
-]
+    "change_stream", "debounce", "evolution", "orphans", "reactive_task", "reconciliation", "snapshot", "tasks",
+]  # fmt: skip

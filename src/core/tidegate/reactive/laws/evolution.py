@@ -14,12 +14,8 @@ from tidegate.reactive.evolution import (
 )
 
 __all__ = [
-    "asks_again_after_a_crash",
-    "does_no_more_than_asked",
-    "leaves_nothing_to_do",
-    "never_goes_back",
-    "stored_after",
-]
+    "asks_again_after_a_crash", "does_no_more_than_asked", "leaves_nothing_to_do", "never_goes_back", "stored_after",
+]  # fmt: skip
 
 
 def leaves_nothing_to_do(again: tuple[Action, ...]) -> bool:

@@ -9,14 +9,9 @@ from tidegate.reactive.task_records import FINISHED, PROCESSED, TaskRecord, Task
 from tidegate.reactive.tasks import Claim
 
 __all__ = [
-    "a_lease_is_not_taken",
-    "an_outdated_run_changes_nothing",
-    "attempts_are_bounded",
-    "finished_is_not_due",
-    "no_change_is_lost",
-    "nothing_is_left_of_what_is_gone",
-    "one_runs_under_a_claim",
-]
+    "a_lease_is_not_taken", "an_outdated_run_changes_nothing", "attempts_are_bounded", "finished_is_not_due",
+    "no_change_is_lost", "nothing_is_left_of_what_is_gone", "one_runs_under_a_claim",
+]  # fmt: skip
 
 
 def no_change_is_lost(record: TaskRecord | None, said: object, handled: Iterable[object]) -> bool:

@@ -27,19 +27,10 @@ from tidegate.reactive.reconciliation import (
 )
 
 __all__ = [
-    "all_was_looked_at",
-    "ends_its_own_sweep",
-    "flags_in_one_write",
-    "goes_on_after_an_interruption",
-    "goes_on_from_its_own_checkpoint",
-    "is_due",
-    "is_forgotten",
-    "leaves_others_alone",
-    "one_sweep_runs",
-    "passes_no_failure",
-    "scans_what_is_not_reconciled",
-    "task_is_forgotten",
-]
+    "all_was_looked_at", "ends_its_own_sweep", "flags_in_one_write", "goes_on_after_an_interruption",
+    "goes_on_from_its_own_checkpoint", "is_due", "is_forgotten", "leaves_others_alone", "one_sweep_runs",
+    "passes_no_failure", "scans_what_is_not_reconciled", "task_is_forgotten",
+]  # fmt: skip
 
 
 def goes_on_from_its_own_checkpoint(progress: Progress, scan: Scan) -> bool:

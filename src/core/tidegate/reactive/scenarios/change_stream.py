@@ -45,18 +45,9 @@ from tidegate.sim.streams import AFTER, EPOCH, FROM, Forgetful, Stream
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, Plain, Reads, World, document, world_with
 
 __all__ = [
-    "BOTH",
-    "DELETE",
-    "LOOKED",
-    "PASSED",
-    "PASSES_FAIL",
-    "PROMISE",
-    "SAME_ID",
-    "SCENARIOS",
-    "USERS",
-    "change_stream",
+    "BOTH", "DELETE", "LOOKED", "PASSED", "PASSES_FAIL", "PROMISE", "SAME_ID", "SCENARIOS", "USERS", "change_stream",
     "total",
-]
+]  # fmt: skip
 
 ORDERS: Final = "orders"
 USERS: Final = "users"

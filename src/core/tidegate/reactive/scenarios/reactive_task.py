@@ -34,32 +34,10 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, world_with
 
 __all__ = [
-    "BOUNDED",
-    "DELETE",
-    "DUE",
-    "FAULTS",
-    "GONE",
-    "HELD",
-    "INSERT",
-    "KEPT",
-    "KEY",
-    "LEASE",
-    "ONE",
-    "ONE_CHANGE",
-    "RECORDS",
-    "RENEWING",
-    "SCENARIOS",
-    "SOURCE",
-    "TAKEN",
-    "TOTAL",
-    "around",
-    "bill",
-    "edit",
-    "is_write",
-    "reactive_task",
-    "said",
-    "total",
-]
+    "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE", "ONE_CHANGE",
+    "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "around", "bill", "edit", "is_write",
+    "reactive_task", "said", "total",
+]  # fmt: skip
 
 SOURCE: Final = "orders"
 RECORDS: Final = "orders_tasks"

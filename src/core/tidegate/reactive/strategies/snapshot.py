@@ -25,23 +25,9 @@ from tidegate.reactive.snapshot import (
 )
 
 __all__ = [
-    "COMPUTED",
-    "FAILING",
-    "ODD_DECIMALS",
-    "POWERS",
-    "SIGNIFICAND_MAX",
-    "binary",
-    "computed_projections",
-    "decimal",
-    "digests",
-    "foreign_document_pairs",
-    "foreign_pairs",
-    "foreigns",
-    "javascript",
-    "kept",
-    "regex",
-    "verdicts",
-]
+    "COMPUTED", "FAILING", "ODD_DECIMALS", "POWERS", "SIGNIFICAND_MAX", "binary", "computed_projections", "decimal",
+    "digests", "foreign_document_pairs", "foreign_pairs", "foreigns", "javascript", "kept", "regex", "verdicts",
+]  # fmt: skip
 
 SIGNIFICAND_MAX: Final = 10**34 - 1
 POWERS: Final = range(-6176, 6112)

@@ -35,20 +35,9 @@ from tidegate.reactive.tasks import (
 )
 
 __all__ = [
-    "Situation",
-    "claimings",
-    "claims",
-    "guards",
-    "outcomes",
-    "plans",
-    "records",
-    "retries",
-    "seens",
-    "situations",
-    "snapshots",
-    "tasks",
-    "times",
-]
+    "Situation", "claimings", "claims", "guards", "outcomes", "plans", "records", "retries", "seens", "situations",
+    "snapshots", "tasks", "times",
+]  # fmt: skip
 
 _T = TypeVar("_T")
 

@@ -9,15 +9,9 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.retries.polling import Ask, Bounds, NoSource, Pace, S, Turn, Wait
 
 __all__ = [
-    "asks_who_is_due_longest",
-    "bears_a_clock_set_back",
-    "gaps_double",
-    "is_taken",
-    "makes_it_due",
-    "stays_due",
-    "stays_within",
-    "waits_for_the_first",
-]
+    "asks_who_is_due_longest", "bears_a_clock_set_back", "gaps_double", "is_taken", "makes_it_due", "stays_due",
+    "stays_within", "waits_for_the_first",
+]  # fmt: skip
 
 
 def stays_within(bounds: Bounds, pace: Pace, now: Instant) -> bool:

@@ -27,18 +27,9 @@ from tidegate.retries.backoff import (
 )
 
 __all__ = [
-    "EachPeriod",
-    "attempts",
-    "backoffs",
-    "clock_times",
-    "crons",
-    "delaying",
-    "delays",
-    "draws",
-    "exponential",
-    "growing",
-    "policies",
-]
+    "EachPeriod", "attempts", "backoffs", "clock_times", "crons", "delaying", "delays", "draws", "exponential",
+    "growing", "policies",
+]  # fmt: skip
 
 
 @final

@@ -11,16 +11,9 @@ from tidegate.services.atomic_service import Runner
 from tidegate.services.membership import Alive, Liveness, Member, Membership, Unseen
 
 __all__ = [
-    "a_restart_moves_nobody",
-    "deleted",
-    "gone_is_gone",
-    "nobody_overtakes",
-    "only_the_forgotten_go",
-    "runners_are_the_living",
-    "they_stand_by_creation",
-    "who_beats_is_alive",
-    "written",
-]
+    "a_restart_moves_nobody", "deleted", "gone_is_gone", "nobody_overtakes", "only_the_forgotten_go",
+    "runners_are_the_living", "they_stand_by_creation", "who_beats_is_alive", "written",
+]  # fmt: skip
 
 
 def written(membership: Membership, member: Member) -> Membership:

@@ -9,14 +9,9 @@ from tidegate.sinks.circuit_breaker import CircuitBreaker, Closed, HalfOpen, Ope
 from tidegate.sinks.outbox import Deliver, OutboxCommand, OutboxState, OutboxStep
 
 __all__ = [
-    "counts_in_a_row",
-    "ignores_other_eras",
-    "ignores_what_nobody_asked",
-    "is_probed_by_one",
-    "is_woken",
-    "settled_was_answered",
-    "waits_while_open",
-]
+    "counts_in_a_row", "ignores_other_eras", "ignores_what_nobody_asked", "is_probed_by_one", "is_woken",
+    "settled_was_answered", "waits_while_open",
+]  # fmt: skip
 
 
 def settled_was_answered(given: Iterable[int], outbox: OutboxState, answered: Collection[int]) -> bool:

@@ -8,15 +8,9 @@ from tidegate.model.instants import Instant
 from tidegate.triggers.firing import Fired, Firing, Held, TriggerRun
 
 __all__ = [
-    "a_claim_is_not_taken",
-    "instants_are_due",
-    "instants_are_invoked_once",
-    "no_occurrence_is_invoked_twice",
-    "nothing_is_dropped_unfired",
-    "nothing_waits",
-    "runs_are_numbered",
-    "what_fired_is_invoked",
-]
+    "a_claim_is_not_taken", "instants_are_due", "instants_are_invoked_once", "no_occurrence_is_invoked_twice",
+    "nothing_is_dropped_unfired", "nothing_waits", "runs_are_numbered", "what_fired_is_invoked",
+]  # fmt: skip
 
 
 def no_occurrence_is_invoked_twice(invocations: Iterable[tuple[str, Collection[str]]]) -> bool:
