@@ -7,12 +7,14 @@ from itertools import accumulate
 from typing import Final, assert_never
 
 import attrs
+from hypothesis import Phase as Effort
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.consumer.partition_helpers import (
     ALL,
     TP,
     Machine,
+    right,
 )
 
 from tidegate.consumer import fanout
@@ -642,9 +644,13 @@ def check_all(
     examples: int | None = None,
     mode: Mapping[str, object] = ANY_MODE,
 ) -> None:
-    """As many examples as the profile says, unless told; in all modes, but for what is fixed."""
+    """As many examples as the profile says, unless another number is given; in all modes, but for what is fixed.
 
-    @settings(settings() if examples is None else settings(max_examples=examples))
+    What breaks a law of another machine than the right one is not made small.
+    """
+    hasty = settings(phases=(Effort.explicit, Effort.generate), report_multiple_bugs=False)
+
+    @settings(settings() if machine is right else hasty, max_examples=examples or settings().max_examples)
     @given(drawn.rules(), LOGS, SCRIPTS)
     def hold(rules: PartitionRules, log: tuple[tuple[int, Key], ...], script: bytes) -> None:
         course = Course(machine, attrs.evolve(rules, **mode), log, judged)  # type: ignore[arg-type]
