@@ -29,7 +29,8 @@ V = TypeVar("V")
 
 Value: TypeAlias = "bool | int | float | str | bytes | Instant | Foreign | tuple[Value, ...] | Document | None"
 
-INT64: Final = range(-(2**63), 2**63)
+_HALF: Final = 2**63
+INT64: Final = range(-_HALF, _HALF)
 DEPTH_MAX: Final = 100  # MongoDB's own limit for nested documents
 
 
@@ -91,20 +92,23 @@ class Document:
     def __attrs_post_init__(self) -> None:
         check_type(self.items, tuple, "a tuple of keys and values")
         height = 0
+        exact: list[tuple[str, object]] = []
         for item in self.items:
             if type(item) is not tuple or len(item) != 2:
                 raise Misuse(f"a {type(item).__name__} is no key and value")
             key, value = item
-            if type(key) is not str or "\0" in key:
-                raise Misuse(f"{shown(key)} is no key of a document", why="keys are strings without NUL")
-            if not key.isascii() and has_lone_surrogate(key):
-                raise Misuse(f"{key!r} is no key of a document", why="a lone surrogate has no UTF-8 form")
-            lowest = _lowest(value, key, 1)
-            height = max(height, lowest)
-        exact = tuple([(key, exactly(value)) for key, value in self.items])
+            if type(key) is not str or "\0" in key or not key.isascii():
+                _check_key(key)
+            kind = type(value)
+            if (kind is str and value.isascii()) or (kind is int and -_HALF <= value < _HALF):
+                exact.append(item)  # most values: nothing lies in them, and they are compared as they are
+                height = height or 1
+            else:
+                height = max(height, _lowest(value, key, 1))
+                exact.append((key, exactly(value)))
         if len(dict(exact)) != len(exact):
             raise Misuse(f"a document has a key twice: {shown([key for key, _ in self.items])}")
-        object.__setattr__(self, "_exact", exact)
+        object.__setattr__(self, "_exact", tuple(exact))
         object.__setattr__(self, "height", height)
 
     @classmethod
@@ -139,13 +143,14 @@ class Document:
     def has(self, field: Field[Any]) -> bool:
         """Tell whether the field is there, if only as null."""
         name = _name_of(field)
-        return any(key == name for key, _ in self.items)
+        return name in dict(self.items)
 
     def put(self, field: Field[V], value: V) -> Document:
         """With the field set, in its place or at the end."""
         name, new = _name_of(field), cast("Value", value)
-        if self.has(field):
-            return Document(tuple([(key, new if key == name else held) for key, held in self.items]))
+        for index, (key, _) in enumerate(self.items):
+            if key == name:
+                return Document((*self.items[:index], (name, new), *self.items[index + 1 :]))
         return Document((*self.items, (name, new)))
 
     def without(self, field: Field[Any]) -> Document:
@@ -157,6 +162,13 @@ class Document:
         return "{" + ", ".join([f"{one_line(key)}: {show(value)}" for key, value in self.items]) + "}"
 
     __repr__ = __str__
+
+
+def _check_key(key: object) -> None:
+    if type(key) is not str or "\0" in key:
+        raise Misuse(f"{shown(key)} is no key of a document", why="keys are strings without NUL")
+    if has_lone_surrogate(key):
+        raise Misuse(f"{key!r} is no key of a document", why="a lone surrogate has no UTF-8 form")
 
 
 def _name_of(field: Field[Any]) -> str:
@@ -226,29 +238,30 @@ def _lowest(value: object, where: str, depth: int) -> int:
     """The depth of what lies lowest in a value that stands at this depth. Raises Misuse unless it may stand there."""
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
-    if type(value) not in _KINDS:
+    kind = type(
+        value
+    )  # nothing is of a subclass; and to compare types is quicker than to match, in the hottest of loops
+    if kind is str:
+        if not cast("str", value).isascii() and has_lone_surrogate(cast("str", value)):
+            raise Misuse("a string holds a lone surrogate", where=where, why="it has no UTF-8 form")
+    elif kind is int:
+        if value not in INT64:
+            raise Misuse(f"{shown(value)} does not fit into 64 bits", where=where)
+    elif kind is tuple:
+        return max([_lowest(item, where, depth + 1) for item in cast("tuple[object, ...]", value)], default=depth)
+    elif kind is Document:
+        lowest = depth + cast("Document", value).height
+        if lowest > DEPTH_MAX:
+            raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
+        return lowest
+    elif kind is Instant:
+        _check_instant(cast("Instant", value), where)
+    elif kind not in _PLAIN:
         raise _stranger(value, where)
-    match value:  # the frequent ones first
-        case str():
-            if not value.isascii() and has_lone_surrogate(value):
-                raise Misuse("a string holds a lone surrogate", where=where, why="it has no UTF-8 form")
-        case int():
-            if value not in INT64:
-                raise Misuse(f"{shown(value)} does not fit into 64 bits", where=where)
-        case Document():
-            if depth + value.height > DEPTH_MAX:
-                raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
-            return depth + value.height
-        case tuple():
-            return max([_lowest(item, where, depth + 1) for item in value], default=depth)
-        case Instant():
-            _check_instant(value, where)
-        case _:
-            pass  # None, floats, bytes, and what only BSON has
     return depth
 
 
-_KINDS: Final = frozenset({str, int, bool, float, bytes, NoneType, tuple, Document, Instant, Foreign})
+_PLAIN: Final = frozenset({bool, float, bytes, NoneType, Foreign})
 
 
 def _stranger(value: object, where: str) -> Misuse:
@@ -291,7 +304,7 @@ def exactly(value: object) -> object:
         Misuse: It is nested too deep to be looked through.
     """
     kind = type(value)
-    if kind is str or kind is int or kind is Document:
+    if kind is str or kind is int or kind is Document or value is None:
         return value
     if kind is tuple:
         try:
