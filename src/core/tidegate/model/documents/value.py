@@ -100,7 +100,7 @@ class Document:
             if type(key) is not str or "\0" in key or not key.isascii():
                 _check_key(key)
             kind = type(value)
-            if (kind is str and value.isascii()) or (kind is int and -_HALF <= value < _HALF):
+            if (kind is str and cast("str", value).isascii()) or (kind is int and -_HALF <= cast("int", value) < _HALF):
                 exact.append(item)  # most values: nothing lies in them, and they are compared as they are
                 height = height or 1
             else:
@@ -297,6 +297,9 @@ def _check_instant(value: Instant, where: str) -> None:
 # --- identity -----------------------------------------------------------------------------------------------------------
 
 
+_NOTHING: Final = (NoneType, None)
+
+
 def exactly(value: object) -> object:
     """A hashable stand-in that is equal only for values of the same types all the way down.
 
@@ -304,8 +307,10 @@ def exactly(value: object) -> object:
         Misuse: It is nested too deep to be looked through.
     """
     kind = type(value)
-    if kind is str or kind is int or kind is Document or value is None:
+    if kind is str or kind is int or kind is Document:
         return value
+    if value is None:
+        return _NOTHING
     if kind is tuple:
         try:
             return tuple([exactly(item) for item in cast("tuple[object, ...]", value)])
