@@ -23,7 +23,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import cache, partial
 from importlib import import_module
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, Final, Union, get_args, get_origin
@@ -55,6 +55,7 @@ ROOMS: Final = (
     *("consumer", "sinks"),
 )
 OWN: Final = (TidegateError, Failure)
+METHODS: Final = (types.FunctionType, classmethod, staticmethod)
 
 CARRYING: Final[Mapping[str, str]] = {
     "model.effects.Call": "its arguments are the user's; whether they can be compared is asked where they become part of a state",
@@ -107,12 +108,12 @@ def public() -> dict[str, Callable[..., object]]:
 
 
 def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[..., object]]:
-    """Every public method of those that are classes."""
+    """Every public method of those that are classes; those of the class itself are bound to it."""
     return {
-        f"{name}.{each}": method
+        f"{name}.{each}": method if inspect.isfunction(method) else getattr(owner, each)
         for name, owner in classes.items()
         for each, method in vars(owner).items()
-        if isinstance(owner, type) and each[0] != "_" and inspect.isfunction(method)
+        if isinstance(owner, type) and each[0] != "_" and isinstance(method, METHODS)
     }
 
 
@@ -245,6 +246,7 @@ PLAIN: Final[Mapping[object, tuple[object, ...]]] = {
 
 
 ENOUGH: Final = 6
+MISSING: Final = object()
 
 
 class Pool:
@@ -322,7 +324,7 @@ class Pool:
             return self._tuples(args, depth)
         if base.__module__ in ("builtins", "collections.abc") and issubclass(base, Iterable) and depth < 3:
             return self._collections(base, args, depth)
-        return [value for each, values in self.found.items() if issubclass(each, base) for value in values][:12]
+        return varied([value for each, values in self.found.items() if issubclass(each, base) for value in values])
 
     def _tuples(self, args: tuple[Any, ...], depth: int) -> Sequence[Any]:
         if not args:
@@ -345,6 +347,15 @@ class Pool:
             return [kind(), *(kind([item]) for item in items if hashable(item))]
         make = list if base is list else tuple
         return [make(()), *(make([item]) for item in items), make(items)]
+
+
+def varied(values: Iterable[Any]) -> list[Any]:
+    """At most twelve, or one of each class: of many classes, as the events of a `step` are, none is left out."""
+    by_class: dict[type, list[Any]] = {}
+    for value in values:
+        by_class.setdefault(type(value), []).append(value)
+    rounds = (value for row in zip_longest(*by_class.values(), fillvalue=MISSING) for value in row)
+    return list(islice((value for value in rounds if value is not MISSING), max(12, len(by_class))))
 
 
 def harmless(value: object, *_: object, **__: object) -> object:
@@ -391,7 +402,7 @@ POOL: Final = Pool()
 
 def choices_of(function: Callable[..., object]) -> dict[str, list[Sample]]:
     """The valid arguments of each parameter; where none is known, None."""
-    found = {name: list(POOL.typed(hint))[:12] or [None] for name, hint in parameters(function).items()}
+    found = {name: varied(POOL.typed(hint)) or [None] for name, hint in parameters(function).items()}
     return {
         name: [Sample(f"valid {place}", value) for place, value in enumerate(values)] for name, values in found.items()
     }
