@@ -279,9 +279,9 @@ def surveyed(tracker: OffsetTracker, before: Survey | None = None) -> Survey:
         before: The survey of an earlier tracker of the same partition; what has not changed is not looked at again.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument is of another type, or the tracker begins at no position.
     """
-    check_type(tracker, OffsetTracker, "a tracker")
+    _ = low_watermark(tracker)  # which looks at where the tracker begins, as whoever takes one does
     check_type(before, (Survey, NoneType), "a survey or None")
     return Survey(tracker, _stretch(tracker.pages or _NOTHING, None if before is None else before.stretch))
 
