@@ -23,7 +23,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import cache, partial
 from importlib import import_module
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, Final, Union, get_args, get_origin
@@ -35,8 +35,9 @@ from hypothesis import strategies as st
 
 import tidegate
 from tidegate.consumer.partition import PARTS
+from tidegate.consumer.watermark import OffsetTracker
 from tidegate.model import documents
-from tidegate.model.documents import Foreign
+from tidegate.model.documents import Document, Foreign
 from tidegate.model.effects import Ambiguous, Effect, Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import WALL, Instant
@@ -45,8 +46,8 @@ from tidegate.triggers.conditions import Composite, Logic, OnEvent
 OUTSIDE: Final = frozenset(
     {"sim", "catalogue", "scenarios", "specimens", "strategies", "laws", "outstanding", "__main__"}
 )
-"""Not part of what is asked: the simulator and what is for tests has callers of its own; what is outstanding only a partition
-asks; the last is a command.
+"""Not part of what is asked: the simulator and what is for tests has callers of its own, and what they write, a scenario,
+has its own test; what is outstanding only a partition asks; the last is a command.
 """
 
 CORE: Final = Path(tidegate.__file__).parent
@@ -55,6 +56,9 @@ ROOMS: Final = (
     *("consumer", "sinks"),
 )
 OWN: Final = (TidegateError, Failure)
+METHODS: Final = (types.FunctionType, classmethod, staticmethod)
+OPERATORS: Final = frozenset({"__add__", "__sub__", "__getitem__", "__lt__"})
+"""Those that are asked, of classes that users construct."""
 
 CARRYING: Final[Mapping[str, str]] = {
     "model.effects.Call": "its arguments are the user's; whether they can be compared is asked where they become part of a state",
@@ -63,6 +67,9 @@ CARRYING: Final[Mapping[str, str]] = {
     "consumer.backpressure.Plan": "the names of the partitions are the user's",
 }
 """Values that may not be shown or hashed, because of what they carry for others."""
+
+AS_PYTHON: Final[Mapping[object, type[Exception]]] = {Document.__getitem__: KeyError}
+"""What a mapping of Python answers, too."""
 
 WRITTEN: Final[Mapping[str, str]] = {
     "model.errors.MissingExtra": "module extra why",
@@ -107,12 +114,14 @@ def public() -> dict[str, Callable[..., object]]:
 
 
 def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[..., object]]:
-    """Every public method of those that are classes."""
+    """Every public method of those that are classes, and operator; those of the class itself are bound to it."""
     return {
-        f"{name}.{each}": method
+        f"{name}.{each}": method if inspect.isfunction(method) else getattr(owner, each)
         for name, owner in classes.items()
         for each, method in vars(owner).items()
-        if isinstance(owner, type) and each[0] != "_" and inspect.isfunction(method)
+        if isinstance(owner, type)
+        and isinstance(method, METHODS)
+        and (each[0] != "_" or (each in OPERATORS and is_checked(owner)))
     }
 
 
@@ -143,6 +152,16 @@ def events() -> frozenset[object]:
 
 
 EVENTS: Final = events()
+
+AT_THE_GATE: Final[Mapping[type, tuple[str, ...]]] = {
+    **{
+        kind: tuple(field.name for field in attrs.fields(kind))
+        for kind in EVENTS
+        if isinstance(kind, type) and attrs.has(kind) and not is_checked(kind)
+    },
+    OffsetTracker: ("floor",),
+}
+"""What users construct and whoever takes it checks, with the fields that they give: every event, and where a tracker begins."""
 
 
 # --- what they are given ------------------------------------------------------------------------------------------------
@@ -245,6 +264,7 @@ PLAIN: Final[Mapping[object, tuple[object, ...]]] = {
 
 
 ENOUGH: Final = 6
+MISSING: Final = object()
 
 
 class Pool:
@@ -322,7 +342,7 @@ class Pool:
             return self._tuples(args, depth)
         if base.__module__ in ("builtins", "collections.abc") and issubclass(base, Iterable) and depth < 3:
             return self._collections(base, args, depth)
-        return [value for each, values in self.found.items() if issubclass(each, base) for value in values][:12]
+        return varied([value for each, values in self.found.items() if issubclass(each, base) for value in values])
 
     def _tuples(self, args: tuple[Any, ...], depth: int) -> Sequence[Any]:
         if not args:
@@ -345,6 +365,15 @@ class Pool:
             return [kind(), *(kind([item]) for item in items if hashable(item))]
         make = list if base is list else tuple
         return [make(()), *(make([item]) for item in items), make(items)]
+
+
+def varied(values: Iterable[Any]) -> list[Any]:
+    """At most twelve, or one of each class: of many classes, as the events of a `step` are, none is left out."""
+    by_class: dict[type, list[Any]] = {}
+    for value in values:
+        by_class.setdefault(type(value), []).append(value)
+    rounds = (value for row in zip_longest(*by_class.values(), fillvalue=MISSING) for value in row)
+    return list(islice((value for value in rounds if value is not MISSING), max(12, len(by_class))))
 
 
 def harmless(value: object, *_: object, **__: object) -> object:
@@ -391,7 +420,7 @@ POOL: Final = Pool()
 
 def choices_of(function: Callable[..., object]) -> dict[str, list[Sample]]:
     """The valid arguments of each parameter; where none is known, None."""
-    found = {name: list(POOL.typed(hint))[:12] or [None] for name, hint in parameters(function).items()}
+    found = {name: varied(POOL.typed(hint)) or [None] for name, hint in parameters(function).items()}
     return {
         name: [Sample(f"valid {place}", value) for place, value in enumerate(values)] for name, values in found.items()
     }
@@ -473,6 +502,8 @@ def flaw(function: Callable[..., object], args: Mapping[str, Sample]) -> str | N
     except OWN as own:
         return unshown(own)
     except BaseException as foreign:  # noqa: BLE001  whatever it is
+        if type(foreign) is AS_PYTHON.get(function):
+            return None
         return f"{type(foreign).__name__} in {place_of(foreign)}"
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -529,15 +560,19 @@ def valid_call(name: str, choices: Mapping[str, Sequence[Sample]]) -> Mapping[st
     return args
 
 
+def ungated(value: Any) -> Iterator[Sample]:
+    """What is valid but for one field that a gate checks."""
+    for name in AT_THE_GATE.get(type(value), ()):
+        for wrong in WRONG:
+            yield Sample(f"{type(value).__name__}({name}={wrong})", attrs.evolve(value, **{name: wrong.value}))
+
+
 def infected(samples: Iterable[Sample]) -> Iterator[Sample]:
     """Tuples, mappings and events that are valid but for one value in them, or one key."""
     for sample in samples:
-        if type(sample.value) in EVENTS and not is_checked(type(sample.value)):
-            for field in attrs.fields(type(sample.value)):  # type: ignore[arg-type]  # it has some
-                for wrong in WRONG:
-                    value = attrs.evolve(sample.value, **{str(field.alias): wrong.value})  # type: ignore[misc]
-                    yield Sample(f"{type(value).__name__}({field.name}={wrong})", value)
+        yield from ungated(sample.value)
         if type(sample.value) is tuple and sample.value:
+            yield from (Sample(f"({each}, ...)", (each.value, *sample.value[1:])) for each in ungated(sample.value[0]))
             for wrong in WRONG:
                 yield Sample(f"({wrong}, ...)", (wrong.value, *sample.value[1:]))
                 yield Sample(f"(..., {wrong})", (*sample.value[:-1], wrong.value))

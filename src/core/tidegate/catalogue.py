@@ -30,7 +30,7 @@ from tidegate.sinks import specimens as broken_sinks
 from tidegate.triggers import scenarios as triggers
 from tidegate.triggers import specimens as broken_triggers
 
-__all__ = ["CATALOGUE", "EVERYTHING", "PROGRAMS", "SPECIMENS", "shipped"]
+__all__ = ["CATALOGUE", "PROGRAMS", "SPECIMENS", "shipped"]
 
 PROGRAMS: Final[tuple[Shipped, ...]] = (
     *leases.SCENARIOS,
@@ -54,8 +54,8 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_consumer.SPECIMENS,
     *broken_sinks.SPECIMENS,
 )
-EVERYTHING: Final[tuple[Shipped | Specimen, ...]] = (*PROGRAMS, *SPECIMENS)
-CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = {each.name: each for each in EVERYTHING}
+_EVERYTHING: Final[tuple[Shipped | Specimen, ...]] = (*PROGRAMS, *SPECIMENS)
+CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = {each.name: each for each in _EVERYTHING}
 
 
 def shipped(name: str) -> Scenario:

@@ -29,7 +29,7 @@ from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
-from tidegate.consumer.commands import Assigned, Committed, CommitUnknown, Event, Fetched
+from tidegate.consumer.commands import Assigned, Committed, CommitUnknown, Event, Fetched, check_event
 from tidegate.model.documents import (
     ID,
     Add,
@@ -328,13 +328,13 @@ def breaches(events: Iterable[Event]) -> tuple[Breach, ...]:
         Every breach, in that order.
 
     Raises:
-        Misuse: One of them is not an event of a partition.
+        Misuse: One of them is not an event of a partition, or a field of it is of another type or out of range.
     """
     check_type(events, Iterable, "a number of events")
     logs: dict[TopicPartition, _Log] = {}
     found: list[Breach] = []
     for event in events:
-        check_type(event, get_args(Event), "an event of a partition")
+        check_event(event)
         log = logs.get(event.partition, _Log())
         if why := _broken(log, event):
             found.append(Breach(event, why))

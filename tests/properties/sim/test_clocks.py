@@ -17,7 +17,7 @@ from tidegate.model.instants import MINUTE, SECOND, WALL, Instant
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Returned
-from tidegate.sim.clocks import DRIFT_MAX, MILLION, Host, ahead, readings
+from tidegate.sim.clocks import DRIFT_MAX, Host, ahead, readings
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario
@@ -85,7 +85,7 @@ def test_a_clock_that_is_ahead_shows_all_later_by_that_much(at: Instant, by: int
 def test_a_sleep_takes_as_long_as_it_asks_for_by_the_clock_of_the_sleeper(duration: int, drift: int) -> None:
     """Law CL2: what the machine's clock shows grows by the duration, to the microsecond of rounding."""
     lasts = Host(drift=drift).lasts(duration)
-    assert abs(lasts + lasts * drift // MILLION - duration) <= 2
+    assert abs(lasts + lasts * drift // 1_000_000 - duration) <= 2
     assert Host().lasts(duration) == duration
 
 

@@ -637,7 +637,7 @@ def test_functions_are_the_same_if_they_would_do_the_same() -> None:
 
 def test_a_python_whose_bytecode_is_not_known_merges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sound, and slower."""
-    monkeypatch.setattr(fingerprint, "KNOWN_PYTHONS", ())
+    monkeypatch.setattr(fingerprint, "_KNOWN_PYTHONS", ())
     (where,) = explore(scenario(straight, 1)).unmerged[:1]
     assert where == f"p: the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known"
 

@@ -140,7 +140,7 @@ def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> 
     """How many states are remembered whole makes no difference to what is found."""
     few = small_lock(2, 2, 1, 1)
     much = sample(few, Plan("0", steps_max=500), 30, seeding=Random)
-    monkeypatch.setattr("tidegate.sim.sample.NODES_MAX", 7)
+    monkeypatch.setattr("tidegate.sim.sample._NODES_MAX", 7)
     little = sample(few, Plan("0", steps_max=500), 30, seeding=Random)
     same = ("runs", "states", "transitions", "depth", "faults", "goals")
     assert [getattr(much, name) for name in same] == [getattr(little, name) for name in same]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+import attrs
 import pytest
+from tests.properties.hostile import refuses_wrong_types
 
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Note, Refused, Sleep
@@ -12,7 +15,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import find_one, insert_one
 from tidegate.sim.actors import Network, Ticks
-from tidegate.sim.faults import FAULTS, Fault, all_effects, bound
+from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, bound
 from tidegate.sim.scenario import Clock, Label, Scenario, Trouble
 from tidegate.sim.world import Plain
 
@@ -47,6 +50,16 @@ def test_what_cannot_be_explored_is_refused_at_once(what: str) -> None:
     make, said = WRONG[what]
     with pytest.raises(Misuse, match=said):
         make()
+
+
+def test_arguments_of_another_type_are_refused_at_once() -> None:
+    """A scenario, its clock and its faults are what users write, so each argument is looked at."""
+    right = scenario(actors=(Network(),), always={"law": all_effects})
+    names = [field.name for field in attrs.fields(Scenario)]
+    refuses_wrong_types(Scenario, {name: getattr(right, name) for name in names}, (Network(), 1), {"law": 1})
+    refuses_wrong_types(Clock, {"quantum": SECOND, "horizon": None, "moves": 0})
+    refuses_wrong_types(Faults, {"kinds": {Fault.LATE: all_effects}}, {Fault.LATE: 1})
+    refuses_wrong_types(partial(Faults.of, Fault.LATE), {"on": all_effects})
 
 
 def test_what_can_be_explored_is_accepted() -> None:

@@ -78,7 +78,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "FIRST", "LETTERS", "LIMIT", "MARK", "RICE", "SHORT", "VERSION", "Alphabet", "Decoded", "Encoded", "IgnoredBecause",
+    "FIRST", "LETTERS", "LIMIT", "MARK", "RICE", "VERSION", "Alphabet", "Decoded", "Encoded", "IgnoredBecause",
     "Layout", "MetadataIgnored", "MetadataRead", "Partial", "RunTally", "Stretch", "Survey", "Whole", "decoded",
     "encoded", "surveyed", "units",
 ]  # fmt: skip
@@ -279,9 +279,9 @@ def surveyed(tracker: OffsetTracker, before: Survey | None = None) -> Survey:
         before: The survey of an earlier tracker of the same partition; what has not changed is not looked at again.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument is of another type, or the tracker begins at no position.
     """
-    check_type(tracker, OffsetTracker, "a tracker")
+    _ = low_watermark(tracker)  # which looks at where the tracker begins, as whoever takes one does
     check_type(before, (Survey, NoneType), "a survey or None")
     return Survey(tracker, _stretch(tracker.pages or _NOTHING, None if before is None else before.stretch))
 
@@ -526,7 +526,7 @@ def _length(run: Run) -> int:
 
 def _sums(number: int) -> int:
     """For each Rice parameter k, `number >> k` and `number - 1 >> k`, in lanes: so one addition adds them all."""
-    return SHORT[number] if number < len(SHORT) else _laned(number)
+    return _SHORT[number] if number < len(_SHORT) else _laned(number)
 
 
 def _laned(number: int) -> int:
@@ -534,7 +534,7 @@ def _laned(number: int) -> int:
     return sum(pairs)
 
 
-SHORT: Final = (0, *map(_laned, range(1, PAGE + 1)))
+_SHORT: Final = (0, *map(_laned, range(1, PAGE + 1)))
 """The sums of what a page may have."""
 
 # --- the tree of stretches ----------------------------------------------------------------------------------------------
@@ -572,7 +572,7 @@ def _tally(page: int, done: int) -> RunTally | None:
 
 def _sums_of(parts: list[str]) -> int:
     """The sums of how long they are; few lengths are many, and many parts are empty."""
-    return sum(count * SHORT[len(part)] for part, count in Counter(filter(None, parts)).items())
+    return sum(count * _SHORT[len(part)] for part, count in Counter(filter(None, parts)).items())
 
 
 def _sum(one: RunTally | None, behind: RunTally | None) -> RunTally | None:

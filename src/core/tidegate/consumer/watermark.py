@@ -68,9 +68,9 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name
 
 __all__ = [
-    "KNOWN_DONE_MAX", "OFFSET_MAX", "PAGE", "Abandoned", "Blocked", "DuplicateBudget", "Explanation", "Fork", "Leaf",
-    "Node", "OffsetTracker", "Pages", "Run", "Unblocked", "WorkStatus", "acknowledged", "committable", "completed",
-    "delivered", "done_offsets", "done_runs", "duplicate_budget", "explain", "highest", "low_watermark", "oldest_open",
+    "KNOWN_DONE_MAX", "OFFSET_MAX", "PAGE", "Abandoned", "Blocked", "DuplicateBudget", "Explanation", "Node",
+    "OffsetTracker", "Pages", "Run", "Unblocked", "WorkStatus", "acknowledged", "committable", "completed", "delivered",
+    "done_offsets", "done_runs", "duplicate_budget", "explain", "highest", "low_watermark", "oldest_open",
     "open_offsets", "pending", "restored", "span", "successor", "tracked", "undelivered",
 ]  # fmt: skip
 
@@ -96,16 +96,16 @@ _ONES: Final = re.compile("1+")
 # Nodes are plain tuples: they are built on the hot path, and compare, hash and share as they are. In both kinds the item
 # at 1 is zero exactly if nothing is open there.
 
-Leaf: TypeAlias = tuple[int, int, int]
+_Leaf: TypeAlias = tuple[int, int, int]
 """(page, open, done): bit i stands for offset 1,024 * page + i. Invariants: open & done == 0 != open | done."""
 
-Fork: TypeAlias = "tuple[int, int, int, Leaf | Fork, Leaf | Fork]"
+_Fork: TypeAlias = "tuple[int, int, int, _Leaf | _Fork, _Leaf | _Fork]"
 """(middle, how many are open, how many are tracked, the pages below the middle, the pages from it on).
 
 Invariant: with b as the lowest bit set in `middle`, the pages lie in [middle - b, middle) and [middle, middle + b).
 """
 
-Node: TypeAlias = "Leaf | Fork"
+Node: TypeAlias = "_Leaf | _Fork"
 Pages: TypeAlias = "tuple[()] | Node"
 
 
@@ -639,7 +639,7 @@ def _at(pages: Pages, page: int) -> tuple[int, int]:
     return (pages[1], pages[2]) if pages and pages[0] == page else (0, 0)
 
 
-def _replaced(pages: Pages, leaf: Leaf, more_open: int, more_tracked: int) -> Node:
+def _replaced(pages: Pages, leaf: _Leaf, more_open: int, more_tracked: int) -> Node:
     """The tree with the leaf in the place of the one of the same page."""
     if len(pages) != 5:
         return leaf
@@ -651,7 +651,7 @@ def _replaced(pages: Pages, leaf: Leaf, more_open: int, more_tracked: int) -> No
     return (middle, open_count + more_open, tracked_count + more_tracked, low, high)
 
 
-def _inserted(pages: Pages, leaf: Leaf) -> Node:
+def _inserted(pages: Pages, leaf: _Leaf) -> Node:
     """The tree with one more leaf, of a page that it does not have."""
     if not pages:
         return leaf
@@ -666,7 +666,7 @@ def _inserted(pages: Pages, leaf: Leaf) -> Node:
     return _fork(middle, leaf, pages) if page < key else _fork(middle, pages, leaf)
 
 
-def _fork(middle: int, low: Node, high: Node) -> Fork:
+def _fork(middle: int, low: Node, high: Node) -> _Fork:
     return (middle, _open_count(low) + _open_count(high), _tracked_count(low) + _tracked_count(high), low, high)
 
 
@@ -770,7 +770,7 @@ def _runs(pages: Pages) -> Iterator[Run]:
         yield start, stop
 
 
-def _leaves(pages: Pages) -> Iterator[Leaf]:
+def _leaves(pages: Pages) -> Iterator[_Leaf]:
     if len(pages) == 5:
         yield from _leaves(pages[3])
         yield from _leaves(pages[4])

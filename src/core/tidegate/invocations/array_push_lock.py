@@ -42,8 +42,8 @@ from tidegate.model.operations import check_collection, find_one, update_one
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "ATTEMPTS", "BACKOFF", "HOLDS", "INVOCATION_ID", "RUNNER", "STALE", "STATUS", "TIMESTAMP", "TRANSITION_LOCK",
-    "ArrayPushLock", "LockedOutcome", "NoRecord", "RaceCondition", "Written", "claim_time", "claimed", "is_stale",
+    "ATTEMPTS", "HOLDS", "INVOCATION_ID", "RUNNER", "STALE", "STATUS", "TIMESTAMP", "TRANSITION_LOCK", "ArrayPushLock",
+    "LockedOutcome", "NoRecord", "RaceCondition", "Written", "claim_time", "claimed", "is_stale",
 ]  # fmt: skip
 
 TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")
@@ -53,7 +53,7 @@ TIMESTAMP: Final = Field[Instant]("status_timestamp")
 INVOCATION_ID: Final = Field[str]("invocation_id")
 
 ATTEMPTS: Final = 4
-BACKOFF: Final[Duration] = 50 * MILLISECOND
+_BACKOFF: Final[Duration] = 50 * MILLISECOND
 STALE: Final[Duration] = 5 * SECOND
 HOLDS: Final = "holds the lock"
 
@@ -111,7 +111,7 @@ class ArrayPushLock:
     runner: str | None
     request: str
     attempts: int = ATTEMPTS
-    backoff: Duration = BACKOFF
+    backoff: Duration = _BACKOFF
     stale: Duration = STALE
 
     def __attrs_post_init__(self) -> None:

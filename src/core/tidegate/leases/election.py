@@ -356,6 +356,7 @@ class DoesNotLead:
 # --- the candidate ----------------------------------------------------------------------------------------------------
 
 
+@final
 @attrs.frozen
 class Candidate:
     """One who wants to lead.

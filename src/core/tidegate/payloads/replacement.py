@@ -54,7 +54,7 @@ from tidegate.payloads.payload_records import (
 
 __all__ = [
     "ATTEMPTS", "LIMIT", "Collector", "Reader", "ReplacementOutcome", "ReplacementParts", "Replacer", "Swapped",
-    "Unsettled", "chunks_then_records",
+    "Unsettled",
 ]  # fmt: skip
 
 ATTEMPTS: Final = 8
@@ -86,7 +86,7 @@ class Unsettled:
 ReplacementOutcome: TypeAlias = Swapped | Corrupt | Unsettled
 
 
-async def chunks_then_records(
+async def _chunks_then_records(
     chunks: str, records: str, limit: int
 ) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
     """What a collection looks at: all chunks, THEN all records (at most `limit` of either)."""
@@ -102,7 +102,7 @@ class ReplacementParts:
     mark: Callable[[str, str, int, Mark], Awaitable[int]] = payload_records.mark
     swap: Callable[[str, str, int, Mark, Manifest], Awaitable[int]] = payload_records.swap
     join: Callable[[Manifest, Mapping[str, object]], Joined | Missing | Corrupt | TooLong] = chunking.join
-    read: Callable[[str, str, int], Program[tuple[tuple[Document, ...], tuple[Document, ...]]]] = chunks_then_records
+    read: Callable[[str, str, int], Program[tuple[tuple[Document, ...], tuple[Document, ...]]]] = _chunks_then_records
     remove: Callable[[str, StoredChunk], Awaitable[int]] = payload_records.remove
 
 

@@ -71,10 +71,10 @@ from tidegate.model.values import check_callable, check_int, check_name, check_t
 
 __all__ = [
     "Changed", "Computed", "Differs", "Digest", "Kept", "NotComputed", "Projection", "SnapshotVerdict", "Unchanged",
-    "Way", "changed", "described", "differs", "digest", "expression", "remembered", "snapshot",
+    "changed", "described", "differs", "digest", "expression", "remembered", "snapshot",
 ]  # fmt: skip
 
-Way: TypeAlias = tuple[Field[Value], ...]
+_Way: TypeAlias = tuple[Field[Value], ...]
 """A path, taken apart."""
 
 
@@ -130,7 +130,7 @@ class Projection:
 
     paths: tuple[str, ...] = ()
     computed: tuple[tuple[str, Computed], ...] = ()
-    ways: tuple[tuple[Way, Computed | None], ...] = attrs.field(init=False, eq=False, repr=False)
+    ways: tuple[tuple[_Way, Computed | None], ...] = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if type(self.paths) is not tuple:
@@ -409,7 +409,7 @@ def snapshot(document: Document, projection: Projection) -> Document | NotComput
     check_type(projection, Projection, "a projection")
     if not projection.ways:
         return document
-    results: dict[Way, Value] = {}
+    results: dict[_Way, Value] = {}
     for way, computed in projection.ways:
         if computed is not None:
             result = _computed(document, way, computed)
@@ -419,7 +419,7 @@ def snapshot(document: Document, projection: Projection) -> Document | NotComput
     return _cut_out(document, tuple(way for way, _ in projection.ways), results, 0)
 
 
-def _computed(document: Document, way: Way, computed: Computed) -> tuple[Value] | NotComputed:
+def _computed(document: Document, way: _Way, computed: Computed) -> tuple[Value] | NotComputed:
     try:
         value = _cut(computed.compute(document))
     except Exception as error:  # noqa: BLE001  it is the user's function: whatever it raises is an answer
@@ -442,7 +442,7 @@ def _cut(value: Value) -> Value:
             return value
 
 
-def _cut_out(document: Document, ways: tuple[Way, ...], results: Mapping[Way, Value], depth: int) -> Document:
+def _cut_out(document: Document, ways: tuple[_Way, ...], results: Mapping[_Way, Value], depth: int) -> Document:
     items: list[tuple[str, Value]] = []
     for field, group in groupby(ways, key=lambda way: way[depth]):  # sorted, so all ways through a field are neighbours
         further = tuple(group)
@@ -455,7 +455,7 @@ def _cut_out(document: Document, ways: tuple[Way, ...], results: Mapping[Way, Va
     return Document(tuple(items))
 
 
-def _seen(document: Document, way: Way) -> tuple[Value, ...]:
+def _seen(document: Document, way: _Way) -> tuple[Value, ...]:
     """The value that MongoDB's `"$a.b"` means, alone; nothing if that is missing."""
     field, *rest = way
     if not document.has(field):
@@ -524,7 +524,7 @@ def differs(projection: Projection, before: Document | str) -> Document:
     return Document((("$ne", (known, expression(projection))),))
 
 
-def _asked(ways: tuple[tuple[Way, Computed | None], ...], depth: int) -> Document:
+def _asked(ways: tuple[tuple[_Way, Computed | None], ...], depth: int) -> Document:
     items: list[tuple[str, Value]] = []
     for field, group in groupby(ways, key=lambda each: each[0][depth]):
         further = tuple(group)
@@ -539,7 +539,7 @@ def _asked(ways: tuple[tuple[Way, Computed | None], ...], depth: int) -> Documen
 # --- paths --------------------------------------------------------------------------------------------------------------
 
 
-def _computed_ways(computed: object) -> Iterator[tuple[Way, Computed]]:
+def _computed_ways(computed: object) -> Iterator[tuple[_Way, Computed]]:
     if type(computed) is not tuple:
         raise Misuse(f"{shown(computed)} is no tuple of computed values", todo='write (("total", Computed(...)),)')
     for each in cast("tuple[object, ...]", computed):
@@ -550,7 +550,7 @@ def _computed_ways(computed: object) -> Iterator[tuple[Way, Computed]]:
                 raise Misuse(f"{shown(each)} is no computed value", todo='write ("total", Computed(...))')
 
 
-def _way(path: object) -> Way:
+def _way(path: object) -> _Way:
     if not isinstance(path, str):
         raise Misuse(f"{shown(path)} is no path", todo="write the names of the fields with dots in between")
     names = path.split(".")
@@ -559,5 +559,5 @@ def _way(path: object) -> Way:
     return tuple(Field[Value](name) for name in names)
 
 
-def _dotted(way: Way) -> str:
+def _dotted(way: _Way) -> str:
     return ".".join(field.name for field in way)

@@ -32,10 +32,10 @@ from tidegate.model.values import check_int
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.world import CLOCK, Cell, World
 
-__all__ = ["DRIFT_MAX", "HOST", "MILLION", "Host", "ahead", "readings", "troubled_readings"]
+__all__ = ["DRIFT_MAX", "HOST", "Host", "ahead", "readings", "troubled_readings"]
 
 
-MILLION: Final = 1_000_000
+_MILLION: Final = 1_000_000
 DRIFT_MAX: Final = 100_000
 """A tenth. Clocks of computers drift by less than 500 parts per million."""
 
@@ -68,11 +68,11 @@ class Host:
 
     def lasts(self, duration: Duration) -> Duration:
         """How long a sleep of that duration takes by the store's clock."""
-        return duration * MILLION // (MILLION + self.drift)
+        return duration * _MILLION // (_MILLION + self.drift)
 
     def shows(self, at: int, ahead_by: Duration) -> Instant:
         """What its clock shows at that time of the store's, if it was set ahead by so much."""
-        return Instant(at + ahead_by + at * self.drift // MILLION, WALL)
+        return Instant(at + ahead_by + at * self.drift // _MILLION, WALL)
 
 
 HOST: Final = Host()

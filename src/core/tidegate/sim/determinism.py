@@ -39,8 +39,8 @@ from tidegate.sim.search import Search
 from tidegate.sim.ways import ways
 
 __all__ = [
-    "Cause", "Difference", "Generator", "Known", "Runs", "Seeding", "Stand", "difference", "executed", "from_plain",
-    "judged", "look", "stand_at", "to_plain",
+    "Cause", "Difference", "Runs", "Stand", "difference", "executed", "from_plain", "judged", "look", "stand_at",
+    "to_plain",
 ]  # fmt: skip
 
 
@@ -56,13 +56,13 @@ RANDOM: Final = frozenset(
 _CALLS_DEEP_MAX: Final = 3
 
 
-class Generator(Protocol):
+class _Generator(Protocol):
     """A seeded generator, such as `random.Random`."""
 
     def randrange(self, stop: int, /) -> int: ...
 
 
-Seeding: TypeAlias = Callable[[str], Generator]
+_Seeding: TypeAlias = Callable[[str], _Generator]
 
 
 @final
@@ -90,7 +90,7 @@ Runs: TypeAlias = tuple[tuple[_Look, ...], ...]
 """Of each schedule, a look before the first step and after each."""
 
 
-Known: TypeAlias = "dict[tuple[str, int], Stand]"
+_Known: TypeAlias = "dict[tuple[str, int], Stand]"
 """By process and the node of its automaton."""
 
 
@@ -135,7 +135,7 @@ class Cause(Enum):
 # --- executing ----------------------------------------------------------------------------------------------------------
 
 
-def executed(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seeding: Seeding) -> Runs:
+def executed(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seeding: _Seeding) -> Runs:
     """Run every program of the scenario along random schedules, from its beginning.
 
     Args:
@@ -151,13 +151,13 @@ def executed(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seedin
     )
 
     def all_runs(search: Search) -> Runs:
-        known: Known = {}
+        known: _Known = {}
         return tuple(tuple(_walk(search, seeding(f"{seed}.{run}"), steps_max, known)) for run in range(runs))
 
     return attempt(anew, all_runs)
 
 
-def _walk(search: Search, generator: Generator, steps_max: int, known: Known) -> Iterator[_Look]:
+def _walk(search: Search, generator: _Generator, steps_max: int, known: _Known) -> Iterator[_Look]:
     """Look at all processes along one schedule."""
     state = search.first
     seen = look(search, state, known)
@@ -179,7 +179,7 @@ def _walk(search: Search, generator: Generator, steps_max: int, known: Known) ->
         yield seen
 
 
-def look(search: Search, state: Packed, known: Known) -> _Look:
+def look(search: Search, state: Packed, known: _Known) -> _Look:
     lens = Lens(search.space.packing, state, Looked())
     found = []
     for name, process in search.space.processes.items():

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.effects import Effect
+from tidegate.model.values import check_callable, check_type
 from tidegate.sim.world import BUDGET, UNBOUNDED, Cell, World
 
 __all__ = ["FAULTS", "Fault", "Faults", "Which", "all_effects", "bound", "no_effects", "spent"]
@@ -117,6 +118,12 @@ class Faults:
     """
 
     kinds: Mapping[Fault, Which] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.kinds, Mapping, "a mapping of faults to the effects that they may strike")
+        for kind, which in self.kinds.items():
+            check_type(kind, Fault, "a kind of fault")
+            check_callable(which, "a choice of effects")
 
     @classmethod
     def of(cls, *kinds: Fault, on: Which = all_effects) -> Faults:

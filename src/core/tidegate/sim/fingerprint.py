@@ -34,16 +34,14 @@ import attrs
 from tidegate.model.documents import Document, exactly
 from tidegate.model.immutable import frozen_fields, is_value
 
-__all__ = [
-    "KNOWN_PYTHONS", "PYTHON", "Canon", "Unmergeable", "fingerprint", "suspensions", "uses",
-]  # fmt: skip
+__all__ = ["PYTHON", "Canon", "Unmergeable", "fingerprint", "suspensions", "uses"]
 
 
 SLASH, BACKSLASH = "/", "\\"
 _UNBOUND: Final = ("unbound",)
 PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 """Which one runs."""
-KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
+_KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 _ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
                          "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})  # fmt: skip
 _HANDLED: Final = {"PUSH_EXC_INFO": 1, "POP_EXCEPT": -1}
@@ -78,7 +76,7 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[_Key, 
         program: A coroutine that awaits an effect.
         canon: Makes keys of its locals.
     """
-    if sys.version_info[:2] not in KNOWN_PYTHONS:
+    if sys.version_info[:2] not in _KNOWN_PYTHONS:
         return Unmergeable(f"the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known")
     frames: list[_Key] = []
     inner: object = program

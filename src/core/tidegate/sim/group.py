@@ -53,8 +53,8 @@ from tidegate.sim.trace import StepKind
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
 
 __all__ = [
-    "GROUP", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "Offsets", "broker", "committed", "dead", "end",
-    "processed", "tell",
+    "GROUP", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "broker", "committed", "dead", "end", "processed",
+    "tell",
 ]  # fmt: skip
 
 
@@ -122,10 +122,10 @@ def end(partition: int) -> Cell[int]:
     return Cell(("end", str(partition)), 0)
 
 
-Offsets: TypeAlias = tuple[int, ...]
+_Offsets: TypeAlias = tuple[int, ...]
 
 
-def processed(partition: int) -> Cell[Offsets]:
+def processed(partition: int) -> Cell[_Offsets]:
     """The offsets that user code has finished, at least once."""
     return Cell(("processed", str(partition)), ())
 

@@ -19,7 +19,7 @@ from tidegate.sim.scenario import ProcessActor
 from tidegate.sim.space import Space
 from tidegate.sim.world import CLOCK
 
-__all__ = ["PICTURED_MAX", "Branch", "described", "pictured", "printable_key", "status"]
+__all__ = ["PICTURED_MAX", "described", "pictured", "printable_key", "status"]
 
 
 _HIDDEN: Final = frozenset({"ids", "wakes", "unique"})
@@ -29,7 +29,7 @@ PICTURED_MAX: Final = 50
 """What is nested deeper than that is shown as text; documents hold 100."""
 
 
-Branch: TypeAlias = "dict[str, Branch | Value]"
+_Branch: TypeAlias = "dict[str, _Branch | Value]"
 
 
 def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
@@ -38,7 +38,7 @@ def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
     Keys stand in the order in which they stood in `like`, the state before, so that a patch tells of nothing else.
     """
     lens = Lens(space.packing, state, Looked())
-    tree: Branch = {
+    tree: _Branch = {
         "processes": {
             printable_key(name): status(process, lens.read(process.place))
             for name, process in space.processes.items()
@@ -72,7 +72,7 @@ def status(process: ProcessActor, place: object) -> Value:
     return Document(tuple((key, tuple(running) if key == "running" else item) for key, item in rest.items))
 
 
-def _planted(tree: Branch, like: Value) -> Document:
+def _planted(tree: _Branch, like: Value) -> Document:
     """The tree as a document, its keys in the order of `like` and new ones last."""
     before = like if isinstance(like, Document) else _EMPTY
     old = [key for key, _ in before.items if key in tree]

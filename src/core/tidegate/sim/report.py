@@ -34,7 +34,7 @@ from tidegate.sim.trace import Breach, Trace
 from tidegate.sim.trace import Policy as Origin
 from tidegate.sim.tracing import trace_of
 
-__all__ = ["Onward", "Report", "Verdict", "explore", "sampled", "with_absent"]
+__all__ = ["Report", "Verdict", "explore", "sampled", "with_absent"]
 
 
 @final
@@ -157,7 +157,7 @@ def explore(
     how: Exploration = EXHAUSTIVE,
     *,
     seeding: Seeding | None = None,
-    onward: Onward | None = None,
+    onward: _Onward | None = None,
     proceed: Proceed = go_on,
 ) -> Report:
     """Explore a scenario: exhaustively, or by random runs where `how` asks for some.
@@ -193,7 +193,7 @@ def with_absent(report: Report, scenario: Scenario, how: Exploration) -> Report:
     return attrs.evolve(report, uncovered=(*report.uncovered, *missing)) if missing else report
 
 
-def _searched(scenario: Scenario, how: Exploration, onward: Onward | None, proceed: Proceed) -> Report:
+def _searched(scenario: Scenario, how: Exploration, onward: _Onward | None, proceed: Proceed) -> Report:
     """The report on an exhaustive search; on another one, where the reductions of the first leave a doubt."""
     reductions = how.reductions
     fused = reductions.fusion and scenario.expect is None  # what is expected to break is broken soon
@@ -214,11 +214,11 @@ def _searched(scenario: Scenario, how: Exploration, onward: Onward | None, proce
 
 _NOT_SHORTEST: Final = "found with private steps fused; without fusion a bound was reached before it"
 
-Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Beyond]
+_Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Beyond]
 """Goes on from the frontier of a search that a bound has stopped, such as `tidegate.sim.sample.portfolio`."""
 
 
-def _gone_on(found: Explored, onward: Onward | None) -> Explored:
+def _gone_on(found: Explored, onward: _Onward | None) -> Explored:
     """The same, and what was found beyond the bound that stopped it."""
     if onward is None or found.broken is not None or not found.frontier:
         return found

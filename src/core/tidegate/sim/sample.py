@@ -45,8 +45,7 @@ from tidegate.sim.space import remembered
 from tidegate.sim.tally import Failed, Tally, counted, pieces
 
 __all__ = [
-    "NODES_MAX", "STEPS_MAX", "Beyond", "BrokenState", "Plan", "Sampled", "Sampler", "Walks", "portfolio", "runs_of",
-    "sample",
+    "STEPS_MAX", "Beyond", "BrokenState", "Plan", "Sampled", "Sampler", "Walks", "portfolio", "runs_of", "sample",
 ]  # fmt: skip
 
 
@@ -58,7 +57,7 @@ _MEASURED: Final = 4
 _MEASURED_STEPS: Final = 1_000
 """The length of the longest of them."""
 STEPS_MAX: Final = 10_000
-NODES_MAX: Final = 200_000
+_NODES_MAX: Final = 200_000
 """States whose steps are remembered whole, at about 400 bytes each; all are forgotten when there are more."""
 
 
@@ -474,7 +473,7 @@ class Walks:
         menu = self.menus.get(tuple(kinds)) or self.menu(tuple(kinds))
         if not menu.must and self.search.rest_laws and not self.search.space.is_cut_short(state):
             _must_hold(self.search.rest_laws, state)
-        if len(self.nodes) >= NODES_MAX:
+        if len(self.nodes) >= _NODES_MAX:
             self.nodes.clear()
         reached = tuple(goal.name for goal in self.search.goals if goal.broken_by([state]) is not None)
         node = self.nodes[state] = (menu, tuple(steps), reached)

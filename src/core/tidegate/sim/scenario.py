@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum, unique
+from types import NoneType
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 import attrs
@@ -26,6 +27,7 @@ from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration
 from tidegate.model.operations import FindOne, FindOneAndUpdate
+from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.faults import FAULTS, Fault, bound
 from tidegate.sim.world import Cell, Flying, Plain, World
 
@@ -169,6 +171,9 @@ class Clock:
     moves: int = 0
 
     def __attrs_post_init__(self) -> None:
+        check_type(self.quantum, int, "a quantum in microseconds")
+        check_type(self.horizon, (int, NoneType), "a horizon in microseconds")
+        check_type(self.moves, int, "a number of moves of a clock")
         if self.quantum <= 0 or self.quantum % 1_000:
             raise Misuse(f"a quantum of {self.quantum} us", why="documents keep whole milliseconds")
         if self.horizon is not None and (self.horizon < 0 or self.horizon % 1_000):
@@ -222,6 +227,7 @@ class Scenario:
     symmetric: tuple[tuple[str, ...], ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
+        self._check_types()
         names = [actor.name for actor in self.actors]
         if len(set(names)) != len(names):
             raise Misuse(f"two actors have one name: {names}", where=f"scenario {self.name}")
@@ -242,6 +248,32 @@ class Scenario:
         for what, budget in (("faults", self.budget), *self.budgets.items()):
             if budget < 0:
                 raise Misuse(f"a budget of {budget} {what}", where=f"scenario {self.name}")
+
+    def _check_types(self) -> None:
+        """Raise Misuse if a field is of another type."""
+        for text in (self.name, self.summary):
+            check_type(text, str, "the name or the summary of a scenario")
+        check_type(self.world, Plain, "a world to begin with")
+        check_type(self.actors, tuple, "a tuple of actors")
+        for actor in self.actors:
+            check_type(getattr(actor, "name", None), str, "the name of an actor")
+        check_type(self.budget, int, "a number of faults")
+        check_type(self.budgets, Mapping, "a number for each kind of fault")
+        for kind, budget in self.budgets.items():
+            check_type(kind, Fault, "a kind of fault")
+            check_type(budget, int, "a number of faults")
+        check_type(self.clock, (Clock, NoneType), "a clock")
+        for laws in (self.always, self.step, self.eventually, self.sometimes):
+            check_type(laws, Mapping, "a law for each name")
+            for name, law in laws.items():
+                check_type(name, str, "the name of a law")
+                for part in law if isinstance(law, tuple) else (law,):
+                    check_callable(part, "a law")
+        check_type(self.expect, (str, NoneType), "the name of a law")
+        check_type(self.kind, Kind, "a kind of scenario")
+        check_tuple(self.symmetric, tuple, "a group of processes")
+        for group in self.symmetric:
+            check_tuple(group, str, "the name of a process")
 
     def allowance(self) -> dict[Cell[int], int]:
         """The budgets that it begins with. A kind that may strike as often as all together needs none of its own."""

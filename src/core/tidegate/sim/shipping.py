@@ -19,10 +19,10 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Kind, Scenario
 
-__all__ = ["Make", "Scope", "Shipped", "Specimen", "scoped"]
+__all__ = ["Scope", "Shipped", "Specimen", "scoped"]
 
 
-Make: TypeAlias = Callable[[], Scenario]
+_Make: TypeAlias = Callable[[], Scenario]
 
 
 @final
@@ -48,9 +48,9 @@ class Shipped:
     """
 
     name: str
-    default: Make
-    thorough: Make
-    large: Make
+    default: _Make
+    thorough: _Make
+    large: _Make
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
@@ -78,7 +78,7 @@ class Specimen:
     """
 
     name: str
-    make: Make
+    make: _Make
     law: str
     source: str
     of: str

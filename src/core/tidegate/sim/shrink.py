@@ -54,7 +54,7 @@ from tidegate.sim.search import Search
 from tidegate.sim.trace import Policy, Trace
 from tidegate.sim.tracing import trace_of
 
-__all__ = ["REPLAYS_MAX", "Budget", "Keep", "Run", "Shortest", "Shrunk", "replayed", "shrink", "shrunk_path"]
+__all__ = ["REPLAYS_MAX", "Budget", "Run", "Shortest", "Shrunk", "replayed", "shrink", "shrunk_path"]
 
 
 REPLAYS_MAX: Final = 2_000
@@ -65,7 +65,7 @@ _PATIENCE: Final = 100
 
 
 _Decisions: TypeAlias = tuple[Decision, ...]
-Keep: TypeAlias = Callable[[int], bool]
+_Keep: TypeAlias = Callable[[int], bool]
 """Told how many replays were made; answers whether to go on. A bound of time lives here, with the caller."""
 
 
@@ -149,7 +149,7 @@ def shrink(
     *,
     replays_max: int = REPLAYS_MAX,
     states_max: int = _STATES_MAX,
-    keep: Keep = lambda _: True,
+    keep: _Keep = lambda _: True,
 ) -> tuple[Trace, Shrunk]:
     """Shrink a recorded run.
 
@@ -237,7 +237,7 @@ class Budget:
 
     replays_max: int
     states_max: int
-    keep: Keep
+    keep: _Keep
     replays: int = 0
 
     def __attrs_post_init__(self) -> None:

@@ -19,13 +19,13 @@ from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
 from tidegate.sim.world import MOVES, Cell, World
 
-__all__ = ["IDLE", "Entry", "Space", "StepKinds", "Stepper", "View", "remembered"]
+__all__ = ["IDLE", "Entry", "Space", "Stepper", "View", "remembered"]
 
 
 V = TypeVar("V")
 
 Entry: TypeAlias = tuple[int, tuple[int, ...]]
-"""What kind of steps they are (see `StepKinds`), and the differences that they make."""
+"""What kind of steps they are, and the differences that they make."""
 
 IDLE: Final[Entry] = (0, ())
 
@@ -48,7 +48,7 @@ class View:
 
 
 @final
-class StepKinds:
+class _StepKinds:
     """Which faults the steps of an entry are, and which of them must happen, under a number; and how many were taken.
 
     The number is odd if one of the steps must happen: so the loop of a search knows with one bit that a state is not at rest.
@@ -105,7 +105,7 @@ class Space:
         self.processes: dict[str, ProcessActor] = {
             actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")
         }
-        self.kinds = StepKinds()
+        self.kinds = _StepKinds()
         self.first = self._begin()
 
     def _begin(self) -> Packed:

@@ -21,20 +21,20 @@ from tidegate.sim.partial_order import Fusion, Own
 from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
 from tidegate.sim.space import IDLE, Entry, Space
 
-__all__ = ["UNAGED", "Aging", "Overwriting", "Remembering", "StepLaws"]
+__all__ = ["UNAGED", "Aging", "Overwriting", "Remembering"]
 
 
 UNAGED: Final = frozenset({"budget", "ids", "life", "clock"})
 """Kinds of cells in which no instant stands."""
 
-StepLaws: TypeAlias = Sequence[Between]
+_StepLaws: TypeAlias = Sequence[Between]
 
 
 @final
 class Remembering:
     """An actor whose steps are remembered under what they looked at."""
 
-    def __init__(self, actor: Actor, space: Space, laws: StepLaws, fusion: Fusion | None) -> None:
+    def __init__(self, actor: Actor, space: Space, laws: _StepLaws, fusion: Fusion | None) -> None:
         self.actor, self.name = actor, actor.name
         self.space, self.laws, self.fusion = space, laws, fusion
         slot = None if actor.place is None else space.packing.slot(actor.place)
@@ -82,7 +82,7 @@ class Remembering:
 class Overwriting(dict[int, Entry]):
     """An actor that overwrites many cells without reading them (a crash): its memo holds what to clear, and what to put."""
 
-    def __init__(self, actor: Actor, space: Space, laws: StepLaws, fusion: Fusion | None) -> None:
+    def __init__(self, actor: Actor, space: Space, laws: _StepLaws, fusion: Fusion | None) -> None:
         super().__init__()
         self.actor, self.name = actor, actor.name
         self.space, self.laws, self.fusion = space, laws, fusion
@@ -128,7 +128,7 @@ class Overwriting(dict[int, Entry]):
 class Aging(dict[int, Entry]):
     """Relative time passes: every instant, in cells and in processes, moves back by a quantum."""
 
-    def __init__(self, clock: Clock, space: Space, laws: StepLaws, fusion: Fusion | None) -> None:
+    def __init__(self, clock: Clock, space: Space, laws: _StepLaws, fusion: Fusion | None) -> None:
         super().__init__()
         assert clock.horizon is not None
         self.quantum, self.horizon, self.name = clock.quantum, clock.horizon, "clock"

@@ -38,7 +38,7 @@ from tidegate.triggers.trigger_documents import (
 
 __all__ = [
     "CLAIMED", "DROPPED", "EACH", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
-    "SCENARIOS", "SETTLED", "TOGETHER", "TWICE", "run_of", "triggers",
+    "SCENARIOS", "SETTLED", "TOGETHER", "TWICE", "triggers",
 ]  # fmt: skip
 
 Purging: TypeAlias = Callable[[Evaluator], Program[None]]

@@ -12,7 +12,7 @@ from tidegate.consumer.watermark import OffsetTracker, done_offsets, low_waterma
 
 __all__ = [
     "holds_as_much_as_fits", "is_the_shortest", "is_what_was_encoded", "keeps_the_limit", "says_what_is_left_out",
-    "shares_what_did_not_change", "size_is_exact", "skips_nothing", "stays_within_the_log", "stretches", "utf16_units",
+    "shares_what_did_not_change", "size_is_exact", "skips_nothing", "stays_within_the_log",
 ]  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def says_what_is_left_out(tracker: OffsetTracker, made: Encoded) -> bool:
 
 def keeps_the_limit(made: Encoded, limit: int) -> bool:
     """Law ME2: the text is no longer than the limit, in UTF-16 units."""
-    return utf16_units(made.text) <= limit
+    return _utf16_units(made.text) <= limit
 
 
 def skips_nothing(position: int, read: Decoded) -> bool:
@@ -56,7 +56,7 @@ def stays_within_the_log(position: int, end: int, read: Decoded) -> bool:
 
 def size_is_exact(units: int, whole: str) -> bool:
     """Law ME4: the size that was said is the length of the whole text."""
-    return units == utf16_units(whole)
+    return units == _utf16_units(whole)
 
 
 def holds_as_much_as_fits(limit: int, with_the_next: int) -> bool:
@@ -66,21 +66,21 @@ def holds_as_much_as_fits(limit: int, with_the_next: int) -> bool:
 
 def is_the_shortest(made: Encoded, others: Iterable[int]) -> bool:
     """Law ME6: no other layout and no other parameters make a shorter text."""
-    return all(utf16_units(made.text) <= other for other in others)
+    return all(_utf16_units(made.text) <= other for other in others)
 
 
 def shares_what_did_not_change(before: Survey, after: Survey) -> bool:
     """Law ME7: of the nodes that both trackers have, the survey after has the very stretches of the survey before."""
-    known = {id(stretch.pages): stretch for stretch in stretches(before.stretch)}
-    return all(known.get(id(stretch.pages), stretch) is stretch for stretch in stretches(after.stretch))
+    known = {id(stretch.pages): stretch for stretch in _stretches(before.stretch)}
+    return all(known.get(id(stretch.pages), stretch) is stretch for stretch in _stretches(after.stretch))
 
 
-def utf16_units(text: str) -> int:
+def _utf16_units(text: str) -> int:
     """The length of a text as Java counts it."""
     return len(text.encode("utf-16-le")) // 2
 
 
-def stretches(stretch: Stretch) -> Iterator[Stretch]:
+def _stretches(stretch: Stretch) -> Iterator[Stretch]:
     yield stretch
     for part in stretch.parts:
-        yield from stretches(part)
+        yield from _stretches(part)

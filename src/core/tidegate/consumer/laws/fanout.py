@@ -1,6 +1,6 @@
 """The laws of `tidegate.consumer.fanout` as predicates: over the course of one assignment, a step, or two ways to the same end.
 
-A course is what was told and what followed; `booked` keeps simple books on it, in sets, one task and record at a time.
+A course is what was told and what followed; simple books are kept on it, in sets, one task and record at a time.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ from tidegate.consumer.fanout import (
 )
 
 __all__ = [
-    "ASKED", "Books", "Course", "End", "Record", "Turn", "adds_up", "answers", "answers_for_failures", "booked",
-    "commutes", "hears_what_was_asked", "ignores_no_record_that_waits", "ignores_with_a_reason", "is_the_same",
-    "keeps_nothing", "parts", "questions", "records", "runs_are_bounded", "settles_after_the_own_delivery",
-    "settles_after_the_tasks", "settles_everything", "settles_once", "settles_with_its_window", "somebody_waits",
-    "windows_settle_last",
+    "Course", "End", "Record", "Turn", "adds_up", "answers", "answers_for_failures", "commutes", "hears_what_was_asked",
+    "ignores_no_record_that_waits", "ignores_with_a_reason", "is_the_same", "keeps_nothing", "parts", "records",
+    "runs_are_bounded", "settles_after_the_own_delivery", "settles_after_the_tasks", "settles_everything",
+    "settles_once", "settles_with_its_window", "somebody_waits", "windows_settle_last",
 ]  # fmt: skip
 
 N = TypeVar("N", bound=Output)
@@ -100,7 +99,7 @@ End: TypeAlias = tuple[object, Sequence[Output]]
 
 @final
 @attrs.define
-class Books:
+class _Books:
     """What is known of a course so far.
 
     Attributes:
@@ -223,9 +222,9 @@ class Books:
                 self.home.pop(offset, None)
 
 
-def booked(course: Course, rules: Rules) -> Iterator[tuple[Turn, Books]]:
+def _booked(course: Course, rules: Rules) -> Iterator[tuple[Turn, _Books]]:
     """Each turn, with the books after it was told, and before what it settles is booked. They are the same books."""
-    books = Books(rules)
+    books = _Books(rules)
     for turn in course:
         books.told(turn)
         yield turn, books
@@ -250,7 +249,7 @@ def settles_after_the_tasks(course: Course, rules: Rules) -> bool:
     """Law F2: when a record is settled, all tasks that list it are."""
     return not any(
         books.is_open(task) and record in listed
-        for turn, books in booked(course, rules)
+        for turn, books in _booked(course, rules)
         for record in records(turn.of(RecordsSettled))
         for task, listed in books.listed.items()
     )
@@ -259,7 +258,7 @@ def settles_after_the_tasks(course: Course, rules: Rules) -> bool:
 def settles_after_the_own_delivery(course: Course, rules: Rules) -> bool:
     """Law F3: a record with a delivery of its own is settled after it; and that begins after its tasks, and once."""
     begun: Counter[Record] = Counter()
-    for turn, books in booked(course, rules):
+    for turn, books in _booked(course, rules):
         due = records(turn.of(DeliverRecords))
         begun.update(due)
         if any(books.is_open(task) for record in due for task in books.of_record(record)):
@@ -271,7 +270,7 @@ def settles_after_the_own_delivery(course: Course, rules: Rules) -> bool:
 
 def settles_with_its_window(course: Course, rules: Rules) -> bool:
     """Law F4: a window with a delivery of its own and a task settles all its records after that delivery, and itself."""
-    for turn, books in booked(course, rules):
+    for turn, books in _booked(course, rules):
         together = {each.window for each in turn.of(WindowSettled)}
         for each in turn.of(RecordsSettled):
             if (
@@ -289,7 +288,7 @@ def settles_with_its_window(course: Course, rules: Rules) -> bool:
 
 def windows_settle_last(course: Course, rules: Rules) -> bool:
     """Law F5: when a window is settled, all its tasks and records are."""
-    for turn, books in booked(course, rules):
+    for turn, books in _booked(course, rules):
         settled = books.settled.union(records(turn.of(RecordsSettled)))
         for each in turn.of(WindowSettled):
             if any(books.is_open(task) for task in books.tasks(each.window)):
@@ -301,9 +300,9 @@ def windows_settle_last(course: Course, rules: Rules) -> bool:
 
 def answers_for_failures(course: Course, rules: Rules) -> bool:
     """Law F6: no record with a failure is settled before somebody has answered for it, and whoever is asked is told."""
-    for turn, books in booked(course, rules):
+    for turn, books in _booked(course, rules):
 
-        def has_failed(record: Record, books: Books = books) -> bool:
+        def has_failed(record: Record, books: _Books = books) -> bool:
             ends = [books.ends.get(task) for task in books.of_record(record)]
             return record[0] in books.is_failed or TaskPhase.FAILED in ends
 
@@ -321,7 +320,7 @@ def runs_are_bounded(course: Course, rules: Rules) -> bool:
     """Law F7: attempts count from 1 to at most 1 + retries_max, each after the one before has failed; so do generations."""
     at: Counter[TaskId] = Counter()
     has_failed: set[tuple[int, int, int]] = set()
-    for turn, books in booked(course, rules):
+    for turn, books in _booked(course, rules):
         match turn.event:
             case TasksReported(window, _, attempt, Report.FAILED | Report.UNDELIVERED):
                 has_failed |= {(window, number, attempt) for number in turn.heard()}
@@ -350,11 +349,11 @@ def hears_what_was_asked(course: Course) -> bool:
         if not asked.issuperset(heard):
             return False
         asked.difference_update(heard)
-        asked.update(questions(turn))
+        asked.update(_questions(turn))
     return True
 
 
-def questions(turn: Turn) -> Iterator[tuple[object, ...]]:
+def _questions(turn: Turn) -> Iterator[tuple[object, ...]]:
     for output in turn.outputs:
         match output:
             case Start(window, numbers, attempt):
@@ -373,7 +372,7 @@ def questions(turn: Turn) -> Iterator[tuple[object, ...]]:
                 pass
 
 
-ASKED: Final = {
+_ASKED: Final = {
     Report.SUCCEEDED: "run",
     Report.FAILED: "run",
     Report.DELIVERED: "deliver",
@@ -388,7 +387,7 @@ def answers(turn: Turn) -> list[tuple[object, ...]]:
     heard = turn.heard()
     match turn.event:
         case TasksReported(window, _, attempt, report):
-            kind = ASKED[report]
+            kind = _ASKED[report]
             return [(kind, window, number, attempt) for number in heard]
         case TaskReplaced(window, _, attempt):
             return [("judge", window, number, attempt) for number in heard]
@@ -406,7 +405,7 @@ def answers(turn: Turn) -> list[tuple[object, ...]]:
 
 def somebody_waits(course: Course, rules: Rules) -> bool:
     """Law F9: no record is settled, or delivered, before the tasks that ought to hold it; none that waits is passed over."""
-    for turn, books in booked(course, rules):
+    for turn, books in _booked(course, rules):
         done = [*records(turn.of(RecordsSettled)), *records(turn.of(DeliverRecords))]
         if any(books.is_open(task) for record in done for task in books.of_record(record)):
             return False
@@ -415,7 +414,7 @@ def somebody_waits(course: Course, rules: Rules) -> bool:
 
 def ignores_no_record_that_waits(course: Course, rules: Rules) -> bool:
     """Law F9, of what a task lists: what is said not to wait has no open task, and its window was arranged."""
-    books = Books(rules)
+    books = _Books(rules)
     for turn in course:
         for offset in turn.vain():
             window = books.home.get(offset)
@@ -433,7 +432,7 @@ def ignores_no_record_that_waits(course: Course, rules: Rules) -> bool:
 
 def adds_up(course: Course, rules: Rules) -> bool:
     """Law F10: the tally of a window is that of the reports."""
-    for turn, books in booked(course, rules):
+    for turn, books in _booked(course, rules):
         told = [(each.window, each.tally) for each in turn.of(WindowSettled)]
         told += [(each.window, each.tally) for each in turn.of(DeliverWindow)]
         for window, tally in told:
@@ -447,7 +446,7 @@ def adds_up(course: Course, rules: Rules) -> bool:
 
 def settles_everything(course: Course, rules: Rules) -> bool:
     """Law F13: at the end of a course in which all that was asked for was answered, all records and windows are settled."""
-    books = Books(rules)
+    books = _Books(rules)
     for turn in course:
         books.told(turn)
         books.closed(turn)

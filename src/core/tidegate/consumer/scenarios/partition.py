@@ -87,16 +87,15 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
-    "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "IN_ORDER", "MOVES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL",
-    "STUCK", "Client", "ConsumerPolling", "PartitionStepping", "assignment", "is_at_once", "is_commit", "is_delivery",
-    "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
+    "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client",
+    "assignment", "is_commit", "is_delivery", "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
 ]  # fmt: skip
 
 _NOBODY: Final = ("",) * len(NUMBERS)
 
 
-PartitionStepping: TypeAlias = Callable[[PartitionRules, PartitionState, Event], PartitionStep]
-ConsumerPolling: TypeAlias = Callable[[ConsumerRules, ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]]
+_PartitionStepping: TypeAlias = Callable[[PartitionRules, PartitionState, Event], PartitionStep]
+_ConsumerPolling: TypeAlias = Callable[[ConsumerRules, ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]]
 
 
 def is_commit(effect: Effect[object]) -> bool:
@@ -116,7 +115,7 @@ def is_timer(effect: Effect[object]) -> bool:
     return isinstance(effect, StartDrainTimer)
 
 
-def is_at_once(effect: Effect[object]) -> bool:
+def _is_at_once(effect: Effect[object]) -> bool:
     return isinstance(effect, (Release, Interrupt))
 
 
@@ -131,7 +130,7 @@ _HOOKS: Final = PartitionRules(
     failure_policy=FailurePolicy.SKIP,
     metadata_max=0,
 )
-IN_ORDER: Final = PartitionRules(
+_IN_ORDER: Final = PartitionRules(
     running_max=2, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY, metadata_max=0
 )
 SINKS: Final = PartitionRules(
@@ -211,7 +210,7 @@ def moves(state: State) -> bool:
     return state.read(GROUP).generation > 1
 
 
-MOVES: Final[Mapping[str, Law]] = MappingProxyType({"a partition moves": moves})
+_MOVES: Final[Mapping[str, Law]] = MappingProxyType({"a partition moves": moves})
 
 
 def _has_one_commit(part: Owned, commands: Commands) -> bool:
@@ -229,7 +228,7 @@ def _fetches_what_is_free(part: Owned, commands: Commands) -> bool:
 def partition(
     rules: PartitionRules = PartitionRules(running_max=2, metadata_max=0),
     *,
-    step: PartitionStepping = PartitionRules.step,
+    step: _PartitionStepping = PartitionRules.step,
     summary: str = "two consumers, rebalances, crashes, lost replies: at least once, committed in order",
     records: int = 3,
     rebalances: int = 2,
@@ -332,7 +331,7 @@ def partition(
 
 def assignment(
     *,
-    polling: ConsumerPolling = ConsumerRules.polling,
+    polling: _ConsumerPolling = ConsumerRules.polling,
     summary: str = "two whole consumers with executors and a gate: the same, and the load is bounded",
     records: int = 2,
     rebalances: int = 1,
@@ -416,7 +415,7 @@ def _consumed(
         always={FINISHED: tuple(map(is_finished, NUMBERS))},
         step={NEVER_FALLS: never_falls},
         eventually={ALL: lambda state: all(is_done(state, number, records) for number in NUMBERS)},
-        sometimes=MOVES,
+        sometimes=_MOVES,
     )
 
 
@@ -429,7 +428,7 @@ def _reducer(
     *,
     event_for: EventFor = event_for,
 ) -> ReducerProcess:
-    return ReducerProcess(name, first, step, event_for, Faults(kinds), means, is_commit, is_timer, is_at_once)
+    return ReducerProcess(name, first, step, event_for, Faults(kinds), means, is_commit, is_timer, _is_at_once)
 
 
 def _gated(polling: Polling, means: Meaning) -> Meaning:
@@ -488,7 +487,7 @@ class Client:
 
 FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: _is_work}
 SINKS_FAIL: Final[Mapping[Fault, Which]] = {Fault.SINK_FAILED: is_delivery, Fault.DEAD_LETTER_FAILED: is_answer}
-STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: _is_work, Fault.GAVE_UP: is_timer}
+_STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: _is_work, Fault.GAVE_UP: is_timer}
 REFUSED: Final[Mapping[Fault, Which]] = {Fault.COMMIT_REFUSED: is_commit, Fault.DROPPED: is_commit}
 
 SCENARIOS: Final = (
@@ -518,10 +517,10 @@ SCENARIOS: Final = (
             summary="a handler never ends: its partition is let go when the time to drain is over",
             records=1,
             rebalances=1,
-            kinds=STUCK,
+            kinds=_STUCK,
         ),
-        thorough=partial(partition, records=2, rebalances=1, kinds=STUCK),
-        large=partial(partition, records=4, rebalances=3, budget=4, kinds=STUCK),
+        thorough=partial(partition, records=2, rebalances=1, kinds=_STUCK),
+        large=partial(partition, records=4, rebalances=3, budget=4, kinds=_STUCK),
     ),
     Shipped(
         "partition.handler_fails",
@@ -617,15 +616,15 @@ SCENARIOS: Final = (
         "partition.diverts",
         partial(
             partition,
-            IN_ORDER,
+            _IN_ORDER,
             summary="one record after the other; behind one that failed, none is run, and each is answered for",
             records=2,
             rebalances=1,
             budget=1,
             kinds=FAILS,
         ),
-        thorough=partial(partition, IN_ORDER, records=3, rebalances=1, budget=1, kinds=FAILS),
-        large=partial(partition, IN_ORDER, records=5, rebalances=3, budget=3, kinds=FAILS),
+        thorough=partial(partition, _IN_ORDER, records=3, rebalances=1, budget=1, kinds=FAILS),
+        large=partial(partition, _IN_ORDER, records=5, rebalances=3, budget=3, kinds=FAILS),
     ),
     Shipped(
         "partition.held",
@@ -664,7 +663,7 @@ SCENARIOS: Final = (
             rebalances=0,
             budget=1,
             evicts=True,
-            goals=MOVES,
+            goals=_MOVES,
         ),
         thorough=partial(partition, records=1, rebalances=1, budget=1, evicts=True),
         large=partial(partition, records=4, rebalances=2, budget=3, evicts=True),

@@ -24,7 +24,7 @@ __all__ = [
     "NUMBERS", "ONE_COMMIT", "OWNER", "TOPIC", "Commands", "Polling", "crosses_a_hole", "goes_on_behind_a_failure",
     "holds_back", "is_answer", "is_bounded", "is_closed", "is_dead_lettered", "is_done", "is_finished",
     "is_handled_by_owner", "is_held", "is_in_turn", "is_loaded_less", "is_removed_in_work", "is_stuck", "is_unanswered",
-    "never_falls", "of_owned", "owned", "pauses_and_resumes", "planned", "runs_nothing_diverted", "stands_still",
+    "never_falls", "of_owned", "pauses_and_resumes", "planned", "runs_nothing_diverted", "stands_still",
 ]  # fmt: skip
 
 Commands: TypeAlias = tuple[Effect[object], ...]
@@ -240,7 +240,7 @@ def is_held(state: State) -> bool:
     return False
 
 
-def owned(state: State) -> Iterator[tuple[int, Machine, Owned]]:
+def _owned(state: State) -> Iterator[tuple[int, Machine, Owned]]:
     """Which partitions are owned, and how they do."""
     for consumer in CONSUMERS:
         for number in NUMBERS:
@@ -253,17 +253,17 @@ def owned(state: State) -> Iterator[tuple[int, Machine, Owned]]:
 
 def is_dead_lettered(state: State) -> bool:
     """Is a delivery that failed to be answered for?"""
-    return any(is_answer(command) for _, machine, _ in owned(state) for command in machine.commands)
+    return any(is_answer(command) for _, machine, _ in _owned(state) for command in machine.commands)
 
 
 def is_unanswered(state: State) -> bool:
     """Has a partition stopped, for nobody could answer for a failure?"""
-    return any(part.phase is Phase.STOPPED for _, _, part in owned(state))
+    return any(part.phase is Phase.STOPPED for _, _, part in _owned(state))
 
 
 def goes_on_behind_a_failure(state: State) -> bool:
     """Is a record of another key done behind one that has failed?"""
-    for number, _, part in owned(state):
+    for number, _, part in _owned(state):
         done = state.read(processed(number))
         if part.failed and any(offset > part.failed[0] for offset in done):
             return True
@@ -274,7 +274,7 @@ def holds_back(state: State) -> bool:
     """Is a record open behind one of its key that has failed?"""
     return any(
         waiting > failed and KEYS[waiting] == KEYS[failed]
-        for _, _, part in owned(state)
+        for _, _, part in _owned(state)
         for waiting in open_offsets(part.tracker)
         for failed in part.failed
     )

@@ -42,12 +42,11 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
 
 __all__ = [
-    "ANEW", "ASKED", "BEGINS", "BEHIND", "FAULTS", "GONE", "RELEASED", "RIGHT", "SAVED", "SCENARIOS", "SINKS", "TOPIC",
-    "Exit", "ShutdownStepping", "Signals", "finished", "is_at_once", "is_done", "is_finished", "is_unanswered",
-    "never_falls", "phase", "shutdown",
+    "ANEW", "BEGINS", "BEHIND", "FAULTS", "GONE", "RELEASED", "SAVED", "SCENARIOS", "SINKS", "ShutdownStepping",
+    "Signals", "finished", "phase", "shutdown",
 ]  # fmt: skip
 
-TOPIC: Final = "t"
+_TOPIC: Final = "t"
 _STAYS, _STOPS = "a", "b"
 """The partition is at first that of the one who stops."""
 
@@ -58,7 +57,7 @@ GONE: Final = "whoever was asked to stop is gone in the end"
 RELEASED: Final = "what the group wants back is released"
 ANEW: Final = "the next owner begins exactly at what was committed"
 
-ASKED: Final = Cell[int](("asked to stop",), 0)
+_ASKED: Final = Cell[int](("asked to stop",), 0)
 """How often."""
 _EXCUSED: Final = Cell(("no time is left",), empty=False)
 """The time to drain is over, or somebody has asked twice; then what is finished may be left uncommitted."""
@@ -79,7 +78,7 @@ SINKS: Final = PartitionRules(
 """Records are handled, and what comes of them is delivered; only then are they processed."""
 
 
-def is_at_once(effect: Effect[object]) -> bool:
+def _is_at_once(effect: Effect[object]) -> bool:
     return isinstance(effect, (Release, Interrupt))
 
 
@@ -88,14 +87,14 @@ def _never_ends(effect: Effect[object]) -> bool:
     return isinstance(effect, (Work, Leave))
 
 
-def is_unanswered(effect: Effect[object]) -> bool:
+def _is_unanswered(effect: Effect[object]) -> bool:
     """Commands that may stay without an answer."""
     return isinstance(effect, (Commit, Leave))
 
 
 FAULTS: Final[Mapping[Fault, Which]] = {
-    Fault.LOST_REPLY: is_unanswered,
-    Fault.DROPPED: is_unanswered,
+    Fault.LOST_REPLY: _is_unanswered,
+    Fault.DROPPED: _is_unanswered,
     Fault.COMMIT_REFUSED: is_commit,
     Fault.NEVER_RETURNS: _never_ends,
     Fault.SINK_FAILED: is_delivery,
@@ -141,13 +140,13 @@ class Signals:
     worker: str
     most: int
     name: str = "signals"
-    place: Cell[object] = ASKED  # type: ignore[assignment]
+    place: Cell[object] = _ASKED  # type: ignore[assignment]
     blind: bool = False
 
     def steps(self, world: World) -> Iterator[ActorStep]:
-        asked = world.read(ASKED)
+        asked = world.read(_ASKED)
         if asked < self.most and not world.read(dead(self.worker)):
-            after = world.write(ASKED, asked + 1).write(
+            after = world.write(_ASKED, asked + 1).write(
                 inbox(self.worker), (*world.read(inbox(self.worker)), AskedToStop())
             )
             if asked:
@@ -158,7 +157,7 @@ class Signals:
 
 @final
 @attrs.frozen(eq=False)
-class Exit:
+class _Exit:
     """The process of a worker ends when that is gone. If the group did not learn of its leaving, it finds out.
 
     Attributes:
@@ -183,11 +182,11 @@ class Exit:
 
 ShutdownStepping: TypeAlias = Callable[[WorkerRules, WorkerState, ShutdownEvent], ShutdownStep]
 
-RIGHT: Final = WorkerRules(ConsumerRules(executors=2, each=SINKS))
+_RIGHT: Final = WorkerRules(ConsumerRules(executors=2, each=SINKS))
 
 
 def shutdown(
-    rules: WorkerRules = RIGHT,
+    rules: WorkerRules = _RIGHT,
     *,
     step: ShutdownStepping = WorkerRules.step,
     summary: str = "a worker is asked to stop, once or twice: it drains, commits and leaves, and another goes on",
@@ -207,12 +206,12 @@ def shutdown(
         budget: How many faults may strike the one who stops.
         signals: How often it is asked, at most.
     """
-    coordinator = Coordinator(TOPIC, lambda consumer, _: consumer)
+    coordinator = Coordinator(_TOPIC, lambda consumer, _: consumer)
     means = _in_a_group(broker(records), coordinator)
 
     stays, stops = (
         ReducerProcess(
-            name, WorkerState(), partial(step, rules), event_for, faults, means, is_commit, at_once=is_at_once
+            name, WorkerState(), partial(step, rules), event_for, faults, means, is_commit, at_once=_is_at_once
         )
         for name, faults in ((_STAYS, Faults()), (_STOPS, Faults(FAULTS)))
     )
@@ -224,7 +223,7 @@ def shutdown(
         stops,
         coordinator,
         Signals(_STOPS, signals),
-        Exit(_STOPS),
+        _Exit(_STOPS),
         Crash(f"{_STOPS}'s host", (stops,), dead(_STOPS)),
     )
     return Scenario(
@@ -233,9 +232,9 @@ def shutdown(
         world=world,
         actors=actors,
         budget=budget,
-        always={FINISHED: is_finished, BEHIND: _leaves_nothing, RELEASED: _releases_what_is_wanted},
-        step={NEVER_FALLS: never_falls, BEGINS: _begins_nothing, SAVED: _saves_what_is_finished, ANEW: _begins_anew},
-        eventually={GONE: _is_gone, ALL: partial(is_done, records=records)},
+        always={FINISHED: _is_finished, BEHIND: _leaves_nothing, RELEASED: _releases_what_is_wanted},
+        step={NEVER_FALLS: _never_falls, BEGINS: _begins_nothing, SAVED: _saves_what_is_finished, ANEW: _begins_anew},
+        eventually={GONE: _is_gone, ALL: partial(_is_done, records=records)},
         sometimes={
             "it drains whole": partial(_drains_whole, records=records),
             "its time is over": _is_cut,
@@ -261,7 +260,7 @@ def phase(state: State, name: str) -> ShutdownPhase | None:
     return _phase_of(state.status(name))
 
 
-def is_finished(state: State) -> bool:
+def _is_finished(state: State) -> bool:
     position, done = state.read(committed(0)), state.read(processed(0))
     return laws.partition.committed_is_finished(position, range(position), done)
 
@@ -285,7 +284,7 @@ def _releases_what_is_wanted(state: State) -> bool:
         or group.owners[0] != _STOPS
     ):
         return True
-    partition = TopicPartition(TOPIC, 0)
+    partition = TopicPartition(_TOPIC, 0)
     if any(isinstance(event, Revoked) for event in state.read(inbox(_STOPS))):
         return True  # it is not there yet
     done = (Release(partition),) if 0 in group.released else ()
@@ -293,7 +292,7 @@ def _releases_what_is_wanted(state: State) -> bool:
     return laws.shutdown.releases_what_is_wanted((partition,), owned, done)
 
 
-def never_falls(before: State, after: State) -> bool:
+def _never_falls(before: State, after: State) -> bool:
     return laws.partition.committed_never_falls(before.read(committed(0)), after.read(committed(0)))
 
 
@@ -338,7 +337,7 @@ def _is_gone(state: State) -> bool:
     return _worker_of(state.status(_STOPS)) is None or phase(state, _STOPS) is ShutdownPhase.GONE
 
 
-def is_done(state: State, *, records: int) -> bool:
+def _is_done(state: State, *, records: int) -> bool:
     position, done = state.read(committed(0)), state.read(processed(0))
     return laws.partition.all_is_processed(position, done, records)
 

@@ -71,10 +71,8 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
 __all__ = [
-    "AT_ONCE", "HASTY", "SMALL", "SPECIMENS", "commits_failures", "commits_the_highest", "counts_late_results",
-    "counts_offsets", "dead_letter_is_optional", "failure_is_done", "fetches_what_is_held", "never_resumes",
-    "no_answer_is_yes", "paused_once", "planted", "queue_survives", "raise_is_ignored", "revokes_without_drain",
-    "runs_the_rest", "takes_all_at_once", "takes_out_of_turn", "two_commits_in_flight",
+    "SMALL", "SPECIMENS", "commits_failures", "commits_the_highest", "counts_late_results", "failure_is_done",
+    "fetches_what_is_held", "revokes_without_drain", "runs_the_rest", "two_commits_in_flight",
 ]  # fmt: skip
 
 # --- parts --------------------------------------------------------------------------------------------------------------

@@ -38,11 +38,7 @@ from tidegate.model.instants import Duration
 from tidegate.model.reducer import Step
 from tidegate.sim.shipping import Specimen
 
-__all__ = [
-    "SPECIMENS", "begins_at_the_end", "commits_before_draining", "commits_once_more", "counts_what_is_cancelled",
-    "drains_for_itself", "forgets_to_cancel", "leaves_first", "planted", "takes_what_comes", "waits_for_all_work",
-    "waits_for_the_group",
-]  # fmt: skip
+__all__ = ["SPECIMENS"]
 
 # --- in the partition ---------------------------------------------------------------------------------------------------
 

@@ -43,17 +43,17 @@ from tidegate.consumer.fanout import (
 )
 
 __all__ = [
-    "FIRST", "GIVEN", "KINDS", "MOVE_BYTES", "Move", "Player", "Question", "Shape", "courses", "events", "fanouts",
-    "is_alike", "move", "moves", "outputs", "rules", "statuses", "steps", "tallies", "tasks",
+    "FIRST", "Move", "Player", "courses", "events", "fanouts", "move", "moves", "outputs", "rules", "statuses", "steps",
+    "tallies", "tasks",
 ]  # fmt: skip
 
 FIRST: Final = 10
 """The first offset that a player has fetched."""
 
-Question: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
+_Question: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
 """What a machine asks for."""
 
-Shape: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
+_Shape: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
 """For each task, where its records lie among those that it may list, and whether its result is given: 1 good, 2 bad."""
 
 
@@ -72,7 +72,7 @@ class Move:
     kind: int
     pick: int
     is_bad: bool
-    shape: Shape
+    shape: _Shape
 
 
 @attrs.define
@@ -88,7 +88,7 @@ class Player:
     """
 
     elsewhere: bool = True
-    asked: list[Question] = attrs.field(factory=list)
+    asked: list[_Question] = attrs.field(factory=list)
     said: list[FanoutEvent] = attrs.field(factory=list)
     offsets: dict[int, tuple[int, ...]] = attrs.field(factory=dict)
     fetched: int = FIRST
@@ -127,7 +127,7 @@ class Player:
         if move.kind == 2 or not self.asked:
             return self.opened(move)
         question = self.asked.pop(move.pick % len(self.asked))
-        alike = [each for each in self.asked if move.kind == 1 and is_alike(each, question)]
+        alike = [each for each in self.asked if move.kind == 1 and _is_alike(each, question)]
         self.asked = [each for each in self.asked if each not in alike]
         return self.answer(move, question, alike)
 
@@ -139,7 +139,7 @@ class Player:
         again = (FIRST + move.pick % (self.fetched - FIRST),) if move.is_bad else ()
         return WindowOpened(again + new)
 
-    def answer(self, move: Move, question: Question, alike: Sequence[Question]) -> FanoutEvent:
+    def answer(self, move: Move, question: _Question, alike: Sequence[_Question]) -> FanoutEvent:
         match question:
             case Start(window, numbers, attempt):
                 more = chain(*(each.numbers for each in alike if isinstance(each, Start)))
@@ -167,7 +167,7 @@ class Player:
             case _:
                 assert_never(question)
 
-    def tasks(self, window: int, shape: Shape) -> Tasks:
+    def tasks(self, window: int, shape: _Shape) -> Tasks:
         """The tasks of that shape; they list records of the window first, then those of others, then what never came."""
         own = self.offsets[window]
         others = [offset for other, offsets in self.offsets.items() if other != window for offset in offsets]
@@ -193,7 +193,7 @@ class Player:
         return kinds[move.pick % len(kinds)]
 
 
-def is_alike(one: Question, other: Question) -> bool:
+def _is_alike(one: _Question, other: _Question) -> bool:
     """Whether one event may answer both."""
     match one, other:
         case (
@@ -234,30 +234,30 @@ def tasks(draw: DrawFn, offsets: SearchStrategy[int]) -> Tasks:
 
 def moves() -> SearchStrategy[Move]:
     """What a player does next; mostly it answers."""
-    return st.binary(min_size=MOVE_BYTES, max_size=MOVE_BYTES).map(move)
+    return st.binary(min_size=_MOVE_BYTES, max_size=_MOVE_BYTES).map(move)
 
 
 def courses() -> SearchStrategy[list[Move]]:
     """What a player does, one after another: long enough for a task to be tried again, replaced, and settled."""
-    return st.binary(min_size=15 * MOVE_BYTES, max_size=45 * MOVE_BYTES).map(
-        lambda drawn: [move(drawn[at : at + MOVE_BYTES]) for at in range(0, len(drawn), MOVE_BYTES)]
+    return st.binary(min_size=15 * _MOVE_BYTES, max_size=45 * _MOVE_BYTES).map(
+        lambda drawn: [move(drawn[at : at + _MOVE_BYTES]) for at in range(0, len(drawn), _MOVE_BYTES)]
     )
 
 
 def move(drawn: bytes) -> Move:
     """The move that these bytes stand for. To draw bytes is a hundred times cheaper than to draw each part."""
-    kind, pick, some, *rest = drawn.ljust(MOVE_BYTES, b"\0")
+    kind, pick, some, *rest = drawn.ljust(_MOVE_BYTES, b"\0")
     lists = [tuple(rest[at : at + 3]) for at in range(0, len(rest), 3)]
     shape = tuple(
-        (tuple(place // 4 % 8 for place in places[: places[0] % 4]), GIVEN[places[1] % 4 + places[2] % 4])
+        (tuple(place // 4 % 8 for place in places[: places[0] % 4]), _GIVEN[places[1] % 4 + places[2] % 4])
         for places in lists[: some // 2 % (1 + len(lists))]
     )
-    return Move(KINDS[kind % len(KINDS)], pick, bool(some % 2), shape)
+    return Move(_KINDS[kind % len(_KINDS)], pick, bool(some % 2), shape)
 
 
-MOVE_BYTES: Final = 12
-KINDS: Final = (0, 0, 0, 0, 0, 1, 1, 2, 3, 4)
-GIVEN: Final = (0, 0, 1, 0, 0, 2, 0)
+_MOVE_BYTES: Final = 12
+_KINDS: Final = (0, 0, 0, 0, 0, 1, 1, 2, 3, 4)
+_GIVEN: Final = (0, 0, 1, 0, 0, 2, 0)
 
 
 def tallies() -> SearchStrategy[Tally]:

@@ -26,11 +26,11 @@ from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, PAUSED, PEND
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 
 __all__ = [
-    "AdmissionVerdict", "asking_again_changes_nothing", "has_a_way_on", "no_more_are_registered", "no_more_run",
+    "asking_again_changes_nothing", "has_a_way_on", "no_more_are_registered", "no_more_run",
     "refused_by_those_who_hold", "share_exactly_if_they_exclude_each_other", "takes_away_one_place",
 ]  # fmt: skip
 
-AdmissionVerdict: TypeAlias = RegistrationVerdict | RunningVerdict
+_AdmissionVerdict: TypeAlias = RegistrationVerdict | RunningVerdict
 
 
 def no_more_run(records: Iterable[StatusRecord], at_most: int) -> bool:
@@ -43,7 +43,7 @@ def no_more_are_registered(records: Iterable[StatusRecord]) -> bool:
     return sum(record.status == REGISTERED for record in records) <= 1
 
 
-def refused_by_those_who_hold(verdict: AdmissionVerdict, holding: Collection[str], at_most: int) -> bool:
+def refused_by_those_who_hold(verdict: _AdmissionVerdict, holding: Collection[str], at_most: int) -> bool:
     """Law AD3: who knows the records of those who have a place is refused only if enough of them do hold it.
 
     Args:
@@ -60,7 +60,7 @@ def refused_by_those_who_hold(verdict: AdmissionVerdict, holding: Collection[str
             return True
 
 
-def asking_again_changes_nothing(again: AdmissionVerdict) -> bool:
+def asking_again_changes_nothing(again: _AdmissionVerdict) -> bool:
     """Law AD4: who was admitted and asks again, at the same version, gets that answer, and nothing changes."""
     return again == AlreadyAdmitted()
 

@@ -36,7 +36,7 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import calling, journal, journaled, world_with
 
-__all__ = ["KEY", "RECORDS", "SCENARIOS", "TransitionProgram", "answers", "history", "seen", "transition", "versions"]
+__all__ = ["KEY", "RECORDS", "SCENARIOS", "TransitionProgram", "answers", "history", "seen", "transition"]
 
 TransitionProgram: TypeAlias = Callable[[Transition], Program[TransitionOutcome]]
 """The program that carries a transition out."""

@@ -19,10 +19,7 @@ from tidegate.invocations.status import (
 )
 from tidegate.model.history import HISTORY_MAX
 
-__all__ = [
-    "added_edges", "may_lack_an_owner", "runner_ids", "status_definitions", "status_records", "status_tables",
-    "transitions",
-]  # fmt: skip
+__all__ = ["may_lack_an_owner", "runner_ids", "status_definitions", "status_records", "status_tables", "transitions"]
 
 
 def runner_ids() -> SearchStrategy[str | None]:
@@ -30,7 +27,7 @@ def runner_ids() -> SearchStrategy[str | None]:
     return st.sampled_from((None, "r1", "r2"))
 
 
-def added_edges(targets: Iterable[str]) -> SearchStrategy[tuple[Added, ...]]:
+def _added_edges(targets: Iterable[str]) -> SearchStrategy[tuple[Added, ...]]:
     """Marks on some of the edges to these targets.
 
     Args:
@@ -65,7 +62,7 @@ def status_definitions(draw: DrawFn) -> tuple[StatusDefinition, ...]:
                 acquires_owner=entry == "acquires",
                 releases_owner=entry == "releases",
                 overrides_owner=leaving == "overrides",
-                added=draw(added_edges(targets[name])),
+                added=draw(_added_edges(targets[name])),
             )
         )
     return tuple(made)

@@ -15,16 +15,16 @@ import attrs
 
 from tidegate.model.errors import Misuse, shown
 
-__all__ = ["DECIMAL", "FOREIGN", "REGEX", "Foreign", "is_decimal", "is_number", "is_regex", "numeric"]
+__all__ = ["DECIMAL", "FOREIGN", "Foreign", "is_decimal", "is_number", "is_regex", "numeric"]
 
-REGEX: Final = "regex"
+_REGEX: Final = "regex"
 DECIMAL: Final = "decimal"
 FOREIGN: Final[Mapping[str, re.Pattern[bytes]]] = {
     "objectId": re.compile(rb".{12}", re.DOTALL),
     DECIMAL: re.compile(rb".{16}", re.DOTALL),
     "timestamp": re.compile(rb"(?!\0{8}).{8}", re.DOTALL),  # MongoDB stores its own time in the place of 0
     "binData": re.compile(rb".{4}([^\x00\x02]|\x02.{4}).*", re.DOTALL),  # of subtype 0 are `bytes`
-    REGEX: re.compile(rb"[^\0]*\0i?l?m?s?u?x?\0"),
+    _REGEX: re.compile(rb"[^\0]*\0i?l?m?s?u?x?\0"),
     "javascript": re.compile(rb".{4}.*\0", re.DOTALL),
     "minKey": re.compile(rb""),
     "maxKey": re.compile(rb""),
@@ -80,7 +80,7 @@ def _is_bson(kind: str, payload: bytes) -> bool:
         case "javascript":
             return _has_length(payload) and _is_utf8(payload[4:])
         case _:
-            return kind != REGEX or _is_utf8(payload)
+            return kind != _REGEX or _is_utf8(payload)
 
 
 def _has_length(payload: bytes) -> bool:
@@ -101,7 +101,7 @@ def _is_utf8(payload: bytes) -> bool:
 
 def is_regex(value: object) -> bool:
     """Tell whether it is a regular expression."""
-    return isinstance(value, Foreign) and value.type == REGEX
+    return isinstance(value, Foreign) and value.type == _REGEX
 
 
 def is_decimal(value: object) -> bool:

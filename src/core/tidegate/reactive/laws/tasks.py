@@ -39,9 +39,9 @@ from tidegate.reactive.tasks import (
 )
 
 __all__ = [
-    "Began", "Completed", "Journal", "Left", "Noticed", "TaskVerdict", "a_failure_is_in_the_streak",
-    "a_success_ends_the_streak", "asks_the_policy", "begins_with_what_is_there", "carried_out", "claims_the_latest",
-    "completes_what_left", "counts_attempts_at_claim", "counts_the_end", "every_change_was_run", "follows_the_policy",
+    "Began", "Completed", "Left", "Noticed", "TaskVerdict", "a_failure_is_in_the_streak", "a_success_ends_the_streak",
+    "asks_the_policy", "begins_with_what_is_there", "carried_out", "claims_the_latest", "completes_what_left",
+    "counts_attempts_at_claim", "counts_the_end", "every_change_was_run", "follows_the_policy",
     "forgets_what_cannot_be_computed", "is_due_as_debounced", "is_guarded", "is_kept_in_milliseconds",
     "keeps_the_streak", "no_change_is_lost", "ran_with_the_latest", "remembers_the_last_runs",
     "runs_again_after_a_change", "runs_again_as_debounced", "stale_runs_change_nothing", "takes_what_is_due",
@@ -340,10 +340,10 @@ class Left:
     """It was written that nothing matches."""
 
 
-Journal: TypeAlias = Sequence[Noticed | Began | Completed | Left]
+_Journal: TypeAlias = Sequence[Noticed | Began | Completed | Left]
 
 
-def every_change_was_run(journal: Journal) -> bool:
+def every_change_was_run(journal: _Journal) -> bool:
     """Law RE6: once all is quiet, a run that began after the last change, and with it, has succeeded.
 
     So it is with laws RE1 and RE3; this one holds also where what came back is what was run before.
@@ -357,7 +357,7 @@ def every_change_was_run(journal: Journal) -> bool:
     return any(_same_snapshot(event.snapshot, last.snapshot) for event in since)
 
 
-def ran_with_the_latest(journal: Journal, there: Kept | None) -> bool:
+def ran_with_the_latest(journal: _Journal, there: Kept | None) -> bool:
     """Law RE1: once all is quiet, the last run that succeeded began with what is there, if that matches."""
     succeeded = {event.token for event in journal if isinstance(event, Completed)}
     began = [event for event in journal if isinstance(event, Began) and event.token in succeeded]

@@ -9,7 +9,7 @@ from tidegate.model.instants import Instant
 from tidegate.retries.schedule import Broken, Cell, Due, FirstSeen, Look, Missed, Schedule, TooLate
 
 __all__ = [
-    "Written", "between", "each_is_due", "first_sight_is_not_due", "looked_at_once", "moves_by_one_version",
+    "Written", "each_is_due", "first_sight_is_not_due", "looked_at_once", "moves_by_one_version",
     "nonsense_changes_nothing", "only_late_ones_are_skipped", "the_next_is_due",
 ]  # fmt: skip
 
@@ -17,25 +17,25 @@ Written: TypeAlias = tuple[Cell, Due | TooLate]
 """A look whose cell was written, and the cell that it was made at."""
 
 
-def between(instants: Iterable[Instant], after: Instant, until: Instant) -> tuple[Instant, ...]:
+def _between(instants: Iterable[Instant], after: Instant, until: Instant) -> tuple[Instant, ...]:
     """The instants after the one, up to and with the other."""
     return tuple(each for each in instants if each - after > 0 and until - each >= 0)
 
 
 def looked_at_once(instants: Sequence[Instant], written: Sequence[Written]) -> bool:
     """Law SC1: every instant after the first sight is looked at once: the spans that looks cover follow each other."""
-    spans = [between(instants, before.last, look.cell.last) for before, look in written]
+    spans = [_between(instants, before.last, look.cell.last) for before, look in written]
     looked_at = [each for span in spans for each in span]
     if not written:
         return True
-    return looked_at == list(between(instants, written[0][0].last, written[-1][1].cell.last))
+    return looked_at == list(_between(instants, written[0][0].last, written[-1][1].cell.last))
 
 
 def the_next_is_due(instants: Sequence[Instant], before: Cell, look: Look, now: Instant) -> bool:
     """Law SC2: what is due is an instant after `last`, not in the future, and none before it was missed out."""
     if not isinstance(look, Due):
         return True
-    return between(instants, before.last, now)[:1] == (look.at,)
+    return _between(instants, before.last, now)[:1] == (look.at,)
 
 
 def first_sight_is_not_due(look: Look, now: Instant) -> bool:
@@ -50,7 +50,7 @@ def only_late_ones_are_skipped(
     late_max = schedule.late_max
     match look:
         case TooLate(since, cell):
-            skipped = between(instants, before.last, cell.last)
+            skipped = _between(instants, before.last, cell.last)
             return skipped[:1] == (since,) and late_max is not None and all(now - each > late_max for each in skipped)
         case Due(at):
             return late_max is None or now - at <= late_max
@@ -71,7 +71,7 @@ def each_is_due(
     """Law SC6: where every instant is made up for, each is due exactly once, if it was looked until nothing was due."""
     if schedule.missed is not Missed.EACH or schedule.late_max is not None:
         return True
-    return tuple(due) == between(instants, first.last, now)
+    return tuple(due) == _between(instants, first.last, now)
 
 
 def nonsense_changes_nothing(look: Look) -> bool:
