@@ -16,8 +16,8 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that make test runs in part.
 LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_snapshot.py \
-	tests/integration/test_mongo_transition.py tests/properties/test_scenarios.py \
-	tests/properties/sim/test_search.py
+	tests/integration/test_mongo_transition.py tests/integration/test_pythons.py \
+	tests/properties/test_scenarios.py tests/properties/sim/test_search.py
 # Tests that compare with what is on record.
 GOLDEN := tests/properties/test_public.py tests/properties/test_specimens.py tests/properties/test_scenarios.py \
 	tests/properties/sim/test_trace.py tests/properties/sim/test_type_names.py

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.length import HASH_SEEDS
 
 CORE: Final = Path(__file__).parents[2] / "src" / "core"
 VERSIONS: Final = ("3.11", "3.12", "3.13")
-RUNS: Final = 10
 
 PROGRAM: Final = """
 import json, sys
@@ -115,9 +115,9 @@ def interpreter(version: str) -> str | None:
     return None
 
 
-def test_ten_runs_under_different_hash_seeds_give_the_same_reports_and_traces(packages: Path) -> None:
+def test_runs_under_different_hash_seeds_give_the_same_reports_and_traces(packages: Path) -> None:
     """Verdicts, counts, faults, counterexamples and their stories, byte for byte; one of the scenarios is sampled."""
-    runs = {explored(sys.executable, packages, str(seed)) for seed in range(RUNS)}
+    runs = {explored(sys.executable, packages, str(seed)) for seed in range(HASH_SEEDS)}
     assert len(runs) == 1
     (run,) = runs
     verdicts = [found["report"]["verdict"] for found in json.loads(run)]
