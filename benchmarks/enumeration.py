@@ -2,8 +2,8 @@
 
     python -m benchmarks.enumeration [NAME ...]
 
-runs   nothing is merged: the tree of all runs, one state for each way to come to it, as who enumerates interleavings visits
-heard  stores are merged, and suspended programs are told apart by all that they ever heard; nothing is left out
+runs     nothing is merged: the tree of all runs, one state for each way to come to it, as who enumerates interleavings visits
+replies  stores are merged, and suspended programs are told apart by all that they ever received; nothing is left out
 
 Both stop at twenty times the states of the search that merges and reduces, so a share of 5 % with a plus is an upper bound.
 How fast is not the question, so the machine may be busy.
@@ -40,9 +40,9 @@ def runs(search: Search, enough: int) -> tuple[int, bool]:
     return total, bool(ways)
 
 
-def heard(scenario: Scenario, enough: int) -> tuple[int, bool]:
-    """How many states there are where programs are told apart by what they heard; and whether there are more."""
-    with patch("tidegate.sim.automaton.fingerprint", lambda *_: Unmergeable("it is told apart by what it heard")):
+def by_replies(scenario: Scenario, enough: int) -> tuple[int, bool]:
+    """How many states there are where programs are told apart by what they received; and whether there are more."""
+    with patch("tidegate.sim.automaton.fingerprint", lambda *_: Unmergeable("it is told apart by what it received")):
         found = attempt(scenario, lambda search: search.run(Bounds(enough), go_on))
     return found.states, bool(found.stopped)
 
@@ -55,15 +55,15 @@ def column(merged: int, counted: tuple[int, bool]) -> str:
 def main() -> None:
     """A line a scenario."""
     gc.disable()
-    print(f"{'scenario':28}{'merged, reduced':>17}{'runs':>14} {'share':>7}{'heard':>14} {'share':>7}")
+    print(f"{'scenario':28}{'merged, reduced':>17}{'runs':>14} {'share':>7}{'replies':>14} {'share':>7}")
     for shipped in PROGRAMS:
         if sys.argv[1:] and shipped.name not in sys.argv[1:]:
             continue
         merged = attempt(shipped.default(), lambda search: search.run(Bounds(), go_on), ALL).states
         enough = TIMES * merged
         tree = attempt(shipped.default(), partial(runs, enough=enough))
-        told = column(merged, tree) + column(merged, heard(shipped.default(), enough))
-        print(f"{shipped.name:28}{merged:>17,}{told}", flush=True)
+        columns = column(merged, tree) + column(merged, by_replies(shipped.default(), enough))
+        print(f"{shipped.name:28}{merged:>17,}{columns}", flush=True)
         gc.collect()
 
 

@@ -6,7 +6,7 @@ the adapter drives it. It is timed as a whole. Then it is run once more with not
 What is left of the time of a partition's steps is its own, and what is left of the whole is that of the assignment and of
 whoever drives it. Layers are timed at rest, so the parts are a little too quick, and the rest a little too slow.
 
-Handlers of a batch that end at once are told of in one event. The adapter for Kafka, whose handlers end one by one, tells
+Handlers of a batch that end at once are reported in one event. The adapter for Kafka, whose handlers end one by one, tells
 each by itself: then a step is paid for each record, whatever the batch.
 """
 
@@ -35,7 +35,7 @@ MOST_US: Final = 2.0
 """What is allowed for a record, in batches of `MOST_AT`."""
 MOST_AT: Final = 500
 BARE_US: Final = 1.2
-"""What a record costs in a bare loop of aiokafka, in microseconds. It was told when the limit was set, not measured here."""
+"""What a record costs in a bare loop of aiokafka, in microseconds. It was given when the limit was set, not measured here."""
 
 LAYERS: Final = {
     "tidegate.consumer.watermark": "watermark",
@@ -59,13 +59,13 @@ Calls = dict[tuple[str, str], list[Callable[[], object]]]
 
 @attrs.frozen
 class Course:
-    """Batches of this size, whose records are told at once, or one by one."""
+    """Batches of this size, whose records are reported at once, or one by one."""
 
     batch: int
     one_by_one: bool = False
 
     def __str__(self) -> str:
-        return f"hot path: batches of {self.batch}{', told one by one' if self.one_by_one else ''}"
+        return f"hot path: batches of {self.batch}{', reported one by one' if self.one_by_one else ''}"
 
     @property
     def records(self) -> int:
@@ -117,8 +117,8 @@ class Shares:
     parts: dict[str, float]
 
     def __str__(self) -> str:
-        told = "one by one" if self.course.one_by_one else "at once"
-        return f"{self.course.batch:>8,}  {told:12}{self.us:10.2f}" + "".join(
+        reported = "one by one" if self.course.one_by_one else "at once"
+        return f"{self.course.batch:>8,}  {reported:12}{self.us:10.2f}" + "".join(
             f"{self.parts[part]:12.2f}" for part in PARTS
         )
 
@@ -183,14 +183,14 @@ def replayed(calls: Sequence[Callable[[], object]]) -> None:
         call()
 
 
-# --- what is told of it -------------------------------------------------------------------------------------------------
+# --- what is reported of it ---------------------------------------------------------------------------------------------
 
 
 def table(rows: Sequence[Shares]) -> str:
     """The rows, and whether the limit holds."""
     head = (
         f"The hot path: us a record, all in all and by parts; a bare loop of aiokafka takes {BARE_US} (not measured here)\n"
-        f"{'batch':>8}  {'told':12}{'in all':>10}" + "".join(f"{part:>12}" for part in PARTS)
+        f"{'batch':>8}  {'reported':12}{'in all':>10}" + "".join(f"{part:>12}" for part in PARTS)
     )
     return "\n".join([head, *map(str, rows), *map(verdict, filter(is_judged, rows))])
 

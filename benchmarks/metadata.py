@@ -165,9 +165,9 @@ def costs(window: int, spread: int) -> str:
         clock.append(default_timer())
         made = encoded(survey)
         clock.append(default_timer())
-        told = decoded(made.text, position=made.position, end=window)
+        read = decoded(made.text, position=made.position, end=window)
         clock.append(default_timer())
-        if (again, told.tracker) != (survey, successor(tracker, made.stop)):
+        if (again, read.tracker) != (survey, successor(tracker, made.stop)):
             raise AssertionError("what was decoded is not what was encoded, so the times mean nothing")
         rounds.append(tuple((stop - start) * 1e6 for start, stop in pairwise(clock)))
     by_step, anew, sized, made_in, read_in = map(min, zip(*rounds, strict=True))

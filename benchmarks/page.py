@@ -2,7 +2,7 @@
 
     python benchmarks/page.py [--steps 2000] [--json FILE]
 
-Told are the size of the file, the time from asking for it to its first picture with lanes, the time a step takes from
+Reported are the size of the file, the time from asking for it to its first picture with lanes, the time a step takes from
 the key to the next frame (the median, and the slowest of a hundred), and how many rows are elements while it scrolls.
 """
 

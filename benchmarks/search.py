@@ -11,12 +11,12 @@
 
 The aims: 300,000 states and 1,200,000 transitions a second, five times TLC's states a second, 110 bytes a state, and
 a quarter more time on 3.13. On two shared cores, on which the same search took up to 1.4 times as long from one minute to
-the next, it told 120,000 to 200,000 states, 560,000 to 910,000 transitions, 3.2 to 5.4 times TLC in the three scopes, 107
+the next, it reported 120,000 to 200,000 states, 560,000 to 910,000 transitions, 3.2 to 5.4 times TLC in the three scopes, 107
 and 108 bytes where there are a million states, and 1.00 to 1.28 times the seconds on 3.13. The experiments that the aims
 come from made 175,000 states there and then.
 
 Where the time goes, in (4,2,2,1): 30 % are gaps of the memory of steps, 15,000 of them: what a request means, each
-fault of it, the program that hears the reply, and its fingerprint; nothing of that stands out. In (3,3,2,1) it is
+fault of it, the program that receives the reply, and its fingerprint; nothing of that stands out. In (3,3,2,1) it is
 half. The rest is the loop of `Search.expand`: 4.5 million look-ups, and 5.6 million numbers that are added and looked
 for in a set far larger than the caches; a tenth of it is that transitions are counted by kind.
 
@@ -65,7 +65,7 @@ from tidegate.sim.report import explore
 gc.disable()
 scenario = small_lock(*map(int, sys.argv[1].split(",")))
 def resident(peak):
-    status = Path("/proc/self/status")  # elsewhere than on Linux it is not told
+    status = Path("/proc/self/status")  # known on Linux only
     return next((int(line.split()[1]) for line in status.open() if line.startswith(peak)), 0) if status.exists() else 0
 before = resident("VmRSS")
 began = time.perf_counter()

@@ -36,7 +36,7 @@ async def ask_and_write(customer: str) -> bool:
 
 
 def used_at_most_once(state: State) -> bool:
-    """Law: at most one customer is told that the coupon is theirs."""
+    """Law: at most one customer learns that the coupon is theirs."""
     return sum(state.status(customer) == Returned(value=True) for customer in ("ann", "bob")) <= 1
 
 

@@ -56,7 +56,7 @@ def projecting(size: int) -> Made[Document | snapshot.NotComputed]:
 @table.case(snapshot, "diff, nothing changed", BYTES)
 def comparing(size: int) -> Made[snapshot.SnapshotVerdict]:
     before, after = order(size), order(size)
-    return lambda: snapshot.changed(before, after), lambda told: told == snapshot.Unchanged()
+    return lambda: snapshot.changed(before, after), lambda answer: answer == snapshot.Unchanged()
 
 
 @table.case(snapshot, "diff, one line changed", BYTES)
@@ -65,14 +65,14 @@ def differing(size: int) -> Made[snapshot.SnapshotVerdict]:
     after = changed(before)
     return (
         lambda: snapshot.changed(before, after),
-        lambda told: isinstance(told, snapshot.Changed) and len(told.patch) <= 2,
+        lambda answer: isinstance(answer, snapshot.Changed) and len(answer.patch) <= 2,
     )
 
 
 @table.case(snapshot, "digest", BYTES)
 def digesting(size: int) -> Made[snapshot.Digest]:
     document, other = order(size), changed(order(size))
-    return lambda: snapshot.digest(document), lambda told: told != snapshot.digest(other)
+    return lambda: snapshot.digest(document), lambda answer: answer != snapshot.digest(other)
 
 
 TASK: Final = tasks.Task()
@@ -87,9 +87,9 @@ def planned(document: Document) -> task_records.TaskRecord:
 
 def claimed() -> tuple[task_records.TaskRecord, tasks.Claim, tasks.Seen]:
     document = order(1_000)
-    told = tasks.claim(planned(document), worker="worker", task=TASK, now=NOW)
-    assert isinstance(told, tasks.Claimed)
-    return told.write.record, told.claim, tasks.Matching(document)
+    claimed = tasks.claim(planned(document), worker="worker", task=TASK, now=NOW)
+    assert isinstance(claimed, tasks.Claimed)
+    return claimed.write.record, claimed.claim, tasks.Matching(document)
 
 
 @table.case(tasks, "a changed document is seen", BYTES)
@@ -98,7 +98,7 @@ def seeing(size: int) -> Made[tasks.PlanVerdict]:
     record, seen = planned(document), tasks.Matching(changed(document))
     return (
         lambda: tasks.plan(record, seen, task=TASK, now=NOW, new_id="new"),
-        lambda told: isinstance(told, tasks.UpdateRecord) and told.why is tasks.Why.CHANGED,
+        lambda answer: isinstance(answer, tasks.UpdateRecord) and answer.why is tasks.Why.CHANGED,
     )
 
 
@@ -107,7 +107,7 @@ def claiming_task(_: int) -> Made[tasks.ClaimVerdict]:
     record = planned(order(1_000))
     return (
         lambda: tasks.claim(record, worker="worker", task=TASK, now=NOW),
-        lambda told: isinstance(told, tasks.Claimed),
+        lambda answer: isinstance(answer, tasks.Claimed),
     )
 
 
@@ -116,7 +116,7 @@ def beginning(_: int) -> Made[tasks.BeginVerdict]:
     record, claim, seen = claimed()
     return (
         lambda: tasks.begin(record, claim, seen, task=TASK, now=NOW),
-        lambda told: isinstance(told, tasks.Go),
+        lambda answer: isinstance(answer, tasks.Go),
     )
 
 
@@ -125,7 +125,7 @@ def finalising(_: int) -> Made[tasks.UpdateRecord | tasks.Leave]:
     record, claim, _seen = claimed()
     return (
         lambda: tasks.finalise(record, claim, tasks.Succeeded(), task=TASK, now=NOW + SECOND),
-        lambda told: isinstance(told, tasks.UpdateRecord) and told.why is tasks.Why.SUCCEEDED,
+        lambda answer: isinstance(answer, tasks.UpdateRecord) and answer.why is tasks.Why.SUCCEEDED,
     )
 
 
@@ -155,7 +155,7 @@ def cleaning(_: int) -> Made[orphans.SweepVerdict]:
     record, policy, later = planned(order(1_000)), orphans.CleanUp(), NOW + 2 * orphans.DAY
     return (
         lambda: orphans.clean_up(record, orphans.Source.GONE, policy, later),
-        lambda told: isinstance(told, orphans.RemoveRecord),
+        lambda answer: isinstance(answer, orphans.RemoveRecord),
     )
 
 
@@ -184,5 +184,5 @@ def sweeping(_: int) -> Made[reconciliation.BeginSweep | reconciliation.SweepLat
     sweeps = reconciliation.Sweeps(BACK_THEN)
     return (
         lambda: reconciliation.decide_sweep(sweeps, 1, BACK_THEN + SECOND),
-        lambda told: isinstance(told, reconciliation.SweepLater),
+        lambda answer: isinstance(answer, reconciliation.SweepLater),
     )

@@ -49,7 +49,7 @@ def moving(_: int) -> Made[status.TransitionVerdict]:
     record = status.StatusRecord(invocation.PENDING, "runner", 2)
     return (
         lambda: status.decide_transition(invocation.INVOCATION, record, invocation.RUNNING, "runner"),
-        lambda told: isinstance(told, status.Accepted),
+        lambda answer: isinstance(answer, status.Accepted),
     )
 
 
@@ -72,7 +72,7 @@ def registering(size: int) -> Made[admission.RegistrationVerdict]:
     known = {place.invocation: gone for place in reservation.places}
     return (
         lambda: admission.decide_registration(reservation, "new", CALL, known),
-        lambda told: isinstance(told, admission.Admitted),
+        lambda answer: isinstance(answer, admission.Admitted),
     )
 
 
@@ -83,7 +83,7 @@ def running(size: int) -> Made[admission.RunningVerdict]:
     known = {place.invocation: at_work for place in reservation.places}
     return (
         lambda: admission.decide_running(reservation, "new", record, known, at_most=size),
-        lambda told: isinstance(told, admission.NoFreePlace) and len(told.by) == size,
+        lambda answer: isinstance(answer, admission.NoFreePlace) and len(answer.by) == size,
     )
 
 
@@ -103,7 +103,7 @@ def members(size: int) -> membership.Membership:
 def freeing(size: int) -> Made[recovery.RecoveryVerdict]:
     pending, alive = status.StatusRecord(invocation.PENDING, "runner 5", 2), members(size)
     item = recovery.Item("invocation", pending, NOW + -2 * MINUTE)
-    return lambda: recovery.decide_recovery(item, alive, NOW), lambda told: isinstance(told, recovery.Move)
+    return lambda: recovery.decide_recovery(item, alive, NOW), lambda answer: isinstance(answer, recovery.Move)
 
 
 @table.case(recovery, "an invocation for each runner", RUNNERS)
@@ -125,25 +125,25 @@ def gathering(size: int) -> Made[membership.Membership]:
 @table.case(membership, "is it alive?", RUNNERS)
 def judging_life(size: int) -> Made[membership.Liveness]:
     alive = members(size)
-    return lambda: membership.liveness(alive, "runner 5", NOW), lambda told: isinstance(told, membership.Alive)
+    return lambda: membership.liveness(alive, "runner 5", NOW), lambda answer: isinstance(answer, membership.Alive)
 
 
 @table.case(membership, "who takes part", RUNNERS)
 def lining_up(size: int) -> Made[tuple[atomic_service.Runner, ...]]:
     alive = members(size)
-    return lambda: membership.runners(alive, NOW), lambda told: len(told) == size
+    return lambda: membership.runners(alive, NOW), lambda answer: len(answer) == size
 
 
 @table.case(membership, "a beat", RUNNERS)
 def beating_again(size: int) -> Made[membership.Beaten | membership.Gone | membership.Unseen]:
     alive = members(size)
-    return lambda: membership.beat(alive, "runner 5", NOW), lambda told: isinstance(told, membership.Beaten)
+    return lambda: membership.beat(alive, "runner 5", NOW), lambda answer: isinstance(answer, membership.Beaten)
 
 
 @table.case(membership, "who may be forgotten", RUNNERS)
 def forgetting(size: int) -> Made[tuple[str, ...]]:
     silent, later = members(size), NOW + 60 * MINUTE
-    return lambda: membership.forgettable(silent, later, 30 * MINUTE), lambda told: len(told) == size
+    return lambda: membership.forgettable(silent, later, 30 * MINUTE), lambda answer: len(answer) == size
 
 
 SERVICE: Final = atomic_service.AtomicService(interval=5 * MINUTE, spread=1, start_fraction_ppm=PPM)
@@ -160,7 +160,7 @@ def clearing(size: int) -> Made[atomic_service.AtomicServiceClaim]:
 @table.case(atomic_service, "what to warn of", RUNNERS)
 def warning(size: int) -> Made[atomic_service.StartUp]:
     service, asking = atomic_service.AtomicService(), atomic_service.Claiming()
-    return lambda: atomic_service.check_start_up(service, asking, size), lambda told: told.runners_max > 0
+    return lambda: atomic_service.check_start_up(service, asking, size), lambda answer: answer.runners_max > 0
 
 
 def run(number: int) -> atomic_service.AtomicServiceRun:
@@ -183,7 +183,7 @@ def letting_in(size: int) -> Made[executions.GateVerdict]:
     gate, coming = executions.Gate(1, gone), run(1)
     return (
         lambda: executions.admit(gate, coming, live=live, now=NOW),
-        lambda told: isinstance(told, executions.Admitted) and len(told.reaped) == 1,
+        lambda answer: isinstance(answer, executions.Admitted) and len(answer.reaped) == 1,
     )
 
 
@@ -208,7 +208,7 @@ def ending(_: int) -> Made[executions.Ended | executions.AlreadyEnded]:
     ending_run = run(1)
     return (
         lambda: executions.ended(execution, ending_run, executions.ExecutionStatus.COMPLETED, now=NOW + SECOND),
-        lambda told: isinstance(told, executions.Ended),
+        lambda answer: isinstance(answer, executions.Ended),
     )
 
 
@@ -244,7 +244,7 @@ def occurrences(size: int) -> list[trigger.Occurrence]:
 @table.case(trigger, "what holds of an event", CONDITIONS)
 def noticing(size: int) -> Made[trigger.Noticed]:
     waiting, context = event_codes(size), event(7)
-    return lambda: trigger.noticed(waiting, context, NOW), lambda told: len(told.occurrences) == 1
+    return lambda: trigger.noticed(waiting, context, NOW), lambda answer: len(answer.occurrences) == 1
 
 
 @table.case(trigger, "a task registers its triggers", CONDITIONS)
@@ -253,7 +253,7 @@ def registering_triggers(size: int) -> Made[trigger.Registration]:
     wanted = stored[: len(stored) // 2]
     return (
         lambda: trigger.registration(stored, "task", wanted),
-        lambda told: len(told.remove) == len(stored) - len(wanted),
+        lambda answer: len(answer.remove) == len(stored) - len(wanted),
     )
 
 
@@ -262,7 +262,7 @@ def providing(_: int) -> Made[trigger.Provided | trigger.NotProvided]:
     take: Callable[[conditions.Context], object] = lambda context: {"of": context.source[1]}  # noqa: E731
     provider = trigger.FirstOf((trigger.FromContext("take", conditions.Kind.EVENT, take), trigger.Static()))
     contexts = (event(7),)
-    return lambda: trigger.provided(provider, contexts), lambda told: isinstance(told, trigger.Provided)
+    return lambda: trigger.provided(provider, contexts), lambda answer: isinstance(answer, trigger.Provided)
 
 
 @table.case(conditions, "does it hold?")
@@ -288,7 +288,7 @@ def looking(_: int) -> Made[schedule.Look]:
     cron, cell = schedule.Schedule("* * * * *"), schedule.Cell(BACK_THEN + -MINUTE)
     return (
         lambda: schedule.look(cron, lambda _, after: after + MINUTE, cell, NOW),
-        lambda told: isinstance(told, schedule.Due),
+        lambda answer: isinstance(answer, schedule.Due),
     )
 
 
@@ -310,7 +310,7 @@ def claiming(_: int) -> Made[firing.RunClaim]:
     fires, claims = firing.Firing("trigger", tuple(occurrences(2)), 1), firing.Claims()
     return (
         lambda: firing.claim(fires, None, claims, by="pass", now=NOW),
-        lambda told: isinstance(told, firing.Claimed),
+        lambda answer: isinstance(answer, firing.Claimed),
     )
 
 
@@ -322,7 +322,7 @@ def purging(size: int) -> Made[firing.Purge]:
     keep = retention.Retention(age=SECOND, count=0)
     return (
         lambda: firing.purge(events, runs, (), now=NOW, keep_events=keep, keep_runs=keep),
-        lambda told: len(told.runs) == size,
+        lambda answer: len(answer.runs) == size,
     )
 
 
@@ -336,14 +336,14 @@ def taking(_: int) -> Made[lease.Take | lease.Mine | lease.Busy]:
         lambda: lease.decide_take(
             LEASE, holder="me", request="take 8", terms=TERMS, observation=LEASE.stamped, now=NOW
         ),
-        lambda told: isinstance(told, lease.Take),
+        lambda answer: isinstance(answer, lease.Take),
     )
 
 
 @table.case(lease, "what a holder has to do")
 def keeping(_: int) -> Made[lease.Rest | lease.Renew | lease.Lapsed]:
     tenure = lease.Tenure(LEASE, NOW + -15 * SECOND)
-    return lambda: lease.next_action(TERMS, tenure, NOW), lambda told: isinstance(told, lease.Renew)
+    return lambda: lease.next_action(TERMS, tenure, NOW), lambda answer: isinstance(answer, lease.Renew)
 
 
 @table.case(claim_lock, "a lock of so many claims", CLAIMS)
@@ -370,8 +370,8 @@ def electing(size: int) -> Made[list[election.ElectionStep]]:
 def seeing_it_free(_: int) -> Made[election.ElectionStep]:
     me = election.Candidate("runner", "life", TERMS)
     asked = me.step(election.Following(), election.TimerFired(NOW))
-    told = election.Answered(NOW + SECOND, election.Look(), None)
-    return lambda: me.step(asked.state, told), lambda step: isinstance(step.commands[0], election.Swap)
+    answer = election.Answered(NOW + SECOND, election.Look(), None)
+    return lambda: me.step(asked.state, answer), lambda step: isinstance(step.commands[0], election.Swap)
 
 
 def noted(size: int) -> counter.Counter:
@@ -382,7 +382,7 @@ def noted(size: int) -> counter.Counter:
 @table.case(counter, "an increment", TOKENS)
 def counting(size: int) -> Made[counter.IncrementVerdict]:
     full, increment = noted(size), counter.Increment(f"token {size - 1}", asked=1 + (size - 1) % 3, is_noted=True)
-    return lambda: counter.decide_increment(full, increment), lambda told: isinstance(told, counter.CountToken)
+    return lambda: counter.decide_increment(full, increment), lambda answer: isinstance(answer, counter.CountToken)
 
 
 @table.case(counter, "a sweep", TOKENS)
@@ -417,7 +417,7 @@ def joining(size: int) -> Made[chunking.Joined | chunking.Missing | chunking.Cor
     plan = chunking.plan(whole, takes, attempt="attempt", threshold=size // 4)
     assert isinstance(plan, chunking.Plan)
     chunks = {chunk.digest: chunk.data for chunk in plan.chunks}
-    return lambda: chunking.join(plan.manifest, chunks), lambda told: told == chunking.Joined(whole)
+    return lambda: chunking.join(plan.manifest, chunks), lambda answer: answer == chunking.Joined(whole)
 
 
 @table.case(payload_records, "what may be collected", CHUNKS)

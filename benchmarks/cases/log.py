@@ -81,7 +81,7 @@ def explaining(size: int) -> Made[watermark.Explanation]:
     tracker, work = half_done(size), {0: watermark.WorkStatus("running", BACK_THEN)}
     return (
         lambda: watermark.explain(tracker, work, NOW),
-        lambda told: isinstance(told, watermark.Blocked) and told.age == MINUTE,
+        lambda answer: isinstance(answer, watermark.Blocked) and answer.age == MINUTE,
     )
 
 
@@ -89,7 +89,7 @@ def explaining(size: int) -> Made[watermark.Explanation]:
 def budgeting(size: int) -> Made[watermark.DuplicateBudget]:
     tracker, heir = half_done(size), watermark.OffsetTracker()
     finished = len(watermark.done_offsets(tracker))
-    return lambda: watermark.duplicate_budget(tracker, heir, (0,)), lambda told: told.records == finished + 1
+    return lambda: watermark.duplicate_budget(tracker, heir, (0,)), lambda answer: answer.records == finished + 1
 
 
 @table.case(commit_metadata, "survey from scratch", OFFSETS)
@@ -123,7 +123,7 @@ def decoding(size: int) -> Made[commit_metadata.Decoded]:
     made = commit_metadata.encoded(commit_metadata.surveyed(tracker))
     return (
         lambda: commit_metadata.decoded(made.text, position=0, end=size),
-        lambda told: told.tracker == watermark.successor(tracker, made.stop),
+        lambda answer: answer.tracker == watermark.successor(tracker, made.stop),
     )
 
 
@@ -190,7 +190,7 @@ def standing(size: int) -> Made[fanout.RecordStatus | None]:
     state = in_work(size)
     return (
         lambda: fanout.record_status(state, size - 1),
-        lambda told: told is not None and told.waits is fanout.Waits.TASKS,
+        lambda answer: answer is not None and answer.waits is fanout.Waits.TASKS,
     )
 
 
@@ -239,7 +239,7 @@ def busy(
     return processor, step.state, next(command for command in step.commands if isinstance(command, commands.Work))
 
 
-def one_told(work: commands.Work) -> commands.WorkReported:
+def one_reported(work: commands.Work) -> commands.WorkReported:
     assert isinstance(work.task, fanout.Start)
     report = fanout.TasksReported(work.task.window, (7,), work.task.attempt, fanout.Report.SUCCEEDED)
     return commands.WorkReported(work.partition, work.generation, report)
@@ -256,7 +256,7 @@ def fetching(size: int) -> Made[partition.PartitionStep]:
 @table.case(partition, "one of so many is done", RECORDS)
 def telling(size: int) -> Made[partition.PartitionStep]:
     processor, state, work = busy(size)
-    event = one_told(work)
+    event = one_reported(work)
     return (
         lambda: processor.step(state, event),
         lambda step: isinstance(step.state, partition.Owned) and step.state.running == size - 1,
@@ -283,7 +283,7 @@ def consuming(size: int) -> tuple[group.ConsumerRules, group.ConsumerState, comm
 @table.case(group, "a record of one partition is done", PARTITIONS)
 def stepping(size: int) -> Made[group.ConsumerStep]:
     consumer, state, work = consuming(size)
-    event = one_told(work)
+    event = one_reported(work)
     return lambda: consumer.step(state, event), lambda step: step.state.running == 8 * size - 1
 
 
@@ -304,7 +304,7 @@ def stopping(size: int) -> Made[shutdown.ShutdownStep]:
 
 
 @table.case(commands, "what a reply means")
-def hearing(_: int) -> Made[commands.Event | None]:
+def answering(_: int) -> Made[commands.Event | None]:
     commit, reply = commands.Commit(HERE, 1, 500), Ambiguous("timed out")
     return lambda: commands.event_for(commit, reply), lambda event: isinstance(event, commands.CommitUnknown)
 
@@ -323,9 +323,9 @@ def delivering_again(_: int) -> Made[delivery.Payload]:
 
 @table.case(delivery, "one of so many is delivered", PAYLOADS)
 def acknowledging_one(size: int) -> Made[delivery.OffsetDelivery]:
-    outbox, heard = delivery.added(delivery.OffsetDelivery(), size), delivery.Acknowledged()
+    outbox, event = delivery.added(delivery.OffsetDelivery(), size), delivery.Acknowledged()
     return (
-        lambda: delivery.updated(RULES, outbox, size // 2, heard),
+        lambda: delivery.updated(RULES, outbox, size // 2, event),
         lambda after: isinstance(after.payloads[size // 2], delivery.Delivered),
     )
 
@@ -333,16 +333,16 @@ def acknowledging_one(size: int) -> Made[delivery.OffsetDelivery]:
 @table.case(delivery, "is the offset done?", PAYLOADS)
 def judging(size: int) -> Made[delivery.Complete | delivery.Incomplete]:
     outbox = delivery.OffsetDelivery((delivery.Delivered(),) * size, sealed=True)
-    return lambda: delivery.completion(outbox), lambda told: told == delivery.Complete(size, 0, 0)
+    return lambda: delivery.completion(outbox), lambda answer: answer == delivery.Complete(size, 0, 0)
 
 
 @table.case(circuit_breaker, "may it be tried?")
 def admitting_one(_: int) -> Made[circuit_breaker.Admit | circuit_breaker.HoldBack]:
     breaker, state = circuit_breaker.CircuitBreaker(), circuit_breaker.Open(1, BACK_THEN)
-    return lambda: circuit_breaker.admit(breaker, state, NOW), lambda told: isinstance(told, circuit_breaker.Admit)
+    return lambda: circuit_breaker.admit(breaker, state, NOW), lambda answer: isinstance(answer, circuit_breaker.Admit)
 
 
-@table.case(circuit_breaker, "an outcome is heard")
+@table.case(circuit_breaker, "an outcome arrives")
 def opening_it(_: int) -> Made[circuit_breaker.CircuitState]:
     breaker, state = circuit_breaker.CircuitBreaker(), circuit_breaker.Closed(1, 4)
     return (
@@ -374,13 +374,13 @@ def burying(size: int) -> Made[bytes]:
 def digging_up(size: int) -> Made[dead_letters.DeadLetter | dead_letters.Undecodable]:
     letter = dead(size // 2)
     data = dead_letters.encode(letter)
-    return lambda: dead_letters.decode(data), lambda told: told == letter
+    return lambda: dead_letters.decode(data), lambda answer: answer == letter
 
 
 @table.case(backoff, "again, and when?")
 def retrying(_: int) -> Made[backoff.RetryVerdict]:
     policy = backoff.Policy(jitter_ppm=PPM // 10)
-    return lambda: backoff.decide(policy, 3, BACK_THEN, NOW, PPM // 2), lambda told: isinstance(told, backoff.Retry)
+    return lambda: backoff.decide(policy, 3, BACK_THEN, NOW, PPM // 2), lambda answer: isinstance(answer, backoff.Retry)
 
 
 @table.case(failures, "a failure of an effect")
@@ -388,7 +388,7 @@ def retrying_effect(_: int) -> Made[failures.FailureVerdict]:
     tried = failures.failed(Ambiguous("timed out"), NOW)
     return (
         lambda: failures.decide_failure(failures.ARTICLE, failures.Operation.INSERT, tried, NOW),
-        lambda told: not isinstance(told, failures.PassOn),
+        lambda answer: not isinstance(answer, failures.PassOn),
     )
 
 

@@ -262,7 +262,7 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
 # --- explore --------------------------------------------------------------------------------------------------------
 
 
-def test_a_scenario_is_told_on_one_line_and_its_counterexample_is_stored(tmp_path: Path) -> None:
+def test_a_scenario_is_reported_on_one_line_and_its_counterexample_is_stored(tmp_path: Path) -> None:
     """Expectation, verdict, states, transitions, depth, seconds, laws, faults, time; then text, JSON and page."""
     done = run(tmp_path, "explore", QUICK, QUICKER)
 
@@ -305,7 +305,7 @@ def test_nothing_is_written_where_nothing_is_stored_or_found(mine: Path, here: C
     assert files(mine) == before
 
 
-def test_a_violation_that_nobody_expected_is_told_in_full(mine: Path) -> None:
+def test_a_violation_that_nobody_expected_is_reported_in_full(mine: Path) -> None:
     """Exit code 1, the story, and a command that replays it when it is pasted."""
     done = run(mine, "explore", "mine.py:lost")
 
@@ -731,7 +731,7 @@ def test_a_log_sees_a_line_in_fifteen_seconds() -> None:
     )
 
 
-def test_a_search_that_cannot_end_is_told_of_before_most_of_it_is_done(tmp_path: Path) -> None:
+def test_a_search_that_cannot_end_is_reported_before_most_of_it_is_done(tmp_path: Path) -> None:
     """How many states are expected, which bound is in the way, and what to do; then how far the search came."""
     done = run(tmp_path, "explore", "array_push_lock", "--max-states", "6000", "--no-store")
 

@@ -83,7 +83,7 @@ async def ask_twice() -> object:
 
 
 @both
-def test_a_program_hears_the_replies_and_its_result_is_returned(drive: Drive) -> None:
+def test_a_program_receives_the_replies_and_its_result_is_returned(drive: Drive) -> None:
     """Replies go in, effects come out, one after the other, also from a program within a program."""
     asked: list[Effect[object]] = []
 

@@ -143,7 +143,7 @@ def test_what_the_server_says_is_what_the_program_gets(
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("code", "outcome"), [(13, Refused), (112, NotApplied), (424242, Ambiguous)])
-def test_every_operation_is_told_the_same(
+def test_every_operation_is_reported_the_same(
     mongod: MongoServer, database: str, command: str, code: int, outcome: type[Failure]
 ) -> None:
     """Reads as well as writes: whether a read was done matters to nobody."""
@@ -626,7 +626,7 @@ def test_a_server_that_does_not_answer_is_named(connected: Callable[[str], bool]
 
 
 @each_way
-def test_a_wrong_password_is_told_and_not_repeated(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
+def test_a_wrong_password_is_reported_and_not_repeated(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
     """Nor the user's name."""
     message = refusal(connected, mongod.uri.replace("mongodb://", f"mongodb://ann:{SECRET}@"))
 
@@ -652,7 +652,7 @@ BROKEN: Final = (
 
 @each_way
 @pytest.mark.parametrize("uri", BROKEN, ids=lambda uri: str(uri).replace(SECRET, "***"))
-def test_a_broken_uri_is_told_and_not_repeated(connected: Callable[[str], bool], uri: Any) -> None:
+def test_a_broken_uri_is_reported_and_not_repeated(connected: Callable[[str], bool], uri: Any) -> None:
     """Wherever the secret stands in it."""
     message = refusal(connected, uri)
 

@@ -111,12 +111,12 @@ class Worker:
     """One of those who race: which records it wants, for what, and when it stalls.
 
     Attributes:
-        heard: The requests of which the reply told that they were done.
+        confirmed: The requests of which the reply said that they were done.
     """
 
     def __init__(self, number: int, program: TransitionProgram) -> None:
         self.chance = random.Random(number)
-        self.heard: set[str] = set()
+        self.confirmed: set[str] = set()
         self.number, self.program = number, program
 
     def programs(self, commands: int) -> Iterator[Program[Answered]]:
@@ -140,13 +140,13 @@ class Worker:
         """Seconds to stand still before the next operation."""
         return self.chance.random() * 0.02 if self.chance.random() < 0.1 else 0
 
-    def hear(self, effect: Operation, reply: object) -> object:
+    def note(self, effect: Operation, reply: object) -> object:
         """The reply, once it is noted whether it tells that a request was done."""
         match effect:
             case FindOneAndUpdate(_, _, updates) if isinstance(reply, Document):
-                self.heard |= {update.value[REQUEST] for update in updates if isinstance(update, Push)}
+                self.confirmed |= {update.value[REQUEST] for update in updates if isinstance(update, Push)}
             case InsertOne(_, doc) if not isinstance(reply, Failure):
-                self.heard.add(doc[HISTORY][0][REQUEST])
+                self.confirmed.add(doc[HISTORY][0][REQUEST])
             case _:
                 pass
         return reply
@@ -163,12 +163,12 @@ def in_threads(uri: str, database: str, workers: list[Worker], commands: int) ->
         def work(worker: Worker) -> list[Answered]:
             def carry_out(effect: Operation) -> object:
                 time.sleep(worker.stall())
-                return worker.hear(effect, store(effect))
+                return worker.note(effect, store(effect))
 
             handle = choosing(documents(carry_out), local({"choose": worker.choose}))
             return [run(program, handle) for program in worker.programs(commands)]
 
-        return [answered for told in pool.map(work, workers) for answered in told]
+        return [answered for answers in pool.map(work, workers) for answered in answers]
 
 
 def in_tasks(uri: str, database: str, workers: list[Worker], commands: int) -> list[Answered]:
@@ -181,7 +181,7 @@ def in_tasks(uri: str, database: str, workers: list[Worker], commands: int) -> l
             async def work(worker: Worker) -> list[Answered]:
                 async def carry_out(effect: Operation) -> object:
                     await asyncio.sleep(worker.stall())
-                    return worker.hear(effect, await store(effect))
+                    return worker.note(effect, await store(effect))
 
                 async def choose(record: StatusRecord | None) -> Choice:
                     return worker.choose(record)
@@ -189,7 +189,7 @@ def in_tasks(uri: str, database: str, workers: list[Worker], commands: int) -> l
                 handle = choosing(documents(carry_out), local_async({"choose": choose}))
                 return [await run_async(program, handle) for program in worker.programs(commands)]
 
-            return [answered for told in await asyncio.gather(*map(work, workers)) for answered in told]
+            return [answered for answers in await asyncio.gather(*map(work, workers)) for answered in answers]
 
     return in_loop(race())
 
@@ -242,10 +242,10 @@ class Raced:
     """What is known after a race.
 
     Attributes:
-        answered: What the callers were told.
+        answered: What the callers received.
         histories: Every version of each record, as the change stream has seen it.
         left: The records at the end.
-        recognised: The requests that were granted although no reply ever told that they were done.
+        recognised: The requests that were granted although no reply ever said that they were done.
         lost: How many replies to writes were lost.
     """
 
@@ -277,12 +277,12 @@ def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callab
             time.sleep(2 * TIMEOUT_MS / 1_000)  # what is still under way arrives
             histories = observer.histories()
             left = {doc[ID]: doc for doc in (loaded(raw, COLLECTION) for raw in collection.find({"_id": ANY_RECORD}))}
-        heard = {request for worker in workers for request in worker.heard}
+        confirmed = {request for worker in workers for request in worker.confirmed}
         granted = {each.request for each in answered if isinstance(each.answer, Granted)}
         lost = proxy.count("findAndModify", Action.HANG_REPLY) + proxy.count("findAndModify", Action.DROP_REPLY)
         kinds = dict(Counter(type(each.answer).__name__ for each in answered))
-        print(f"{seconds:.1f} s, {kinds}, replies lost: {lost}, recognised: {len(granted - heard)}")
-        return Raced(answered, histories, left, granted - heard, lost)
+        print(f"{seconds:.1f} s, {kinds}, replies lost: {lost}, recognised: {len(granted - confirmed)}")
+        return Raced(answered, histories, left, granted - confirmed, lost)
 
     return compete
 

@@ -372,7 +372,7 @@ def test_the_panel_tells_the_step_the_state_and_why(open_page: Open, number: int
     assert dim == [each for each in range(1, COUNT + 1) if each not in past(EVERYTHING.steps, number)]
 
 
-def test_the_laws_are_told_at_every_step(open_page: Open) -> None:
+def test_the_laws_are_shown_at_every_step(open_page: Open) -> None:
     """Feature 8: a row a law, a cell a step, as the trace has it; its name goes to where it is first broken or reached."""
     tab = open_page(page(EVERYTHING, "a.json"))
     order = [EVERYTHING.law, *(law.name for law in EVERYTHING.laws if law.name != EVERYTHING.law)]

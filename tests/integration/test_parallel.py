@@ -120,19 +120,19 @@ def test_however_many_make_the_runs_the_answer_is_one(order: Order) -> None:
 @pytest.mark.usefixtures("small_pieces")
 def test_who_is_impatient_gets_what_was_found() -> None:
     """Nothing more is begun, and what was finished is merged."""
-    told: list[Progress] = []
+    received: list[Progress] = []
 
     def proceed(progress: Progress) -> bool:
-        told.append(progress)
-        return len(told) < 2
+        received.append(progress)
+        return len(received) < 2
 
     found = spread(AtOnce(), HOLDS, range(500), at_once=1, proceed=proceed)
-    assert (found.runs, found.is_cut, [each.waiting for each in told]) == (50, True, [475, 450])
+    assert (found.runs, found.is_cut, [each.waiting for each in received]) == (50, True, [475, 450])
 
 
 @pytest.mark.usefixtures("small_pieces", "mine")
 def test_a_process_that_dies_is_replaced_and_what_was_finished_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool is broken then; another one goes on. Where they all die, that is told. The target is a file beneath this
+    """The pool is broken then; another one goes on. Where they all die, that is reported. The target is a file beneath this
     directory, as on the command line, and only the faults that were chosen strike.
     """
     kinds = (Fault.CRASH_BEFORE,)
@@ -146,11 +146,11 @@ def test_a_process_that_dies_is_replaced_and_what_was_finished_is_kept(monkeypat
         in_processes(Order("mine.py:dies", Exploration(seed="0")), range(100), jobs=1)
 
 
-def test_what_is_wrong_in_a_worker_is_told_as_it_is_here() -> None:
+def test_what_is_wrong_in_a_worker_is_reported_as_it_is_here() -> None:
     """The same error, with what to do."""
-    with pytest.raises(Misuse, match="there is no scenario 'nothing'") as told:
+    with pytest.raises(Misuse, match="there is no scenario 'nothing'") as raised:
         in_processes(Order("nothing", Exploration(seed="0")), range(50), jobs=1)
-    assert "tidegate list" in told.value.todo
+    assert "tidegate list" in raised.value.todo
 
 
 # --- a cluster ----------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_a_worker_of_a_cluster_that_is_killed_loses_nothing(cluster: Any) -> Non
 # --- the command line ---------------------------------------------------------------------------------------------------
 
 
-def test_scenarios_side_by_side_are_told_as_one_after_the_other(tmp_path: Path) -> None:
+def test_scenarios_side_by_side_are_reported_as_one_after_the_other(tmp_path: Path) -> None:
     """In their order, with the same verdicts, counts and counterexamples."""
     answers = []
     for jobs in ("1", "2"):
@@ -219,7 +219,7 @@ def test_scenarios_side_by_side_are_told_as_one_after_the_other(tmp_path: Path) 
 def test_a_process_that_dies_loses_no_scenario(
     mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another pool goes on with what was not finished; where they all die, that is told below what was found."""
+    """Another pool goes on with what was not finished; where they all die, that is reported below what was found."""
     both = ["explore", "mine.py:fine", "mine.py:dies_once_apart", "-j", "2", "--no-store", "-q"]
     assert main(both) == 0
     assert (mine / "died").exists()
@@ -227,13 +227,13 @@ def test_a_process_that_dies_loses_no_scenario(
     (mine / "died").unlink()
     monkeypatch.setattr("tidegate_adapters.cli.exploring.POOLS_MAX", 1)
     assert main(both) == ExitCode.RAISED, "nobody used it wrongly"
-    told = capsys.readouterr()
-    assert "worker processes died in 1 pools of 2\n  where: not explored: " in told.err
-    assert "mine.py:dies_once_apart" in told.err
+    printed = capsys.readouterr()
+    assert "worker processes died in 1 pools of 2\n  where: not explored: " in printed.err
+    assert "mine.py:dies_once_apart" in printed.err
 
 
-def test_an_interrupt_ends_the_processes_and_what_was_found_is_told() -> None:
-    """As Ctrl-C does, all of the group hear of it; the exit code says so, and nobody is left."""
+def test_an_interrupt_ends_the_processes_and_what_was_found_is_reported() -> None:
+    """As Ctrl-C does, all of the group receive it; the exit code says so, and nobody is left."""
     asked = ["explore", "transition", "--runs", "1000000", "--seed", "1", "-j", "2", "--no-store"]
     with subprocess.Popen(
         [*INTERRUPTIBLE, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -64,7 +64,7 @@ CARELESS = "def test_it(sim):\n    sim.explore(coupon(careless))\n"
 CAREFUL = "def test_it(sim):\n    sim.explore(coupon(careful))\n"
 
 
-def test_what_is_right_passes_and_is_told_in_one_line(run: Run) -> None:
+def test_what_is_right_passes_and_is_reported_in_one_line(run: Run) -> None:
     """The head tells profile and seed, the end what was explored."""
     done = run(CAREFUL, "--tidegate-seed=7", "--tidegate-stats")
 
@@ -134,7 +134,7 @@ def test_random_runs_are_had_again_by_the_seed_whatever_other_tests_there_are(ru
     assert len(stories) == 1
 
 
-def test_what_random_runs_find_is_told_as_it_was_found_and_then_shrunk(run: Run, pytester: pytest.Pytester) -> None:
+def test_what_random_runs_find_is_reported_as_it_was_found_and_then_shrunk(run: Run, pytester: pytest.Pytester) -> None:
     """Each is stored and has a line that replays it; with `--tidegate-no-shrink` there is only the first."""
     options = ("--tidegate-runs=50", "--tidegate-seed=3", "--tidegate-policy=random", "--tidegate-artifacts=kept")
     done = run(CARELESS, *options)
@@ -249,7 +249,7 @@ def test_a_mark_that_says_what_there_is_not_is_refused(run: Run, mark: str, comp
     assert complaint in done.stdout.str()
 
 
-def test_hooks_hear_of_reports_and_counterexamples(run: Run, pytester: pytest.Pytester) -> None:
+def test_hooks_receive_reports_and_counterexamples(run: Run, pytester: pytest.Pytester) -> None:
     """As a conftest may use them to collect artifacts."""
     (pytester.path / "conftest.py").write_text(
         "def pytest_tidegate_report(item, report):\n    print('report', item.name, report.verdict.value)\n"

@@ -230,7 +230,7 @@ def test_a_kill_loses_at_most_the_last_line(tmp_path: Path) -> None:
     assert outcome.steps == len(found.entries)
 
 
-def test_a_damaged_last_line_is_told_and_is_not_fatal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_last_line_is_reported_and_is_not_fatal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Other damage is one clear error."""
     with Recorder(here / "run.jsonl", "transition") as recorder:
         run(move(), recorder.recorded(choosing(documents(Embedded({"jobs": (job(),)})), local())))

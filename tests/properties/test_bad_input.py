@@ -146,7 +146,7 @@ def classes_named(hint: Any) -> Iterator[type]:
 
 
 def events() -> frozenset[object]:
-    """What happens in the world, and is told to a `step`, which looks at it."""
+    """What happens in the world, and reaches a `step`, which looks at it."""
     steps = (each for name, each in PUBLIC.items() if name.rpartition(".")[2] == "step")
     return frozenset(kind for step in steps for kind in classes_named(typing.get_type_hints(step).get("event")))
 
@@ -392,18 +392,18 @@ def hashable(value: object) -> bool:
 @cache
 def parameters(function: Callable[..., object]) -> Mapping[str, Any]:
     """The names of the parameters and their hints; `object` where a hint cannot be read."""
-    told: Any = function
+    callee: Any = function
     if isinstance(function, type) and not attrs.has(function):
-        told = told.__init__
+        callee = callee.__init__
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     found = inspect.signature(function).parameters.values()
-    hints = {each.name: hint_of(told, each.name) for each in found if each.kind not in kinds}
+    hints = {each.name: hint_of(callee, each.name) for each in found if each.kind not in kinds}
     owner = getattr(import_module(function.__module__), function.__qualname__.partition(".")[0])
     return {**hints, "self": owner} if "self" in hints else hints
 
 
-def hint_of(told: Callable[..., object], name: str) -> Any:
-    for each in told.__mro__ if isinstance(told, type) else (told,):
+def hint_of(callee: Callable[..., object], name: str) -> Any:
+    for each in callee.__mro__ if isinstance(callee, type) else (callee,):
         for written in (name, f"_{name}"):
             hint = vars(each).get("__annotations__", each.__annotations__).get(written)
             if hint is not None:
@@ -592,9 +592,9 @@ def swept(name: str) -> dict[str, str]:
     for each in choices:
         fixed = each == "self" or each in WRITTEN.get(name, "").split()
         for sample in choices[each] if fixed else (*choices[each], *WRONG, *infected(choices[each])):
-            told = flaw(ASKED[name], {**base, each: sample})
-            if told:
-                found.setdefault(told, f"{each}={sample}")
+            complaint = flaw(ASKED[name], {**base, each: sample})
+            if complaint:
+                found.setdefault(complaint, f"{each}={sample}")
     return found
 
 

@@ -95,7 +95,7 @@ def forgets_the_version(operation: Operation, world: World) -> tuple[World, obje
 
 
 def answers_before(operation: Operation, world: World) -> tuple[World, object]:
-    """It answers the document before the update, as some drivers do unless they are told."""
+    """It answers the document before the update, as some drivers do by default."""
     after, reply = right(operation, world)
     if isinstance(operation, FindOneAndUpdate) and isinstance(reply, Document):
         reply = world.read(document(operation.collection, reply[ID]))
@@ -112,7 +112,7 @@ def half_done(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def refuses_nothing(operation: Operation, world: World) -> tuple[World, object]:
-    """What does not fit is told as no match."""
+    """What does not fit is reported as no match."""
     after, reply = right(operation, world)
     return after, 0 if isinstance(reply, Refused) and isinstance(operation, UpdateOne) else reply
 
@@ -232,22 +232,22 @@ HERE = TopicPartition("topic", 0)
 def histories(draw: st.DrawFn) -> tuple[Event, ...]:
     """What a log that keeps its promises tells: assignments in turn, fetches, commits that are lost now and then."""
     log = draw(strategies.batches())
-    told: list[Event] = []
+    events: list[Event] = []
     committed, generation = 0, 0
     for _ in range(draw(st.integers(0, 4))):
         generation += draw(st.integers(1, 2))
-        told.append(Assigned(HERE, generation, committed))
+        events.append(Assigned(HERE, generation, committed))
         ahead = [offset for offset in log if offset >= committed]
         while draw(st.booleans()) and ahead:
             taken = draw(st.integers(1, len(ahead)))
-            told.append(Fetched(HERE, generation, tuple(ahead[:taken])))
+            events.append(Fetched(HERE, generation, tuple(ahead[:taken])))
             position, ahead = ahead[taken - 1] + 1, ahead[taken:]
-            happens, is_heard = draw(st.booleans()), draw(st.booleans())
-            committed = position if happens or is_heard else committed
-            told.append((Committed if is_heard else CommitUnknown)(HERE, generation, position))
+            happens, is_answered = draw(st.booleans()), draw(st.booleans())
+            committed = position if happens or is_answered else committed
+            events.append((Committed if is_answered else CommitUnknown)(HERE, generation, position))
         if draw(st.booleans()):
-            told += (Revoked(HERE), Committed(TopicPartition("topic", 1), -1, 0))
-    return tuple(told)
+            events += (Revoked(HERE), Committed(TopicPartition("topic", 1), -1, 0))
+    return tuple(events)
 
 
 Judge: TypeAlias = Callable[[tuple[Event, ...]], tuple[Breach, ...]]

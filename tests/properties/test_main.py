@@ -37,7 +37,7 @@ def test_it_answers_what_the_command_line_answers(monkeypatch: pytest.MonkeyPatc
     assert given == [["list"]]
 
 
-def test_an_interruption_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """With the exit code that shells give it."""
 
     def interrupted(_: Sequence[str] | None) -> NoReturn:

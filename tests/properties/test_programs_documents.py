@@ -75,7 +75,7 @@ def test_a_record_that_another_has_spoiled_is_read_or_misuse(name: str) -> None:
     assert is_read_or_misuse(*READ[name])
 
 
-def test_what_a_record_lacks_is_told_with_its_id() -> None:
+def test_what_a_record_lacks_is_reported_with_its_id() -> None:
     """And which names there are, where one is unknown."""
     with pytest.raises(Misuse, match=r"(?s)a record has no 'fence'.*the record 'x'"):
         needed(Document.of({"_id": "x"}), FENCE)

@@ -287,7 +287,7 @@ def test_what_is_not_pure_is_found(planted: str) -> None:
 
 
 def python(paths: Sequence[Path], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python with nothing on its path but the standard library and these; it is told nothing from outside."""
+    """Python with nothing on its path but the standard library and these; it receives nothing from outside."""
     path = f"import sys; sys.path[:0] = {[str(path) for path in paths]!r}; sys.dont_write_bytecode = True; "
     return subprocess.run(
         [sys.executable, "-I", "-S", "-W", "error", "-c", path + arguments[0], *arguments[1:]],

@@ -106,7 +106,7 @@ def test_every_specimen_says_what_it_is_of_and_where_it_was_seen() -> None:
 
 
 def test_every_scope_can_be_made() -> None:
-    """Whether a larger scope is right is what `make thorough` tells; that it begins is told here."""
+    """Whether a larger scope is right is what `make thorough` tells; that it begins is checked here."""
     for each in catalogue.PROGRAMS:
         for scope in each.scopes:
             assert each.scenario(scope).name == (each.name if scope is Scope.DEFAULT else f"{each.name}@{scope}")
@@ -198,8 +198,8 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     assert report_on("group").goals == {"a partition moves": True, "the gate closes": True}
 
 
-def is_told(*, granted: bool) -> Law:
-    """Is somebody told that a request was granted, or that it was not?"""
+def is_answered(*, granted: bool) -> Law:
+    """Does somebody learn that a request was granted, or that it was not?"""
     return lambda state: any(
         isinstance(each.answer, Granted) is granted
         for name in ("r1", "r2", "recovery")
@@ -209,7 +209,7 @@ def is_told(*, granted: bool) -> Law:
 
 def test_some_answers_are_grants_and_some_are_not() -> None:
     """So the law that every answer is the truth is about both; no fault is needed for either."""
-    goals = {"granted": is_told(granted=True), "not granted": is_told(granted=False)}
+    goals = {"granted": is_answered(granted=True), "not granted": is_answered(granted=False)}
     assert explore(attrs.evolve(transition.transition(budget=0), sometimes=goals)).ok
 
 

@@ -1,4 +1,4 @@
-"""The catalogue of bugs as a whole: each is found and told, each law is broken by one, and each fault strikes somewhere."""
+"""The catalogue of bugs as a whole: each is found and documented, each law is broken by one, and each fault strikes somewhere."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def test_the_counterexample_of_a_specimen_is_the_one_on_record(name: str) -> Non
     """
     trace = report_on(name).trace
     assert trace is not None
-    golden, told = GOLDEN / f"{name}.txt", render(trace)
+    golden, story = GOLDEN / f"{name}.txt", render(trace)
     if environ.get("TIDEGATE_GOLDEN") == "write":
-        golden.write_text(told, encoding="utf-8")
-    assert told == golden.read_text(encoding="utf-8")
+        golden.write_text(story, encoding="utf-8")
+    assert story == golden.read_text(encoding="utf-8")
 
 
 def test_every_transcript_is_of_a_specimen() -> None:
@@ -58,12 +58,12 @@ def test_every_transcript_is_of_a_specimen() -> None:
 FINDINGS: Final = re.compile(r"^    tidegate explore (\S+) +(\d+) steps", re.MULTILINE)
 
 
-def test_the_findings_are_as_they_are_told() -> None:
+def test_the_findings_are_as_documented() -> None:
     """Each counterexample in the documentation has as many steps as it says."""
-    told = FINDINGS.findall((Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8"))
-    found = {name: report_on(name).trace for name, _ in told}
-    assert len(told) == 8
-    assert {name: str(trace and len(trace.steps)) for name, trace in found.items()} == dict(told)
+    documented = FINDINGS.findall((Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8"))
+    found = {name: report_on(name).trace for name, _ in documented}
+    assert len(documented) == 8
+    assert {name: str(trace and len(trace.steps)) for name, trace in found.items()} == dict(documented)
 
 
 def test_each_law_of_a_program_is_broken_by_a_specimen() -> None:
@@ -89,7 +89,7 @@ def test_each_fault_strikes_in_a_program_that_ships() -> None:
 
 
 def parts_of(scenario: Scenario) -> Iterator[str]:
-    """Which parts of the world it uses, as far as that can be told before it is explored."""
+    """Which parts of the world it uses, as far as that can be seen before it is explored."""
     cells = {name[0] for name in scenario.world.cells}
     logs = [value for name, (_, value) in scenario.world.cells.items() if name[0] == "log" and isinstance(value, tuple)]
     yield from (part for part, is_used in (

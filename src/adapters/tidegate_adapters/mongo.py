@@ -196,7 +196,7 @@ def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> 
     if not client.write_concern.acknowledged:
         raise Misuse(
             "the client asks for no acknowledgement of its writes (w=0)",
-            why="whoever does not hear of failures cannot tell the truth about them",
+            why="a writer that does not learn of failures cannot report them",
             todo="leave w out of the URI; tidegate asks for a majority anyway",
         )
     try:

@@ -1,6 +1,6 @@
 """Random runs, and whole scenarios, in several processes or on several machines.
 
-What is shared out is a value: pieces of run numbers, and tallies that merge (`tidegate.sim.tally`). A worker is told the name
+What is shared out is a value: pieces of run numbers, and tallies that merge (`tidegate.sim.tally`). A worker receives the name
 of a target and makes the scenario itself, for programs cannot be sent. So the answer is the same whatever the number of
 workers and whichever is quicker, and any `concurrent.futures.Executor` will do:
 
@@ -88,7 +88,7 @@ TURN: Final = Lock()
 
 
 def begin(stop: Event) -> None:
-    """A worker hears of an interrupt from its parent, which has something to keep."""
+    """A worker learns of an interrupt from its parent, which has something to keep."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     STOP.append(stop)
     gc.disable()
@@ -129,7 +129,7 @@ def spread(
         order: What is run.
         runs: Their numbers.
         at_once: How many pieces are under way at any time.
-        proceed: Told of the progress; answers whether to go on.
+        proceed: Receives the progress; answers whether to go on.
         finished: Pieces that were made before; those that are made now are added.
 
     Returns:
@@ -205,7 +205,7 @@ def in_processes(order: Order, runs: range, *, jobs: int, proceed: Proceed = lam
         order: What is run.
         runs: Their numbers.
         jobs: How many processes.
-        proceed: Told of the progress; answers whether to go on.
+        proceed: Receives the progress; answers whether to go on.
 
     Raises:
         WorkersLostError: They die.

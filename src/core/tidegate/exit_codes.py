@@ -1,6 +1,6 @@
 """What tidegate's command line tells a script by its exit code; part of the public interface.
 
-The kind of a violation is told by the report, not by more codes.
+The report says which kind of violation it is; there are no more codes for that.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ExitCode(IntEnum):
     INCONCLUSIVE = 6
     """A bound was reached, the runs were sampled, or a goal was not reached."""
     INTERRUPTED = 130
-    """SIGINT; what was found until then was told."""
+    """SIGINT; what was found until then was reported."""
     BROKEN_PIPE = 141
     """Whoever reads the answer has left."""
     TERMINATED = 143
-    """SIGTERM; what was found until then was told."""
+    """SIGTERM; what was found until then was reported."""

@@ -13,7 +13,7 @@ It needs `pip install 'tidegate[hypothesis]'`; nothing else of the core imports 
 from tidegate.model.errors import MissingExtra
 
 try:
-    import hypothesis  # noqa: F401  asked for here, so that what is missing is told once
+    import hypothesis  # noqa: F401  asked for here, so that what is missing is reported once
 except ImportError as missing:
     raise MissingExtra("tidegate.strategies", "hypothesis", missing) from missing
 

@@ -1,7 +1,7 @@
 """A proxy that understands MongoDB's wire format and breaks what passes through it by rules.
 
 It stands between one client and one node, in a thread with an event loop of its own, so tests of any kind can use it.
-Requests are told by their command, and a reply by the request that it answers (responseTo), so a rule can lose exactly
+Requests are recognised by their command, and a reply by the request that it answers (responseTo), so a rule can lose exactly
 the reply of the third `update` and leave heartbeats alone. Every fault that was carried out is counted.
 Clients connect with `directConnection=true` (it is in `Proxy.uri`), without TLS and without compression.
 

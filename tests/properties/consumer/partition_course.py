@@ -110,7 +110,7 @@ class Course:
     asked: dict[Work, set[int]] = attrs.field(factory=dict)
     others: list[Command] = attrs.field(factory=list)
     ghosts: list[Command] = attrs.field(factory=list)
-    told: list[Event] = attrs.field(factory=list)
+    received: list[Event] = attrs.field(factory=list)
     delivered: set[int] = attrs.field(factory=set)
     begun: set[int] = attrs.field(factory=set)
     runs: set[tuple[int, int, int]] = attrs.field(factory=set)
@@ -129,12 +129,12 @@ class Course:
     # --- what happens
 
     def happens(self, event: Event) -> None:
-        """It is told to the partition, whether or not anybody has asked."""
+        """The partition receives it, whether or not anybody has asked."""
         before, is_news = self.state, self.is_news(event)
         is_left = self.is_left(event)
-        self.told.append(event)
+        self.received.append(event)
         if is_news:
-            self.heard(event)
+            self.note(event)
         step = self.machine(attrs.evolve(self.rules, running_max=self.room))(before, event)
         if not is_news:
             self.must("P3", laws.changes_nothing(before, step))
@@ -204,8 +204,8 @@ class Course:
             case _:
                 return False
 
-    def heard(self, event: Event) -> None:
-        """What there is to know of it before the partition is told."""
+    def note(self, event: Event) -> None:
+        """What there is to know of it before the partition receives it."""
         match event:
             case Revoked():
                 self.is_revoked = True
@@ -227,28 +227,28 @@ class Course:
 
     def reported(self, what: FanoutEvent) -> None:
         for work in tuple(self.asked):
-            told = self.parts(work, what)
-            if not told:
+            parts = self.parts(work, what)
+            if not parts:
                 continue
             match what:
                 case TasksReported(_, _, _, Report.SUCCEEDED):
-                    self.processed |= self.about(work, told)
+                    self.processed |= self.about(work, parts)
                 case TasksReported(_, _, attempt, Report.RETRIED) if attempt <= self.rules.rules.retries_max:
                     pass
                 case TasksReported(_, _, _, Report.RETRIED | Report.SKIPPED) | ArrangeFailed():
-                    self.unanswered |= self.about(work, told)
+                    self.unanswered |= self.about(work, parts)
                 case TasksReported(_, _, attempt, Report.FAILED | Report.UNDELIVERED):
                     if not self.rules.hooks and attempt > self.rules.rules.retries_max:
-                        self.unanswered |= self.about(work, told)
+                        self.unanswered |= self.about(work, parts)
                 case WindowArranged(_, tasks):
                     run = [each for at, each in enumerate(tasks.offsets) if at not in tasks.succeeded]
                     self.processed |= {*work.offsets} - {offset for each in run for offset in each}
                 case RecordsDelivered():
-                    self.processed |= told
-                    self.unanswered -= told
+                    self.processed |= parts
+                    self.unanswered -= parts
                 case _:
                     pass
-            self.asked[work] -= told
+            self.asked[work] -= parts
             if not self.asked[work]:
                 del self.asked[work]
 
@@ -441,8 +441,8 @@ class Course:
         match kind % 16:
             case 0 | 1 if self.ghosts:
                 self.answer(self.ghosts[pick % len(self.ghosts)], how, rest)
-            case 2 if self.told:
-                self.again(self.told[pick % len(self.told)])
+            case 2 if self.received:
+                self.again(self.received[pick % len(self.received)])
             case 3:
                 self.group(pick, how)
             case 4:
@@ -576,7 +576,7 @@ class Course:
         self.again(events[pick % len(events)])
 
     def again(self, event: Event) -> None:
-        """It is told, but for what would be a lie: a record that is not there, a commit that was not made."""
+        """It is received again, unless it would be a lie: a record that is not there, a commit that was not made."""
         if not (self.is_news(event) and isinstance(event, Assigned | Fetched | CommitRefused | Committed)):
             self.happens(event)
 

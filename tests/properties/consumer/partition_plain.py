@@ -197,7 +197,7 @@ class Partition(RuleBasedStateMachine):
         if isinstance(self.state, Unassigned):
             self.ends()
 
-    def _told(self, command: Command, reply: object) -> None:
+    def _replied(self, command: Command, reply: object) -> None:
         event = event_for(command, reply)
         assert event is not None
         self.takes(self.happens(event))
@@ -360,9 +360,9 @@ class Partition(RuleBasedStateMachine):
         self.life.stages = self.life.stages[1:]
         command = self.drawn(data, StartDrainTimer)
         if self.life.stages:
-            self._told(command, None)
+            self._replied(command, None)
         else:
-            self.cut_short(lambda: self._told(command, None))
+            self.cut_short(lambda: self._replied(command, None))
 
     @st.composite
     @staticmethod
@@ -375,7 +375,7 @@ class Partition(RuleBasedStateMachine):
     def fetched(self, command: Fetch, offsets: tuple[int, ...]) -> None:
         assert self.life is not None
         self.life.seen |= {offset for offset in offsets if offset >= self.life.floor}
-        self._told(command, offsets)
+        self._replied(command, offsets)
 
     def worked(self, command: Work, reply: object) -> None:
         """What fails once it is revoked is left to the next owner."""
@@ -387,7 +387,7 @@ class Partition(RuleBasedStateMachine):
             self.processed.add(offset)
         elif not self.life.is_revoked:
             self.life.failed.add(offset)
-        self._told(command, reply)
+        self._replied(command, reply)
 
     def answered(self, command: Commit, reply: Failure | None, *, is_done: bool) -> None:
         """Whether it is done is open where the reply is ambiguous."""
@@ -398,15 +398,15 @@ class Partition(RuleBasedStateMachine):
         if reply is None:
             self.life.acknowledge(command.position)
         if isinstance(reply, Refused):
-            self.cut_short(lambda: self._told(command, reply))
+            self.cut_short(lambda: self._replied(command, reply))
         else:
-            self._told(command, reply)
+            self._replied(command, reply)
 
     # --- what comes too late
 
     @precondition(lambda self: self.ghosts)
     @rule(data=st.data(), reply=st.sampled_from([None, Ambiguous("no reply"), Refused("no")]))
-    def a_ghost_is_heard(self, data: st.DataObject, reply: Failure | None) -> None:
+    def a_ghost_is_received(self, data: st.DataObject, reply: Failure | None) -> None:
         """What was taken back, or commanded in another life, comes true all the same; so is a commit refused by then."""
         ghost = data.draw(st.sampled_from(self.ghosts), "ghost")
         self.ghosts.remove(ghost)
@@ -417,7 +417,7 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.news)
     @rule(data=st.data())
     def old_news(self, data: st.DataObject) -> None:
-        """What was heard in another life is heard again."""
+        """What was received in another life is received again."""
         now = self.generation + 1 if self.life is None else self.life.generation
         named = [event for event in self.news if not isinstance(event, (Revoked, Lost, SlotFreed))]
         old = [event for event in named if event.generation < now]
@@ -460,7 +460,7 @@ class Partition(RuleBasedStateMachine):
         phase = Phase.DRAINING if life.is_revoked else Phase.STOPPED if life.failed else Phase.FLOWING
         waiting = sorted(life.waiting) if phase is Phase.FLOWING else []
         expected = (life.generation, phase, life.floor, life.opened, life.done, life.failed, life.running, waiting)
-        self.agrees(isinstance(self.state, Owned) and told_of(self.state) == expected)
+        self.agrees(isinstance(self.state, Owned) and said_by(self.state) == expected)
         self.agrees(
             isinstance(self.state, Owned) and self.state.load == Load(waiting=len(waiting), running=len(life.running))
         )
@@ -498,7 +498,7 @@ class Partition(RuleBasedStateMachine):
             self.must("P7", laws.all_is_processed(self.committed, self.processed | gaps, self.log[-1] + 1))
 
 
-def told_of(part: Owned) -> tuple[object, ...]:
+def said_by(part: Owned) -> tuple[object, ...]:
     """What the state says, in sets."""
     opened, done, failed = set(open_offsets(part.tracker)), set(done_offsets(part.tracker)), set(part.failed)
     running = {offset for each in part.asked for offset in each.work.offsets}

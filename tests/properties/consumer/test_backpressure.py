@@ -314,7 +314,7 @@ EVENTS = st.one_of(
 
 
 class World:
-    """A consumer, and a client that pauses and resumes as it is told, and forgets that with each assignment."""
+    """A consumer, and a client that pauses and resumes as it is asked to, and forgets that with each assignment."""
 
     def __init__(self, valve: Valve, limits: Thresholds, *, selective: bool) -> None:
         self.valve, self.limits, self.selective = valve, limits, selective
@@ -709,7 +709,7 @@ def test_a_partition_is_held_from_high_to_low() -> None:
 
 
 def test_a_partition_whose_metadata_does_not_fit_is_held() -> None:
-    """Every second offset done behind a stuck head: beyond 61,353 offsets not all can be told; it is held long before."""
+    """Every second offset done behind a stuck head: beyond 61,353 offsets not all can be written; it is held long before."""
     hold: PartitionHold = Free()
     held = dict[int, PartitionHold]()
     for reach in (40_000, 45_000, 47_000, 62_000):

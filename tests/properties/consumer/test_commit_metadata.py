@@ -331,8 +331,8 @@ def test_the_codec_keeps_the_law(law: str) -> None:
 
 def of_these(made: Encoded, done: Sequence[int], position: int, alphabet: Alphabet) -> Encoded:
     """The same answer with the text of another set."""
-    told = restored(position, [(offset, offset + 1) for offset in done if offset >= position])
-    return attrs.evolve(made, text=encoded(surveyed(told), limit=BOUNDLESS, alphabet=alphabet).text)
+    heir = restored(position, [(offset, offset + 1) for offset in done if offset >= position])
+    return attrs.evolve(made, text=encoded(surveyed(heir), limit=BOUNDLESS, alphabet=alphabet).text)
 
 
 def with_the_head(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet.WIDE) -> Encoded:
@@ -426,7 +426,7 @@ def one_further(text: str, *, position: int, end: int) -> Decoded:
 
 
 def seen_at_once(text: str, *, position: int, end: int) -> Decoded:
-    """What was told counts before it is delivered."""
+    """What was restored counts before it is delivered."""
     done = done_offsets(commit_metadata.decoded(text, position=position, end=end).tracker)
     return MetadataRead(completed(delivered(OffsetTracker(position), done), done))
 
@@ -445,8 +445,8 @@ def anew(tracker: OffsetTracker, _: Survey | None) -> Survey:
 
 def of_the_floor(survey: Survey, alphabet: Alphabet) -> int:
     """What may be committed is counted too."""
-    told = restored(survey.tracker.floor, tuple(done_runs(survey.tracker)))
-    return units(surveyed(told), alphabet)
+    heir = restored(survey.tracker.floor, tuple(done_runs(survey.tracker)))
+    return units(surveyed(heir), alphabet)
 
 
 def a_bit_an_offset(survey: Survey, alphabet: Alphabet) -> int:
@@ -492,26 +492,26 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Codec) -> None:
 @settings(max_examples=60)
 @given(NEAR, alphabets(), st.data())
 def test_every_form_is_read(tracker: OffsetTracker, alphabet: Alphabet, data: st.DataObject) -> None:
-    """Agreement with a dumb writer: whatever layout and parameters a set is written in, it is told as it was."""
-    told = successor(tracker)
-    assume(done_offsets(told))
+    """Agreement with a dumb writer: whatever layout and parameters a set is written in, it is read as it was."""
+    heir = successor(tracker)
+    assume(done_offsets(heir))
     layout, parameters = data.draw(st.sampled_from(FORMS))
-    content = written(layout, parameters, bits_of(told.floor, tuple(done_runs(told))))
-    text = sealed(content, told.floor, alphabet)
+    content = written(layout, parameters, bits_of(heir.floor, tuple(done_runs(heir))))
+    text = sealed(content, heir.floor, alphabet)
 
-    assert commit_metadata.decoded(text, position=told.floor, end=END) == MetadataRead(told)
+    assert commit_metadata.decoded(text, position=heir.floor, end=END) == MetadataRead(heir)
 
 
 @settings(max_examples=40)
 @given(NEAR, alphabets())
 def test_what_is_written_is_what_a_dumb_writer_writes(tracker: OffsetTracker, alphabet: Alphabet) -> None:
     """Agreement: the text is one of the shortest there are, letter by letter."""
-    told = successor(tracker)
-    assume(done_offsets(told))
-    bits = bits_of(told.floor, tuple(done_runs(told)))
+    heir = successor(tracker)
+    assume(done_offsets(heir))
+    bits = bits_of(heir.floor, tuple(done_runs(heir)))
     sizes = sizes_of(bits)
     least = min(sizes.values())
-    shortest = {sealed(written(*form, bits), told.floor, alphabet) for form, size in sizes.items() if size == least}
+    shortest = {sealed(written(*form, bits), heir.floor, alphabet) for form, size in sizes.items() if size == least}
 
     assert encoded(surveyed(tracker), limit=BOUNDLESS, alphabet=alphabet).text in shortest
 
@@ -622,7 +622,7 @@ def test_a_consumer_that_dies_loses_nothing_and_repeats_what_the_budget_says(
     assert (life.position, life.text) == (log[-1] + 1, "")
 
 
-def test_a_restart_repeats_nothing_that_was_told() -> None:
+def test_a_restart_repeats_nothing_that_was_committed() -> None:
     """A stuck head, 999 records done behind it: without word all would be done again, with it only the head is."""
     tracker = stuck(*range(1, 1000))
     made = encoded(surveyed(tracker))

@@ -485,7 +485,7 @@ def test_nothing_is_waited_for_where_nothing_runs() -> None:
 
 
 @given(st.lists(drawn.fates(), max_size=3))
-def test_a_fate_is_told_in_a_line(drawn_fates: list[DrainDecision]) -> None:
+def test_a_fate_is_printed_in_a_line(drawn_fates: list[DrainDecision]) -> None:
     """Each says which record, what is done, and until when where somebody waits."""
     for fate in drawn_fates:
         assert str(fate).startswith(f"@{fate.offset}: {fate.action.value}")

@@ -1,4 +1,4 @@
-"""What user code has not answered: whatever is told of anything else is no answer."""
+"""What user code has not answered: a report about anything else is not an answer."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_only_that_of_a_report_counts_of_which_somebody_was_asked() -> None:
     assert answer(ALL, RecordsDelivered(1, (7, 6))) == RecordsDelivered(1, (6,))
 
 
-def test_it_is_left_until_every_part_was_heard_of() -> None:
+def test_it_is_left_until_every_part_is_answered() -> None:
     """Three tasks: one ends, and then both others. What other windows have is left alone, and so is an interruption."""
     rules = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
     state = Fanout()
@@ -146,7 +146,7 @@ def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: Rules, moves: l
     for move in moves:
         event = player.says(move)
         done = fanout.step(state, event, rules)
-        player.hears(done.commands)
+        player.receives(done.commands)
         is_taken = done.state is not state and not isinstance(event, WindowOpened)
         assert not is_taken or answer(left, event) is not None
         state = done.state

@@ -88,7 +88,7 @@ def test_a_life_from_assignment_to_release() -> None:
 
 
 def test_a_partition_that_is_assigned_while_it_is_owned_has_a_new_life() -> None:
-    """Law P3: the group forgot to revoke it. What runs is taken back, whoever waits for it to drain is told."""
+    """Law P3: the group forgot to revoke it. What runs is taken back, whoever waits for it to drain is informed."""
     rules = PartitionRules(1, metadata_max=0, drain=Budget(SECOND))
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP), Assigned(TP, 2, 5))
 

@@ -125,8 +125,8 @@ def tells_of_what_runs(rules: PartitionRules, state: PartitionState, event: Even
         return step
     survey = surveyed(completed(part.tracker, open_offsets(part.tracker)[1:]))
     text = encoded(survey, limit=rules.metadata_max, alphabet=part.alphabet).text
-    told = (attrs.evolve(each, metadata=text) if isinstance(each, Commit) else each for each in step.commands)
-    return Step(part, tuple(told))
+    commands = (attrs.evolve(each, metadata=text) if isinstance(each, Commit) else each for each in step.commands)
+    return Step(part, tuple(commands))
 
 
 def takes_any_answer(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:

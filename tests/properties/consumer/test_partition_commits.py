@@ -28,7 +28,7 @@ from tidegate.consumer.partition import (
 
 
 def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_all() -> None:
-    """What is done beyond the position is told in wide letters, then in ASCII, then not; the position is committed all the
+    """What is done beyond the position is written in wide letters, then in ASCII, then not; the position is committed all the
     same.
     """
     rules = PartitionRules(2, replay_max=1)
@@ -47,7 +47,7 @@ def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_al
 
 
 def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None:
-    """The position is the same, and what is done beyond it is told again, though nothing more was completed."""
+    """The position is the same, and what is done beyond it is written again, though nothing more was completed."""
     rules = PartitionRules(2, replay_max=1)
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1), CommitUnknown(TP, 1, 0))
     first, again = course(rules, *happened)[2:]
@@ -57,7 +57,7 @@ def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None
     assert first[0].metadata
 
 
-def test_what_the_former_owner_has_told_of_is_not_done_again() -> None:
+def test_what_the_former_owner_has_reported_is_not_done_again() -> None:
     """A tracker that was resumed: the records are fetched, and only those that nobody has done are worked on."""
     rules = PartitionRules(9, replay_max=1)
     (commit,) = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), succeeded(1, 1))[-1]

@@ -45,7 +45,7 @@ from tidegate.consumer.partition import (
     Unassigned,
 )
 from tidegate.consumer.strategies import partition as drawn
-from tidegate.consumer.strategies.commands import events as told_events
+from tidegate.consumer.strategies.commands import events as drawn_events
 from tidegate.consumer.watermark import OffsetTracker, completed, delivered
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
@@ -126,7 +126,7 @@ def test_what_is_no_state_or_no_event_is_misuse(make: Callable[[], object]) -> N
 
 
 def test_records_without_their_keys_have_no_order() -> None:
-    """Law P8: where records of a key wait for each other, their keys have to be told; to forget them is misuse."""
+    """Law P8: where records of a key wait for each other, their keys have to be given; to leave them out is misuse."""
     rules = PartitionRules(2, ordering=Ordering.BY_KEY)
     state = after(rules, Assigned(TP, 1, 0))
 
@@ -135,7 +135,7 @@ def test_records_without_their_keys_have_no_order() -> None:
     assert isinstance(rules.step(state, Fetched(TP, 1, ())), Step)
 
 
-@given(drawn.rules().flatmap(lambda rules: st.tuples(st.just(rules), drawn.states(rules))), told_events())
+@given(drawn.rules().flatmap(lambda rules: st.tuples(st.just(rules), drawn.states(rules))), drawn_events())
 def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
     at: tuple[PartitionRules, PartitionState], event: Event
 ) -> None:

@@ -82,7 +82,7 @@ def test_an_older_generation_changes_nothing() -> None:
             assert all(laws.changes_nothing(state, answers[event]) for event in events(1))
 
 
-def test_an_assignment_is_heard_once() -> None:
+def test_an_assignment_is_accepted_once() -> None:
     """Law P3. Of the generation that the partition is in, it is old news."""
     for state, answers in reachable().items():
         if isinstance(state, Owned):
@@ -148,7 +148,7 @@ def test_a_release_is_asked_for_exactly_where_a_revocation_ends() -> None:
 
 
 def test_a_revocation_that_is_asked_for_twice_is_released_once() -> None:
-    """Law P5. While it drains, the second one is heard of already."""
+    """Law P5. The second one already arrives while it drains."""
     draining = [state for state in reachable() if isinstance(state, Owned) and state.phase is Phase.DRAINING]
 
     assert draining

@@ -56,7 +56,7 @@ class Life:
     commanded: list[Effect[object]] = attrs.field(factory=list)
     wanted: set[TopicPartition] = attrs.field(factory=set)
 
-    def hears(self, event: ShutdownEvent) -> None:
+    def receives(self, event: ShutdownEvent) -> None:
         """It steps; what it commands is in flight, and the laws hold."""
         before, done = self.worker, self.rules.step(self.worker, event)
         self.worker = done.state
@@ -81,7 +81,7 @@ class Life:
         self.in_flight.pop(command, None)
         event = event_for(command, reply)
         assert event is not None
-        self.hears(event)
+        self.receives(event)
 
     def is_at(self, phase: ShutdownPhase) -> bool:
         return self.worker.phase is phase
@@ -103,7 +103,7 @@ class Life:
     def works(self, records: int = 2) -> None:
         """It is assigned both partitions, and has records of each in work."""
         for partition in PARTITIONS:
-            self.hears(Assigned(partition, 1, 0))
+            self.receives(Assigned(partition, 1, 0))
             self.is_answered(one(self, Fetch, partition), tuple(range(records)))
 
 
@@ -138,7 +138,7 @@ def test_a_worker_that_leaves_holds_nothing_and_begins_nothing(steps: list[Shutd
     life = Life()
     for step in steps:
         if not isinstance(step, int):
-            life.hears(step)
+            life.receives(step)
         elif life.in_flight:
             which, how = divmod(step, 3)
             command = sorted(life.in_flight, key=str)[which % len(life.in_flight)]
@@ -150,7 +150,7 @@ def test_whoever_was_asked_is_gone_in_time(finishes: bool, answers: bool, record
     """Law SD4. With user code that never ends, a broker and a group that never answer; the bound is reached."""
     life = Life()
     life.works(records)
-    life.hears(StopAsked())
+    life.receives(StopAsked())
     for kind in (*((Work,) if finishes else ()), *((Commit,) if answers else ())):
         while command := next((each for each in life.in_flight if isinstance(each, kind)), None):
             life.is_answered(command, None)
@@ -166,9 +166,9 @@ def test_whoever_was_asked_is_gone_in_time(finishes: bool, answers: bool, record
 def test_what_was_finished_is_committed_before_it_leaves() -> None:
     """Law SD3. One of two records ends while it drains, the other when the time is over."""
     life = Life()
-    life.hears(Assigned(PARTITIONS[0], 1, 0))
+    life.receives(Assigned(PARTITIONS[0], 1, 0))
     life.is_answered(one(life, Fetch), (0, 1))
-    life.hears(StopAsked())
+    life.receives(StopAsked())
     first = next(command for command in life.in_flight if isinstance(command, Work) and command.offsets == (0,))
     life.is_answered(first, None)
     life.is_answered(one(life, Commit), Ambiguous("no reply"))  # so it is committed again
@@ -188,11 +188,11 @@ def test_whoever_is_asked_again_waits_for_nothing() -> None:
     """What runs is given up, then the leaving; a fourth time changes nothing."""
     life = Life()
     life.works()
-    life.hears(StopAsked())
+    life.receives(StopAsked())
     assert life.is_at(ShutdownPhase.DRAINING)
-    life.hears(StopAsked())
+    life.receives(StopAsked())
     assert life.is_at(ShutdownPhase.LEAVING)
-    life.hears(StopAsked())
+    life.receives(StopAsked())
     assert (life.worker.phase, life.in_flight, life.now) == (ShutdownPhase.GONE, {}, 0)
     assert RIGHT.step(life.worker, StopAsked()).state is life.worker
 
@@ -202,7 +202,7 @@ def test_what_is_known_of_records_shortens_the_drain() -> None:
     life = Life()
     life.works(1)
     known = InFlight(0, expected=60 * SECOND, stoppable=False)
-    life.hears(StopAsked((Revoked(PARTITIONS[0], (known,)), Revoked(PARTITIONS[1], (known,)))))
+    life.receives(StopAsked((Revoked(PARTITIONS[0], (known,)), Revoked(PARTITIONS[1], (known,)))))
     assert (life.worker.phase, life.now) == (ShutdownPhase.LEAVING, 0)
 
 
@@ -213,20 +213,20 @@ def test_while_it_works_it_is_its_consumer() -> None:
         done = RIGHT.consumer.step(consumer, event)
         consumer = done.state
         assert RIGHT.step(life.worker, event).commands == done.commands
-        life.hears(event)
+        life.receives(event)
         assert life.worker.consumer == consumer
-    life.hears(Lost(PARTITIONS[0]))
-    life.hears(LeaveTimerFired())
-    life.hears(LeaveAnswered())
+    life.receives(Lost(PARTITIONS[0]))
+    life.receives(LeaveTimerFired())
+    life.receives(LeaveAnswered())
     assert life.worker == WorkerState()
 
 
 def test_a_refused_commit_ends_the_drain() -> None:
     """The group has moved on: there is nothing left to wait for."""
     life = Life()
-    life.hears(Assigned(PARTITIONS[0], 1, 0))
+    life.receives(Assigned(PARTITIONS[0], 1, 0))
     life.is_answered(one(life, Fetch), (0,))
-    life.hears(StopAsked())
+    life.receives(StopAsked())
     life.is_answered(one(life, Work), None)
     life.is_answered(one(life, Commit), Refused("illegal generation"))
     assert life.is_at(ShutdownPhase.LEAVING)

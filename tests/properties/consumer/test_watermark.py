@@ -224,7 +224,7 @@ def check_w8(under_test: Functions) -> None:
         again = under_test.completed(again, done)
         if (
             max(seen, default=tracker.floor - 1) != tracker.frontier - 1
-        ):  # what was seen last is below the floor, or told
+        ):  # what was seen last is below the floor, or was restored
             again = tracker
         for one, two in ((tracker, again), (tracker, other)):
             assert laws.equality_is_of_contents(
@@ -287,7 +287,7 @@ def check_w11(under_test: Functions) -> None:
 def check_w12(under_test: Functions) -> None:
     @effort(under_test)
     @given(st.sampled_from((0, 5, PAGE, OFFSET_MAX - PAGE)), st.data())
-    def what_was_told_is_kept(position: int, data: st.DataObject) -> None:
+    def what_is_known_is_kept(position: int, data: st.DataObject) -> None:
         runs = data.draw(known_done(position))
         tracker = under_test.restored(position, runs)
 
@@ -300,7 +300,7 @@ def check_w12(under_test: Functions) -> None:
             runs, offsets, under_test.undelivered(tracker, offsets), under_test.delivered(tracker, offsets)
         )
 
-    what_was_told_is_kept()
+    what_is_known_is_kept()
 
 
 NOW = Instant(50)
@@ -408,7 +408,7 @@ def page_of_the_head_only(tracker: OffsetTracker) -> int | None:
     )
 
 
-def whatever_it_is_told(tracker: OffsetTracker, position: int) -> OffsetTracker:
+def unconditional(tracker: OffsetTracker, position: int) -> OffsetTracker:
     """Drakkar's acknowledge: unconditional, pending ones forgotten too."""
     return made(
         tracker, position, *([at for at in of(tracker) if at >= position] for of in (open_offsets, done_offsets))
@@ -484,7 +484,7 @@ def distance(tracker: OffsetTracker) -> int:
 
 
 def head_or_all(tracker: OffsetTracker) -> int | None:
-    """Confluent's Parallel Consumer, told what is done ahead and having seen nothing: the position passes the unseen."""
+    """Confluent's Parallel Consumer, restored with what is done ahead and having seen nothing: the position passes the unseen."""
     oldest_open = watermark.oldest_open(tracker)
     return max(
         (offset + 1 for offset in done_offsets(tracker) if oldest_open is None or offset < oldest_open), default=None
@@ -492,14 +492,14 @@ def head_or_all(tracker: OffsetTracker) -> int | None:
 
 
 def frontier_of_the_open(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
-    """What was told is not noticed when it is delivered."""
+    """What was restored is not noticed when it is delivered."""
     after = watermark.delivered(tracker, offsets)
     object.__setattr__(after, "frontier", max([tracker.frontier, *(offset + 1 for offset in open_offsets(after))]))
     return after
 
 
 def seen_at_once(position: int, runs: Iterable[Run]) -> OffsetTracker:
-    """What was told is delivered and completed as soon as the partition is assigned."""
+    """What was restored is delivered and completed as soon as the partition is assigned."""
     offsets = [offset for run in runs for offset in range(*run)]
     return watermark.completed(watermark.delivered(OffsetTracker(position), offsets), offsets)
 
@@ -509,12 +509,12 @@ def ends_included(position: int, runs: Iterable[Run]) -> OffsetTracker:
 
 
 def all_not_done_here(tracker: OffsetTracker, offsets: Collection[int]) -> Collection[int]:
-    """What was told is worked on again."""
+    """What was restored is worked on again."""
     return [offset for offset in offsets if offset >= tracker.floor and offset not in open_offsets(tracker)]
 
 
-def with_told(tracker: OffsetTracker) -> int:
-    """What was told and not seen is held up too."""
+def with_restored(tracker: OffsetTracker) -> int:
+    """What was restored and not seen is held up too."""
     oldest_open = watermark.oldest_open(tracker)
     return (
         0
@@ -524,14 +524,20 @@ def with_told(tracker: OffsetTracker) -> int:
 
 
 def up_to_the_next_open(tracker: OffsetTracker, works: dict[int, WorkStatus], now: Instant) -> Explanation:
-    told_of = watermark.explain(tracker, works, now)
+    explained = watermark.explain(tracker, works, now)
     following = open_offsets(tracker)[1:]
-    return told_of if isinstance(told_of, Unblocked) or not following else attrs.evolve(told_of, after=following[0])
+    return (
+        explained if isinstance(explained, Unblocked) or not following else attrs.evolve(explained, after=following[0])
+    )
 
 
 def freed_in_numbers(tracker: OffsetTracker, works: dict[int, WorkStatus], now: Instant) -> Explanation:
-    told_of = watermark.explain(tracker, works, now)
-    return told_of if isinstance(told_of, Unblocked) else attrs.evolve(told_of, freed=told_of.after - told_of.position)
+    explained = watermark.explain(tracker, works, now)
+    return (
+        explained
+        if isinstance(explained, Unblocked)
+        else attrs.evolve(explained, freed=explained.after - explained.position)
+    )
 
 
 def silent_about_the_abandoned(tracker: OffsetTracker, works: dict[int, WorkStatus], now: Instant) -> Explanation:
@@ -540,7 +546,7 @@ def silent_about_the_abandoned(tracker: OffsetTracker, works: dict[int, WorkStat
 
 
 def all_that_is_done(tracker: OffsetTracker, successor: OffsetTracker, begun: Collection[int]) -> DuplicateBudget:
-    """As if nothing was told."""
+    """As if nothing was restored."""
     return watermark.duplicate_budget(tracker, OffsetTracker(successor.floor), begun)
 
 
@@ -555,7 +561,7 @@ def whatever_is_open(tracker: OffsetTracker, successor: OffsetTracker, _: Collec
         ("W2", Functions(committable=the_offset_itself)),
         ("W2", Functions(committable=contiguous_in_number)),
         ("W2", Functions(committable=page_of_the_head_only)),
-        ("W3", Functions(acknowledged=whatever_it_is_told)),
+        ("W3", Functions(acknowledged=unconditional)),
         ("W3", Functions(acknowledged=backwards)),
         ("W3", Functions(acknowledged=keeps_what_is_below)),
         ("W3", Functions(delivered=without_floor)),
@@ -576,7 +582,7 @@ def whatever_is_open(tracker: OffsetTracker, successor: OffsetTracker, _: Collec
         ("W9", Functions(tracked=watermark.span)),
         ("W9", Functions(oldest_open=lambda tracker: min(open_offsets(tracker), default=tracker.floor))),
         ("W9", Functions(highest=lambda tracker: max((*open_offsets(tracker), *done_offsets(tracker)), default=None))),
-        ("W9", Functions(span=with_told)),
+        ("W9", Functions(span=with_restored)),
         ("W10", Functions(completed=built_anew)),
         ("W11", Functions(committable=head_or_all)),
         ("W11", Functions(delivered=frontier_of_the_open)),
@@ -611,7 +617,7 @@ EVENTS = st.one_of(
 def test_a_tracker_and_its_twin_of_sets_say_the_same(
     floor: int, known: frozenset[int], events: list[tuple[str, tuple[int, ...] | int | None]]
 ) -> None:
-    """Agreement with a dumb twin over whole histories, of partitions of which nothing or something was told."""
+    """Agreement with a dumb twin over whole histories, of partitions restored with nothing or with something."""
     known = frozenset(offset for offset in known if offset >= floor)
     tracker, twin = restored(floor, [(offset, offset + 1) for offset in sorted(known)]), Twin(floor, done=known)
     for event, argument in events:
@@ -669,13 +675,13 @@ def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, 
 
 @pytest.mark.parametrize("floor", [0, 5, 6, PAGE, PAGE + 1])
 def test_every_event_has_an_answer_in_every_state(floor: int) -> None:
-    """Totality: each of three offsets, of two pages, absent, told, open or done, meets every event there is for them."""
+    """Totality: each of three offsets, of two pages, absent, restored, open or done, meets every event there is for them."""
     stock = (5, PAGE - 1, PAGE)
     batches = [
         tuple(at for at, there in zip(stock, picks, strict=True) if there) for picks in product((0, 1), repeat=3)
     ]
-    for states in product(("absent", "told", "open", "done"), repeat=3):
-        known = [at for at, state in zip(stock, states, strict=True) if state == "told" and at >= floor]
+    for states in product(("absent", "restored", "open", "done"), repeat=3):
+        known = [at for at, state in zip(stock, states, strict=True) if state == "restored" and at >= floor]
         there = [at for at, state in zip(stock, states, strict=True) if state in {"open", "done"} and at >= floor]
         done = [at for at, state in zip(stock, states, strict=True) if state == "done"]
         tracker = restored(floor, [(at, at + 1) for at in known])
@@ -728,7 +734,7 @@ def test_runs_are_those_of_the_done_offsets(tracker: OffsetTracker) -> None:
     "runs", [((0, 1),), ((0, 3 * PAGE),), ((5, PAGE), (PAGE + 1, PAGE + 2)), ((PAGE - 1, PAGE + 1),)]
 )
 def test_a_run_goes_on_over_the_edges_of_pages(runs: tuple[Run, ...]) -> None:
-    """What is told as one run is one, wherever it begins and ends."""
+    """What is given as one run is one, wherever it begins and ends."""
     assert tuple(watermark.done_runs(restored(0, runs))) == runs
 
 
@@ -755,11 +761,11 @@ def test_the_low_watermark_is_the_committable_position_or_the_floor(tracker: Off
     assert all(position <= offset for offset in open_offsets(tracker))
 
 
-# --- what was told, and what is explained -------------------------------------------------------------------------------
+# --- what was restored, and what is explained ---------------------------------------------------------------------------
 
 
-def test_what_was_told_counts_when_it_is_seen() -> None:
-    """Word was left of 12, 13 and 15 beyond 10: nothing may be committed until what comes before them is known and done."""
+def test_what_was_restored_counts_when_it_is_seen() -> None:
+    """The metadata named 12, 13 and 15 beyond 10: nothing may be committed until what comes before them is known and done."""
     tracker = restored(10, [(12, 14), (15, 16)])
     seen = watermark.delivered(tracker, (10, 11, 12))
 
@@ -775,8 +781,8 @@ def test_what_was_told_counts_when_it_is_seen() -> None:
     assert watermark.committable(watermark.completed(seen, (10, 11))) == 13
 
 
-def test_what_was_told_and_no_longer_exists_holds_nothing_up() -> None:
-    """Word was left of 12, which compaction has removed since: 11 and 14 are delivered next to each other."""
+def test_what_was_restored_and_no_longer_exists_holds_nothing_up() -> None:
+    """The metadata named 12, which compaction has removed since: 11 and 14 are delivered next to each other."""
     tracker = watermark.delivered(restored(10, [(12, 13)]), (10, 11, 14))
 
     assert watermark.committable(watermark.completed(tracker, (10, 11))) == 13
@@ -939,7 +945,7 @@ def test_what_is_no_word_of_a_former_owner_is_refused(bad: Iterable[Run]) -> Non
         restored(2, bad)
 
 
-def test_a_tracker_is_told_of_so_many_offsets_and_no_more() -> None:
+def test_a_tracker_is_restored_with_a_bounded_number_of_offsets() -> None:
     """What claims that two thousand million offsets are done is refused before it takes the memory for that."""
     with pytest.raises(Misuse, match="too much is known to be done"):
         restored(0, [(1, 2), (5, KNOWN_DONE_MAX + 5)])

@@ -412,11 +412,11 @@ def test_a_planted_bug_breaks_the_law(law: str, broken: str, planted: Desk) -> N
 
 def test_an_increment_takes_two_steps() -> None:
     """Note, count, counted; and the record as it stands in between, and after three sweeps."""
-    record, told = new_counter(KEY), list[str]()
+    record, lines = new_counter(KEY), list[str]()
     increment = Increment("t")
     for _ in range(3):
         answer = counting.decide_increment(counter_of(record), increment)
-        told.append(f"{answer}: {record}")
+        lines.append(f"{answer}: {record}")
         match answer:
             case NoteToken(in_round):
                 record = applied(first_step(ALL, KEY, "t", in_round), record)
@@ -429,9 +429,9 @@ def test_an_increment_takes_two_steps() -> None:
         sweep = counting.decide_sweep(counter_of(record))
         for write in updates(ALL, KEY, sweep):
             record = applied(write, record)
-        told.append(f"{sweep}: {record}")
+        lines.append(f"{sweep}: {record}")
 
-    assert told == [
+    assert lines == [
         'note it in round 1: {_id: "today", count: 0, round: 1}',
         'count it, noted in round 1: {_id: "today", count: 0, round: 1, token t: 1}',
         'counted: {_id: "today", count: 1, round: 1, token t: -1}',
@@ -459,7 +459,7 @@ def test_an_increment_takes_two_steps() -> None:
         (OldRead(), 5, True, 4),
     ],
 )
-def test_a_missing_token_is_told_by_the_rounds(
+def test_a_missing_token_is_explained_by_the_rounds(
     expected: IncrementVerdict, asked: int | None, is_noted: bool, now: int
 ) -> None:
     """Law CN4: what the owner knows, and the round that is open, tell what became of a token that is not there."""
@@ -467,13 +467,13 @@ def test_a_missing_token_is_told_by_the_rounds(
 
 
 @pytest.mark.parametrize(("expected", "noted"), [(CountToken(2), 2), (Counted(), -2)])
-def test_a_token_that_stands_is_told_by_itself(expected: IncrementVerdict, noted: int) -> None:
+def test_a_token_that_stands_explains_itself(expected: IncrementVerdict, noted: int) -> None:
     """Law CN4: whatever the owner knows, also nothing after a restart."""
     for increment in (Increment("t"), Increment("t", 2), Increment("t", 2, is_noted=True)):
         assert expected == counting.decide_increment(Counter(7, 4, (("t", noted),)), increment, 1)
 
 
-def test_answers_are_told_in_a_line() -> None:
+def test_answers_are_printed_in_a_line() -> None:
     """What a person can paste into an issue."""
     assert [str(each) for each in (Full(3), Forgotten(2, 4), OldRead(), Counted())] == [
         "full: 3 tokens",

@@ -288,9 +288,9 @@ class Crowd:
     def begins(self, who: int, key: int) -> None:
         self.goes_on(who, self.begin(key), None)
 
-    def goes_on(self, who: int, program: Program, heard: object) -> None:
+    def goes_on(self, who: int, program: Program, answer: object) -> None:
         try:
-            self.programs[who] = (program, program.send(heard))
+            self.programs[who] = (program, program.send(answer))
         except StopIteration:
             _ = self.programs.pop(who, None)
 
@@ -860,7 +860,7 @@ def test_a_call_that_is_registered_already_is_answered_by_that() -> None:
         assert answer == Reuse("x", record is not None, ())
 
 
-def test_a_call_with_other_arguments_is_told_which_or_is_an_error() -> None:
+def test_a_call_with_other_arguments_learns_which_or_is_an_error() -> None:
     """TASK: with the flag, the id and the difference (pynenc, case 47); without it, the same as an answer."""
     taken, found = Reservation((Place("x", 0),)), {"x": Found(call(a="1", b="2"), FIRST)}
     other = call(a="3", c="4")

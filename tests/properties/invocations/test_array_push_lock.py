@@ -82,14 +82,14 @@ Turn: TypeAlias = tuple[Effect[object], object]
 """What is asked for next, and what is answered."""
 
 
-def told(program: Coroutine[Effect[object], object, T], *turns: Turn) -> T:
+def outcome(program: Coroutine[Effect[object], object, T], *turns: Turn) -> T:
     """The outcome of a program that asks for exactly this, in this order, when it is answered so."""
     asked: list[Effect[object]] = []
-    heard: object = None
+    answer: object = None
     try:
         for _, reply in (*turns, (None, None)):
-            asked.append(program.throw(heard) if isinstance(heard, Failure) else program.send(heard))
-            heard = reply
+            asked.append(program.throw(answer) if isinstance(answer, Failure) else program.send(answer))
+            answer = reply
     except StopIteration as stopped:
         return cast("T", stopped.value)
     finally:
@@ -121,12 +121,12 @@ YOUNG: Final = age("other", SECOND)
 
 def test_a_free_lock_is_taken_written_under_and_cleared() -> None:
     """Steps 1, 2, 5 and 6: push, read back, be first; read, decide, write by id alone; clear the whole array."""
-    assert told(lock().run(), *tries(0, mine()), *WRITES) == Written("success", None)
+    assert outcome(lock().run(), *tries(0, mine()), *WRITES) == Written("success", None)
 
 
 def test_being_first_is_enough() -> None:
     """Step 2. Others may stand behind."""
-    assert told(lock().run(), *tries(0, mine(), YOUNG), *WRITES) == Written("success", None)
+    assert outcome(lock().run(), *tries(0, mine(), YOUNG), *WRITES) == Written("success", None)
 
 
 def test_a_lock_that_another_holds_is_waited_for() -> None:
@@ -134,7 +134,7 @@ def test_a_lock_that_another_holds_is_waited_for() -> None:
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
     turns = [*loses(0, YOUNG, mine()), waits(50), *tries(1, mine(1)), *second]
 
-    assert told(lock().run(), *turns) == Written("success", None)
+    assert outcome(lock().run(), *turns) == Written("success", None)
 
 
 def test_a_claim_that_was_cleared_meanwhile_is_pulled_and_nothing_is_judged() -> None:
@@ -142,7 +142,7 @@ def test_a_claim_that_was_cleared_meanwhile_is_pulled_and_nothing_is_judged() ->
     turns = [*tries(0), (pulled(mine()), 0), waits(50), *tries(1, mine(1))]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
 
-    assert told(lock().run(), *turns, *second) == Written("success", None)
+    assert outcome(lock().run(), *turns, *second) == Written("success", None)
 
 
 @pytest.mark.parametrize("bare", [True, False])
@@ -151,7 +151,7 @@ def test_a_record_without_the_array_has_no_claims(bare: bool) -> None:
     there = record().without(TRANSITION_LOCK) if bare else Document((("transition_lock", None), *record().items[:-1]))
     turns = [(Now(), NOW), (pushed(mine()), 1), (FOUND, there), (pulled(mine()), 0), (FOUND, record())]
 
-    assert told(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
+    assert outcome(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
 
 
 @pytest.mark.parametrize("first", [age("other", 5 * SECOND + 1), "other", "other:", "other:soon", "other:1.5e9", "::"])
@@ -160,7 +160,7 @@ def test_a_stale_claim_is_cleared_with_all_others(first: str) -> None:
     turns = [*loses(0, first, mine()), (CLEARED, 1), waits(50), *tries(1, mine(1))]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
 
-    assert told(lock().run(), *turns, *second) == Written("success", None)
+    assert outcome(lock().run(), *turns, *second) == Written("success", None)
 
 
 @pytest.mark.parametrize("old", [5 * SECOND, 5 * SECOND - 1, 0, -SECOND])
@@ -168,7 +168,7 @@ def test_a_claim_is_stale_strictly_beyond_5_seconds(old: Duration) -> None:
     """Step 3. At 5 s exactly it is not; nor is one from a clock that is ahead."""
     turns = [*loses(0, age("other", old), mine()), (FOUND, record())]
 
-    assert told(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
+    assert outcome(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
 
 
 def test_the_age_of_a_claim_is_judged_after_it_was_read() -> None:
@@ -177,7 +177,7 @@ def test_the_age_of_a_claim_is_judged_after_it_was_read() -> None:
     first = age("other", 5 * SECOND)
     turns = [*tries(0, first, mine()), (pulled(mine()), 1), (Now(), later), (CLEARED, 1), (FOUND, record())]
 
-    assert told(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
+    assert outcome(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
 
 
 def test_after_four_attempts_it_gives_up() -> None:
@@ -187,14 +187,14 @@ def test_after_four_attempts_it_gives_up() -> None:
         turns += [*loses(attempt, YOUNG, mine(attempt)), waits(wait)]
     last = [*loses(3, YOUNG, mine(3)), (FOUND, record(YOUNG, status="killed", runner=None))]
 
-    assert told(lock().run(), *turns, *last) == RaceCondition(4, "killed")
+    assert outcome(lock().run(), *turns, *last) == RaceCondition(4, "killed")
 
 
 def test_the_last_attempt_clears_a_stale_claim_and_gives_up_all_the_same() -> None:
     """Step 3, in the last attempt: it helps the next one only."""
     turns = [*loses(0, age("other", 6 * SECOND), mine()), (CLEARED, 1), (FOUND, record())]
 
-    assert told(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
+    assert outcome(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
 
 
 # --- no record, denials -----------------------------------------------------------------------------------------------
@@ -202,19 +202,19 @@ def test_the_last_attempt_clears_a_stale_claim_and_gives_up_all_the_same() -> No
 
 def test_without_a_record_nothing_is_held() -> None:
     """A push to an unknown id does nothing, and the read says so."""
-    assert told(lock().run(), (Now(), NOW), (pushed(mine()), 0), (FOUND, None)) == NoRecord()
+    assert outcome(lock().run(), (Now(), NOW), (pushed(mine()), 0), (FOUND, None)) == NoRecord()
 
 
 def test_a_record_that_disappears_after_the_last_attempt_is_no_race() -> None:
-    """Then there is no record whose status could be told."""
-    assert told(lock(attempts=1).run(), *loses(0, YOUNG), (FOUND, None)) == NoRecord()
+    """Then there is no record whose status could be reported."""
+    assert outcome(lock(attempts=1).run(), *loses(0, YOUNG), (FOUND, None)) == NoRecord()
 
 
 def test_a_record_that_disappears_under_the_lock_is_released_all_the_same() -> None:
     """Step 6 comes in every case."""
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, None), (LEAVES, None), (CLEARED, 0)]
 
-    assert told(lock().run(), *turns) == NoRecord()
+    assert outcome(lock().run(), *turns) == NoRecord()
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_denial_writes_nothing_and_releases(target: str, runner: str, reason: 
     """Step 5 decides by the rules of `tidegate.invocations.status`, step 6 clears."""
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, record(mine())), (LEAVES, None), (CLEARED, 1)]
 
-    assert told(lock(target, runner).run(), *turns) == reason
+    assert outcome(lock(target, runner).run(), *turns) == reason
 
 
 def test_the_owner_is_read_from_the_record() -> None:
@@ -236,7 +236,7 @@ def test_the_owner_is_read_from_the_record() -> None:
     there = record(mine()).without(RUNNER)
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, there), (LEAVES, None), (CLEARED, 1)]
 
-    assert told(lock().run(), *turns) == NotOwner("running", "success", None, "r1")
+    assert outcome(lock().run(), *turns) == NotOwner("running", "success", None, "r1")
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -246,20 +246,20 @@ def test_a_push_whose_reply_is_lost_is_sent_once_more() -> None:
     """The same claim again, whether or not the first one arrived."""
     turns = [(Now(), NOW), (pushed(mine()), LOST_REPLY), (pushed(mine()), 1), (FOUND, record(mine(), mine()))]
 
-    assert told(lock().run(), *turns, *WRITES) == Written("success", None)
+    assert outcome(lock().run(), *turns, *WRITES) == Written("success", None)
 
 
 def test_a_push_is_sent_twice_at_most() -> None:
     """A second lost reply is passed on; what it left is for the stale threshold."""
     with pytest.raises(Ambiguous):
-        told(lock().run(), (Now(), NOW), (pushed(mine()), LOST_REPLY), (pushed(mine()), LOST_REPLY))
+        outcome(lock().run(), (Now(), NOW), (pushed(mine()), LOST_REPLY), (pushed(mine()), LOST_REPLY))
 
 
 @pytest.mark.parametrize("failure", [Refused("no"), NotApplied("no"), NotDurable("no")])
 def test_only_a_lost_reply_is_a_reason_to_push_again(failure: Failure) -> None:
-    """Whatever else the push hears is passed on at once."""
+    """Any other reply to the push is passed on at once."""
     with pytest.raises(type(failure)) as caught:
-        told(lock().run(), (Now(), NOW), (pushed(mine()), failure))
+        outcome(lock().run(), (Now(), NOW), (pushed(mine()), failure))
 
     assert caught.value == failure
 
@@ -270,11 +270,11 @@ FAILURES: Final = (Refused("no"), NotApplied("no"), LOST_REPLY, NotDurable("no")
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("at", ["read", "write"])
 def test_the_lock_is_released_also_after_a_failure_which_is_raised_again(at: str, failure: Failure) -> None:
-    """Step 6 comes in every case, and what went wrong is told as it was."""
+    """Step 6 comes in every case, and what went wrong is reported as it was."""
     inside = [(FOUND, failure)] if at == "read" else [(FOUND, record(mine())), (SUCCEEDS, failure)]
 
     with pytest.raises(type(failure)) as caught:
-        told(lock().run(), *tries(0, mine()), (ENTERS, None), *inside, (LEAVES, None), (CLEARED, 1))
+        outcome(lock().run(), *tries(0, mine()), (ENTERS, None), *inside, (LEAVES, None), (CLEARED, 1))
 
     assert caught.value == failure
 
@@ -285,7 +285,7 @@ def test_a_release_that_fails_is_not_tried_again(failure: Failure) -> None:
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, record(mine())), (SUCCEEDS, 1), (LEAVES, None)]
 
     with pytest.raises(type(failure)) as caught:
-        told(lock().run(), *turns, (CLEARED, failure))
+        outcome(lock().run(), *turns, (CLEARED, failure))
 
     assert caught.value == failure
 
@@ -296,7 +296,7 @@ def test_the_lock_is_released_also_where_the_record_is_none(bad: Document) -> No
     turns: list[Turn] = [*tries(0, mine()), (ENTERS, None), (FOUND, bad), (LEAVES, None), (CLEARED, 1)]
 
     with pytest.raises((KeyError, Misuse)):
-        told(lock().run(), *turns)
+        outcome(lock().run(), *turns)
 
 
 # --- the text of a claim ----------------------------------------------------------------------------------------------
@@ -450,11 +450,11 @@ class Room:
             self.programs[name] = lock(TARGETS[name], request=name, attempts=2).run()
             self.go_on(name, None)
 
-    def go_on(self, name: str, heard: object) -> None:
+    def go_on(self, name: str, answer: object) -> None:
         self.pending.pop(name, None)
         program = self.programs[name]
         with suppress(StopIteration):
-            self.pending[name] = program.throw(heard) if isinstance(heard, Failure) else program.send(heard)
+            self.pending[name] = program.throw(answer) if isinstance(answer, Failure) else program.send(answer)
 
     def move(self, name: str, *, struck: bool = False) -> None:
         """One step of one of them; the clock moves on for who sleeps. A fault strikes once, and only a push."""

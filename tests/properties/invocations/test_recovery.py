@@ -415,7 +415,7 @@ def late_by_one(found: Item, known: Membership, now: Instant, patience: Patience
 
 
 def until_the_later(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """Of two instants at which it may become stuck, the wrong one is told."""
+    """Of two instants at which it may become stuck, the wrong one is reported."""
     verdict = decide_recovery(found, known, now, patience)
     return InHand(verdict.until + 1) if isinstance(verdict, InHand) else verdict
 
@@ -627,15 +627,15 @@ def test_one_that_began_to_run_in_between_stops_no_other() -> None:
 def test_what_stays_half_way_is_found_by_the_next() -> None:
     """A recoverer crashes after each of its writes; the invocation comes back to the queue all the same."""
     known = Membership((runner("a", departed=True),))
-    found, now, told = item("paused", "a", version=4), START, list[str]()
+    found, now, lines = item("paused", "a", version=4), START, list[str]()
     for _ in range(3):
         now += 10 * MINUTE
         verdict = decide_recovery(found, known, now)
-        told.append(str(verdict))
+        lines.append(str(verdict))
         if isinstance(verdict, Move):
             found = Item("i", carried_out(verdict, found.record), now)
 
-    assert told == [
+    assert lines == [
         "move 'i', 'paused' of 'a' at version 4, to 'running_recovery': its owner is gone",
         "move 'i', 'running_recovery' at version 5, to 'rerouted': nobody moved it on",
         "publish 'i', 'rerouted' at version 6: no message leads to it",

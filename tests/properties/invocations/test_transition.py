@@ -101,7 +101,7 @@ class Store:
 
 
 Way: TypeAlias = Callable[[Store, Effect[object]], object]
-"""What becomes of one request, and what its caller hears."""
+"""What becomes of one request, and what its caller receives."""
 
 
 def answered(store: Store, effect: Effect[object]) -> object:
@@ -191,11 +191,11 @@ def command(
 
 def fed(program: Coroutine[Effect[object], object, T], reply: Callable[[Effect[object]], object]) -> T:
     """Run a program to its end."""
-    heard: object = None
+    answer: object = None
     try:
         while True:
-            effect = program.throw(heard) if isinstance(heard, Failure) else program.send(heard)
-            heard = reply(effect)
+            effect = program.throw(answer) if isinstance(answer, Failure) else program.send(answer)
+            answer = reply(effect)
     except StopIteration as stopped:
         return cast("T", stopped.value)
 
@@ -657,7 +657,7 @@ def test_records_are_in_a_collection(bad: str) -> None:
     ],
     ids=str,
 )
-def test_a_document_that_is_no_record_is_told(changed: dict[str, object], complaint: str) -> None:
+def test_a_document_that_is_not_a_record_is_refused(changed: dict[str, object], complaint: str) -> None:
     """Somebody else wrote it. Its history is looked at only for a request that may have been done."""
     good: dict[str, object] = {"_id": KEY, "status": "held", "owner": "r1", "version": 2, "history": ()}
     broken = Document.of({name: value for name, value in (good | changed).items() if value is not ...})
@@ -728,7 +728,7 @@ OVERTAKEN: Final = Schedule(
 @final
 @attrs.frozen
 class Play:
-    """What came of a schedule: the full history of the record, and what all callers were told."""
+    """What came of a schedule: the full history of the record, and what all callers received."""
 
     seen: tuple[Version, ...]
     answers: tuple[Answered, ...]
@@ -746,13 +746,13 @@ class Caller:
     program: Coroutine[Effect[object], object, object] | None = None
     effect: Effect[object] | None = None
 
-    def go_on(self, heard: object) -> None:
+    def go_on(self, answer: object) -> None:
         """Up to the next effect, or to the end of all commands."""
         while self.commands:
             if self.program is None:
-                self.program, heard = self.run(self.commands[0]), None
+                self.program, answer = self.run(self.commands[0]), None
             try:
-                self.effect = self.program.throw(heard) if isinstance(heard, Failure) else self.program.send(heard)
+                self.effect = self.program.throw(answer) if isinstance(answer, Failure) else self.program.send(answer)
             except StopIteration as stopped:
                 self.answers.append(Answered(self.commands.pop(0).request, stopped.value))
                 self.program = self.effect = None
@@ -781,17 +781,17 @@ def played(bug: TransitionProgram, schedule: Schedule, store: Store) -> Play:
         record = viewed(doc)
         if doc is None or record is None or record == viewed(before):
             return
-        told = history(doc)[-1:]
-        recorded = told == (Change(record.version, request, record.status),)
+        newest = history(doc)[-1:]
+        recorded = newest == (Change(record.version, request, record.status),)
         seen.append(Version(record, request if recorded else "", runners.get(request)))
 
     def move(caller: Caller, way: Way) -> None:
         assert caller.effect is not None
         before, request = store.world.read(document(RECORDS, KEY)), caller.commands[0].request
-        heard = way(store, caller.effect)
+        answer = way(store, caller.effect)
         senders.extend([request] * (len(store.late) - len(senders)))
         see(before, request)
-        caller.go_on(heard)
+        caller.go_on(answer)
 
     def deliver() -> None:
         before = store.world.read(document(RECORDS, KEY))
@@ -868,9 +868,9 @@ def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
 
         def reply(effect: Effect[object]) -> object:
             nonlocal doubted
-            heard = next(left, answered)(store, effect)
-            doubted += isinstance(effect, FindOneAndUpdate) and isinstance(heard, (Ambiguous, NotDurable))
-            return heard
+            answer = next(left, answered)(store, effect)
+            doubted += isinstance(effect, FindOneAndUpdate) and isinstance(answer, (Ambiguous, NotDurable))
+            return answer
 
         answer = fed(command(attempts=attempts).run(), reply)
         is_made = "mine" in [change.request_id for change in history(store.record)]

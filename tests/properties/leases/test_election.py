@@ -561,7 +561,7 @@ def at(time: int) -> Instant:
     return Instant(time, HERE)
 
 
-def told(steps: list[ElectionStep]) -> list[str]:
+def lines(steps: list[ElectionStep]) -> list[str]:
     return [f"{step.state}: {'; '.join(map(str, step.commands)) or '-'}" for step in steps]
 
 
@@ -587,7 +587,7 @@ def test_a_candidate_is_elected_renews_and_hands_over() -> None:
     tell(Answered(at(13), Swap(3, released, 0), released))
     tell(TimerFired(at(14)))
 
-    assert told(steps) == [
+    assert lines(steps) == [
         "following: look at the lease",
         "following: write the lease at version 0: token 1 held by 'ann', version 1",
         "leading in epoch 1: begin epoch 1; wake in 3 us",
@@ -608,7 +608,7 @@ def test_a_stamped_lease_is_taken_under_the_condition_of_its_store() -> None:
     held = Lease(1, 3, "bob", "b@0", 12, Instant(0, STORE))
     step = Candidate("ann", "a", TERMS).step(Following(Flight(Look(), at(0))), Answered(at(1), Look(), held))
 
-    assert told([step]) == [
+    assert lines([step]) == [
         "following: write the lease at version 3 for 14 us: token 2 held by 'ann', version 4",
     ]
 
@@ -624,16 +624,18 @@ def test_a_lapsed_leader_ends_its_work_and_releases() -> None:
     assert ann.leads(leading, at(11)) == DoesNotLead()
     assert str(ann.leads(leading, at(10))) == "leads in epoch 1 for another 1 us"
     over = ann.step(leading, Answered(at(11), swap, renewed))
-    assert told([over]) == ["leading in epoch 1, over: end epoch 1"]
+    assert lines([over]) == ["leading in epoch 1, over: end epoch 1"]
     assert str(ann.leads(over.state, at(11))) == "does not lead"
     back = ann.step(over.state, WorkEnded(at(12), 1))
     gone = ann.step(back.state, Answered(at(13), Look(), renewed))
-    assert told([back, gone]) == [
+    assert lines([back, gone]) == [
         "following: look at the lease",
         "following: write the lease at version 2: token 1 released, version 3",
     ]
     released = changed(renewed, holder=None)
-    assert told([ann.step(gone.state, Answered(at(14), Swap(2, released, 0), released))]) == ["following: wake in 4 us"]
+    assert lines([ann.step(gone.state, Answered(at(14), Swap(2, released, 0), released))]) == [
+        "following: wake in 4 us"
+    ]
 
 
 @pytest.mark.parametrize(("life", "other"), [("a", "a@1"), ("a@1", "a"), ("a", "a@"), ("a@0", "a@0@0")])
@@ -647,7 +649,7 @@ def test_a_life_that_begins_like_another_is_another(life: str, other: str) -> No
 
     looks = ann.step(Following(), TimerFired(at(0)))
     seen = ann.step(looks.state, Answered(at(2), Look(), swap.lease))
-    assert told([seen]) == ["following: wake in 4 us"]
+    assert lines([seen]) == ["following: wake in 4 us"]
 
 
 @pytest.mark.parametrize(
@@ -687,7 +689,7 @@ def test_what_becomes_of_a_command_is_an_event() -> None:
 def test_every_state_has_an_answer_for_every_event(
     candidate: Candidate, state: ElectionState, event: ElectionEvent
 ) -> None:
-    """Totality: whatever is told in whatever state, also in one that is never reached, is answered."""
+    """Totality: whatever arrives in whatever state, also in one that is never reached, is answered."""
     step = candidate.step(state, event)
 
     assert isinstance(step.state, (Following, Leading, Stopped))

@@ -712,7 +712,7 @@ def test_the_world_gets_somewhere() -> None:
 
 def test_a_lease_goes_its_way() -> None:
     """Taken, renewed, vanished and lingering, taken over, released, taken at once: by the store's clock."""
-    told = list[str]()
+    lines = list[str]()
     lease: Lease | None = None
     for now, holder, request in ((0, "ann", "a1"), (7, "bob", "b1"), (9, "bob", "b1"), (11, "bob", "b1")):
         verdict = leasing.decide_take(
@@ -723,17 +723,17 @@ def test_a_lease_goes_its_way() -> None:
             observation=None if lease is None else lease.stamped,
             now=Instant(now),
         )
-        told.append(str(verdict))
+        lines.append(str(verdict))
         lease = attrs.evolve(verdict.lease, stamp=Instant(now)) if isinstance(verdict, Take) else lease
     gone = decide_release(lease, "b1")
-    told += [str(gone), str(decide_release(lease, "a1")), str(decide_release(None, "a1"))]
+    lines += [str(gone), str(decide_release(lease, "a1")), str(decide_release(None, "a1"))]
     assert isinstance(gone, Release)
-    told.append(
+    lines.append(
         str(leasing.decide_take(gone.lease, holder="ann", request="a2", terms=TERMS, observation=None, now=SOON))
     )
-    told.append(str(leasing.decide_take(lease, holder="bob", request="b1", terms=TERMS, observation=None, now=SOON)))
+    lines.append(str(leasing.decide_take(lease, holder="bob", request="b1", terms=TERMS, observation=None, now=SOON)))
 
-    assert told == [
+    assert lines == [
         "take it: token 1 held by 'ann', version 1",
         "busy for another 4 us: token 1 held by 'ann', version 1",
         "busy for another 2 us: token 1 held by 'ann', version 1",
@@ -799,7 +799,7 @@ def test_the_store_judges_in_the_filter_as_the_decision_does(lease: Lease, lock_
 
 
 def test_a_clock_that_went_back_begins_anew() -> None:
-    """An observer's clock that tells less than before has told nothing of the time between."""
+    """An observer's clock that shows less than before says nothing about the time between."""
     early, late = Instant(3, HERE), Instant(5, HERE)
 
     assert leasing.observe(Observation(1, late), 1, early) == Observation(1, early)

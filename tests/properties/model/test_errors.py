@@ -30,8 +30,8 @@ class Rude:
 
 
 @pytest.mark.parametrize("value", [HUGE, -HUGE, (HUGE,), nested(5_000), Rude(), b"x" * 10**6], ids=range(6))
-def test_whatever_is_wrong_the_message_can_be_told(value: object) -> None:
-    """What does not print is told by its type, and what prints as a book is cut."""
+def test_whatever_is_wrong_the_message_can_be_printed(value: object) -> None:
+    """What does not print is named by its type, and what prints as a book is cut."""
     assert len(shown(value)) <= 120 + len("...")
 
     with pytest.raises(Misuse, match="cannot name a runner"):

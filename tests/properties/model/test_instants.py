@@ -150,7 +150,7 @@ def test_a_length_prints_exactly(length: Duration) -> None:
 
 def test_lengths_print_like_this() -> None:
     """For people."""
-    told = [seconds(length) for length in (0, 40, -40, 250_000, 1_500, -1_500, 1_500_000, 2 * MINUTE)]
+    lines = [seconds(length) for length in (0, 40, -40, 250_000, 1_500, -1_500, 1_500_000, 2 * MINUTE)]
 
-    assert told == ["0 s", "40 us", "-40 us", "250 ms", "1.5 ms", "-1.5 ms", "1.5 s", "120 s"]
+    assert lines == ["0 s", "40 us", "-40 us", "250 ms", "1.5 ms", "-1.5 ms", "1.5 s", "120 s"]
     assert str(Instant(250 * MILLISECOND, WALL)) == "250 ms@wall"

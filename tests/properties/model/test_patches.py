@@ -217,7 +217,7 @@ def test_a_json_patch_library_applies_our_patches(before: Value, after: Value) -
         (Document((("a/b", 1), ("m~n", 1))), Document((("a/b", 2),)), (Removed("/m~0n"), Replaced("/a~1b", 2))),
     ],
 )
-def test_a_difference_is_told_where_it_is(before: Value, after: Value, patch: Patch) -> None:
+def test_a_difference_is_reported_where_it_is(before: Value, after: Value, patch: Patch) -> None:
     """As small as it reads: one append is one `Added`, a change deep inside is one `Replaced`."""
     assert difference(before, after) == patch
     assert exactly(applied(patch, before)) == exactly(after)

@@ -206,18 +206,18 @@ def cut_short() -> tuple[Document, Manifest, dict[str, object]]:
     return LONG, Manifest(tuple(parts)), {chunk.digest: chunk.data for chunk in planned.chunks}
 
 
-def bomb(told: int, real: int) -> tuple[Manifest, dict[str, object]]:
+def bomb(declared: int, real: int) -> tuple[Manifest, dict[str, object]]:
     """A chunk of a few bytes that inflates to many, and a manifest that tells of fewer."""
     chunk = Chunk(zlib.compress(bytes(real)))
-    return Manifest((("a", Reference(Kind.BYTES, Codec.ZLIB, told, chunk.digest, (chunk.digest,))),)), {
+    return Manifest((("a", Reference(Kind.BYTES, Codec.ZLIB, declared, chunk.digest, (chunk.digest,))),)), {
         chunk.digest: chunk.data
     }
 
 
 def check_bomb(desk: Desk) -> None:
     """Law CH4: what is allocated while joining is what the manifest tells, and a little."""
-    for told, limit in ((1_000, LIMIT), (5_000_000, 1_000_000), (5_000_000, 4_999_999)):
-        manifest, data = bomb(told, 5_000_000)
+    for declared, limit in ((1_000, LIMIT), (5_000_000, 1_000_000), (5_000_000, 4_999_999)):
+        manifest, data = bomb(declared, 5_000_000)
         tracemalloc.start()
         try:
             verdict = desk.join(manifest, data, limit=limit)
@@ -400,7 +400,7 @@ def test_many_small_values_are_chunked_as_a_whole() -> None:
     assert isinstance(planned(payload, 1_000, Codec.ZLIB), Plan)
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_what_does_not_fit_is_refused() -> None:
     """The references alone are larger than the threshold; and a threshold that no chunk fits is refused."""
     payload = Document.of({"a": bytes(range(256)) * 40})
     verdict = plan(payload, bson_size, attempt=ATTEMPT, threshold=300, codec=Codec.NONE)
@@ -458,12 +458,12 @@ BROKEN = "corrupt: 'a' is longer or shorter than its manifest says"
         (BROKEN, b"", b""),
     ],
 )
-def test_what_is_stored_otherwise_than_told_is_a_verdict(expected: str, stored: bytes, raw: bytes) -> None:
+def test_what_is_stored_otherwise_than_declared_is_a_verdict(expected: str, stored: bytes, raw: bytes) -> None:
     """Law CH3: a stream that is cut, goes on, is none, or is of something else, under the digest of itself."""
     assert expected == joined(refers(stored, raw=raw), Chunk(stored))
 
 
-def test_a_missing_chunk_is_told() -> None:
+def test_a_missing_chunk_is_reported() -> None:
     """Its digest is; a chunk that is something else, or no bytes, is corrupt."""
     stored = Chunk(b"raw")
     manifest = refers(b"raw", codec=Codec.NONE, raw=b"raw")
@@ -536,13 +536,13 @@ def test_a_whole_that_is_none_is_a_verdict(raw: bytes) -> None:
 def test_values_do_not_tell_their_content(chunk: Chunk, manifest: Manifest, reference: Reference) -> None:
     """Payloads are in no repr; and all are hashable values."""
     secret = Chunk(b"hunter2")
-    told = (
+    values = (
         secret,
         Plan(Manifest((("password", "hunter2"),)), (secret,)),
         Joined(Document.of({"password": "hunter2"})),
     )
 
-    assert all("hunter2" not in repr(each) + str(each) for each in told)
+    assert all("hunter2" not in repr(each) + str(each) for each in values)
     assert len({chunk, manifest, reference}) == 3
 
 

@@ -320,7 +320,7 @@ class World:
             after = self.store.answer(Read(key))
             assert isinstance(after, PayloadRecord)
             assert isinstance(earlier, PayloadRecord)
-            assert laws.changes_by_swaps_and_undos(earlier, after, *told(ask)), "PR1"
+            assert laws.changes_by_swaps_and_undos(earlier, after, *written(ask)), "PR1"
         assert laws.refers_to_what_is_there(self.store.parsed(), self.store.chunks), "PR2"
         return done
 
@@ -335,7 +335,7 @@ class World:
                 self.turn(len(self.asks) - 1, "go", 0)
 
 
-def told(ask: UpdateOne | InsertOne | DeleteOne) -> tuple[Manifest | None, int | None]:
+def written(ask: UpdateOne | InsertOne | DeleteOne) -> tuple[Manifest | None, int | None]:
     """Of a write: the manifest that it lets in, and the version that it was decided on."""
     updates = ask.updates if isinstance(ask, UpdateOne) else ()
     manifest = next((each.value for each in updates if isinstance(each, Put) and each.field == MANIFEST), None)
@@ -566,7 +566,7 @@ def test_records_are_gone_through_one_by_one_after_the_chunks() -> None:
     """A store may have more records than fit into memory, and each is to be read AFTER all of the chunks."""
     steps: list[str] = []
 
-    def told(what: str, items: Iterable[T]) -> Iterator[T]:
+    def noting(what: str, items: Iterable[T]) -> Iterator[T]:
         for item in items:
             steps.append(what)
             yield item
@@ -575,7 +575,7 @@ def test_records_are_gone_through_one_by_one_after_the_chunks() -> None:
     there = tuple(StoredChunk(digest, "ann@0") for digest in digests)
     found = [PayloadRecord(pending=(Mark("bob@0", (digest,)),)) for digest in digests[:1]]
 
-    assert collectable(told("chunk", there), told("record", found)) == there[1:]
+    assert collectable(noting("chunk", there), noting("record", found)) == there[1:]
     assert steps == ["chunk", "chunk", "record"]
 
 

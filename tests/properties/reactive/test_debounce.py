@@ -117,15 +117,15 @@ def test_ceaseless_changes_do_not_starve_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "told"),
+    ("first", "last", "expected"),
     [(0, 0, 600), (0, 500, 1_100), (0, 1_400, 2_000), (0, 1_900, 2_000), (0, 9_000, 2_000), (5, 0, 600)],
 )
-def test_it_is_due_after_the_quiet_or_at_the_maximum(first: int, last: int, told: int) -> None:
+def test_it_is_due_after_the_quiet_or_at_the_maximum(first: int, last: int, expected: int) -> None:
     """600 ms after the last change, and no later than 2 s after the first; a clock that was set back does no harm."""
-    assert due(SHORT, at(first), at(last)) == at(told)
+    assert due(SHORT, at(first), at(last)) == at(expected)
 
 
-def test_a_change_waits_ten_times_the_quiet_unless_told() -> None:
+def test_a_change_waits_ten_times_the_quiet_by_default() -> None:
     """The default of mongodash, a second of quiet, and a maximum that it lacks."""
     assert Debounce() == Debounce(SECOND, 10 * SECOND)
     assert Debounce(0) == Debounce(0, 0)
@@ -144,7 +144,7 @@ def test_waits_that_mean_nothing_are_refused(quiet: Duration, wait_max: Duration
 
 @pytest.mark.parametrize("quiet", ["1s", None, 1.5, -1, True])
 def test_what_is_no_length_of_time_is_refused(quiet: Duration) -> None:
-    """Also where the maximum is not told."""
+    """Also where the maximum is not given."""
     with pytest.raises(Misuse):
         Debounce(quiet)
 

@@ -111,7 +111,7 @@ def any_version(stored: Definition | None, current: Definition, policy: Evolutio
     return evolve(stored, current, policy)
 
 
-def whatever_is_told(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
+def whatever_the_policy(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
     """Documents are looked at again although they were to be left alone."""
     return evolve(stored, current, EvolutionPolicy(on_new_version=policy.on_new_version))
 
@@ -124,7 +124,7 @@ def whatever_is_told(stored: Definition | None, current: Definition, policy: Evo
         ("RE33", rolled_back),
         ("RE33", forgotten),
         ("RE34", any_version),
-        ("RE34", whatever_is_told),
+        ("RE34", whatever_the_policy),
     ],
 )
 def test_a_planted_bug_breaks_the_law(law: str, planted: Evolve) -> None:
@@ -147,7 +147,7 @@ def test_a_new_version_runs_again_what_the_policy_says() -> None:
 
 
 def test_another_trigger_has_every_document_looked_at() -> None:
-    """mongodash, 30 and 32: another filter or projection; unless told, and then documents that stand still stay as they are."""
+    """mongodash, 30 and 32: another filter or projection; unless asked to, and then documents that stand still stay as they are."""
     old, new = Definition("status = 'A'"), Definition("status in 'AB'")
 
     assert evolve(old, new, EvolutionPolicy()) == (ForgetReconciled(), Remember(new))

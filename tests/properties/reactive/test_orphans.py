@@ -144,7 +144,7 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Decide) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "source", "policy", "now", "told"),
+    ("record", "source", "policy", "now", "expected"),
     [
         (COMPLETED, Source.GONE, AT_ONCE, at(201), RemoveRecord(COMPLETED.guard)),
         (COMPLETED, Source.GONE, AT_ONCE, at(200), KeepRecord(WhyKept.RECENT)),
@@ -162,10 +162,10 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Decide) -> None:
     ],
 )
 def test_a_record_goes_when_it_is_of_no_use(
-    record: TaskRecord, source: Source, policy: CleanUp, now: Instant, told: SweepVerdict
+    record: TaskRecord, source: Source, policy: CleanUp, now: Instant, expected: SweepVerdict
 ) -> None:
     """mongodash, 37 and 38: gone or merely not matching, within the time and after it; never; and what runs stays."""
-    assert clean_up(record, source, policy, now) == told
+    assert clean_up(record, source, policy, now) == expected
 
 
 def test_every_mode_has_its_orphans() -> None:

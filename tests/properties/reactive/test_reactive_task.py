@@ -46,7 +46,7 @@ Trouble = Callable[["Store", Effect[object]], object]
 @final
 @attrs.define
 class Store:
-    """A store, and a handler that answers what it is told to.
+    """A store, and a handler that answers as it is set up to.
 
     Attributes:
         world: What is stored.
@@ -105,7 +105,7 @@ def dropped(store: Store, effect: Effect[object]) -> object:
     return Ambiguous("no reply")
 
 
-def unheard(store: Store, effect: Effect[object]) -> object:
+def reply_lost(store: Store, effect: Effect[object]) -> object:
     store.do(effect)
     return Ambiguous("no reply")
 
@@ -115,7 +115,7 @@ def not_durable(store: Store, effect: Effect[object]) -> object:
     return NotDurable("no majority") if isinstance(effect, (InsertOne, UpdateOne, DeleteOne)) else reply
 
 
-TROUBLES: Final = (unsent, dropped, unheard, not_durable)
+TROUBLES: Final = (unsent, dropped, reply_lost, not_durable)
 
 
 def planned(task: ReactiveTask = TASK, **values: Any) -> Store:
@@ -170,7 +170,7 @@ def test_whatever_becomes_of_one_request_the_next_worker_goes_on(at: int, troubl
 def test_a_claim_whose_reply_is_lost_is_recognised() -> None:
     """By its owner and its token; where nobody answers then either, its lease will end."""
     store = planned()
-    store.trouble = {3: unheard}
+    store.trouble = {3: reply_lost}
     assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
 
     store = planned()
@@ -178,7 +178,7 @@ def test_a_claim_whose_reply_is_lost_is_recognised() -> None:
     assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
 
     store = planned()
-    store.trouble = {3: unheard, 4: dropped}
+    store.trouble = {3: reply_lost, 4: dropped}
     assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
     assert store.record is not None
     assert store.record.status is TaskStatus.PROCESSING

@@ -44,7 +44,7 @@ def carried_out(
         return world, asked
 
 
-def unheard(world: World, effect: Effect[object]) -> tuple[World, object]:
+def reply_lost(world: World, effect: Effect[object]) -> tuple[World, object]:
     ((after, _),) = perform(effect, world, "leader")
     return after, Ambiguous("no reply")
 
@@ -62,7 +62,7 @@ def overtaken(**values: int) -> Trouble:
 
 
 def reconciler(looked: list[tuple[str, ...]], fails: int = 0) -> Reconciler:
-    """One whose looks are told, the first of which fail."""
+    """One whose looks are recorded, the first of which fail."""
 
     def look(ids: tuple[str, ...]) -> Program[tuple[str, ...]]:
         looked.append(ids)
@@ -96,7 +96,7 @@ def of_stream(world: World) -> Document:
 def test_every_document_is_looked_at_and_then_what_is_left(at: int) -> None:
     """Law RJ1: batch by batch, whatever becomes of one request; a batch whose write had no reply is not looked at again."""
     looked: list[tuple[str, ...]] = []
-    world, asked = carried_out(reconciler(looked), begun(), {at: unheard})
+    world, asked = carried_out(reconciler(looked), begun(), {at: reply_lost})
     assert list(dict.fromkeys(looked)) == [("a", "b"), ("c",), ()]
     assert of_stream(world)[RECONCILED]
     assert not of_stream(world).has(CHECKPOINT)

@@ -217,7 +217,7 @@ def for_all_tasks(_: Progress, tasks: Tasks) -> tuple[Scan, ...]:
 def flags_whatever_happened(
     run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome
 ) -> ScanVerdict:
-    """mongodash: "finished" is told, whatever happened."""
+    """mongodash: "finished" is reported, whatever happened."""
     return reconcile(run, progress, scan, CleanedUp() if isinstance(outcome, PassFailed) else outcome)
 
 
@@ -325,7 +325,7 @@ def test_a_planted_bug_breaks_the_law(check: Callable[[Parts], None], law: str, 
         check(planted)
 
 
-# --- what it does, told one by one --------------------------------------------------------------------------------------
+# --- what it does, one by one -------------------------------------------------------------------------------------------
 
 
 def test_a_scan_goes_on_behind_its_checkpoint() -> None:

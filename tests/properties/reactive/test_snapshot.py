@@ -310,7 +310,7 @@ def of_sorted_keys(document: Document) -> Digest:
 
 
 def of_parts(document: Document) -> Digest:
-    """Planted bug: where one part ends and the next begins is not told."""
+    """Planted bug: where one part ends and the next begins is not marked."""
     return Digest(hashlib.sha256(str(document).translate(dict.fromkeys(map(ord, '[]{}", :'))).encode()).hexdigest())
 
 
@@ -352,7 +352,7 @@ def test_what_is_small_enough_is_kept_as_it_is(document: Document, bytes_max: in
 
 
 def test_a_number_takes_no_more_than_a_double() -> None:
-    """A tenth is no power of two: told in full, a hundred of them would take six thousand bytes."""
+    """A tenth is not a power of two: written in full, a hundred of them would take six thousand bytes."""
     document = doc(a=tuple(each / 10 for each in range(100)), b=(5e-324, 1e300, decimal(5, -1)))
 
     assert remembered(document, 1_000) == document
@@ -428,12 +428,12 @@ def check_n10(snapshot: Callable[[Document, Projection], Document | NotComputed]
         document, _ = pair
         fails = () if failing is None else (("z.fails", failing),)
         watched = Projection(projection.paths, (*projection.computed, *fails))
-        assert laws.a_failure_is_told(failing is not None, "z.fails", snapshot(document, watched))
+        assert laws.a_failure_is_reported(failing is not None, "z.fails", snapshot(document, watched))
 
     law()
 
 
-def test_what_cannot_be_computed_is_told() -> None:
+def test_what_cannot_be_computed_is_reported() -> None:
     """Law N10; in mongodash a computed value that fails costs the whole batch its changes."""
     check_n10(snapshot)
 
@@ -561,11 +561,11 @@ def check_n11(
     def law(pair: tuple[Document, Document], projection: Projection) -> None:
         before, after = (taken(each, projection) for each in pair)
         root = cast("Plain", opened(pair[1]))
-        told = closed(evaluated(opened(expression(projection)), root))
+        computed = closed(evaluated(opened(expression(projection)), root))
         stored = evaluated(opened(differs(projection, before)), root)
-        assert isinstance(told, Document)
+        assert isinstance(computed, Document)
         assert isinstance(stored, bool)
-        assert laws.the_server_sees_the_same(after, told, stored, changed(before, after))
+        assert laws.the_server_sees_the_same(after, computed, stored, changed(before, after))
 
     law()
 
@@ -617,9 +617,9 @@ def test_a_planted_bug_breaks_n11(
 @given(strategies.projections())
 def test_paths_are_asked_for_as_mongodash_does(projection: Projection) -> None:
     """{a: {b: "$a.b"}} for a.b, its keys in the order of the paths; the whole document is the root."""
-    told = opened(expression(projection))
+    opened_by_server = opened(expression(projection))
 
-    assert told == (dumb_expression(projection.paths) if projection.paths else "$$ROOT")
+    assert opened_by_server == (dumb_expression(projection.paths) if projection.paths else "$$ROOT")
 
 
 def test_the_expression_leads_to_where_a_snapshot_is_stored() -> None:
@@ -864,7 +864,7 @@ SNAPSHOT: Final[Any] = module
 @pytest.mark.parametrize(
     "junk", [2, object(), [1], {"a": 1}, ("a",), True, 10**5_000, int, math.nan], ids=lambda junk: type(junk).__name__
 )
-def test_wrong_types_are_told(junk: Any) -> None:
+def test_wrong_types_are_refused(junk: Any) -> None:
     """Whatever stands where something else belongs is misuse, and nothing was compared."""
     wrong: tuple[Callable[[], object], ...] = (
         lambda: SNAPSHOT.described(junk),

@@ -342,7 +342,7 @@ def test_three_attempts_are_two_retries() -> None:
     assert backoff.decide(pynenc, 3, START, START) == GiveUp(GiveUpReason.ATTEMPTS, 3)
 
 
-def test_five_attempts_are_made_unless_told() -> None:
+def test_five_attempts_are_made_by_default() -> None:
     """The default of mongodash: 10 s, 20 s, 40 s and 80 s after failures, and no more after the fifth."""
     delays = [backoff.decide(Policy(), attempts, START, START) for attempts in range(1, 6)]
 
@@ -417,7 +417,7 @@ def test_a_power_is_exact_where_it_is_below_the_cap(schedule: Exponential, attem
 
 
 def test_verdicts_say_so_in_one_line() -> None:
-    """Verdicts are told to people in one line."""
+    """Verdicts are printed for people in one line."""
     assert [str(backoff.decide(ARTICLE, attempts, START, START)) for attempts in (1, 2)] == [
         "retry: after 0 s, at 0 s@wall",
         "give up: no more attempts are allowed, after 2",

@@ -162,7 +162,7 @@ def once_more_blindly(policy: Policy, operation: Operation, tried: Tried, now: I
 
 
 def exhausted_is_refused(policy: Policy, operation: Operation, tried: Tried, now: Instant, draw: int) -> FailureVerdict:
-    """Ambiguity becomes refusal: the caller of an insert that was done is told that it was not."""
+    """Ambiguity becomes refusal: the caller of an insert that was done learns that it was not."""
     verdict = failures.decide_failure(policy, operation, tried, now, draw)
     return attrs.evolve(verdict, reason=NotRetryable.REFUSED) if isinstance(verdict, PassOn) else verdict
 
@@ -178,7 +178,7 @@ def any_is_own(request: str, made_by: str | None) -> Duplicate:
 
 
 def none_is_own(_: str, made_by: str | None) -> Duplicate:
-    """As in pynenc, the retry of an insert that was done is told that it was not."""
+    """As in pynenc, the retry of an insert that was done learns that it was not."""
     return Duplicate.GONE if made_by is None else Duplicate.ANOTHERS
 
 
@@ -266,7 +266,7 @@ def client(retrier: Retrier, operation: Operation, weathers: Sequence[int]) -> t
 
 
 def check_the_article(retrier: Retrier) -> None:
-    """What is counted, and what the caller is told, after any two attempts in any weather."""
+    """What is counted, and what the caller learns, after any two attempts in any weather."""
 
     @effort(retrier)
     @given(
@@ -275,7 +275,7 @@ def check_the_article(retrier: Retrier) -> None:
     @example(Operation.INSERT, (Weather.LOST_AFTER, Weather.FINE))
     @example(Operation.BLIND, (Weather.LOST_AFTER, Weather.FINE))
     @example(Operation.RECOGNISED, (Weather.LOST_AFTER, Weather.FORBIDDEN))
-    def the_truth_is_told(operation: Operation, weathers: tuple[int, int]) -> None:
+    def the_truth_is_reported(operation: Operation, weathers: tuple[int, int]) -> None:
         server, answer = client(retrier, operation, (*weathers, Weather.FINE))
         assert server.count <= 1
         assert server.asked <= (1 if weathers[0] == Weather.FORBIDDEN else 2)
@@ -284,7 +284,7 @@ def check_the_article(retrier: Retrier) -> None:
         elif answer.known is not Knowledge.PERHAPS_DONE:
             assert server.count == (1 if answer.known is Knowledge.DONE else 0)
 
-    the_truth_is_told()
+    the_truth_is_reported()
 
 
 def test_after_two_attempts_in_any_weather_the_caller_knows_the_truth() -> None:

@@ -119,7 +119,7 @@ def check_po3(poller: Poller) -> None:
 
 @attrs.frozen
 class Announced:
-    """Something is put into the source; whoever waits hears of it."""
+    """Something is put into the source; whoever waits learns of it."""
 
     source: str
 
@@ -187,7 +187,7 @@ class Process:
                 else:
                     self.paces[source] = self.poller.answered(self.paces[source], kept)
             case _:
-                pass  # a worker that is busy takes no turn, and one that asked nothing hears nothing
+                pass  # a worker that is busy takes no turn, and one that asked nothing receives nothing
 
     def wake(self, source: str) -> None:
         self.paces[source] = self.poller.woken(SMALL, self.paces[source], self.now)

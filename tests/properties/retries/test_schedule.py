@@ -272,7 +272,7 @@ def about_now(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now:
 
 
 def never_late(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
-    """The same window, with the right name: what is looked at late is lost, and nothing is told."""
+    """The same window, with the right name: what is looked at late is lost, and nothing is reported."""
     found = look(schedule, next_after, cell, now)
     return Never() if isinstance(found, Due) and now - found.at > 1 else found
 
@@ -441,7 +441,7 @@ def test_an_hourly_cron_that_is_looked_at_late_is_made_up_for() -> None:
     assert found.at == NOON + 60 * MINUTE
 
 
-def test_what_is_too_late_is_told_and_then_the_rest_is_due() -> None:
+def test_what_is_too_late_is_reported_and_then_the_rest_is_due() -> None:
     """A span is skipped in one step, however many instants are in it."""
     cron = Schedule("* * * * *", Missed.EACH, 2 * MINUTE)
     now = NOON + 600 * MINUTE

@@ -307,7 +307,7 @@ def test_without_grace_creations_do_not_matter(view: View, cycles: int) -> None:
 
 
 def test_the_cleared_runner_is_the_assigned_one() -> None:
-    """Law A5: the index told agrees with the windows, at the edges of slots too."""
+    """Law A5: the index that is given agrees with the windows, at the edges of slots too."""
     check_a5(decide_atomic_service_claim)
 
 
@@ -514,7 +514,7 @@ class DifferenceIsTheMargin(Twin):
 
 
 class DifferenceThatIsNeeded(Twin):
-    """The difference at which two are cleared is told as one that is borne."""
+    """The difference at which two are cleared is reported as one that is borne."""
 
     def clock_difference(self, count: int, service: AtomicService) -> Duration:
         return super().clock_difference(count, service) + 1
@@ -721,7 +721,7 @@ def asked(caller: str, runners: tuple[Runner, ...], service: AtomicService, seco
 
 
 def test_a_single_runner_is_cleared_at_the_start() -> None:
-    """One runner, t = 0, no margin: it runs, and the run is told in full (pynenc, case 11)."""
+    """One runner, t = 0, no margin: it runs, and the run is recorded in full (pynenc, case 11)."""
     claim = asked("a", listed("a"), AtomicService(spread=0), 0)
 
     window = Window(EPOCH, EPOCH + 5 * MINUTE)
@@ -769,13 +769,13 @@ def test_three_runners_take_turns() -> None:
     assert asked("a", ABC, service, 150).verdict == NotAssignedSlot()
 
 
-def test_nobody_is_told_that_there_is_nobody() -> None:
+def test_that_there_is_nobody_is_reported_to_nobody() -> None:
     """An empty list (pynenc, case 16)."""
     assert asked("a", (), DEFAULT, 0).verdict == NoStableRunners()
 
 
-def test_grace_is_told_to_every_caller() -> None:
-    """Two runners, the assigned one in grace: both hear of it, and who it is (pynenc, case 17)."""
+def test_grace_is_reported_to_every_caller() -> None:
+    """Two runners, the assigned one in grace: both learn of it, and who it is (pynenc, case 17)."""
     claims = [asked(caller, YOUNG, GRACE, 160) for caller in ("a", "b")]
 
     assert {(claim.verdict, claim.assigned) for claim in claims} == {
@@ -819,8 +819,10 @@ def test_slots_that_exceed_the_margin_by_less_than_a_microsecond_are_invalid() -
 
 
 @given(st.integers(1, PPM - 1), st.integers(1, 10**9), st.data())
-def test_the_fraction_told_is_above_the_limit_exactly_when_late(limit: int, interval: int, data: st.DataObject) -> None:
-    """A late fraction is rounded up, so the number told agrees with the exact comparison."""
+def test_the_fraction_reported_is_above_the_limit_exactly_when_late(
+    limit: int, interval: int, data: st.DataObject
+) -> None:
+    """A late fraction is rounded up, so the number reported agrees with the exact comparison."""
     service = AtomicService(interval=interval, spread=0, start_fraction_ppm=limit)
     elapsed = data.draw(st.integers(0, interval - 1) | st.just(min(interval - 1, limit * interval // PPM + 1)))
     verdict = View(service, crowd(1), Instant(elapsed)).claim(decide_atomic_service_claim, "r0").verdict

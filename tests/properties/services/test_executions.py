@@ -177,7 +177,7 @@ class World:
     tokens: list[int] = attrs.field(factory=list)
 
     def swap(self, seen: Gate, to: Gate) -> bool:
-        """Tell whether the caller hears that it has won; what it does not hear may have happened."""
+        """Tell whether the caller learns that it has won; what it does not learn may have happened."""
         if self.gate != seen:
             return False
         self.gate = to
@@ -272,13 +272,13 @@ def step(world: World, lives: dict[str, Generator[None, None, None]], me: str, w
 
 
 def settle(world: World) -> None:
-    """Everybody has finished or is gone: a newcomer is let in, and what it reaps is told."""
+    """Everybody has finished or is gone: a newcomer is let in, and what it reaps is recorded."""
     world.live = {"new"}
     admission = world.flow.admit(world.gate, run_of("new", "new"), live=world.live, now=world.now)
 
     assert isinstance(admission, Admitted)
-    told = {each.id for each in admission.reaped} | world.history.keys()
-    assert world.gate.active is None or world.gate.active.id in told
+    recorded = {each.id for each in admission.reaped} | world.history.keys()
+    assert world.gate.active is None or world.gate.active.id in recorded
     assert world.tokens == sorted(set(world.tokens)), "each run that works has a greater token than all before it"
 
 
@@ -316,7 +316,7 @@ def whoever_comes(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], n
 
 
 def one_token(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> GateVerdict:
-    """A gate without a token: who was reaped cannot be told from who is in."""
+    """A gate without a token: whoever was reaped cannot be distinguished from whoever is in."""
     admission = executions.admit(gate, run, live=live, now=now)
     if isinstance(admission, Admitted) and admission.gate != gate:
         return attrs.evolve(admission, gate=Gate(max(1, gate.token), admission.gate.active))
@@ -408,12 +408,12 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Flow) -> None:
 
 
 @given(claims())
-def test_a_skip_is_told_where_somebody_should_know(claim: AtomicServiceClaim) -> None:
+def test_a_skip_is_recorded_where_somebody_should_know(claim: AtomicServiceClaim) -> None:
     """Three reasons leave a row of no width, the others are no news."""
     left = skipped(claim, run_id="run", now=FAR)
 
-    told = isinstance(claim.verdict, (SlotWindowInvalid, ScheduledRunnerInGrace, LateStart))
-    assert [each.status for each in left] == [ExecutionStatus.BLOCKED] * told
+    is_recorded = isinstance(claim.verdict, (SlotWindowInvalid, ScheduledRunnerInGrace, LateStart))
+    assert [each.status for each in left] == [ExecutionStatus.BLOCKED] * is_recorded
     assert all(each.duration == 0 and each.reason == str(claim.verdict) for each in left)
 
 

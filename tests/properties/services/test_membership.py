@@ -613,7 +613,7 @@ def test_of_two_that_join_at_once_under_a_name_one_counts() -> None:
 
 
 def test_a_join_may_be_repeated_and_takes_no_id_of_another() -> None:
-    """After a lost reply it is told that it is in; an id of another kind, name or runner, or of the dead, is taken."""
+    """After a lost reply it learns that it is in; an id of another kind, name or runner, or of the dead, is taken."""
     known = of(member("a"), member("w", runner="a", name="worker"), member("d", departed=True))
     now = START + SECOND
 
@@ -645,7 +645,7 @@ def test_a_name_is_of_all_workers() -> None:
 
 
 def test_who_is_not_alive_does_not_beat() -> None:
-    """It is told why, and joins anew: at the end of the order, as the next life of its name."""
+    """It learns why, and joins anew: at the end of the order, as the next life of its name."""
     known = of(member("a"), member("b", created=START + 1, joined=START + 1, seen=START + DEAD_AFTER))
     now = START + DEAD_AFTER
 

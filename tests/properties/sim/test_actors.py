@@ -1,4 +1,4 @@
-"""Faults: what the caller hears and what the world knows, exactly; budgets, lives, late requests, clocks."""
+"""Faults: what the caller receives and what the world knows, exactly; budgets, lives, late requests, clocks."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def ends(found: Found) -> set[tuple[str, int, int]]:
 
 
 async def adds(_: int) -> object:
-    """Adds one, and says what it heard."""
+    """Adds one, and says what it received."""
     try:
         row = await ADD
     except Failure as failure:
@@ -122,7 +122,7 @@ TABLE: Mapping[tuple[Fault, ...], set[tuple[str, int, int]]] = {
 
 @pytest.mark.parametrize("kinds", TABLE, ids=lambda kinds: "+".join(kinds) or "none")
 def test_each_fault_does_what_the_table_says_and_nothing_else(kinds: tuple[Fault, ...]) -> None:
-    """What the caller hears, and what the world knows; without a budget nothing happens but the effect."""
+    """What the caller receives, and what the world knows; without a budget nothing happens but the effect."""
     faults = Faults.of(*kinds)
     assert ends(checked(scenario(adds, faults=faults))) == TABLE[kinds]
     assert ends(checked(scenario(adds, faults=faults, budget=0))) == {DONE}
@@ -150,13 +150,13 @@ def test_no_more_faults_strike_than_the_budget_has(budget: int) -> None:
         return troubles
 
     found = checked(scenario(adds_three_times, faults=Faults.of(Fault.UNSENT, Fault.DROPPED), budget=budget))
-    heard = {here.status("p0") for here in found.states.values() if isinstance(here.status("p0"), Returned)}
-    assert heard == {Returned(troubles) for troubles in range(budget + 1)}
+    returned = {here.status("p0") for here in found.states.values() if isinstance(here.status("p0"), Returned)}
+    assert returned == {Returned(troubles) for troubles in range(budget + 1)}
     assert {here.read(FAULTS) for here in found.states.values()} == set(range(budget + 1))
 
 
 def test_each_outcome_of_an_effect_may_lose_its_reply() -> None:
-    """Several outcomes: the caller hears of none, and the world knows one of them."""
+    """Several outcomes: the caller receives none, and the world knows one of them."""
 
     def either(effect: Effect[object], world: World, who: str) -> Outcomes:
         yield from perform(effect, world, who)
@@ -208,7 +208,7 @@ def lives(found: Found) -> set[tuple[int, ...]]:
 
 
 def test_a_restart_is_a_new_life() -> None:
-    """The program is born again, and told which life it is: it uses new request ids, and may do its work twice."""
+    """The program is born again, and receives the number of its life: it uses new request ids, and may do its work twice."""
     crashes = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART)
     found = checked(scenario(signs, faults=Faults.of(*crashes), budget=4))
     assert lives(found) == {(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)}
@@ -274,7 +274,7 @@ def test_who_has_failed_or_finished_moves_no_more() -> None:
 
 
 def test_a_late_request_arrives_at_any_later_point() -> None:
-    """Between any two things that happen after it, and after all of them; nobody hears its reply."""
+    """Between any two things that happen after it, and after all of them; nobody receives its reply."""
 
     async def sends_and_goes_on(_: int) -> object:
         try:

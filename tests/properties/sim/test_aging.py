@@ -166,7 +166,7 @@ ROW = Eq(ID, "x")
 
 
 async def little(words: tuple[str, ...]) -> tuple[object, ...]:
-    heard: tuple[object, ...] = ()
+    seen: tuple[object, ...] = ()
     for word in words:
         match word:
             case "touch":
@@ -177,11 +177,11 @@ async def little(words: tuple[str, ...]) -> tuple[object, ...]:
                 await Sleep(3 * SECOND)
             case "old":
                 count = await update_one("rows", AllOf((ROW, OlderThan(AT, SECOND))), Put(HOLDER, "old"))
-                heard = (*heard, count)
+                seen = (*seen, count)
             case _:
                 row = await find_one("rows", AnyOf((OlderThan(AT, 2 * SECOND), Eq(HOLDER, "old"))))
-                heard = (*heard, row is not None)
-    return heard
+                seen = (*seen, row is not None)
+    return seen
 
 
 def little_scenario(random: Random) -> Scenario:
@@ -303,13 +303,13 @@ def is_done(state: State) -> bool:
 
 
 def test_a_reducer_ages_as_cells_do() -> None:
-    """It is a value: the instants in its state, its commands and what it has heard move with the others."""
-    told = ReducerProcess("r", (), lambda _, event: Step((event,)), lambda *_: None)
+    """It is a value: the instants in its state, its commands and what it has received move with the others."""
+    reducer = ReducerProcess("r", (), lambda _, event: Step((event,)), lambda *_: None)
     scenario = Scenario(
         name="reducer",
         summary="",
         world=Plain().write(inbox("r"), (Instant(0), Instant(-SECOND))),
-        actors=(told,),
+        actors=(reducer,),
         clock=Clock(SECOND, horizon=2 * SECOND),
     )
     found = check_quotient(scenario, 6)

@@ -57,7 +57,7 @@ def test_a_program_is_run_once_for_each_reply_and_its_nodes_are_reused() -> None
 
 
 def test_each_life_is_a_run_of_its_own() -> None:
-    """The program is told which life it is, and lives that go on alike are one node."""
+    """The program receives the number of its life, and lives that go on alike are one node."""
 
     async def names_itself(life: int) -> object:
         await Call("ask", (life,))
@@ -121,7 +121,7 @@ async def passes_on() -> object:
 
 @pytest.mark.parametrize("failure", [Refused("no"), Ambiguous("no reply")])
 def test_a_failure_that_nobody_catches_is_an_end_and_no_error(failure: Failure) -> None:
-    """The caller of the program is told so; it has a standing of its own."""
+    """The caller of the program learns so; it has a standing of its own."""
     report = explore(
         attrs.evolve(
             scenario(passes_on, failure, 1),
@@ -167,17 +167,17 @@ async def awaits_no_effect() -> object:
 
 
 async def awaits_no_meaning() -> object:
-    await Call("unheard of")
+    await Call("unknown")
     return None
 
 
 async def awaits_an_unknown_kind() -> object:
-    await Unheard()
+    await Unknown()
     return None
 
 
 @attrs.frozen
-class Unheard(Effect[None]):
+class Unknown(Effect[None]):
     """An effect that no world knows."""
 
 

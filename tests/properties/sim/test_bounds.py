@@ -40,7 +40,7 @@ def searched(bounds: Bounds, of: Scenario) -> Explored:
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_a_bound_leaves_a_frontier_beyond_which_lies_all_the_rest(bound: str) -> None:
-    """What was seen, and what can be reached from the frontier, is everything; the frontier is reached as it is told."""
+    """What was seen, and what can be reached from the frontier, is everything; the frontier is reached as it is reported."""
     bounds, why = BOUNDS[bound]
     whole, found = searched(Bounds(), scenario()), searched(bounds, scenario())
     assert (found.stopped, found.broken, whole.stopped, whole.frontier) == (why, None, "", ())
@@ -124,6 +124,6 @@ def test_random_runs_go_on_where_a_search_was_stopped() -> None:
 
 @pytest.mark.parametrize("bound", ["states", "depth", "memory"])
 def test_a_bound_is_not_negative(bound: str) -> None:
-    """It is misuse, and told as such."""
+    """It is misuse, and reported as such."""
     with pytest.raises(Misuse, match="-1"):
         _ = attrs.evolve(Bounds(), **{bound: -1})

@@ -41,7 +41,7 @@ ASKED = {"it says one thing": lambda before, after: before.read(notes("p")) == (
 UNASKED = {"q is silent": lambda before, after: before.read(notes("q")) == after.read(notes("q"))}
 
 
-def test_a_fault_that_could_strike_and_never_does_is_told() -> None:
+def test_a_fault_that_could_strike_and_never_does_is_reported() -> None:
     """A warning, and on demand a reason to be unsure. What the budgets forbid could not strike."""
     assert (explore(scenario()).verdict, explore(scenario()).uncovered) == (Verdict.COMPLETE, (LATE,))
     required = explore(scenario(), Exploration(require_sometimes=True))
@@ -52,7 +52,7 @@ def test_a_fault_that_could_strike_and_never_does_is_told() -> None:
 
 
 def test_who_never_crashed_is_not_said_to_have_never_started_again() -> None:
-    """One fault is not enough for both; with two, and nothing but a restart to strike, it is told."""
+    """One fault is not enough for both; with two, and nothing but a restart to strike, it is reported."""
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
     once, alone = (
         Process("p", factory(says), each, calling({"ask": (1,)})) for each in (faults, Faults.of(Fault.RESTART))
@@ -62,18 +62,18 @@ def test_who_never_crashed_is_not_said_to_have_never_started_again() -> None:
     assert explore(scenario(actors=(alone,), budget=2)).uncovered == ("fault restart never struck",)
 
 
-def test_a_goal_that_is_never_reached_is_told() -> None:
+def test_a_goal_that_is_never_reached_is_reported() -> None:
     """A warning, and on demand a reason to be unsure; of random runs a warning."""
     never, late = {"it flies": lambda _: False}, {Fault.LATE: 0}
-    told = ("goal never reached: it flies",)
+    uncovered = ("goal never reached: it flies",)
     default = explore(scenario(sometimes=never, budgets=late))
-    assert (default.verdict, default.ok, default.uncovered) == (Verdict.COMPLETE, True, told)
+    assert (default.verdict, default.ok, default.uncovered) == (Verdict.COMPLETE, True, uncovered)
     required = explore(scenario(sometimes=never, budgets=late), Exploration(require_sometimes=True))
-    assert (required.verdict, required.ok, required.reason) == (Verdict.INCONCLUSIVE, False, *told)
-    assert explore(scenario(sometimes=never, budgets=late), Exploration(runs=9), seeding=Random).uncovered == told
+    assert (required.verdict, required.ok, required.reason) == (Verdict.INCONCLUSIVE, False, *uncovered)
+    assert explore(scenario(sometimes=never, budgets=late), Exploration(runs=9), seeding=Random).uncovered == uncovered
 
 
-def test_a_law_about_steps_that_nothing_touches_is_told() -> None:
+def test_a_law_about_steps_that_nothing_touches_is_reported() -> None:
     """It holds, and says nothing."""
     asked = explore(scenario(step=ASKED, budgets={Fault.LATE: 0}), Exploration(require_sometimes=True))
     assert (asked.verdict, asked.uncovered) == (Verdict.COMPLETE, ())
@@ -85,7 +85,7 @@ def test_a_law_about_steps_that_nothing_touches_is_told() -> None:
     )
 
 
-def test_what_a_bound_cuts_off_is_told() -> None:
+def test_what_a_bound_cuts_off_is_reported() -> None:
     """How many states, how deep, which goals, and which laws about rest."""
     done = {"it is done": lambda state: str(state.status("p")) == 'finished: "done"'}
     report = explore(scenario(sometimes=done, eventually=done), Exploration(depth_max=1))
@@ -102,7 +102,7 @@ def test_what_a_bound_cuts_off_is_told() -> None:
 
 @pytest.mark.parametrize("how", [EXHAUSTIVE, Exploration(runs=9)], ids=["exhaustive", "random"])
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "uncovered"),
     [
         ({"always": {}}, ("no law is stated, so none can be broken",)),
         ({"actors": (Process("p", factory(forgets)),)}, ("nothing ever happens: does the program forget an await?",)),
@@ -115,13 +115,16 @@ def test_what_a_bound_cuts_off_is_told() -> None:
     ids=["no law", "no step", "only time passes", "fine"],
 )
 def test_a_scenario_in_which_nothing_can_be_found_says_so(
-    changes: dict[str, object], told: tuple[str, ...], how: Exploration
+    changes: dict[str, object], uncovered: tuple[str, ...], how: Exploration
 ) -> None:
     """It passes whatever the program does; on demand it is unsure."""
     empty = scenario(**{"budget": 0, **changes})
-    assert explore(empty, how, seeding=Random).uncovered == told
+    assert explore(empty, how, seeding=Random).uncovered == uncovered
     required = explore(empty, Exploration(require_sometimes=True))
-    assert (required.verdict, required.reason) == (Verdict.INCONCLUSIVE if told else Verdict.COMPLETE, "; ".join(told))
+    assert (required.verdict, required.reason) == (
+        Verdict.INCONCLUSIVE if uncovered else Verdict.COMPLETE,
+        "; ".join(uncovered),
+    )
 
 
 @pytest.mark.parametrize("require_sometimes", [False, True])
@@ -133,11 +136,11 @@ def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, re
             await Sleep(SECOND)
 
     done: dict[str, Law] = {"it is done": lambda state: isinstance(state.status("p"), Returned)}
-    told = (
+    uncovered = (
         "1 state rests only because the clock had no moves left: laws about rest were not judged there; "
         "give the clock more moves"
     )
-    for replies, expected in (((0,), ()), ((0, 1), (told,))):
+    for replies, expected in (((0,), ()), ((0, 1), (uncovered,))):
         actors = (Process("p", factory(sleeps), meaning=calling({"how often": replies})),)
         bounded = scenario(actors=actors, clock=Clock(SECOND, moves=1), eventually=done, budget=0)
         report = explore(bounded, Exploration(require_sometimes=require_sometimes))

@@ -149,21 +149,21 @@ def a_difference(*names: str, is_torn: bool = False) -> Difference:
         (a_difference("random", "time", is_torn=True), Cause.CHANGES),
     ],
 )
-def test_what_changes_from_process_to_process_is_told_by_names(found: Difference, cause: Cause) -> None:
+def test_what_changes_from_process_to_process_is_explained_by_names(found: Difference, cause: Cause) -> None:
     """A clock or a random number is named by the code that uses it; what is torn without either is a global."""
     assert judged(found, found, found) == (found, cause)
 
 
 async def forks() -> None:
     answer = await Call("ask")
-    await Note("heard", answer)
+    await Note("received", answer)
     await Note("number", next(NUMBERS))
     await Call("again")
     await Note("then", 1)
 
 
 def test_a_program_that_is_torn_within_one_execution_is_found() -> None:
-    """It is run again on the same replies and asks for something else: whose program it is, is told."""
+    """It is run again on the same replies and asks for something else: whose program it is, is reported."""
     runs = executed(two(forks), seed="s", runs=30, steps_max=20, seeding=turns)
     torn = [stand for run in runs for look in run for stand in look if stand.is_torn]
     assert torn
@@ -199,7 +199,7 @@ def test_a_schedule_is_as_long_as_it_may_be() -> None:
 
 
 @pytest.mark.parametrize("where", ["ways", "look", "nowhere"])
-def test_whoever_is_torn_is_told_wherever_it_shows(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_whoever_is_torn_is_reported_wherever_it_shows(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """When its steps are asked for, when it is looked at, and when nobody's steps show it again."""
 
     async def once() -> None:

@@ -77,9 +77,9 @@ STATEMENT = re.compile(
 
 def check_mermaid(trace: Trace) -> list[str]:
     """The diagram is made of statements of the grammar, whose participants are declared, and of text."""
-    told = mermaid(trace)
-    assert len(told) <= CHARACTERS_MAX
-    first, *lines = told.removesuffix("\n").split("\n")
+    text = mermaid(trace)
+    assert len(text) <= CHARACTERS_MAX
+    first, *lines = text.removesuffix("\n").split("\n")
     assert first == "sequenceDiagram"
     for line in lines:
         assert STATEMENT.fullmatch(line), line
@@ -278,10 +278,10 @@ def test_a_state_that_breaks_a_law_is_marked_and_leads_nowhere() -> None:
 
 def test_a_large_graph_is_cut_and_says_so() -> None:
     """The states that are drawn are the nearest ones."""
-    told = attempt(shipped("array_push_lock.stall.2"), lambda search: dot(search, 20))
-    graph = parsed(told)
+    text = attempt(shipped("array_push_lock.stall.2"), lambda search: dot(search, 20))
+    graph = parsed(text)
     assert set(nodes_of(graph)) == {f"n{number}" for number in range(20)}
-    assert "the first 20 states" in told
+    assert "the first 20 states" in text
 
 
 @settings(max_examples=25)
@@ -322,6 +322,6 @@ def test_a_name_cannot_become_a_directive() -> None:
 def test_a_long_trace_is_cut_where_it_is_a_graph_and_says_so() -> None:
     """As a graph of states is."""
     steps = tuple(TraceStep("p", "moves") for _ in range(501))
-    told = happens_before(attrs.evolve(trace_of("array_push_lock.late"), steps=steps))
-    assert "the first 500 of 501 steps" in told
-    assert len(nodes_of(parsed(told))) == 500
+    text = happens_before(attrs.evolve(trace_of("array_push_lock.late"), steps=steps))
+    assert "the first 500 of 501 steps" in text
+    assert len(nodes_of(parsed(text))) == 500

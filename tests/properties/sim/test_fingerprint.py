@@ -566,7 +566,9 @@ def results(found: Explored) -> set[object]:
 def test_programs_that_go_on_differently_are_told_apart(program: Coded) -> None:
     """What differs in type only, or in what an error carries, or behind a mutable value, is not merged."""
     alone = scenario(program, 1, 2)
-    alone = attrs.evolve(alone, actors=alone.actors[:1])  # each reply is heard once, so nobody can stand in for another
+    alone = attrs.evolve(
+        alone, actors=alone.actors[:1]
+    )  # each reply is received once, so nobody can stand in for another
     assert results(explored(alone)) == TOLD_APART[program]
 
 

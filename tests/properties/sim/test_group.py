@@ -40,7 +40,7 @@ def steps(world: World) -> dict[str, ActorStep]:
     return {str(step.label): step for step in COORDINATOR.steps(world)}
 
 
-def told(world: World) -> dict[str, tuple[object, ...]]:
+def inboxes(world: World) -> dict[str, tuple[object, ...]]:
     lanes = (f"{consumer}.{number}" for consumer in "abc" for number in range(2))
     return {lane: events for lane in lanes if (events := world.read(inbox(lane)))}
 
@@ -50,10 +50,10 @@ def begun(*members: str, rebalances: int = 1) -> World:
 
 
 def test_partitions_are_dealt_out_to_the_members_in_turn() -> None:
-    """Each generation begins with another one, and every owner is told from where to go on."""
+    """Each generation begins with another one, and every owner receives the position from which to go on."""
     world = begun("a", "b")
     assert world.read(GROUP) == Group(1, ("a", "b"), ("b", "a"))
-    assert told(world) == {"b.0": (Assigned(P0, 1, 0),), "a.1": (Assigned(P1, 1, 0),)}
+    assert inboxes(world) == {"b.0": (Assigned(P0, 1, 0),), "a.1": (Assigned(P1, 1, 0),)}
 
 
 def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
@@ -61,7 +61,7 @@ def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
     steady = begun("a", "b").write(inbox("b.0"), ()).write(inbox("a.1"), ()).write(committed(0), 2)
     begins = steps(steady)["begins a rebalance"]
     assert not begins.must
-    assert told(begins.world) == {"b.0": (Revoked(P0),), "a.1": (Revoked(P1),)}
+    assert inboxes(begins.world) == {"b.0": (Revoked(P0),), "a.1": (Revoked(P1),)}
     assert (begins.fault, begins.world.read(REBALANCES)) == (Fault.REBALANCE, 0)
     assert steps(begins.world) == {}
     released = begins.world
@@ -70,16 +70,16 @@ def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
     assigns = steps(released)["assigns generation 2"]
     assert assigns.must
     assert assigns.world.read(GROUP) == Group(2, ("a", "b"), ("a", "b"))
-    assert told(assigns.world)["a.0"] == (Assigned(P0, 2, 2),)
+    assert inboxes(assigns.world)["a.0"] == (Assigned(P0, 2, 2),)
 
 
 def test_the_dead_are_evicted_and_not_waited_for() -> None:
-    """They are told nothing; who lives gets what they had."""
+    """They receive nothing; who lives gets what they had."""
     evicts = steps(begun("a", "b").write(dead("b"), value=True))["evicts b"]
     group = evicts.world.read(GROUP)
     assert (group.members, group.rebalancing) == (("a",), True)
-    assert told(evicts.world)["a.1"][-1] == Revoked(P1)
-    assert told(evicts.world)["b.0"] == (Assigned(P0, 1, 0),)
+    assert inboxes(evicts.world)["a.1"][-1] == Revoked(P1)
+    assert inboxes(evicts.world)["b.0"] == (Assigned(P0, 1, 0),)
     ((released, _),) = BROKER(Release(P1), evicts.world, "a.1")
     assert steps(released)["assigns generation 2"].world.read(GROUP).owners == ("a", "a")
 
@@ -87,15 +87,15 @@ def test_the_dead_are_evicted_and_not_waited_for() -> None:
 def test_a_death_during_a_rebalance_does_not_revoke_twice() -> None:
     """The rebalance that goes on is the one."""
     rebalancing = steps(begun("a", "b"))["begins a rebalance"].world.write(dead("b"), value=True)
-    before = told(rebalancing)
-    assert told(steps(rebalancing)["evicts b"].world) == before
+    before = inboxes(rebalancing)
+    assert inboxes(steps(rebalancing)["evicts b"].world) == before
 
 
-def test_a_dead_member_that_is_still_thought_alive_is_assigned_and_told_nothing() -> None:
+def test_a_dead_member_that_is_still_thought_alive_is_assigned_and_receives_nothing() -> None:
     """It will be evicted; until then nobody works on its partitions."""
     world = COORDINATOR.assign(Plain().write(dead("b"), value=True), Group(0, ("a", "b"), ("", "")))
     assert world.read(GROUP).owners == ("b", "a")
-    assert set(told(world)) == {"a.1"}
+    assert set(inboxes(world)) == {"a.1"}
 
 
 def test_without_members_nobody_owns_anything() -> None:
@@ -187,7 +187,7 @@ def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int =
         step={
             "generations grow": lambda before, then: before.read(GROUP).generation <= then.read(GROUP).generation,
             "only an owner commits": commits_are_the_owner_s,
-            "who keeps it is told nothing": keepers_are_left_alone if cooperative else lambda *_: True,
+            "who keeps it receives nothing": keepers_are_left_alone if cooperative else lambda *_: True,
         },
         eventually={"all is owned by who is there": all_is_owned},
     )
@@ -208,7 +208,7 @@ def held(state: State, member: str, number: int) -> int:
 
 
 def holds_alone(state: State) -> bool:
-    """Law GR2, but for those who have not heard that they were put out."""
+    """Law GR2, but for those who have not received that they were put out."""
     return all(
         sum(held(state, member, number) >= 0 and not is_out(state, member, number) for member in MEMBERS) <= 1
         for number in numbers(state)
@@ -239,7 +239,7 @@ def commits_are_the_owner_s(before: State, then: State) -> bool:
 
 
 def keepers_are_left_alone(before: State, then: State) -> bool:
-    """Law GR4: what is told to somebody of a partition is that it comes, goes, or went."""
+    """Law GR4: what somebody receives about a partition is that it comes, goes, or went."""
     old, new = before.read(GROUP), then.read(GROUP)
     return all(
         len(then.read(inbox(f"{member}.{number}"))) <= len(before.read(inbox(f"{member}.{number}")))
@@ -301,5 +301,5 @@ def test_metadata_that_is_too_long_is_refused() -> None:
     """And so is the position, as Kafka does it."""
     world = Plain().write(GROUP, Group(1))
     for text, reply in (("x" * 3, None), ("x" * 4, METADATA_REFUSED)):
-        ((after, told),) = broker(3, metadata_max=3)(Commit(P0, 1, 2, text), world, "x")
-        assert (told, after.read(committed(0))) == (reply, 0 if reply else 2)
+        ((after, answer),) = broker(3, metadata_max=3)(Commit(P0, 1, 2, text), world, "x")
+        assert (answer, after.read(committed(0))) == (reply, 0 if reply else 2)

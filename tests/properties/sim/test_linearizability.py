@@ -82,7 +82,7 @@ def longest_by_force(history: History) -> tuple[bool, int]:
 
 
 def random_history(random: Random, size: int = 5, keys: str = "x") -> History:
-    """What some processes hear of a register that now and then answers wrongly."""
+    """What some processes read of a register that now and then answers wrongly."""
     events: list[Began | Ended] = []
     running: dict[str, object] = {}
     states: dict[Hashable, Hashable] = {}

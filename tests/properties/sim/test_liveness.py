@@ -1,4 +1,4 @@
-"""What never comes to rest is found, and what rests where it must not is told with who waits."""
+"""What never comes to rest is found, and what rests where it must not is reported with who waits."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def spins(me: str, other: str) -> str:
             return me
 
 
-def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_told() -> None:
+def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_reported() -> None:
     """Law LV1: from the beginning no rest can be reached."""
     report = explore(scenario(spins))
     assert (report.verdict, report.law, report.breach) == (Verdict.VIOLATED, "both are served", Breach.LIVELOCK)

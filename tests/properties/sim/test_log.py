@@ -1,4 +1,4 @@
-"""A partitioned log: records in order, holes that nobody is told of, compaction, and consumers that pause."""
+"""A partitioned log: records in order, holes that nobody sees, compaction, and consumers that pause."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ ENTRIES: Final = st.lists(st.sampled_from([b"a", b"b", None, CONTROL, Hole.COMPA
 @given(ENTRIES, st.integers(0, 9), st.integers(1, 9))
 def test_what_is_fetched_are_the_next_records(entries: tuple[Entry, ...], position: int, most: int) -> None:
     """Law LO1: page by page, each record from the position on once, with its key, and no hole."""
-    told: list[tuple[int, Entry]] = []
+    read: list[tuple[int, Entry]] = []
     at = position
     while (page := fetched(entries, at, most)) is not None:
         assert 0 < len(page.offsets) <= most
-        told += zip(page.offsets, page.keys, strict=True)
+        read += zip(page.offsets, page.keys, strict=True)
         at = page.offsets[-1] + 1
-    assert told == [(n, key) for n, key in enumerate(entries) if n >= position and not isinstance(key, Hole)]
+    assert read == [(n, key) for n, key in enumerate(entries) if n >= position and not isinstance(key, Hole)]
 
 
 @given(ENTRIES)
@@ -83,7 +83,7 @@ def test_a_producer_whose_request_comes_twice_has_two_records() -> None:
     assert set(report.faults) == {Fault.DUPLICATE, Fault.LOST_REPLY}
 
 
-def test_who_has_paused_is_told_nothing_until_it_resumes() -> None:
+def test_who_has_paused_receives_nothing_until_it_resumes() -> None:
     """Others are; and what is paused is a matter of the consumer's alone."""
     world: World = begun(0, b"k")
     ((waiting, _),) = BROKER(Pause(P0), world, "a")

@@ -149,7 +149,7 @@ def waits(*kinds: Fault) -> ReducerProcess:
     return ReducerProcess("r", "new", step, lambda *_: "over", Faults.of(*kinds), is_timer=lambda _: True)
 
 
-def told(scenario: Scenario) -> Scenario:
+def begun(scenario: Scenario) -> Scenario:
     return attrs.evolve(scenario, world=scenario.world.write(inbox("r"), ("go",)))
 
 
@@ -162,7 +162,7 @@ def count(state: State) -> int:
     return row[N]
 
 
-def heard(state: State, kind: type[Failure] = Failure, reason: str = "") -> bool:
+def failed_with(state: State, kind: type[Failure] = Failure, reason: str = "") -> bool:
     standing = state.status("p0")
     return isinstance(standing, Failed) and isinstance(standing.failure, kind) and reason in standing.failure.reason
 
@@ -177,7 +177,7 @@ def crashed_with(number: int) -> Is:
 
 
 def refused(reason: str) -> Is:
-    return lambda state: heard(state, Refused, reason)
+    return lambda state: failed_with(state, Refused, reason)
 
 
 def both_hold(state: State) -> bool:
@@ -197,15 +197,19 @@ ONLY: Mapping[Fault, Scenario] = {
     Fault.CRASH_BEFORE: tiny(adds_twice, never=crashed_with(1)),
     Fault.CRASH_AFTER: tiny(adds, never=crashed_with(1)),
     Fault.RESTART: tiny(signs, never=lambda state: count(state) == 1, after=Fault.CRASH_BEFORE),
-    Fault.UNSENT: tiny(adds, never=lambda state: heard(state, NotApplied)),
-    Fault.DROPPED: tiny(adds, never_at_rest=lambda state: heard(state, Ambiguous) and count(state) == 0),
+    Fault.UNSENT: tiny(adds, never=lambda state: failed_with(state, NotApplied)),
+    Fault.DROPPED: tiny(adds, never_at_rest=lambda state: failed_with(state, Ambiguous) and count(state) == 0),
     Fault.LOST_REPLY: tiny(
         adds,
-        never_between=lambda before, then: heard(then, Ambiguous) and not heard(before) and count(then) > count(before),
+        never_between=lambda before, then: (
+            failed_with(then, Ambiguous) and not failed_with(before) and count(then) > count(before)
+        ),
     ),
-    Fault.LATE: tiny(adds, never_between=lambda before, then: heard(before, Ambiguous) and count(then) > count(before)),
+    Fault.LATE: tiny(
+        adds, never_between=lambda before, then: failed_with(before, Ambiguous) and count(then) > count(before)
+    ),
     Fault.DUPLICATE: tiny(adds, never=lambda state: count(state) == 2),
-    Fault.NOT_DURABLE: tiny(adds, never=lambda state: heard(state, NotDurable)),
+    Fault.NOT_DURABLE: tiny(adds, never=lambda state: failed_with(state, NotDurable)),
     Fault.ROLLED_BACK: tiny(
         adds,
         never_between=lambda before, then: count(then) < count(before),
@@ -230,7 +234,7 @@ ONLY: Mapping[Fault, Scenario] = {
     Fault.SINK_FAILED: tiny(calls, never=refused("the sink refused"), meaning=WORK),
     Fault.DEAD_LETTER_FAILED: tiny(calls, never=refused("dead letters"), meaning=WORK),
     Fault.COMMIT_REFUSED: tiny(calls, never=refused("the group has moved on"), meaning=WORK),
-    Fault.GAVE_UP: told(tiny(others=(waits(Fault.GAVE_UP),), never=is_late)),
+    Fault.GAVE_UP: begun(tiny(others=(waits(Fault.GAVE_UP),), never=is_late)),
 }
 GROUPS = {Fault.REBALANCE, Fault.EVICTED}
 """These are in `sim.test_group`, with the group that they strike."""

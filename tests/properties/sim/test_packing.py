@@ -15,7 +15,7 @@ def lens(packing: Packing, *, blind: bool = False) -> Lens:
 
 
 def test_what_is_written_is_read_and_nothing_else_changes() -> None:
-    """Each cell by itself; an untouched cell is empty, also in states that were packed before it was heard of."""
+    """Each cell by itself; an untouched cell is empty, also in states that were packed before it was first used."""
     packing = Packing({})
     first = lens(packing).write(A, 1)
     second = first.write(B, "x").write(A, 2)

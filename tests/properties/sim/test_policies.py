@@ -51,7 +51,7 @@ def test_the_same_generator_picks_the_same(offered: list[Menu], policy: Policy, 
     one, two = (policy.begin(Random(seed), SHAPE) for _ in range(2))
     assert [one(menu) for menu in offered] == [two(menu) for menu in offered]
     kinds = [CRASH, LATE]
-    assert policy.told(Random(seed), SHAPE, kinds).startswith(policy.name)
+    assert policy.described(Random(seed), SHAPE, kinds).startswith(policy.name)
 
 
 THREE = Menu((0, 2, 4), (None, None, None), must=True)
@@ -79,7 +79,7 @@ class NeverTheLast:
     def begin(self, generator: Random, shape: Shape) -> Pick:  # noqa: ARG002  see Policy
         return lambda menu: int(generator.random() * max(1, menu.size - 1)) if menu.size else NOTHING
 
-    def told(self, generator: Random, shape: Shape, offered: object) -> str:  # noqa: ARG002  see Policy
+    def described(self, generator: Random, shape: Shape, offered: object) -> str:  # noqa: ARG002  see Policy
         return self.name
 
 
@@ -175,7 +175,9 @@ def test_the_promise_is_what_was_proved() -> None:
     """N k^(d-1), and what cannot be is refused."""
     assert [Shape(6, 50).one_in(depth) for depth in (1, 2, 3)] == [6, 300, 15_000]
     assert Shape(6, 0).one_in(3) == 6
-    assert "6 lanes, 50 steps: a bug of depth 2 in at least 1 of 300 runs" in Pct(2).told(Random(1), Shape(6, 50), [])
+    assert "6 lanes, 50 steps: a bug of depth 2 in at least 1 of 300 runs" in Pct(2).described(
+        Random(1), Shape(6, 50), []
+    )
     for depth in (0, -1, 101):
         with pytest.raises(Misuse, match=f"PCT with depth {depth}"):
             Pct(depth)
@@ -185,16 +187,16 @@ def test_the_promise_is_what_was_proved() -> None:
 
 
 def test_a_swarm_leaves_kinds_of_faults_out_and_tells_which_it_kept() -> None:
-    """Each kind is in about half of the runs, none strikes that is not told of, and some runs have none at all."""
+    """Each kind is in about half of the runs, none strikes that is not named, and some runs have none at all."""
     menu = Menu((0, 1, 1), (None, CRASH, LATE), must=True)
     struck = Counter[frozenset[Fault]]()
     for run in range(400):
         seed = f"7.{run}"
         pick = Swarm().begin(Random(seed), SHAPE)
         kinds = frozenset(kind for kind in {menu.faults[pick(menu)] for _ in range(200)} if kind)
-        told = Swarm().told(Random(seed), SHAPE, [CRASH, LATE])
-        assert [kind in told for kind in (CRASH, LATE)] == [kind in kinds for kind in (CRASH, LATE)]
-        assert ("no faults" in told) == (not kinds)
+        words = Swarm().described(Random(seed), SHAPE, [CRASH, LATE])
+        assert [kind in words for kind in (CRASH, LATE)] == [kind in kinds for kind in (CRASH, LATE)]
+        assert ("no faults" in words) == (not kinds)
         struck[kinds] += 1
     assert set(struck) == {frozenset(), frozenset({CRASH}), frozenset({LATE}), frozenset({CRASH, LATE})}
     assert all(60 < count < 140 for count in struck.values())

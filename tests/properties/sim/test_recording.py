@@ -100,7 +100,7 @@ def test_a_value_matches_what_was_written_of_it_and_no_other(value: object, othe
 CANARY: Final = "c4nary"
 
 
-def hides_canary(way: Way, value: object) -> str | None:  # noqa: ARG001  told by what it says
+def hides_canary(way: Way, value: object) -> str | None:  # noqa: ARG001  known by what it says
     return "x" if CANARY in str(value) else None
 
 
@@ -217,7 +217,7 @@ def test_a_run_is_reproduced_by_the_program_that_made_it() -> None:
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("step", [1, 2])
 def test_another_program_is_caught_at_the_first_step_that_differs(times: int, step: int) -> None:
-    """Law RD2: and the line of its await is told."""
+    """Law RD2: and the line of its await is reported."""
     found = executed(WHOLE, counts(times, step), MINE)
     assert isinstance(found, Other)
     lines = [json.loads(line) for line in run_of(counts(times, step))]
@@ -251,7 +251,7 @@ def test_a_program_that_asks_for_less_or_more_is_caught() -> None:
 
 @given(st.integers(0, len("".join(LINES))))
 def test_of_a_recording_that_was_cut_all_whole_lines_are_used(length: int) -> None:
-    """Law RD3: what a kill leaves is told, and is no error; but for the first line."""
+    """Law RD3: what a kill leaves is reported, and is not an error; but for the first line."""
     text = "".join(LINES)[:length]
     whole = [line for line in text.split("\n")[:-1] if line]
     if not whole and length < len(LINES[0]) - 1:
@@ -381,7 +381,7 @@ def test_commands_of_every_kind_are_read_back() -> None:
         assert untagged(through_text(command), OURS) == command
 
 
-def test_what_is_no_value_is_told_by_its_class_and_is_not_read_back() -> None:
+def test_what_is_not_a_value_is_recorded_by_its_class_and_is_not_read_back() -> None:
     """User code may be asked with anything."""
     assert tagged([1]) == {"$other": "builtins.list"}
     assert matches(tagged([1]), tagged([2]))
@@ -402,7 +402,7 @@ def test_hidden_bytes_are_read_back_as_bytes() -> None:
     assert untagged(hidden, {}) == (b"***x", "***x")
 
 
-def test_an_effect_that_cannot_be_told_without_its_secret_is_told_by_its_kind() -> None:
+def test_an_effect_that_cannot_be_recorded_without_its_secret_is_recorded_by_its_kind() -> None:
     """A time to sleep is a number, and no text stands for it."""
     line = json.loads(recording.replied(1, Sleep(5), None, lambda way, _: "x" if "duration" in way else None))
     assert line["what"] == "Sleep"
@@ -410,8 +410,8 @@ def test_an_effect_that_cannot_be_told_without_its_secret_is_told_by_its_kind() 
 
 def test_arguments_are_digested_without_what_is_hidden() -> None:
     """So that nobody can guess a secret from the digest."""
-    told = recording.digest_of(("a", CANARY), lambda _, value: "" if value == CANARY else None)
-    assert CANARY not in told
-    assert told != recording.digest_of(("b", CANARY), lambda _, value: "" if value == CANARY else None)
+    digest = recording.digest_of(("a", CANARY), lambda _, value: "" if value == CANARY else None)
+    assert CANARY not in digest
+    assert digest != recording.digest_of(("b", CANARY), lambda _, value: "" if value == CANARY else None)
     assert recording.is_recording(LINES[0])
     assert not recording.is_recording("{}")

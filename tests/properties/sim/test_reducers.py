@@ -1,4 +1,4 @@
-"""Reducers as actors: commands come true in any order, are heard of in any order, and die with the process."""
+"""Reducers as actors: commands come true in any order, come back as events in any order, and die with the process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def does(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 
 def commands(*effects: Effect[object]) -> Stepping:
-    """To `go` it commands these; whatever else it hears of it remembers."""
+    """To `go` it commands these; whatever else it receives it remembers."""
 
     def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         return Step(state, effects) if event == "go" else Step((*state, event))
@@ -73,7 +73,7 @@ def found(*actors: Actor, events: tuple[object, ...] = ("go",), budget: int = 0)
 
 
 def ends(found: Found) -> set[tuple[object, tuple[object, ...]]]:
-    """What it has heard of when nothing is left to hear of, and what was done."""
+    """What it has received when nothing is left to receive, and what was done."""
     machines = ((here.status("r"), here.read(DONE)) for here in found.states.values() if not here.read(inbox("r")))
     return {
         (machine.state, done)
@@ -82,15 +82,15 @@ def ends(found: Found) -> set[tuple[object, tuple[object, ...]]]:
     }
 
 
-def test_wishes_come_true_and_are_heard_of_in_any_order() -> None:
-    """Coming true and being heard of are two steps where others can see the command: each has its own order."""
+def test_commands_come_true_and_their_events_are_received_in_any_order() -> None:
+    """Coming true and coming back are two steps where others can see the command: each has its own order."""
     orders = list(permutations(("a", "b")))
     assert ends(found(reducer(commands(A, B)))) == {
-        (tuple(f"call {name}(): did {name}" for name in heard), done) for heard in orders for done in orders
+        (tuple(f"call {name}(): did {name}" for name in received), done) for received in orders for done in orders
     }
 
 
-def test_a_wish_that_nobody_sees_is_heard_of_as_it_comes_true() -> None:
+def test_the_event_of_a_command_that_nobody_sees_is_received_as_it_comes_true() -> None:
     """One step less, and one order."""
     whole = found(reducer(commands(A, B), split=no_effects))
     assert ends(whole) == {
@@ -101,12 +101,12 @@ def test_a_wish_that_nobody_sees_is_heard_of_as_it_comes_true() -> None:
 
 def test_events_of_the_world_are_taken_in_their_order() -> None:
     """They come between anything else."""
-    heard = {state for state, _ in ends(found(reducer(commands(A)), events=("go", "x", "y")))}
-    told = "call a(): did a"
-    assert heard == {(told, "x", "y"), ("x", told, "y"), ("x", "y", told)}
+    received = {state for state, _ in ends(found(reducer(commands(A)), events=("go", "x", "y")))}
+    answer = "call a(): did a"
+    assert received == {(answer, "x", "y"), ("x", answer, "y"), ("x", "y", answer)}
 
 
-def test_of_what_nothing_is_told_nothing_is_heard() -> None:
+def test_of_a_command_without_an_event_nothing_is_received() -> None:
     """The command comes true all the same."""
     assert ends(found(reducer(commands(A), event_for=lambda *_: None))) == {((), ("a",))}
 
@@ -114,13 +114,13 @@ def test_of_what_nothing_is_told_nothing_is_heard() -> None:
 @pytest.mark.parametrize(
     "command", [(A, A), (Call("a", (1,)), Call("a", (2,)))], ids=["equal commands", "equal events"]
 )
-def test_each_of_two_equal_ones_comes_true_and_is_heard_of(command: tuple[Effect[object], ...]) -> None:
+def test_each_of_two_equal_ones_comes_true_and_comes_back(command: tuple[Effect[object], ...]) -> None:
     """Law RU1: two commands that are equal are two, and so are two events, also where they are one and the same object."""
     assert ends(found(reducer(commands(*command), event_for=lambda *_: "one"))) == {(("one", "one"), ("a", "a"))}
 
 
 def test_what_is_to_be_at_once_happens_with_the_event() -> None:
-    """No other process comes between, and nothing is heard of it."""
+    """No other process comes between, and nothing is received."""
     whole = found(reducer(commands(A, B), at_once=lambda command: command == A))
     assert ends(whole) == {(("call b(): did b",), ("a", "b"))}
     assert not any(
@@ -129,7 +129,7 @@ def test_what_is_to_be_at_once_happens_with_the_event() -> None:
 
 
 def test_a_wish_can_be_taken_back_until_it_has_come_true() -> None:
-    """Then it neither comes true nor is heard of; what has come true is still heard of."""
+    """Then it neither comes true nor comes back; the event of what has come true is still received."""
 
     def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         match event:
@@ -144,7 +144,7 @@ def test_a_wish_can_be_taken_back_until_it_has_come_true() -> None:
     did_a, did_b = "call a(): did a", "call b(): did b"
     assert whole == {
         ((did_b,), ("b",)),
-        *((heard, done) for heard in permutations((did_a, did_b)) for done in permutations("ab")),
+        *((received, done) for received in permutations((did_a, did_b)) for done in permutations("ab")),
     }
 
 
@@ -156,7 +156,7 @@ def test_a_wish_that_follows_its_own_cancellation_is_a_new_one() -> None:
 
 # --- faults -------------------------------------------------------------------------------------------------------------
 
-HEARD: Mapping[Fault, set[tuple[object, tuple[object, ...]]]] = {
+RECEIVED: Mapping[Fault, set[tuple[object, tuple[object, ...]]]] = {
     Fault.UNSENT: {((f"call a(): {NotApplied('not sent')}",), ())},
     Fault.DROPPED: {((f"call a(): {Ambiguous('no reply')}",), ())},
     Fault.LOST_REPLY: {((f"call a(): {Ambiguous('no reply')}",), ("a",))},
@@ -172,10 +172,10 @@ HEARD: Mapping[Fault, set[tuple[object, tuple[object, ...]]]] = {
 
 @pytest.mark.parametrize("kind", Fault)
 def test_each_fault_does_what_the_table_says_and_nothing_else(kind: Fault) -> None:
-    """What the reducer hears, and what the world knows."""
+    """What the reducer receives, and what the world knows."""
     right = (("call a(): did a",), ("a",))
     struck = reducer(commands(A), faults=Faults.of(kind))
-    assert ends(found(struck, Network(does), budget=1)) == {right, *HEARD.get(kind, set())}
+    assert ends(found(struck, Network(does), budget=1)) == {right, *RECEIVED.get(kind, set())}
     assert ends(found(struck, Network(does))) == {right}
 
 
@@ -186,7 +186,7 @@ def test_a_timer_comes_true_by_a_stall_only() -> None:
     assert ends(found(timer)) == set()
     assert found(timer).resting == 1
     stalled = found(timer, budget=1)
-    assert {heard for heard, _ in ends(stalled)} == {("call a(): None", did_b), (did_b, "call a(): None")}
+    assert {received for received, _ in ends(stalled)} == {("call a(): None", did_b), (did_b, "call a(): None")}
     assert set(stalled.faults) == {Fault.GAVE_UP}
 
 
@@ -221,7 +221,7 @@ def test_the_state_of_a_reducer_is_immutable() -> None:
 
 
 async def does_both() -> object:
-    """Does a, and then b; says what it heard of each."""
+    """Does a, and then b; says what it received for each."""
     said = []
     for effect in (A, B):
         try:
@@ -252,12 +252,12 @@ def test_a_wish_does_what_its_program_does_in_a_process_of_its_own(kind: Fault |
     network = Network(does)
     alone = found_by_process(Process("p", factory(does_both), faults, does), other, network)
     carried = found(carrying(does_both, faults=faults), other, network, budget=1)
-    told = {
+    here_too = {
         (machine.state[-1].removeprefix("call pass(): "), here.read(DONE), here.status("other"))
         for here in carried.states.values()
         if isinstance(machine := here.status("r"), Machine) and isinstance(machine.state, tuple) and machine.state
     }
-    assert told == alone != set()
+    assert here_too == alone != set()
 
 
 def found_by_process(*actors: Actor) -> set[tuple[object, ...]]:
@@ -271,10 +271,10 @@ def found_by_process(*actors: Actor) -> set[tuple[object, ...]]:
 
 
 def test_the_effects_of_two_wishes_come_one_by_one_in_any_order() -> None:
-    """Each is a program of its own, also where they are equal; nothing is heard of one before its end."""
+    """Each is a program of its own, also where they are equal; nothing is received of one before its end."""
     whole = ends(found(carrying(does_both, PASS, PASS)))
-    told = "call pass(): did a did b"
-    assert whole == {((told, told), done) for done in {*permutations("aabb")} if done[0] == "a" and done[-1] == "b"}
+    answer = "call pass(): did a did b"
+    assert whole == {((answer, answer), done) for done in {*permutations("aabb")} if done[0] == "a" and done[-1] == "b"}
 
 
 def test_a_program_dies_with_its_owner_and_its_requests_go_on() -> None:
@@ -292,13 +292,13 @@ def test_a_program_dies_with_its_owner_and_its_requests_go_on() -> None:
 
 
 def test_a_dead_process_starts_again_with_nothing_in_memory() -> None:
-    """As it began, and told what the scenario says; it does its work once more."""
+    """As it began, and prepared as the scenario says; it does its work once more."""
     carried = carrying(does_both)
 
-    def told(world: World) -> World:
+    def prepared(world: World) -> World:
         return world.write(inbox("r"), ("go",))
 
-    actors = (carried, Crash("r's host", (carried,), DEAD), Restart("again", (carried,), DEAD, told))
+    actors = (carried, Crash("r's host", (carried,), DEAD), Restart("again", (carried,), DEAD, prepared))
     whole = found(*actors, budget=2)
     assert whole.faults.keys() == {Fault.CRASH_BEFORE, Fault.RESTART}
     assert {done for _, done in ends(whole)} >= {("a", "b"), ("a", "a", "b"), ("a", "b", "a", "b")}
@@ -350,7 +350,7 @@ def test_an_error_that_a_program_raises_is_one_of_the_reducer() -> None:
     report = explore(scenario)
     assert report.law == NO_ERROR
     assert report.trace is not None
-    assert [step.event for step in report.trace.steps] == ["is told go", 'call a() -> "did a"']
+    assert [step.event for step in report.trace.steps] == ["receives go", 'call a() -> "did a"']
 
 
 @pytest.mark.parametrize("clock", [Clock(SECOND, horizon=0), Clock(SECOND, moves=2)], ids=["relative", "absolute"])
@@ -389,7 +389,7 @@ def test_a_program_that_holds_an_instant_makes_time_absolute() -> None:
     assert report.time.startswith("absolute time, 2 moves of 1 s, for a program holds an instant")
 
 
-def test_what_never_returns_is_not_heard_of_and_can_be_taken_back() -> None:
+def test_what_never_returns_does_not_come_back_and_can_be_cancelled() -> None:
     """User code that never comes to an end: others go on, and the reducer waits for ever."""
     stuck = reducer(commands(A, B), faults=Faults({Fault.NEVER_RETURNS: lambda command: command == A}))
     whole = found(stuck, budget=1)
@@ -400,13 +400,13 @@ def test_what_never_returns_is_not_heard_of_and_can_be_taken_back() -> None:
 
 @pytest.mark.parametrize("kind", [Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.COMMIT_REFUSED])
 def test_what_is_refused_was_not_done(kind: Fault) -> None:
-    """A sink, the dead letters, a commit: each told as a refusal, of the commands that it may strike."""
+    """A sink, the dead letters, a commit: each reported as a refusal, of the commands that it may strike."""
     refused = reducer(commands(A, B), faults=Faults({kind: lambda command: command == A}))
-    assert {done for heard, done in ends(found(refused, budget=1)) if "Refused" in str(heard)} == {("b",)}
+    assert {done for received, done in ends(found(refused, budget=1)) if "Refused" in str(received)} == {("b",)}
 
 
 def test_an_answer_that_changes_nothing_need_not_come() -> None:
-    """One who asks again for what there is not yet is at rest, and hears of it as soon as there is."""
+    """One who asks again for what there is not yet is at rest, and receives it as soon as it is there."""
 
     def asks_again(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         return Step(state, (A,)) if event in {"go", None} else Step((event,))

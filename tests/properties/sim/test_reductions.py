@@ -234,7 +234,7 @@ LEADER = Field[str]("leader")
 
 async def contends(me: str, rounds: int) -> str:
     """Take a lock by name, say so, give it back."""
-    heard = ""
+    result = ""
     for number in range(rounds):
         try:
             taken = await find_one_and_update("locks", Eq(LEADER, ""), Put(LEADER, me))
@@ -244,8 +244,8 @@ async def contends(me: str, rounds: int) -> str:
             await Note("holds", f"{me}.{number}")
             await update_one("log", Eq(ID, me), Put(LEADER, f"{me}.{number}"))
             await update_one("locks", Eq(LEADER, me), Put(LEADER, ""))
-            heard = f"{me} was first"
-    return heard
+            result = f"{me} was first"
+    return result
 
 
 def contenders(who: tuple[str, ...] = NAMES, budget: int = 0, **changes: object) -> Scenario:
@@ -258,15 +258,15 @@ def contenders(who: tuple[str, ...] = NAMES, budget: int = 0, **changes: object)
     return Scenario(**{**made, **changes})  # type: ignore[arg-type]
 
 
-async def overhears() -> str:
+async def looks_on() -> str:
     """Who has the lock?"""
     found = await find_one("locks", Eq(ID, "lock"))
     return "" if found is None else f"it was {found[LEADER]}"
 
 
-def overheard() -> Scenario:
+def looked_on() -> Scenario:
     scenario = contenders(("a", "b"))
-    return attrs.evolve(scenario, actors=(*scenario.actors, Process("c", factory(overhears))))
+    return attrs.evolve(scenario, actors=(*scenario.actors, Process("c", factory(looks_on))))
 
 
 def leads_now(name: str, state: State) -> bool:
@@ -286,7 +286,7 @@ SYMMETRIC: Mapping[str, Callable[[], Scenario]] = {
     "three": contenders,
     "two, with faults": partial(contenders, ("a", "b"), 1),
     "two of three": partial(contenders, symmetric=(("a", "c"),)),
-    "one in no group hears of those who are": overheard,
+    "one in no group learns of those who are": looked_on,
     "one is cancelled": partial(workers, 1, ("a", "b"), Faults.of(Fault.CANCELLED), 1, symmetric=(("a", "b"),)),
     "a clock": partial(contenders, ("a", "b"), clock=Clock(SECOND, moves=1)),
     "workers": partial(workers, 1, symmetric=(NAMES,)),
@@ -363,7 +363,7 @@ NOT_ALIKE: Mapping[str, Callable[[], Scenario]] = {
 
 
 @pytest.mark.parametrize("name", NOT_ALIKE)
-def test_who_is_not_interchangeable_is_told(name: str) -> None:
+def test_who_is_not_interchangeable_is_reported(name: str) -> None:
     """It is misuse, and the message says who and why; without symmetry the scenario is explored as it is."""
     scenario = NOT_ALIKE[name]()
     with pytest.raises(Misuse, match=r"[ab] and [ab] are not interchangeable"):
@@ -372,7 +372,7 @@ def test_who_is_not_interchangeable_is_told(name: str) -> None:
 
 
 def test_groups_name_actors_once() -> None:
-    """Anything else is misuse, told when the scenario is made."""
+    """Anything else is misuse, reported when the scenario is made."""
     for groups in ((("a", "x"),), (("a", "a"),), (("a", "b"), ("b", "c"))):
         with pytest.raises(Misuse, match="no groups of processes"):
             _ = contenders(symmetric=groups)
@@ -391,7 +391,7 @@ PLANTED: Mapping[str, tuple[object, str, object, str]] = {
     "laws are judged for one naming": (Search, "named", lambda _, states: states, "a law that singles out c"),
     "a node is not renamed": (Renaming, "node", lambda *names: names[-1], "two, with faults"),
     "a run keeps the names of its states": (Symmetry, "renamed", lambda *runs: runs[1], "a law that singles out c"),
-    "a fused step is told as one": (
+    "a fused step is reported as one": (
         sys.modules["tidegate.sim.search"],
         "unfused",
         lambda *states: states[2:],
@@ -420,7 +420,7 @@ def test_who_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_counterexample_is_a_shortest_one_although_steps_are_fused() -> None:
-    """It is looked for again without fusion; where a bound forbids that, the longer one is told, and that it may be."""
+    """It is looked for again without fusion; where a bound forbids that, the longer one is reported, and that it may be longer."""
     scenario = workers(always={"nobody leads twice": lambda state: not (leads(state, "a") and leads(state, "b"))})
     plain, found = explore(scenario, Exploration(reductions=PLAIN)), explore(scenario)
     assert (found.verdict, found.reductions, found.is_shortest) == (Verdict.VIOLATED, (), True)
@@ -432,7 +432,7 @@ def test_a_counterexample_is_a_shortest_one_although_steps_are_fused() -> None:
     assert (cut_short.verdict, cut_short.reductions) == (Verdict.VIOLATED, ("fusion",))
     assert not cut_short.is_shortest
     assert cut_short.trace is not None
-    assert len(cut_short.trace.steps) == 6, "private steps are told one by one"
+    assert len(cut_short.trace.steps) == 6, "private steps are reported one by one"
 
 
 def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:

@@ -164,18 +164,22 @@ def test_a_counterexample_names_what_it_is_of() -> None:
     assert str(walked.seed).startswith("a.")
 
 
-def test_the_caller_is_told_how_far_it_is() -> None:
+def test_the_caller_receives_the_progress() -> None:
     """Now and then, with numbers that only grow."""
-    told: list[Progress] = []
+    received: list[Progress] = []
 
     def proceed(progress: Progress) -> bool:
-        told.append(progress)
+        received.append(progress)
         return True
 
     report = explore(small_lock(2, 2, 1, 1), Exploration(reductions=PLAIN), proceed=proceed)
-    assert [progress.depth for progress in told] == list(range(1, report.depth + 2))
-    assert told == sorted(told, key=lambda progress: (progress.states, progress.transitions))
-    assert (told[-1].states, told[-1].transitions, told[-1].waiting) == (report.states, report.transitions, 0)
+    assert [progress.depth for progress in received] == list(range(1, report.depth + 2))
+    assert received == sorted(received, key=lambda progress: (progress.states, progress.transitions))
+    assert (received[-1].states, received[-1].transitions, received[-1].waiting) == (
+        report.states,
+        report.transitions,
+        0,
+    )
 
 
 async def raises() -> None:

@@ -193,21 +193,21 @@ def test_random_runs_judge_every_kind_of_law(kind: str) -> None:
     assert replay(report.trace, make()) == Reproduced(len(report.trace.steps))
 
 
-def test_what_pct_promises_is_told_where_it_finds_nothing() -> None:
+def test_what_pct_promises_is_reported_where_it_finds_nothing() -> None:
     """Then it is what the runs are worth: 1 / (n k^(d-1)), of n lanes and k steps; here 2 lanes an actor."""
     scenario = counting()
     lanes = 2 * len(scenario.actors)
     report = sampled(scenario, runs=3, policies=(Pct(2),))
-    told = re.fullmatch(
+    match = re.fullmatch(
         r"3 random runs are not all that can happen; pct 2 \((\d+) lanes, (\d+) steps: (.*)\)", report.reason
     )
-    assert told is not None
-    assert int(told[1]) == lanes
-    assert told[3] == f"a bug of depth 2 in at least 1 of {lanes * int(told[2])} runs"
+    assert match is not None
+    assert int(match[1]) == lanes
+    assert match[3] == f"a bug of depth 2 in at least 1 of {lanes * int(match[2])} runs"
 
 
 def test_random_runs_that_break_nothing_are_inconclusive() -> None:
-    """However many they are; goals that were reached are told."""
+    """However many they are; goals that were reached are reported."""
     goals = {"four": lambda state: state.read(COUNT) == 4, "six": lambda state: state.read(COUNT) == 6}
     report = sampled(counting(sometimes=goals, eventually={"law": lambda state: state.read(COUNT) == 5}), runs=20)
     assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "20 random runs are not all that can happen")
@@ -225,15 +225,15 @@ def test_no_run_is_longer_than_it_may_be(steps_max: int) -> None:
 
 
 def test_the_caller_may_end_it() -> None:
-    """After each run it is told how far things are."""
-    told: list[Progress] = []
+    """After each run it receives the progress."""
+    received: list[Progress] = []
 
     def proceed(progress: Progress) -> bool:
-        told.append(progress)
-        return len(told) < 3
+        received.append(progress)
+        return len(received) < 3
 
     found = sample(counting(), Plan("0", steps_max=50), 9, seeding=Random, proceed=proceed)
-    assert (found.runs, [progress.waiting for progress in told]) == (3, [8, 7, 6])
+    assert (found.runs, [progress.waiting for progress in received]) == (3, [8, 7, 6])
 
 
 def test_random_runs_need_a_generator() -> None:

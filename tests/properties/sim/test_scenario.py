@@ -70,7 +70,7 @@ def test_what_can_be_explored_is_accepted() -> None:
     assert Clock(MILLISECOND, horizon=0).horizon == 0
 
 
-def test_a_label_tells_what_was_heard_if_it_says_anything() -> None:
+def test_a_label_tells_what_was_answered_if_it_says_anything() -> None:
     """That nothing was found is an answer, that nothing is answered is none."""
     found = Document.of({"_id": "x"})
     labels = [

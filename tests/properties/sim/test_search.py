@@ -485,18 +485,18 @@ ROW = Eq(ID, "x")
 
 async def little(words: tuple[str, ...], me: int, life: int) -> tuple[int, ...]:
     """A program that does what the words say, and remembers how it went."""
-    heard: tuple[int, ...] = ()
+    seen: tuple[int, ...] = ()
     for number, word in enumerate(words):
         try:
             match word:
                 case "add":
                     after = await find_one_and_update("rows", ROW, Add(N, 1))
-                    heard = (*heard, after[N] % 3 if after else -1)
+                    seen = (*seen, after[N] % 3 if after else -1)
                 case "push":
                     await update_one("rows", ROW, Push(LOG, 10 * me + life, last=2))
                 case "read":
                     row = await find_one("rows", ROW)
-                    heard = (row[N] if row else -1,)
+                    seen = (row[N] if row else -1,)
                 case "until":
                     for _ in range(2):
                         row = await find_one("rows", ROW)
@@ -507,10 +507,10 @@ async def little(words: tuple[str, ...], me: int, life: int) -> tuple[int, ...]:
                 case "sleep":
                     await Sleep(SECOND)
                 case _:
-                    heard = (*heard, cast("int", await Call("choose")))
+                    seen = (*seen, cast("int", await Call("choose")))
         except Ambiguous:
-            heard = (*heard, -2)
-    return heard
+            seen = (*seen, -2)
+    return seen
 
 
 def little_scenario(random: Random) -> Scenario:

@@ -240,18 +240,18 @@ def test_a_run_of_56_steps_is_shrunk_with_few_replays() -> None:
 
 
 def test_the_budget_is_kept_and_what_was_reached_is_kept_too() -> None:
-    """Of replays, and of the caller's patience. Whoever stops early is told that not all was tried."""
+    """Of replays, and of the caller's patience. Whoever stops early learns that not all was tried."""
     trace = failing("partition.revokes_without_drain", "1")
     scenario = shipped(trace.scenario)
-    told: list[int] = []
+    counts: list[int] = []
 
     def keep(replays: int) -> bool:
-        told.append(replays)
+        counts.append(replays)
         return replays < 7
 
     _, impatient = shrink(trace, scenario, keep=keep)
     assert (impatient.replays, impatient.is_minimal, impatient.shortest) == (7, False, Shortest.UNKNOWN)
-    assert told[:8] == list(range(8))
+    assert counts[:8] == list(range(8))
     assert "the budget was spent before all was tried" in str(impatient)
     short, poor = shrink(trace, scenario, replays_max=7, states_max=0)
     assert (poor.replays, poor.is_minimal) == (7, False)
@@ -263,7 +263,7 @@ def test_the_budget_is_kept_and_what_was_reached_is_kept_too() -> None:
     )
 
 
-def test_what_cannot_be_shrunk_is_told() -> None:
+def test_what_cannot_be_shrunk_is_reported() -> None:
     """A run that breaks nothing, one of a scenario that has changed, and one whose law a run alone does not break."""
     scenario = counting(b=lambda state: state.read(COUNT) < 2)
     good = recorded(scenario, ["count", "count"])

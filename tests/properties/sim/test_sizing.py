@@ -93,7 +93,7 @@ def test_a_walk_that_goes_round_for_ever_tells_nothing() -> None:
 @pytest.mark.parametrize(
     ("states", "words"), [(7, "7"), (99, "99"), (1_234, "1,200"), (987_654, "990,000"), (995_000_000, "1,000,000,000")]
 )
-def test_an_estimate_is_told_in_two_digits(states: int, words: str) -> None:
+def test_an_estimate_is_rounded_to_two_digits(states: int, words: str) -> None:
     """More of them would be believed."""
     assert rounded(states) == words
 

@@ -68,7 +68,7 @@ CHANGES: tuple[tuple[Effect[object], DocumentChange | None], ...] = (
     (delete_one("rows", Eq(ID, "a")), DocumentChange("rows", "a", is_gone=True)),
     (delete_one("else", Eq(ID, "x")), None),
 )
-UNTOLD: tuple[Effect[object], ...] = (
+UNWATCHED: tuple[Effect[object], ...] = (
     update_one("rows", Eq(ID, "b"), Put(N, 1)),
     update_one("rows", Eq(ID, "a"), Put(N, 0)),
     insert_one("rows", Document.of({"_id": "a"})),
@@ -78,24 +78,24 @@ UNTOLD: tuple[Effect[object], ...] = (
 
 
 def read_all(world: World, position: change_stream.Position, stream: Stream) -> list[DocumentChange]:
-    told: list[DocumentChange] = []
+    changes: list[DocumentChange] = []
     while True:
         page = stream.read(world, position)
         assert isinstance(page, Page)
         assert len(page.changes) <= stream.page
         if page.position == position:
             assert not page.changes
-            return told
-        told += page.changes
+            return changes
+        changes += page.changes
         position = page.position
 
 
 @given(
-    st.lists(st.sampled_from([*CHANGES, *((each, None) for each in UNTOLD)]), max_size=12),
+    st.lists(st.sampled_from([*CHANGES, *((each, None) for each in UNWATCHED)]), max_size=12),
     st.integers(1, 4),
     st.integers(0, 12),
 )
-def test_from_a_position_every_change_is_told_once_and_in_order(
+def test_from_a_position_every_change_is_read_once_and_in_order(
     steps: list[tuple[Effect[object], DocumentChange | None]], page: int, start: int
 ) -> None:
     """Law ST1: whatever the pages; a change is a write that changes a document of a collection that is watched."""
@@ -115,9 +115,9 @@ def test_from_a_position_every_change_is_told_once_and_in_order(
 
 
 def test_each_kind_of_write_is_a_change_and_nothing_else_is() -> None:
-    """Law ST1. What is not watched moves the position; what changes nothing is not told at all."""
+    """Law ST1. What is not watched moves the position; what changes nothing is not a change at all."""
     world: World = BEGUN
-    for effect in UNTOLD:
+    for effect in UNWATCHED:
         world, _ = outcome(effect, world)
     assert world.read(KEPT) == Kept()
     for effect, change in CHANGES:
@@ -131,7 +131,7 @@ def test_each_kind_of_write_is_a_change_and_nothing_else_is() -> None:
     assert outcome(Read(1, last), world) == (world, Page((), last))
 
 
-def test_what_is_forgotten_can_never_be_told_again() -> None:
+def test_what_is_forgotten_can_never_be_read_again() -> None:
     """Law ST3: with the code that the consumer knows for it; what is still known goes on."""
     world = wrote(BEGUN, *(effect for effect, _ in CHANGES))
     assert HISTORY_LOST in CANNOT_RESUME
@@ -159,8 +159,8 @@ def test_the_record_is_written_under_its_epoch_and_history_only() -> None:
     assert (reply, STREAM.position(world)) == (None, None)
     assert outcome(ResetHistory(1, 1), world) == (world, None)
     assert isinstance(outcome(Save(1, 0, After(9)), world)[1], Refused)
-    later, told = STREAM.elected(world, 2)
-    assert (told.epoch, told.history, told.position) == (2, 1, None)
+    later, elected = STREAM.elected(world, 2)
+    assert (elected.epoch, elected.history, elected.position) == (2, 1, None)
     assert isinstance(outcome(Save(1, 1, After(9)), later)[1], Refused)
 
 
@@ -178,14 +178,14 @@ async def adds() -> object:
 async def reads() -> object:
     page = await Read(1, From(0))
     assert isinstance(page, Page)
-    await Note("told", len(page.changes))
+    await Note("read", len(page.changes))
     return page.changes
 
 
-def told_is_there(state: State) -> bool:
+def read_is_there(state: State) -> bool:
     row = state.read(document("rows", "a"))
-    told = [value for _, value in state.read(notes("reader"))]
-    return row is not None and all(isinstance(value, int) and value <= row[N] for value in told)
+    counts = [value for _, value in state.read(notes("reader"))]
+    return row is not None and all(isinstance(value, int) and value <= row[N] for value in counts)
 
 
 def failing_over(meaning: Meaning) -> Scenario:
@@ -201,12 +201,12 @@ def failing_over(meaning: Meaning) -> Scenario:
             Failover(),
         ),
         budget=3,
-        always={"what was told is there": told_is_there},
+        always={"what was read is there": read_is_there},
     )
 
 
-def tells_at_once(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Planted bug: what no majority has confirmed is told, too."""
+def reads_at_once(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """Planted bug: what no majority has confirmed is read, too."""
     if isinstance(effect, Read):
         kept = world.read(KEPT)
         if kept.changes:
@@ -215,11 +215,11 @@ def tells_at_once(effect: Effect[object], world: World, who: str) -> Outcomes:
     yield from MEANS(effect, world, who)
 
 
-def test_what_was_told_is_never_taken_back() -> None:
-    """Law ST2, over all ways of two writers, a reader and three faults; a stream that tells at once is found out."""
+def test_what_was_read_is_never_taken_back() -> None:
+    """Law ST2, over all ways of two writers, a reader and three faults; a stream that yields at once is found out."""
     right = agree(failing_over(MEANS))
     assert right.faults.keys() == {Fault.NOT_DURABLE, Fault.ROLLED_BACK}
-    assert explore(failing_over(tells_at_once)).law == "what was told is there"
+    assert explore(failing_over(reads_at_once)).law == "what was read is there"
 
 
 # --- a consumer whose passes are programs -------------------------------------------------------------------------------
@@ -290,13 +290,13 @@ def consuming(
         carried_out=carried_out(looking),
     )
 
-    def told(world: World) -> World:
+    def with_leader(world: World) -> World:
         after, elected = STREAM.elected(world, STREAM.record(world)[Field[int]("epoch")] + 1)
         return after.write(inbox("consumer"), (elected,))
 
     rows = tuple(Document.of({"_id": key, "n": 0}) for key in keys)
     plans = tuple(Document.of({"_id": key, "planned": 0}) for key in keys)
-    begun = told(STREAM.begun(world_with({"rows": rows, "plans": plans})))
+    begun = with_leader(STREAM.begun(world_with({"rows": rows, "plans": plans})))
     assert isinstance(begun, Plain)
     writers: tuple[Actor, ...] = tuple(Process(f"writes {key}", factory(writes, key), meaning=MEANS) for key in keys)
     return Scenario(
@@ -307,7 +307,7 @@ def consuming(
             *writers,
             reducer,
             Crash("host", (reducer,), DEAD),
-            Restart("host again", (reducer,), DEAD, told),
+            Restart("host again", (reducer,), DEAD, with_leader),
             Forgetful(),
         ),
         budget=budget,

@@ -92,7 +92,7 @@ def test_the_pieces_are_all_runs_each_once_and_in_order(runs: int, first: int) -
 @pytest.mark.parametrize("size", [20, 1_000])
 def test_however_runs_are_parted_they_find_the_same(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces that are made elsewhere, in any order and each by a process of its own, merge into one answer; how many
-    distinct states were seen is told of a piece, and so may only be told too low.
+    distinct states were seen is known of a piece only, and so may only be reported too low.
     """
     monkeypatch.setattr("tidegate.sim.tally.PIECE", size)
     plan = Plan("0")

@@ -1,4 +1,4 @@
-"""A trace is a value: it is encoded, decoded, told and replayed exactly, and a divergence is named where it begins."""
+"""A trace is a value: it is encoded, decoded, printed and replayed exactly, and a divergence is named where it begins."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_decoding_an_encoded_hostile_trace_gives_the_same_trace(trace: Trace) ->
 
 @given(hostile_traces())
 def test_nothing_in_a_trace_can_forge_a_line_of_its_story(trace: Trace) -> None:
-    """What is told stands on the line where it belongs, and is printable."""
+    """What is printed stands on the line where it belongs, and is printable."""
     lines = render(trace).splitlines()
     patched = sum(any(True for _ in step.patch) for step in trace.steps)
     first = state_lines(trace.initial) if trace.law and not trace.steps else []
@@ -373,7 +373,7 @@ def sometimes_lost(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 
 def test_of_steps_that_read_alike_the_recorded_one_is_taken() -> None:
-    """What is decided is told in words, so what it changed decides between outcomes that sound the same."""
+    """What is decided is said in words, so what it changed decides between outcomes that sound the same."""
 
     def make() -> Scenario:
         return Scenario(
@@ -516,7 +516,7 @@ def test_a_trace_says_at_which_step_its_law_breaks(name: str) -> None:
 
 
 def test_a_step_says_what_it_did_and_which_line_asked_for_it() -> None:
-    """An effect, what it was on, and what was heard; the line is the program's, named as its module is."""
+    """An effect, what it was on, and what was received; the line is the program's, named as its module is."""
     trace = trace_of("array_push_lock.late")
     late = next(step for step in trace.steps if step.fault)
     assert (late.kind, late.effects[0].on) == (StepKind.WRITE, ("documents", "invocations", "x"))
@@ -540,9 +540,9 @@ def test_a_step_says_what_it_did_and_which_line_asked_for_it() -> None:
 def test_a_reducer_names_its_commands_and_where_it_was_decided() -> None:
     """In the step in which it takes an event."""
     trace = trace_of("partition.two_commits_in_flight")
-    told = next(step for step in trace.steps if step.event.startswith("is told assigned"))
-    assert (told.kind, told.effects[0].what[:8]) == (StepKind.DELIVER, "fetch t-")
-    assert told.src.startswith("tidegate/consumer/partition.py:")
+    assigned = next(step for step in trace.steps if step.event.startswith("receives assigned"))
+    assert (assigned.kind, assigned.effects[0].what[:8]) == (StepKind.DELIVER, "fetch t-")
+    assert assigned.src.startswith("tidegate/consumer/partition.py:")
     assert {StepKind.FETCH, StepKind.CALL} <= {step.kind for step in trace.steps}
 
 
@@ -570,7 +570,7 @@ def beyond(trace: Trace, scenario: Scenario) -> ExploredOn:
 
 
 def test_a_replay_goes_on_from_its_last_step() -> None:
-    """The whole run is told; the search itself is as it was."""
+    """The whole run is printed; the search itself is as it was."""
     whole = trace_of("array_push_lock.lost_reply")
     found = beyond(attrs.evolve(whole, steps=whole.steps[:1], law=""), shipped(whole.scenario))
     assert (found.outcome, found.steps) == (Reproduced(1), 1)
@@ -676,7 +676,7 @@ def test_a_law_that_raises_is_an_error_unless_another_one_is_broken() -> None:
         attempt(scenario, lambda search: steps_of(search, (search.first, ways(search, search.first)[0].after)))
 
 
-def test_a_state_is_told_line_by_line() -> None:
+def test_a_state_is_printed_line_by_line() -> None:
     """Each value with the way to it."""
     state = Document.of({"a": Document.of({"b/c": 1, "~": ()}), "empty": Document(), "x\n": "y\n"})
     assert state_lines(state) == ["/a/b~1c = 1", "/a/~0 = []", "/empty = {}", '/x\\u000a = "y\\u000a"']
@@ -694,16 +694,16 @@ def test_a_decision_without_code_has_no_line() -> None:
     assert decided_at(Breaks().steps).endswith(" Breaks.steps")
 
 
-# --- telling ------------------------------------------------------------------------------------------------------------
+# --- printing -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["array_push_lock.lost_reply", "array_push_lock.stall.2"])
 def test_the_story_of_a_counterexample_reads_as_it_always_did(name: str) -> None:
     """Golden transcripts. To write them anew, set TIDEGATE_REWRITE_GOLDEN."""
-    golden, told = GOLDEN / f"{name}.txt", render(trace_of(name))
+    golden, story = GOLDEN / f"{name}.txt", render(trace_of(name))
     if os.environ.get("TIDEGATE_REWRITE_GOLDEN"):
-        golden.write_text(told, encoding="utf-8")
-    assert told == golden.read_text(encoding="utf-8")
+        golden.write_text(story, encoding="utf-8")
+    assert story == golden.read_text(encoding="utf-8")
 
 
 def test_the_story_of_a_run_that_breaks_nothing_says_so() -> None:
@@ -725,19 +725,19 @@ async def raises_then() -> None:
 
 
 def test_the_story_of_an_error_says_what_was_raised_and_where() -> None:
-    """Also where it is raised before the first step, and there is none to tell of."""
+    """Also where it is raised before the first step, and there is none to print."""
 
-    def told(program: Callable[[], Program[None]]) -> list[str]:
+    def story(program: Callable[[], Program[None]]) -> list[str]:
         actors = (Process("p", factory(program)),)
         trace = explore(Scenario(name="raises", summary="", world=world_with({"rows": ()}), actors=actors)).trace
         assert trace is not None
         return render(trace).splitlines()
 
-    first = told(raises_at_once)
+    first = story(raises_at_once)
     assert '      /processes/p = "raised LookupError: what is not there"' in first
     assert first[-1].endswith("<- no program raises an error: broken here")
     line = raises_then.__code__.co_firstlineno + 1
-    last = told(raises_then)
+    last = story(raises_then)
     assert '/processes/p := "raised LookupError: what is not there"' in last[-2]
     assert last[-1].endswith(f"test_trace.py:{line} raises_then")
 
@@ -781,7 +781,7 @@ def deep(levels: int) -> object:
 
 
 @pytest.mark.parametrize("what", [*HOSTILE, "deeper"])
-def test_a_run_with_hostile_values_can_be_told_and_replayed(what: str) -> None:
+def test_a_run_with_hostile_values_can_be_printed_and_replayed(what: str) -> None:
     """Notes and results are any values, not only those that documents hold; a finding must not be lost over them."""
     value = HOSTILE[what] if what in HOSTILE else deep(3 * PICTURED_MAX)
 
@@ -805,7 +805,7 @@ def test_a_run_with_hostile_values_can_be_told_and_replayed(what: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["p\0", "p\n", "p/~", ""])
-def test_a_run_with_hostile_names_can_be_told_and_replayed(name: str) -> None:
+def test_a_run_with_hostile_names_can_be_printed_and_replayed(name: str) -> None:
     """Of processes, notes and documents."""
 
     async def says() -> object:

@@ -222,7 +222,7 @@ def test_an_id_that_is_a_number_is_not_the_text_that_looks_like_it() -> None:
 
 
 def test_the_store_s_clock_stamps_and_judges() -> None:
-    """It is one clock; whoever asks for the time of its own machine is told that it is another one."""
+    """It is one clock; whoever asks for the time of its own machine learns that it is another one."""
     later = WORLD.write(CLOCK, Instant(5 * SECOND))
     stamped, reply = outcome(find_one_and_update("rows", Eq(ID, "a"), PutServerTime(AT)), later)
     assert reply == row(n=1, at=Instant(5 * SECOND))
@@ -250,11 +250,11 @@ def test_a_note_stands_until_it_is_said_anew() -> None:
 
 
 @attrs.frozen
-class Unheard(Effect[None]):
+class Unknown(Effect[None]):
     """An effect that no world knows."""
 
 
-@pytest.mark.parametrize("effect", [Call("user code"), Unheard()], ids=["call", "another"])
+@pytest.mark.parametrize("effect", [Call("user code"), Unknown()], ids=["call", "another"])
 def test_an_effect_without_a_meaning_is_unknown(effect: Effect[object]) -> None:
     """The message says what to do; user code has the outcomes that a scenario gives it."""
     with pytest.raises(UnknownEffect, match="has no meaning") as raised:

@@ -66,13 +66,13 @@ def effort(gate: Gate) -> settings:
 # --- the laws ---------------------------------------------------------------------------------------------------------
 
 INSTANTS = st.integers(0, 80).map(lambda at: Instant(at, WALL))
-HEARD = (drawn.breakers(), drawn.circuits(), st.integers(0, 5), st.sampled_from(AttemptOutcome), INSTANTS)
+OUTCOMES = (drawn.breakers(), drawn.circuits(), st.integers(0, 5), st.sampled_from(AttemptOutcome), INSTANTS)
 FIVE = CircuitBreaker(threshold=5, cooldown=30)
 
 
 def check_cb1(gate: Gate) -> None:
     @effort(gate)
-    @given(*HEARD)
+    @given(*OUTCOMES)
     @example(FIVE, Closed(0, 4), 0, AttemptOutcome.UNANSWERED, START)
     @example(FIVE, Closed(0, 3), 0, AttemptOutcome.UNANSWERED, START)
     @example(FIVE, Closed(0, 3), 0, AttemptOutcome.ANSWERED, START)
@@ -94,7 +94,7 @@ class Asked:
 
 @attrs.frozen
 class Ended:
-    """The outcome of one of the attempts that were ever admitted is heard, perhaps again."""
+    """The outcome of one of the attempts that were ever admitted arrives, perhaps again."""
 
     which: int
     outcome: AttemptOutcome
@@ -159,7 +159,7 @@ def check_cb3(gate: Gate) -> None:
 
 def check_cb4(gate: Gate) -> None:
     @effort(gate)
-    @given(*HEARD)
+    @given(*OUTCOMES)
     @example(FIVE, HalfOpen(2, START), 0, AttemptOutcome.UNANSWERED, START)
     @example(FIVE, HalfOpen(2, START), 1, AttemptOutcome.ANSWERED, START)
     @example(FIVE, HalfOpen(2, START), 2, AttemptOutcome.ANSWERED, START)

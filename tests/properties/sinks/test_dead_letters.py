@@ -319,7 +319,7 @@ def recorded(**changes: Any) -> DeadLetter:
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
     """A bad configuration is an error at construction, a bad argument one at the call; neither shows what is carried."""
-    with pytest.raises(Misuse) as told:
+    with pytest.raises(Misuse) as raised:
         wrong()
 
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)

@@ -81,13 +81,13 @@ def check_dl1(functions: Functions) -> None:
     @example(RULES, [failed(1), failed(2)])
     @example(RULES, [failed(answer=Action.DEAD_LETTER)])
     @example(RULES, [failed(1, NotApplied("closed"))])
-    def payloads_are_settled_by_what_was_heard(rules: DeliveryRules, events: list[DeliveryEvent]) -> None:
+    def payloads_are_settled_by_what_was_received(rules: DeliveryRules, events: list[DeliveryEvent]) -> None:
         payload: Payload = Sending()
         for number, event in enumerate(events, 1):
             payload = functions.step(rules, payload, event)
             assert laws.is_true_of_the_past(rules, events[:number], payload)
 
-    payloads_are_settled_by_what_was_heard()
+    payloads_are_settled_by_what_was_received()
 
 
 @attrs.frozen
@@ -100,7 +100,7 @@ class Attempt:
 
 
 @attrs.frozen
-class Heard:
+class Arrived:
     """One of the replies under way arrives, and perhaps once more later."""
 
     which: int
@@ -120,12 +120,12 @@ class Done:
     """User code is done with the offset."""
 
 
-Act = Attempt | Heard | Looked | Done
+Act = Attempt | Arrived | Looked | Done
 SHORT = st.integers(0, 2)
 ACTS = st.one_of(
     st.builds(Attempt, SHORT, st.integers(0, 3), st.sampled_from(Action)),
     st.builds(Attempt, SHORT, st.integers(0, 3), st.just(Action.RETRY)),
-    st.builds(Heard, st.integers(0, 3), st.booleans()),
+    st.builds(Arrived, st.integers(0, 3), st.booleans()),
     st.builds(Looked, SHORT, st.sampled_from((Released(), Dismissed()))),
     st.just(Done()),
 )
@@ -142,7 +142,7 @@ class World:
     sink: set[int] = attrs.field(factory=set)
     dead_letters: set[int] = attrs.field(factory=set)
     replies: list[tuple[int, DeliveryEvent]] = attrs.field(factory=list)
-    heard: list[list[DeliveryEvent]] = attrs.field(factory=lambda: [[], [], []])
+    received: list[list[DeliveryEvent]] = attrs.field(factory=lambda: [[], [], []])
 
     def act(self, act: Act) -> None:
         match act:
@@ -151,10 +151,10 @@ class World:
             case Attempt(index, weather, answer):
                 self.attempt(index, weather, answer)
             case Looked(index, event):
-                self.hear(index, event)
-            case Heard(which, again):
+                self.receive(index, event)
+            case Arrived(which, again):
                 if which < len(self.replies):
-                    self.hear(*(self.replies[which] if again else self.replies.pop(which)))
+                    self.receive(*(self.replies[which] if again else self.replies.pop(which)))
 
     def attempt(self, index: int, weather: int, answer: Action) -> None:
         failure = WEATHER[weather]
@@ -171,14 +171,16 @@ class World:
             arrived.add(index)
         self.replies.append((index, event))
 
-    def hear(self, index: int, event: DeliveryEvent) -> None:
-        self.heard[index].append(event)
+    def receive(self, index: int, event: DeliveryEvent) -> None:
+        self.received[index].append(event)
         after = self.functions.step(self.rules, self.outbox.payloads[index], event)
         payloads = self.outbox.payloads
         self.outbox = OffsetDelivery((*payloads[:index], after, *payloads[index + 1 :]), self.outbox.sealed)
 
     def done(self) -> set[int]:
-        skipped = (i for i in range(3) if any(laws.decided_to_skip(self.rules, self.heard[i], why) for why in Reason))
+        skipped = (
+            i for i in range(3) if any(laws.decided_to_skip(self.rules, self.received[i], why) for why in Reason)
+        )
         return {*self.sink, *self.dead_letters, *skipped}
 
 
@@ -188,9 +190,9 @@ def check_dl1_in_the_world(functions: Functions) -> None:
     @effort(functions)
     @given(drawn.rules(), st.lists(ACTS, max_size=40))
     @example(RULES, [Done(), *(act for i in range(3) for act in lasting(i))])
-    @example(RULES, [Done(), Attempt(0, 0, Action.RETRY), Heard(0, again=False), *lasting(1), *lasting(2)])
-    @example(RULES, [*(act for i in range(3) for act in (Attempt(i, 0, Action.RETRY), Heard(0, again=False)))])
-    @example(RULES, [Done(), *(act for i in range(3) for act in (Attempt(i, 1, Action.HOLD), Heard(0, again=False)))])
+    @example(RULES, [Done(), Attempt(0, 0, Action.RETRY), Arrived(0, again=False), *lasting(1), *lasting(2)])
+    @example(RULES, [*(act for i in range(3) for act in (Attempt(i, 0, Action.RETRY), Arrived(0, again=False)))])
+    @example(RULES, [Done(), *(act for i in range(3) for act in (Attempt(i, 1, Action.HOLD), Arrived(0, again=False)))])
     def nothing_is_lost(rules: DeliveryRules, acts: Sequence[Act]) -> None:
         world = World(functions, rules)
         for act in acts:
@@ -204,7 +206,7 @@ def check_dl1_in_the_world(functions: Functions) -> None:
 
 def lasting(index: int) -> list[Act]:
     """A sink that is away for two attempts."""
-    return [act for _ in range(2) for act in (Attempt(index, 1, Action.RETRY), Heard(0, again=False))]
+    return [act for _ in range(2) for act in (Attempt(index, 1, Action.RETRY), Arrived(0, again=False))]
 
 
 STEPS = (drawn.rules(), drawn.payloads(), drawn.delivery_events())
@@ -339,7 +341,7 @@ def closed_is_delivered(rules: DeliveryRules, payload: Payload, event: DeliveryE
 
 
 def revived(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """A failure that is heard late sends the payload again, settled or not."""
+    """A failure that arrives late sends the payload again, settled or not."""
     late = isinstance(payload, Delivered) and isinstance(event, Failed)
     return Sending(failures()) if late else delivery.step(rules, payload, event)
 
@@ -370,7 +372,7 @@ def dropped_unwritten(rules: DeliveryRules, payload: Payload, event: DeliveryEve
 
 
 def any_attempt(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """Failures have no number, so one that is heard twice counts twice."""
+    """Failures have no number, so one that arrives twice counts twice."""
     if isinstance(event, Failed) and isinstance(payload, Sending):
         return delivery.step(rules, payload, attrs.evolve(event, attempt=payload.attempt))
     return delivery.step(rules, payload, event)
@@ -507,7 +509,7 @@ def test_what_is_held_goes_on_where_it_was() -> None:
 
 
 def test_every_state_has_an_answer_to_every_event() -> None:
-    """Totality, and what is heard late: a success settles whatever is not; anything else out of turn says nothing."""
+    """Totality, and what arrives late: a success settles whatever is not; anything else out of turn says nothing."""
     dead_lettering = DeadLettering(failures())
     open_states: tuple[Payload, ...] = (
         Sending(),
@@ -657,10 +659,10 @@ def test_an_error_of_ten_million_words_is_kept_at_once() -> None:
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
     """A bad configuration is an error at construction, a bad argument one at the call; neither shows what is carried."""
-    with pytest.raises(Misuse) as told:
+    with pytest.raises(Misuse) as raised:
         wrong()
 
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)
 
 
 def test_every_value_may_be_a_key() -> None:

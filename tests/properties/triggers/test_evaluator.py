@@ -122,7 +122,7 @@ def dropped(store: Store, effect: Effect[object]) -> object:
     return Ambiguous("no reply")
 
 
-def unheard(store: Store, effect: Effect[object]) -> object:
+def reply_lost(store: Store, effect: Effect[object]) -> object:
     store.do(effect)
     return Ambiguous("no reply")
 
@@ -199,7 +199,7 @@ def noticed(*triggers: Trigger) -> Store:
 
 def test_what_happened_is_kept_once_whatever_becomes_of_a_request() -> None:
     """Noticed again, it is the same occurrence; where nobody answers, it is not known to be kept."""
-    for trouble in (unsent, dropped, unheard):
+    for trouble in (unsent, dropped, reply_lost):
         for at in (1, 2):
             store = Store(trouble={at: trouble})
             assert store.run(evaluator(ON_A).notice(EVENT))
@@ -210,7 +210,7 @@ def test_what_happened_is_kept_once_whatever_becomes_of_a_request() -> None:
     assert contents(store.world, "occurrences") == ()
 
 
-@pytest.mark.parametrize("trouble", [unsent, dropped, unheard])
+@pytest.mark.parametrize("trouble", [unsent, dropped, reply_lost])
 @pytest.mark.parametrize("at", range(1, 11))
 def test_it_fires_once_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
     """Laws TE1 and TE2: a pass that was cut short is taken up by the next one, when its claim has expired."""
@@ -278,7 +278,7 @@ def test_a_run_whose_trigger_is_gone_is_given_up() -> None:
 
 
 def test_what_another_was_faster_with_is_left_to_it() -> None:
-    """A cell that another moved, a run that another claimed at each attempt, and one that is gone when it is told."""
+    """A cell that another moved, a run that another claimed at each attempt, and one that is gone when it is reported."""
     store = Store()
     programs = evaluator(ON_MINUTE)
     store.run(programs.evaluate("p1"))

@@ -280,14 +280,14 @@ class World:
         self.stored[occurrence.id] = occurrence
 
     def swap(self, before: TriggerRun | None, after: TriggerRun) -> bool:
-        """A compare-and-set; tell whether the caller hears that it has won."""
+        """A compare-and-set; tell whether the caller learns that it has won."""
         if self.runs.get(after.id) != before:
             return False
         self.runs[after.id] = after
         return not (self.lost and self.lost.pop())
 
     def insert(self, firing: Firing) -> bool:
-        """Insert an invocation under the id of its run; tell whether the caller hears that it is there."""
+        """Insert an invocation under the id of its run; tell whether the caller learns that it is there."""
         self.invocations.setdefault(firing.id, firing)
         return not (self.lost and self.lost.pop())
 
@@ -571,7 +571,7 @@ def any_attempt(
 def whatever_it_is(
     run: TriggerRun, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant
 ) -> Changed | Ignored:
-    """A failure that is told late undoes what fired."""
+    """A failure that is reported late undoes what fired."""
     del attempt, claims, now
     return Changed(attrs.evolve(run, state=Failed(reasons), version=run.version + 1))
 
@@ -777,7 +777,7 @@ def test_the_record_counts_where_two_plans_differ() -> None:
 
 
 def test_a_run_that_was_given_up_may_have_fired() -> None:
-    """Its last pass was only slow: the invocation is there, under the id of the run, and that is told."""
+    """Its last pass was only slow: the invocation is there, under the id of the run, and that is reported."""
     left = run(FIRING, GivenUp(("its last claim expired",), NOW))
 
     assert fired(left, Instant(30)) == Changed(TriggerRun(FIRING, Fired(Instant(30)), 1, 2))

@@ -31,7 +31,7 @@ from tidegate.triggers.conditions import (
 )
 from tidegate.triggers.laws import trigger as laws
 from tidegate.triggers.strategies.conditions import JUDGES, conditions, contexts, no, yes
-from tidegate.triggers.strategies.trigger import counted, fails, nothing, occurrences, providers, told, triggers
+from tidegate.triggers.strategies.trigger import counted, described, fails, nothing, occurrences, providers, triggers
 from tidegate.triggers.trigger import (
     FirstOf,
     FromAll,
@@ -235,7 +235,7 @@ def the_first_that_holds(some: Collection[Condition], context: Context, seen: In
 
 
 def silently(some: Collection[Condition], context: Context, seen: Instant) -> Noticed:
-    """What nobody can tell is not told."""
+    """What nobody can tell is not said."""
     return attrs.evolve(noticed(some, context, seen), unknown=())
 
 
@@ -353,15 +353,18 @@ def test_the_order_of_conditions_does_not_matter() -> None:
     ("provider", "expected"),
     [
         (Static(), Provided(Document())),
-        (FromContext("told", Kind.EVENT, told), Provided(Document((("context", "event 'e' of 'a'"),)))),
-        (FromContext("told", Kind.RESULT, told), NotProvided(("'told' needs a context of kind result",))),
+        (FromContext("described", Kind.EVENT, described), Provided(Document((("context", "event 'e' of 'a'"),)))),
+        (
+            FromContext("described", Kind.RESULT, described),
+            NotProvided(("'described' needs a context of kind result",)),
+        ),
         (FromAll("counted", counted), Provided(Document((("contexts", 3),)))),
         (FromAll("nothing", nothing), NotProvided(("'nothing' answered a NoneType, which is not a document",))),
         (FromAll("fails", fails), NotProvided(("'fails' raised LookupError",))),
         (FromAll("naive", lambda _: {"k": object()}), NotProvided(("'naive' raised Misuse",))),
         (
-            FirstOf((FromAll("fails", fails), FromContext("told", Kind.CRON, told))),
-            NotProvided(("'fails' raised LookupError", "'told' needs a context of kind cron")),
+            FirstOf((FromAll("fails", fails), FromContext("described", Kind.CRON, described))),
+            NotProvided(("'fails' raised LookupError", "'described' needs a context of kind cron")),
         ),
     ],
 )
@@ -398,7 +401,7 @@ GOOD: list[tuple[Callable[..., object], dict[str, Any]]] = [
     (noticed, {"conditions": (ON_A,), "context": EVENT, "seen": NOW}),
     (ticks, {"condition": OnCron(Schedule("* * * * *")), "cell": Cell(NOW)}),
     (Static, {"arguments": Document()}),
-    (FromContext, {"name": "f", "kind": Kind.EVENT, "function": told}),
+    (FromContext, {"name": "f", "kind": Kind.EVENT, "function": described}),
     (FromAll, {"name": "f", "function": counted}),
     (FirstOf, {"providers": (Static(),)}),
     (provided, {"provider": Static(), "contexts": (EVENT,)}),

@@ -78,8 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return failed(StoppedError("interrupted"), arguments, terminal)
     except BrokenPipeError:
-        return unheard(out)
-    except Exception as error:  # noqa: BLE001  whatever it is, it is told in one way
+        return unread(out)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is reported in one way
         return failed(raised(error, "internal error"), arguments, terminal)
     return code
 
@@ -91,7 +91,9 @@ def parsed(arguments: list[str], terminal: Terminal) -> Run:
         click.UsageError: They do not fit.
     """
     found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
-    return (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)  # an int: help or version was told
+    return (
+        (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)
+    )  # an int: help or version was printed
 
 
 def failed(error: TidegateError, arguments: list[str], terminal: Terminal) -> ExitCode:
@@ -110,7 +112,7 @@ def misused(usage: click.UsageError) -> Misuse:
     return Misuse(usage.format_message().rstrip("."), where=command, todo=f"{command} --help")
 
 
-def unheard(out: TextIO) -> ExitCode:
+def unread(out: TextIO) -> ExitCode:
     """Whoever reads stdout has left, as `head` does."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # or the interpreter complains when it flushes at its end
     return ExitCode.BROKEN_PIPE
@@ -251,7 +253,7 @@ def cli() -> None: ...
             ExitCode.DIVERGED: "a program is nondeterministic",
             ExitCode.NOTHING_SELECTED: "nothing is selected",
             ExitCode.INCONCLUSIVE: "inconclusive: a bound, random runs, or what --require-sometimes asks for",
-            ExitCode.INTERRUPTED: "interrupted; what was found until then is told",
+            ExitCode.INTERRUPTED: "interrupted; what was found until then is reported",
             ExitCode.TERMINATED: "terminated, likewise",
         },
     )
@@ -566,7 +568,10 @@ trace.command(
     help=explained(
         "Tell where two runs part.\n\nWithout OTHER it is compared to the nearest passing run, which stands beside it.",
         ("tidegate trace diff failing.json", "tidegate trace diff yesterday.json today.json"),
-        {ExitCode.OK: "told", ExitCode.USAGE: "wrong usage, or a trace that cannot be read, or another beginning"},
+        {
+            ExitCode.OK: "the difference is printed",
+            ExitCode.USAGE: "wrong usage, or a trace that cannot be read, or another beginning",
+        },
     )
 )
 @click.argument("file", type=FILE)

@@ -1,4 +1,4 @@
-"""`tidegate explore`: one scenario after the other, each told and stored as soon as it is done.
+"""`tidegate explore`: one scenario after the other, each reported and stored as soon as it is done.
 
 The collector of cycles sleeps while a search runs: a search makes millions of small values and no cycles worth collecting
 before its end, and it is 15 to 60 % quicker so.
@@ -116,7 +116,7 @@ class Outcome:
         return answer if self.error is None else {**answer, "error": error_json(self.error)}
 
     def to_lines(self) -> tuple[str, ...]:
-        """What is told below the lines of the scenarios."""
+        """What is printed below the lines of the scenarios."""
         if not self.results:
             return ()
         counterexamples = (line for result in self.results for line in stories(result))
@@ -138,7 +138,7 @@ def explore_all(
         targets: What was selected; each is taken out when its turn comes.
         settings: How each is explored.
         store: Where counterexamples go; None for nowhere.
-        terminal: Where it is told.
+        terminal: Where it is printed.
         is_json: Answer with one JSON object.
         quiet: Show no progress.
 
@@ -223,7 +223,7 @@ def stored(
 def explored_apart(
     targets: list[Target], settings: Settings, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Iterator[Result]:
-    """Explore the targets in several processes, each in one of them; told in their order. None is left but after a signal.
+    """Explore the targets in several processes, each in one of them; reported in their order. None is left but after a signal.
 
     A process that dies breaks its pool; another one goes on with what was not finished.
 
@@ -357,23 +357,25 @@ class Stop:
 
 @contextmanager
 def stoppable() -> Generator[Stop]:
-    """Hear of signals: the first one ends the search after its step, a second one of its kind does what it always does."""
+    """Catch signals: the first one ends the search after its step, a second one of its kind does what it always does."""
     stop = Stop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def hear(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
+    def caught(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
         stop.code = ExitCode(128 + number)
         signal.signal(number, before[signal.Signals(number)])
 
-    heard = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]  # a job in the background ignores it
+    handled = [
+        number for number in SIGNALS if before[number] is not signal.SIG_IGN
+    ]  # a job in the background ignores it
     if threading.current_thread() is not threading.main_thread():
-        heard = []  # only the main thread may
+        handled = []  # only the main thread may
     try:
-        for number in heard:
-            signal.signal(number, hear)
+        for number in handled:
+            signal.signal(number, caught)
         yield stop
     finally:
-        for number in heard:
+        for number in handled:
             signal.signal(number, before[number])
 
 

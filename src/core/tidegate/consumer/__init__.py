@@ -2,7 +2,7 @@
 
 Read the questions first, then the machines that put the answers together:
     `watermark`        Up to which offset may be committed, and what beyond it is done?
-    `commit_metadata`  How is that told to the next owner, in the string that is committed with the position?
+    `commit_metadata`  How does the next owner learn that, in the string that is committed with the position?
     `backpressure`     Pause, resume or go on, and which partitions?
     `drain`            What becomes of work in flight when a partition is revoked?
     `fanout`           When is a record, and when is a window, settled?

@@ -39,7 +39,16 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
 __all__ = [
-    "ALL_FAULTS", "FENCED", "LEAVES", "LIVING", "OVER", "REPLACED", "SCENARIOS", "TOKENS", "TOLD", "WRONG",
+    "ALL_FAULTS",
+    "FENCED",
+    "LEAVES",
+    "LIVING",
+    "OVER",
+    "RECORDED",
+    "REPLACED",
+    "SCENARIOS",
+    "TOKENS",
+    "WRONG",
     "atomic_service",
 ]  # fmt: skip
 
@@ -52,10 +61,10 @@ WORK: Final = "work"
 TOKENS: Final = "each run that is let in has the next token"
 REPLACED: Final = "only who is gone is put out of the gate"
 FENCED: Final = "nothing is written under an older token"
-LEAVES: Final = "who leaves the gate is told"
+LEAVES: Final = "whoever leaves the gate is recorded"
 LIVING: Final = "only the living block"
 OVER: Final = "who says so is over"
-TOLD: Final = "who was skipped is told so"
+RECORDED: Final = "whoever was skipped is recorded"
 
 SERVICE: Final = AtomicService(interval=4 * SECOND, spread=SECOND, start_fraction_ppm=500_000)
 DEAD_AFTER: Final[Duration] = 2 * SECOND
@@ -144,7 +153,7 @@ def is_over(runner: str) -> Law:
     return holds
 
 
-def is_told(runner: str) -> Law:
+def skips_are_recorded(runner: str) -> Law:
     return lambda state: all(
         row(state, each.run) is not None
         for each in outcomes(state, runner)
@@ -201,7 +210,7 @@ def atomic_service(
         ),
         budget=budget,
         clock=Clock(quantum=SECOND, moves=moves),
-        always={OVER: tuple(map(is_over, names)), TOLD: tuple(map(is_told, names))},
+        always={OVER: tuple(map(is_over, names)), RECORDED: tuple(map(skips_are_recorded, names))},
         step={
             TOKENS: tokens_grow,
             REPLACED: only_the_gone_are_replaced,

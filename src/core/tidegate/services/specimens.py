@@ -25,9 +25,9 @@ from tidegate.services.scenarios import (
     LEAVES,
     LIVING,
     OVER,
+    RECORDED,
     REPLACED,
     TOKENS,
-    TOLD,
     WRONG,
     atomic_service,
 )
@@ -67,8 +67,8 @@ async def empties_the_gate(runner: ServiceRunner, row: Execution, token: int) ->
     await update_one(runner.gates, Eq(ID, runner.key), Put(RUN, None), Put(RUNNER, None))
 
 
-async def leaves_before_it_tells(runner: ServiceRunner, row: Execution, token: int) -> None:
-    """The gate is left first, then the history is told: a crash in between, and nobody ever hears of the run."""
+async def leaves_before_it_records(runner: ServiceRunner, row: Execution, token: int) -> None:
+    """The gate is left first, then the history is written: a crash in between, and nobody ever learns of the run."""
     await PARTS.leave(runner, row, token)
     await PARTS.insist(runner, row, token)
 
@@ -81,8 +81,8 @@ async def does_not_insist(runner: ServiceRunner, row: Execution, token: int) -> 
         return
 
 
-async def told_without_an_answer(runner: ServiceRunner, row: Execution) -> bool:
-    """A row that nobody answered for passes for told."""
+async def recorded_without_an_answer(runner: ServiceRunner, row: Execution) -> bool:
+    """A row that nobody answered for is taken for recorded."""
     await PARTS.record(runner, row)
     return True
 
@@ -140,9 +140,9 @@ SPECIMENS: Final = (
         "Planted, after the array-push lock of pynenc-mongo, whose release erases whoever holds it by then.",
     ),
     planted(
-        "leaves_before_it_tells",
-        leaves_before_it_tells,
-        attrs.evolve(PARTS, insist=leaves_before_it_tells),
+        "leaves_before_it_records",
+        leaves_before_it_records,
+        attrs.evolve(PARTS, insist=leaves_before_it_records),
         LEAVES,
         "pynenc writes the gate and the row of a run in two steps, and a crash between them leaves no row to be seen.",
     ),
@@ -154,10 +154,10 @@ SPECIMENS: Final = (
         "Planted: whoever is alive and does not insist on leaving blocks itself and all others.",
     ),
     planted(
-        "told_without_an_answer",
-        told_without_an_answer,
-        attrs.evolve(PARTS, record=told_without_an_answer),
-        TOLD,
+        "recorded_without_an_answer",
+        recorded_without_an_answer,
+        attrs.evolve(PARTS, record=recorded_without_an_answer),
+        RECORDED,
         "pynenc-mongo takes any error of its driver for an answer.",
     ),
     Specimen(

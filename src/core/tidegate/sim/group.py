@@ -214,7 +214,7 @@ class Coordinator:
                 label = Label(f"evicts {member}, who goes on working")
                 yield ActorStep(label, self.puts_out(after, rest, member), must=False, fault=Fault.EVICTED)
         for member in group.away if not group.rebalancing else ():
-            if not world.read(dead(member)) and self.has_heard(world, member):
+            if not world.read(dead(member)) and self.has_learned_of_its_loss(world, member):
                 yield ActorStep(Label(f"takes {member} in again"), self.revoke(world, _joined(group, member)))
         if not group.rebalancing and (after := _begun(world)):
             yield ActorStep(Label("begins a rebalance"), self.revoke(after, group), must=False, fault=Fault.REBALANCE)
@@ -234,7 +234,7 @@ class Coordinator:
         owners = tuple("" if owner == member else owner for owner in group.owners)
         return self.revoke(world, attrs.evolve(group, owners=owners, away=(*group.away, member)))
 
-    def has_heard(self, world: World, member: str) -> bool:
+    def has_learned_of_its_loss(self, world: World, member: str) -> bool:
         events = [
             event
             for number in range(len(world.read(GROUP).owners))

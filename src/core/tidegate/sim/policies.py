@@ -180,7 +180,7 @@ class Policy(Protocol):
         """Draw what holds for a whole run, and answer how it picks."""
         ...
 
-    def told(self, generator: Generator, shape: Shape, offered: Collection[Fault], /) -> str:
+    def described(self, generator: Generator, shape: Shape, offered: Collection[Fault], /) -> str:
         """In words: what was drawn for the run of this generator. `offered` are the faults that could have struck."""
         ...
 
@@ -196,7 +196,7 @@ class Uniform:
     def begin(self, generator: Generator, shape: Shape) -> Pick:  # noqa: ARG002  any run will do
         return at_random(generator)
 
-    def told(self, generator: Generator, shape: Shape, offered: Collection[Fault]) -> str:  # noqa: ARG002  nothing drawn
+    def described(self, generator: Generator, shape: Shape, offered: Collection[Fault]) -> str:  # noqa: ARG002  nothing drawn
         return self.name
 
 
@@ -257,7 +257,7 @@ class Pct:
 
         return pick
 
-    def told(self, generator: Generator, shape: Shape, offered: Collection[Fault]) -> str:  # noqa: ARG002  see Policy
+    def described(self, generator: Generator, shape: Shape, offered: Collection[Fault]) -> str:  # noqa: ARG002  see Policy
         return self.promised(shape)
 
     def promised(self, shape: Shape) -> str:
@@ -291,7 +291,7 @@ class Swarm:
 
         return pick
 
-    def told(self, generator: Generator, shape: Shape, offered: Collection[Fault]) -> str:  # noqa: ARG002  see Policy
+    def described(self, generator: Generator, shape: Shape, offered: Collection[Fault]) -> str:  # noqa: ARG002  see Policy
         drawn, rate = self.drawn(generator)
         kinds = ", ".join(kind for kind in _KINDS if kind in offered and drawn & bits((kind,)))
         return f"swarm ({kinds or 'no faults'}; {rate:g} of the steps where one could strike)"

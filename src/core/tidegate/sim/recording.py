@@ -202,13 +202,13 @@ def read(text: str) -> Recording:
     if kind not in ("program", "reducer"):
         raise _damaged(1, "it is of no program and of no reducer")
     versions = head.get("versions")
-    told = cast("dict[str, object]", versions) if isinstance(versions, dict) else {}
+    packages = cast("dict[str, object]", versions) if isinstance(versions, dict) else {}
     return Recording(
         program=_string(head.get("program"), 1),
         kind=kind,
         arguments=_string(head.get("arguments", ""), 1),
-        version=_string(told.get("tidegate", ""), 1),
-        python=_string(told.get("python", ""), 1),
+        version=_string(packages.get("tidegate", ""), 1),
+        python=_string(packages.get("python", ""), 1),
         entries=tuple(entries),
         is_whole=is_whole,
         damage=damage,
@@ -324,10 +324,10 @@ def _executed_on(recording: Recording, program: Program[object], classes: Classe
     done = len(recording.entries)
     if recording.is_whole and isinstance(status, Asking):
         return Other(done + 1, NOTHING, one_line(str(status.effect)), awaited_at(program))
-    return Same(done, one_line(told(status, is_whole=recording.is_whole)))
+    return Same(done, one_line(status_line(status, is_whole=recording.is_whole)))
 
 
-def told(status: ProcessStatus, *, is_whole: bool) -> str:
+def status_line(status: ProcessStatus, *, is_whole: bool) -> str:
     return str(status) if is_whole or not isinstance(status, Asking) else f"the recording ends; {status}"
 
 

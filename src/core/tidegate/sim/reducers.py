@@ -1,7 +1,7 @@
 """Reducers as actors: long-lived machines whose commands come true later, and come back as events.
 
 Commands come true in any order; the events of what came true come in any order; the events of the world (an inbox) are taken in
-theirs. Between a command's coming true and the reducer's hearing of it others may act, where they can see the command (`split`).
+theirs. Between a command's coming true and the reducer's receiving the event others may act, where they can see the command (`split`).
 An answer that changes nothing, such as an empty page to one who asks for it again, need not come: a reducer that waits for
 news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
 A timer that fires early is a stall, so it spends a fault; a reducer can take a command back as long as it has not come true.
@@ -174,10 +174,10 @@ class ReducerProcess:
             yield from self.goes_on(world, machine, running)
         for event in machine.arrived:
             rest = attrs.evolve(machine, arrived=_without(machine.arrived, event))
-            yield ActorStep(Label(f"hears {event}"), self.take(world, rest, event))
+            yield ActorStep(Label(f"receives {event}"), self.take(world, rest, event))
         if events := world.read(inbox(self.name)):
             taken = world.write(inbox(self.name), events[1:])
-            yield ActorStep(Label(f"is told {events[0]}"), self.take(taken, machine, events[0]))
+            yield ActorStep(Label(f"receives {events[0]}"), self.take(taken, machine, events[0]))
 
     # commands that are one effect
 
@@ -357,13 +357,13 @@ class Restart:
         name: Its lane.
         reducers: What starts, each as it began at first.
         dead: The cell that tells others.
-        told: What the world has for them then, such as what is stored.
+        prepared: What the world has for them then, such as what is stored.
     """
 
     name: str
     reducers: tuple[ReducerProcess, ...]
     dead: Cell[bool]
-    told: Callable[[World], World] = lambda world: world
+    prepared: Callable[[World], World] = lambda world: world
     blind: bool = False
     place: Cell[object] = attrs.field(init=False)
 
@@ -376,4 +376,4 @@ class Restart:
         after = after.write(self.dead, value=False).write(life(self.name), after.read(life(self.name)) + 1)
         for reducer in self.reducers:
             after = reducer.begin(after)
-        yield ActorStep(Label("starts again"), self.told(after), must=False, fault=Fault.RESTART)
+        yield ActorStep(Label("starts again"), self.prepared(after), must=False, fault=Fault.RESTART)

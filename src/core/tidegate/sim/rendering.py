@@ -12,7 +12,7 @@ from tidegate.model.documents import Document, Value, one_line, show
 from tidegate.model.patches import Added, Patch, Removed, Replaced
 from tidegate.sim.trace import Breach, Trace, TraceStep
 
-__all__ = ["is_routine", "render", "sentence", "state_lines", "step_lines", "told"]
+__all__ = ["is_routine", "patch_line", "render", "sentence", "state_lines", "step_lines"]
 
 
 def render(trace: Trace) -> str:
@@ -50,7 +50,7 @@ def step_lines(number: int, step: TraceStep, width: int) -> list[str]:
     """A step on a line, and on a second one what it changed; the names of processes in so wide a column."""
     fault = f"  [{one_line(step.fault)}]" if step.fault else ""
     lines = [f"{number:>4}  {one_line(step.process):<{width}}  {one_line(step.event)}{fault}"]
-    if seen := told(tuple(change for change in step.patch if not is_routine(change))):
+    if seen := patch_line(tuple(change for change in step.patch if not is_routine(change))):
         lines.append(f"{'':>4}  {'':<{width}}    {seen}")
     return lines
 
@@ -80,7 +80,7 @@ def is_routine(change: Added | Removed | Replaced) -> bool:
     )
 
 
-def told(patch: Patch) -> str:
+def patch_line(patch: Patch) -> str:
     """The patch on one line."""
     return "; ".join(map(sentence, patch))
 

@@ -20,7 +20,7 @@ from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.faults import FAULTS
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
-from tidegate.sim.rendering import told
+from tidegate.sim.rendering import patch_line
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Bounds, Explored, Proceed, Search
 from tidegate.sim.trace import Policy, Trace, Truth
@@ -111,7 +111,7 @@ def followed(trace: Trace, search: Search) -> Followed:
     path = [search.first]
     before = described(search.space, search.first)
     if other := difference(trace.initial, before):
-        return Followed((search.first,), before, Diverged(0, f"the first state differs: {told(other)}"))
+        return Followed((search.first,), before, Diverged(0, f"the first state differs: {patch_line(other)}"))
     for number, step in enumerate(trace.steps, 1):
         enabled = ways(search, path[-1])
         chosen = [way.after for way in enabled if (way.stepper.name, event(way.step)) == (step.process, step.event)]
@@ -123,8 +123,8 @@ def followed(trace: Trace, search: Search) -> Followed:
         patches = {after: difference(before, described(search.space, after, before)) for after in chosen}
         state = next((after for after, patch in patches.items() if patch == step.patch), chosen[0])
         if patches[state] != step.patch:
-            why = f"{recorded} changes something else: {told(patches[state])}"
-            return Followed(tuple(path), before, Diverged(number, why, (), f"{recorded}: {told(step.patch)}"))
+            why = f"{recorded} changes something else: {patch_line(patches[state])}"
+            return Followed(tuple(path), before, Diverged(number, why, (), f"{recorded}: {patch_line(step.patch)}"))
         if number == len(trace.steps) and (reason := _kept(trace, search, path[-1], state)):
             return Followed(tuple(path), before, Diverged(number, reason, (), f"breaks the law: {trace.law}"))
         path.append(state)
@@ -167,7 +167,7 @@ def explored_on(trace: Trace, search: Search, states_max: int, proceed: Proceed)
         trace: The recorded run.
         search: A search of the scenario as it is today.
         states_max: Stop after this many distinct states.
-        proceed: Told of the progress; answers whether to go on.
+        proceed: Receives the progress; answers whether to go on.
     """
     run = followed(trace, search)
     first, search.first = search.first, run.path[-1]

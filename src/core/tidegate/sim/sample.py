@@ -133,7 +133,7 @@ def sample(scenario: Scenario, plan: Plan, runs: int, *, seeding: Seeding, proce
         plan: Which runs. A seed of the form "seed.n" runs that one run again.
         runs: How many.
         seeding: Makes a generator of a seed, for example `random.Random`.
-        proceed: Told of the progress after every run; answers whether to go on.
+        proceed: Receives the progress after every run; answers whether to go on.
     """
     of_all, numbers = runs_of(plan.seed, runs)
     sampler = Sampler(scenario, attrs.evolve(plan, seed=of_all), seeding)
@@ -169,7 +169,7 @@ def portfolio(
             begins with.
         runs: How many.
         seeding: Makes a generator of a seed, for example `random.Random`.
-        proceed: Told of the progress after every run; answers whether to go on.
+        proceed: Receives the progress after every run; answers whether to go on.
 
     Returns:
         What goes on. Its runs are had again by the same search and this seed; a counterexample by its trace.
@@ -204,12 +204,12 @@ def portfolio(
 def _after(done: Tally, runs: int, proceed: Proceed) -> Proceed:
     """The progress of a piece, as part of all runs."""
 
-    def told(piece: Progress) -> bool:
+    def report(piece: Progress) -> bool:
         states, depth = max(done.states, piece.states), max(done.depth, piece.depth)
         waiting = runs - done.runs - piece.waiting
         return proceed(Progress(states, done.transitions + piece.transitions, depth, waiting))
 
-    return told
+    return report
 
 
 @final
@@ -265,7 +265,8 @@ class Sampler:
 
         Args:
             runs: Their numbers.
-            proceed: Told after every run, where `waiting` is how many were made; answers whether to go on.
+            proceed: Receives the progress after every run, where `waiting` is how many were made; answers whether
+                to go on.
         """
         return self.at_first.run(lambda walks: self.made(walks, runs, proceed))
 
@@ -303,7 +304,7 @@ class Sampler:
             broken = search.broken_at(walked.law, walked.path)
             offered = {fault for state in walked.path for fault in _offers(search, state)}
             found_by = self.plan.policy(run)
-            policy = found_by.told(self.seeding(seed), self.shape if found_by.needs_shape else UNMEASURED, offered)
+            policy = found_by.described(self.seeding(seed), self.shape if found_by.needs_shape else UNMEASURED, offered)
         goals = {name: name in tally.goals for name in self.scenario.sometimes}
         return Sampled(
             search,

@@ -109,7 +109,7 @@ class Progress:
 
 
 Proceed: TypeAlias = Callable[[Progress], bool]
-"""Told of the progress now and then; answers whether to go on. Wall-clock bounds live here, with the caller."""
+"""Receives the progress now and then; answers whether to go on. Wall-clock bounds live here, with the caller."""
 
 
 @final
@@ -225,7 +225,7 @@ class Search:
 
         Args:
             bounds: Where it ends at the latest.
-            proceed: Told of the progress; answers whether to go on.
+            proceed: Receives the progress; answers whether to go on.
 
         Returns:
             What was found. The way to a broken law is a shortest one.

@@ -66,7 +66,7 @@ _PATIENCE: Final = 100
 
 _Decisions: TypeAlias = tuple[Decision, ...]
 _Keep: TypeAlias = Callable[[int], bool]
-"""Told how many replays were made; answers whether to go on. A bound of time lives here, with the caller."""
+"""Receives the number of replays made; answers whether to go on. A bound of time lives here, with the caller."""
 
 
 @final
@@ -158,7 +158,7 @@ def shrink(
         scenario: Where it was recorded, as it is today.
         replays_max: How many candidates may be run.
         states_max: How many states may be seen in search of a shorter run.
-        keep: Told of the replays so far; answers whether to go on.
+        keep: Receives the number of replays so far; answers whether to go on.
 
     Returns:
         The trace of the shrunk run, which holds the other one, and what was done.
@@ -182,7 +182,7 @@ def _shrunk_trace(trace: Trace, search: Search, budget: Budget) -> tuple[Trace, 
             todo="explore again",
         )
     shrunk = shrunk_path(search, found.path, trace.law, budget)
-    told = trace_of(
+    shorter = trace_of(
         search,
         shrunk.run.path,
         law=trace.law,
@@ -193,7 +193,7 @@ def _shrunk_trace(trace: Trace, search: Search, budget: Budget) -> tuple[Trace, 
         why=trace.why,
         original=found.path,
     )
-    return attrs.evolve(told, scenario=trace.scenario), shrunk
+    return attrs.evolve(shorter, scenario=trace.scenario), shrunk
 
 
 def shrunk_path(search: Search, path: tuple[Packed, ...], law: str, budget: Budget) -> Shrunk:

@@ -1,9 +1,9 @@
 """A change stream over the simulated store: every change of the documents, in order, after a position.
 
 The store keeps a history of what happened to the collections that are watched. A position is a place in it: `After(n)` the
-change of number n, or `From(n)` on. A reader is told pages of changes and the position behind them; what is not watched
-moves the position and tells nothing. A stream tells only what a majority has confirmed, so what a failover takes back was
-never told. The store may forget the oldest changes (HISTORY_LOST): who asks from before them gets the answer that a stream can
+change of number n, or `From(n)` on. A reader receives pages of changes and the position after them; what is not watched
+moves the position and yields no change. A stream yields only what a majority has confirmed, so what a failover takes back was
+never read. The store may forget the oldest changes (HISTORY_LOST): who asks from before them gets the answer that a stream can
 never go on from there (`change_stream.CANNOT_RESUME`, code 286).
 
 This gives the commands of `tidegate.reactive.change_stream` their meaning, as far as each is one atomic operation:
@@ -19,7 +19,7 @@ This gives the commands of `tidegate.reactive.change_stream` their meaning, as f
     stream = Stream("stream", watched=("orders",))
     meaning = stream.meaning()                       # of every process that writes, and of the consumer's reducer
     world = stream.begun(world_with({...}))              # with an empty record
-    told = stream.elected(world, epoch=2)            # raises the epoch of the record: what `Elected` is to tell
+    elected = stream.elected(world, epoch=2)         # raises the epoch of the record: what `Elected` is to report
     actors = (..., Forgetful(keep=1))                # where HISTORY_LOST may strike
 
 Laws

@@ -111,7 +111,9 @@ def writes_by_id(key: str, version: int) -> Filter:
     return Eq(ID, key)
 
 
-async def told_before_it_is(evaluator: Evaluator, run: TriggerRun, trigger: Trigger, arguments: Document) -> None:
+async def settles_before_it_invokes(
+    evaluator: Evaluator, run: TriggerRun, trigger: Trigger, arguments: Document
+) -> None:
     """A run is said to have fired, and then its invocation is made."""
     await PARTS.settle(evaluator, run, ())
     await PARTS.invoke(evaluator, run, trigger, arguments)
@@ -219,9 +221,9 @@ SPECIMENS: Final = (
         "Planted: a write that does not ask for the version takes what another has claimed since it was read.",
     ),
     planted(
-        "told_before_it_is",
-        told_before_it_is,
-        partial(triggers, attrs.evolve(PARTS, invoke=told_before_it_is), moves=0),
+        "settles_before_it_invokes",
+        settles_before_it_invokes,
+        partial(triggers, attrs.evolve(PARTS, invoke=settles_before_it_invokes), moves=0),
         INVOKED,
         "pynenc claims, which drops the condition, and then makes the invocation: a crash in between loses it.",
     ),

@@ -39,7 +39,7 @@ YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
 
 
 @pytest.mark.parametrize(
-    ("term", "document", "told"),
+    ("term", "document", "expected"),
     [
         (Eq(A, 1), doc(a=1), True),
         (Eq(A, 1), doc(a=1.0), True),
@@ -99,9 +99,9 @@ YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
         (AllOf((AnyOf((Exists(B), Exists(A))), Lt(A, 2))), doc(a=1), True),
     ],
 )
-def test_a_filter_means_what_mongodb_means(term: Filter, document: Document, told: bool) -> None:
+def test_a_filter_means_what_mongodb_means(term: Filter, document: Document, expected: bool) -> None:
     """Arrays are asked element by element, null matches missing, types are kept apart."""
-    assert matches(term, document, at_ten) == told
+    assert matches(term, document, at_ten) == expected
 
 
 @pytest.mark.parametrize("held", [doc(), doc(a=None), doc(a=5), doc(a=(OLD,)), doc(a="1970-01-01")])

@@ -81,7 +81,7 @@ WRONG: Final[Any] = documents
 
 
 @pytest.mark.parametrize("junk", [None, True, 1j, object(), "$x", [1], {"a": 1}, int, math.nan, Instant(0)])
-def test_what_is_no_term_no_document_and_no_field_is_told(junk: Any) -> None:
+def test_what_is_not_a_term_a_document_or_a_field_is_refused(junk: Any) -> None:
     """A wrong type is misuse where it is handed in, and does not show as an error somewhere inside."""
     wrong: tuple[Callable[[], object], ...] = (
         lambda: WRONG.Eq(junk, 1),
@@ -140,16 +140,16 @@ def test_numbers_without_end_are_refused_and_shown_by_type() -> None:
         lambda: Foreign(cast("str", endless), b""),
         lambda: Field[int](cast("str", endless)),
     ):
-        with pytest.raises(Misuse) as told:
+        with pytest.raises(Misuse) as raised:
             construct()
-        assert "000000" not in str(told.value)
+        assert "000000" not in str(raised.value)
     assert show((endless,)) == "a tuple"
     assert show(Exists(A)) == "has a"
     assert show(Plain(True)) == "Plain(held=true)"
     assert field_names(Field) == ("name",)
 
 
-def test_nests_without_end_are_told() -> None:
+def test_endless_nesting_is_refused() -> None:
     """Deeper than the interpreter goes; what a document can hold is far below."""
     deep = nest(100_000)
 

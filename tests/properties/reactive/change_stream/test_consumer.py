@@ -64,7 +64,7 @@ def follow(
     return step
 
 
-def told(*changes: DocumentChange, after: Position = START, up_to: str = "t1") -> Received:
+def received(*changes: DocumentChange, after: Position = START, up_to: str = "t1") -> Received:
     return Received(Read(5, after), Page(changes, After(up_to)))
 
 
@@ -73,7 +73,7 @@ GONE: Final = DocumentChange("a", 1, is_gone=True)
 
 
 def test_a_first_leader_stores_a_position_before_it_reads_and_reads_before_it_reconciles() -> None:
-    """Law CS8. mongodash, 36: what is inserted during the start is neither lost, nor told of twice by anybody else."""
+    """Law CS8. mongodash, 36: what is inserted during the start is neither lost, nor reported twice by anybody else."""
     here, first = From("now"), Read(5, From("now"))
     save = Save(5, 2, here)
 
@@ -88,27 +88,27 @@ def test_a_first_leader_stores_a_position_before_it_reads_and_reads_before_it_re
 def test_who_finds_a_position_reads_on_from_there() -> None:
     """And reconciles what is left, once the stream could be read."""
     assert follow().commands == (Read(5, START),)
-    assert follow(told()).commands == (Reconcile(5, 2), Read(5, After("t1")), Await(SaveIdle(5), 10 * SECOND))
+    assert follow(received()).commands == (Reconcile(5, 2), Read(5, After("t1")), Await(SaveIdle(5), 10 * SECOND))
 
 
 def test_a_batch_waits_for_its_time_or_until_it_is_full() -> None:
     """Law CS4. mongodash: 500 ms, or 1,000 documents."""
     timer = Await(Flush(5, 0), 500 * MILLISECOND)
-    one = told(A1)
+    one = received(A1)
 
     assert timer in follow(one).commands
-    later = follow(one, told(A2, A1, after=After("t1"), up_to="t2"))
+    later = follow(one, received(A2, A1, after=After("t1"), up_to="t2"))
     assert later.commands == (Read(5, After("t2")),)
     due = follow(one, TimerFired(timer))
     assert due.commands == (HandleChanged(5, 0, "a", (1,)),)
-    full = follow(told(A1, A2, B1))
+    full = follow(received(A1, A2, B1))
     assert full.commands[1:3] == (HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 0, "b", (1,)))
     assert (ChangeStreamConsumer().size, ChangeStreamConsumer().wait) == (1_000, 500 * MILLISECOND)
 
 
 def test_what_was_deleted_is_cleaned_up_before_its_collection_is_planned() -> None:
     """Law CS3. Another collection does not wait."""
-    full = told(GONE, A2, B1)
+    full = received(GONE, A2, B1)
     clean, plan, other = HandleDeleted(5, 0, "a", (1,)), HandleChanged(5, 0, "a", (2,)), HandleChanged(5, 0, "b", (1,))
 
     assert follow(full).commands[1:3] == (clean, other)
@@ -121,7 +121,7 @@ def test_what_was_deleted_is_cleaned_up_before_its_collection_is_planned() -> No
 
 def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile() -> None:
     """Law CS6. mongodash: three inserts, one makes a computed size fail; none is planned, and the token is saved."""
-    full, plan, other = told(A1, A2, B1), HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 0, "b", (1,))
+    full, plan, other = received(A1, A2, B1), HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 0, "b", (1,))
     again = Await(plan, SECOND)
 
     assert follow(full, CommandFailed(plan)).commands == (again,)
@@ -135,7 +135,7 @@ def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile
 def test_it_reads_no_further_than_until_the_next_batch_is_full() -> None:
     """While a batch does not succeed, what is held is bounded."""
     more = Received(Read(5, After("t1")), Page((A1, A2, B1), After("t2")))
-    step = follow(told(A1, A2, B1), more)
+    step = follow(received(A1, A2, B1), more)
 
     assert isinstance(step.state, Consuming)
     assert not any(isinstance(command, Read) for command in step.state.awaited)
@@ -145,19 +145,19 @@ def test_a_stream_that_broke_is_read_again_from_where_it_was() -> None:
     """Any other error: what is collected stays."""
     read = Read(5, After("t1"))
     again = Await(read, SECOND)
-    broken = follow(told(A1), StreamFailed(read, 43))
+    broken = follow(received(A1), StreamFailed(read, 43))
 
     assert broken.commands == (again,)
     assert isinstance(broken.state, Consuming)
     assert broken.state.changes == (A1,)
-    assert follow(told(A1), StreamFailed(read, 43), TimerFired(again)).commands == (read,)
+    assert follow(received(A1), StreamFailed(read, 43), TimerFired(again)).commands == (read,)
 
 
 @pytest.mark.parametrize("code", sorted(CANNOT_RESUME))
 def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -> None:
     """mongodash, 35, with 280; the server says 286 when its oplog has gone on. Law CS8 for the next history."""
     forget = ResetHistory(5, 3)
-    lost = (told(A1), StreamFailed(Read(5, After("t1")), code))
+    lost = (received(A1), StreamFailed(Read(5, After("t1")), code))
 
     assert follow(*lost).commands == (forget,)
     assert follow(*lost, CommandFailed(forget)).commands == (Await(forget, SECOND),)
@@ -169,44 +169,44 @@ def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -
 
 def test_who_is_to_stop_flushes_what_it_has_and_saves_where_it_was() -> None:
     """And reads no more."""
-    stopping = follow(told(A1), StopAsked())
+    stopping = follow(received(A1), StopAsked())
 
     assert stopping.commands == (HandleChanged(5, 0, "a", (1,)),)
-    assert follow(told(A1), StopAsked(), CommandDone(HandleChanged(5, 0, "a", (1,)))).commands == (
+    assert follow(received(A1), StopAsked(), CommandDone(HandleChanged(5, 0, "a", (1,)))).commands == (
         Save(5, 2, After("t1")),
     )
     saved = follow(
-        told(A1), StopAsked(), CommandDone(HandleChanged(5, 0, "a", (1,))), CommandDone(Save(5, 2, After("t1")))
+        received(A1), StopAsked(), CommandDone(HandleChanged(5, 0, "a", (1,))), CommandDone(Save(5, 2, After("t1")))
     )
     assert saved == Step(Stopped())
     assert follow(StopAsked()) == Step(Stopped())
     assert follow(StopAsked(), start=None) == Step(Stopped())
-    assert follow(told(A1), StopAsked(), CommandFailed(HandleChanged(5, 0, "a", (1,)))) == Step(Stopped())
-    assert follow(told(), StopAsked()).commands == (Save(5, 2, After("t1")),)
+    assert follow(received(A1), StopAsked(), CommandFailed(HandleChanged(5, 0, "a", (1,)))) == Step(Stopped())
+    assert follow(received(), StopAsked()).commands == (Save(5, 2, After("t1")),)
 
 
 def test_what_waited_to_be_tried_again_is_tried_at_the_stop() -> None:
     """Once more, with no pause; the lease lasts no longer for it."""
     plan = HandleChanged(5, 0, "a", (1, 2))
-    assert follow(told(A1, A2, B1), CommandFailed(plan), StopAsked()).commands == (plan,)
+    assert follow(received(A1, A2, B1), CommandFailed(plan), StopAsked()).commands == (plan,)
 
 
 def test_who_does_not_lead_does_nothing() -> None:
-    """Law CS7. Also where the end of an epoch is heard of before its beginning."""
-    assert follow(told(A1), LeadershipLost(5)) == Step(Following(5))
-    assert follow(told(A1), LeadershipLost(4)).commands == ()
-    assert follow(told(), StopAsked(), Fenced(Save(5, 2, After("t1")))) == Step(Following(5))
+    """Law CS7. Also where the end of an epoch arrives before its beginning."""
+    assert follow(received(A1), LeadershipLost(5)) == Step(Following(5))
+    assert follow(received(A1), LeadershipLost(4)).commands == ()
+    assert follow(received(), StopAsked(), Fenced(Save(5, 2, After("t1")))) == Step(Following(5))
     assert CONSUMER.step(Following(), LeadershipLost(5)) == Step(Following(5))
     assert CONSUMER.step(Following(5), Elected(5, 0, None)) == Step(Following(5))
     assert CONSUMER.step(Following(5), LeadershipLost(4)) == Step(Following(5))
-    assert CONSUMER.step(Following(5), told()) == Step(Following(5))
+    assert CONSUMER.step(Following(5), received()) == Step(Following(5))
     assert CONSUMER.step(Following(5), StopAsked()) == Step(Stopped())
     assert CONSUMER.step(Stopped(), Elected(5, 0, None)) == Step(Stopped())
 
 
 def test_a_later_epoch_begins_anew() -> None:
-    """And an earlier one is over, whatever is told of it."""
-    state = follow(told(A1)).state
+    """And an earlier one is over, whatever is reported of it."""
+    state = follow(received(A1)).state
     assert CONSUMER.step(state, Elected(6, 2, START)) == CONSUMER.step(Following(), Elected(6, 2, START))
     assert CONSUMER.step(state, Elected(5, 2, START)) == Step(state)
 
@@ -214,11 +214,11 @@ def test_a_later_epoch_begins_anew() -> None:
 def test_an_idle_position_is_saved_only_where_nothing_waits() -> None:
     """Law CS9. mongodash: at a heartbeat of 10 s with an empty batch."""
     keep, flush = Await(SaveIdle(5), 10 * SECOND), Await(Flush(5, 0), 500 * MILLISECOND)
-    more = told(A1, after=After("t1"), up_to="t2")
+    more = received(A1, after=After("t1"), up_to="t2")
 
-    assert follow(told(), TimerFired(keep)).commands == (Save(5, 2, After("t1")),)
-    assert follow(told(), more, TimerFired(keep)).commands == ()
-    assert follow(told(), more, TimerFired(flush), TimerFired(keep)).commands == ()
+    assert follow(received(), TimerFired(keep)).commands == (Save(5, 2, After("t1")),)
+    assert follow(received(), more, TimerFired(keep)).commands == ()
+    assert follow(received(), more, TimerFired(flush), TimerFired(keep)).commands == ()
 
 
 def test_a_pass_that_nobody_knows_of_changes_nothing() -> None:
@@ -252,7 +252,7 @@ def test_states_say_what_they_are() -> None:
         "consuming in epoch 5: does not know where, 0 collected",
         "stopped",
     ]
-    assert str(follow(told(A1), StreamFailed(Read(5, After("t1")), 286)).state) == (
+    assert str(follow(received(A1), StreamFailed(Read(5, After("t1")), 286)).state) == (
         "consuming in epoch 5: has lost its history, 0 collected"
     )
 

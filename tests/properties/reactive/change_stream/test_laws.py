@@ -204,8 +204,8 @@ class World:
                 at = counted(position)
                 if at < self.lost:
                     return Broken(286)
-                told = tuple(self.log[at : at + self.page])
-                return Page(told, After(at + len(told)))
+                page = tuple(self.log[at : at + self.page])
+                return Page(page, After(at + len(page)))
             case HandleDeleted(_, _, collection, ids):
                 gone = [(collection, int(str(each))) for each in ids]
                 self.mark(by, TASKS[collection], [doc for doc in gone if not self.is_there(doc)][skipped:])
@@ -269,22 +269,22 @@ class World:
                 self.judge("CS5", self.may_save(command))
 
     def asks_well(self, before: StreamState, step: StreamStep) -> bool:
-        """What a batch asks for, told from what was collected."""
+        """Whether a batch asks for what was collected."""
         after = step.state
         if not laws.cleans_up_first(after) or not isinstance(after, Consuming):
             return not isinstance(after, Consuming)
         is_begun = isinstance(before, Consuming) and before.flushing is None and after.flushing is not None
         if not is_begun or not isinstance(before, Consuming) or after.flushing is None or before.read is None:
             return True
-        told = self.log[self.collected_from(before) : counted(after.flushing.position)]
-        return laws.asks_for_each_once(tuple(told), after.flushing.left)
+        changes = self.log[self.collected_from(before) : counted(after.flushing.position)]
+        return laws.asks_for_each_once(tuple(changes), after.flushing.left)
 
     def collected_from(self, before: Consuming) -> int:
         """Where the batch begins: where the one before it ended."""
         return counted(before.safe or From(0))
 
     def may_save(self, command: Save) -> bool:
-        """Of each document the last change counts: it is told again, and a pass over those before it may see nothing."""
+        """Of each document the last change counts: it is read again, and a pass over those before it may see nothing."""
         saved, scanned = counted(command.position), set(self.scanned())
         happened = [(at, (task, doc)) for doc, at in self.last.items() for task in TASKS[doc[0]]]
         return all(
@@ -299,19 +299,19 @@ class World:
         command = requests[place % len(requests)]
         by.out.remove(command)
         if how == "serve":
-            self.hear(by, command, self.apply(by, command))
+            self.receive(by, command, self.apply(by, command))
         elif how == "lose":
             _ = self.apply(by, command)
-            self.hear(by, command, Ambiguous("no answer"))
+            self.receive(by, command, Ambiguous("no answer"))
         elif how == "part":
             if isinstance(command, (HandleDeleted, HandleChanged)):
                 _ = self.apply(by, command, 1)
-            self.hear(by, command, NotApplied("part of it"))
+            self.receive(by, command, NotApplied("part of it"))
         else:
             self.late.append(partial(self.apply, by, command))
-            self.hear(by, command, Ambiguous("no answer"))
+            self.receive(by, command, Ambiguous("no answer"))
 
-    def hear(self, by: Process, command: StreamCommand, reply: object) -> None:
+    def receive(self, by: Process, command: StreamCommand, reply: object) -> None:
         event = event_for(command, reply)
         assert event is not None
         self.tell(by, event)
@@ -321,7 +321,7 @@ class World:
         if timers:
             command = timers[place % len(timers)]
             by.out.remove(command)
-            self.hear(by, command, None)
+            self.receive(by, command, None)
 
     def run(self, by: Process, place: int, how: str) -> None:
         """One step of a reconciliation: it reads what is left, looks at a batch, or writes."""
@@ -398,7 +398,7 @@ class World:
                 reads = [command for command in by.out if isinstance(command, Read)]
                 for command in reads[:1]:
                     by.out.remove(command)
-                    self.hear(by, command, Broken(43) if much % 2 else NotApplied("no connection"))
+                    self.receive(by, command, Broken(43) if much % 2 else NotApplied("no connection"))
             case "time":
                 self.time(by, much)
             case "run" | "run part" | "run late":
@@ -471,9 +471,9 @@ def turns(story: str) -> list[Turn]:
     """A schedule from words: `change-3` is of the third document, `2*serve` is done twice, `elect!` by the other process."""
     schedule: list[Turn] = []
     for word in story.split():
-        times, _, told = word.rpartition("*")
-        what, _, much = told.rstrip("!").partition("-")
-        schedule += [(what.replace("_", " "), int(told.endswith("!")), int(much or 0))] * int(times or 1)
+        times, _, turn = word.rpartition("*")
+        what, _, much = turn.rstrip("!").partition("-")
+        schedule += [(what.replace("_", " "), int(turn.endswith("!")), int(much or 0))] * int(times or 1)
     return schedule
 
 
@@ -731,7 +731,7 @@ def with_flags(progress: Progress) -> Progress:
 def flags_whatever_happened(
     run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome
 ) -> ScanVerdict:
-    """mongodash: "finished" is told, whatever happened."""
+    """mongodash: "finished" is reported, whatever happened."""
     return reconcile(run, progress, scan, CleanedUp() if outcome == PassFailed() else outcome)
 
 

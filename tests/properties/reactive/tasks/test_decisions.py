@@ -274,7 +274,7 @@ def test_a_deferral_is_no_attempt() -> None:
     assert over(held, claim, Deferred(at(1_500)), at(900)).attempts == 1
 
 
-def test_a_change_ends_a_failing_streak_unless_it_is_told_to_keep_it() -> None:
+def test_a_change_ends_a_failing_streak_unless_it_is_asked_to_keep_it() -> None:
     """mongodash, 23: without a reset the first error stays; here so do the attempts and the wait for the retry."""
     record = over(*taken(first(a=1), at(500)), failed(9_000), at(600))
 
@@ -366,7 +366,7 @@ def test_a_reset_counts_anew() -> None:
     )
 
 
-def test_the_history_is_as_long_as_it_is_told_to_be() -> None:
+def test_the_history_is_as_long_as_it_is_configured_to_be() -> None:
     """mongodash, 29: of ten runs the last five, or three, or none; and the last success is kept beside it."""
     for history_max in (5, 3, 0):
         task = attrs.evolve(T, history_max=history_max)
@@ -426,7 +426,7 @@ def test_no_error_keeps_its_record_from_being_written(error: str, kept: str) -> 
 
 
 def test_two_clocks_are_never_compared() -> None:
-    """Whoever asks by another clock than the record's is told."""
+    """Whoever asks by another clock than the record's is refused."""
     record = first(a=1)
     held, claim = taken(record, at(500))
     wall = Instant(10**9, WALL)

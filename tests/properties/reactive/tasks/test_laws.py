@@ -61,18 +61,18 @@ from tidegate.reactive.tasks import (
 
 def answer(ask: Decisions, kind: str, given: Situation) -> laws.TaskVerdict:
     """What the decision of this kind says."""
-    told = {"task": given.task, "now": given.now}
+    common = {"task": given.task, "now": given.now}
     match kind:
         case "plan":
-            return ask.plan(given.record, given.seen, **told, new_id="r3")
+            return ask.plan(given.record, given.seen, **common, new_id="r3")
         case "claim":
-            return ask.claim(given.record, worker="w3", lapsed=given.lapsed, **told)
+            return ask.claim(given.record, worker="w3", lapsed=given.lapsed, **common)
         case "begin":
-            return ask.begin(given.record, given.claim, given.seen, **told)
+            return ask.begin(given.record, given.claim, given.seen, **common)
         case "renew":
-            return ask.renew(given.record, given.claim, **told)
+            return ask.renew(given.record, given.claim, **common)
         case "finalise":
-            return ask.finalise(given.record, given.claim, given.outcome, **told)
+            return ask.finalise(given.record, given.claim, given.outcome, **common)
         case _:
             return ask.reset(given.record, now=given.now)
 

@@ -133,10 +133,10 @@ class World:
         yield
         if record is None:
             return
-        told = {"worker": name, "task": self.task, "now": self.now}
-        verdict = self.ask.claim(record, **told)
+        common = {"worker": name, "task": self.task, "now": self.now}
+        verdict = self.ask.claim(record, **common)
         if isinstance(verdict, Lapsed):
-            verdict = self.ask.claim(record, **told, lapsed=TryAgain(self.now))
+            verdict = self.ask.claim(record, **common, lapsed=TryAgain(self.now))
         if not self.carry_out(verdict) or not isinstance(verdict, Claimed):
             return
         begun = yield from self.begin(verdict.claim)
@@ -288,7 +288,7 @@ def test_no_change_is_lost_whatever_the_order() -> None:
 
 
 def whichever_run(
-    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **rest: Any
 ) -> UpdateRecord | Leave:
     """mongodash: whoever finalises completes it, a worker included that lost its lease long ago."""
     if record is None:
@@ -298,31 +298,31 @@ def whichever_run(
         status=TaskStatus.PROCESSING,
         owner=claim.owner,
         token=claim.token,
-        next_run_at=told["now"],
+        next_run_at=rest["now"],
         claimed_at=record.claimed_at or record.created_at,
     )
-    verdict = tasks.finalise(held, claim, outcome, **told)
+    verdict = tasks.finalise(held, claim, outcome, **rest)
     return attrs.evolve(verdict, on=record.guard) if isinstance(verdict, UpdateRecord) else verdict
 
 
-def skipped(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **told: Any) -> UpdateRecord | Leave:
+def skipped(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **rest: Any) -> UpdateRecord | Leave:
     """mongodash: what a handler would not run with, for it found another document, is completed."""
-    return tasks.finalise(record, claim, Succeeded() if isinstance(outcome, Deferred) else outcome, **told)
+    return tasks.finalise(record, claim, Succeeded() if isinstance(outcome, Deferred) else outcome, **rest)
 
 
 def comparing_with_the_last_run() -> Decisions:
     """A change back to what the last run began with is taken for none: A-B-A."""
     begun: dict[str, Kept | None] = {}
 
-    def claim(record: TaskRecord, **told: Any) -> ClaimVerdict:
-        verdict = tasks.claim(record, **told)
+    def claim(record: TaskRecord, **rest: Any) -> ClaimVerdict:
+        verdict = tasks.claim(record, **rest)
         if isinstance(verdict, Claimed):
             begun[record.id] = verdict.claim.snapshot
         return verdict
 
-    def plan(record: TaskRecord | None, seen: Seen, **told: Any) -> PlanVerdict:
+    def plan(record: TaskRecord | None, seen: Seen, **rest: Any) -> PlanVerdict:
         if record is None or not isinstance(seen, Matching) or begun.get(record.id) != seen.snapshot:
-            return tasks.plan(record, seen, **told)
+            return tasks.plan(record, seen, **rest)
         version = record.version + 1
         match record.status:
             case TaskStatus.PENDING:

@@ -84,7 +84,7 @@ TASKS: Final[Any] = tasks
         lambda: TASKS.reset(first(a=1), now=None),
     ],
 )
-def test_wrong_types_are_told(construct: Callable[[], object]) -> None:
+def test_wrong_types_are_refused(construct: Callable[[], object]) -> None:
     """Whatever stands where something else belongs is misuse, and nothing was decided."""
     with pytest.raises(Misuse):
         construct()

@@ -1,6 +1,6 @@
 """The laws of `tidegate.consumer.fanout` as predicates: over the course of one assignment, a step, or two ways to the same end.
 
-A course is what was told and what followed; simple books are kept on it, in sets, one task and record at a time.
+A course is what was reported and what followed; simple books are kept on it, in sets, one task and record at a time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidegate.consumer.fanout import (
 )
 
 __all__ = [
-    "Course", "End", "Record", "Turn", "adds_up", "answers", "answers_for_failures", "commutes", "hears_what_was_asked",
+    "Course", "End", "Record", "Turn", "accepts_what_was_asked", "adds_up", "answers", "answers_for_failures", "commutes",
     "ignores_no_record_that_waits", "ignores_with_a_reason", "is_the_same", "keeps_nothing", "parts", "records",
     "runs_are_bounded", "settles_after_the_own_delivery", "settles_after_the_tasks", "settles_everything",
     "settles_once", "settles_with_its_window", "somebody_waits", "windows_settle_last",
@@ -72,8 +72,8 @@ class Turn:
             offset for each in self.of(Ignored) if each.reason is Reason.NOT_WAITING for offset in each.what
         )
 
-    def heard(self) -> frozenset[int]:
-        """Which tasks, records or window of the event were heard."""
+    def accepted(self) -> frozenset[int]:
+        """Which tasks, records or window of the event were accepted."""
         ignored = [each for each in self.of(Ignored) if each.reason is not Reason.NOT_WAITING]
         match self.event:
             case WindowOpened():
@@ -141,22 +141,22 @@ class _Books:
         """The tasks that the record ought to wait for, or to have waited for."""
         return [task for task, waiting in self.waiting.items() if record in waiting]
 
-    def told(self, turn: Turn) -> None:
-        """Book what the turn tells, but for what it settles."""
-        heard = turn.heard()
+    def reported(self, turn: Turn) -> None:
+        """Book what the turn reports, but not what it settles."""
+        accepted = turn.accepted()
         match turn.event:
             case WindowOpened():
                 for arrange in turn.of(Arrange):
                     self.records[arrange.window] = frozenset(arrange.offsets)
                     self.home |= dict.fromkeys(arrange.offsets, arrange.window)
-            case WindowArranged(window, tasks) if heard:
+            case WindowArranged(window, tasks) if accepted:
                 self.is_arranged.add(window)
                 everyone = frozenset((window, offset) for offset in self.records[window])
                 self.asked(window, tasks, turn.vain(), everyone, more=frozenset(), generation=0)
-            case ArrangeFailed(window) if heard:
+            case ArrangeFailed(window) if accepted:
                 self.is_arranged.add(window)
                 self.is_failed.add(window)
-            case TaskReplaced(window, number, _, tasks) if heard:
+            case TaskReplaced(window, number, _, tasks) if accepted:
                 task = (window, number)
                 if turn.of(TaskGivenUp) or not tasks.offsets:
                     self.ends[task] = TaskPhase.FAILED
@@ -172,14 +172,14 @@ class _Books:
             case TasksReported(window, _, _, report):
                 end = self.end_by(report)
                 gave_up = {number for each in turn.of(TaskGivenUp) for number in each.numbers}
-                for number in heard:
+                for number in accepted:
                     if number in gave_up:
                         self.ends[window, number] = TaskPhase.FAILED
                     elif end is not None:
                         self.ends[window, number] = end
             case RecordsDelivered(window):
-                self.answered |= {(window, offset) for offset in heard}
-            case WindowDelivered(window) if heard:
+                self.answered |= {(window, offset) for offset in accepted}
+            case WindowDelivered(window) if accepted:
                 self.delivered.add(window)
             case _:
                 pass
@@ -223,10 +223,10 @@ class _Books:
 
 
 def _booked(course: Course, rules: Rules) -> Iterator[tuple[Turn, _Books]]:
-    """Each turn, with the books after it was told, and before what it settles is booked. They are the same books."""
+    """Each turn, with the books after it was reported, and before what it settles is booked. They are the same books."""
     books = _Books(rules)
     for turn in course:
-        books.told(turn)
+        books.reported(turn)
         yield turn, books
         books.closed(turn)
 
@@ -299,7 +299,7 @@ def windows_settle_last(course: Course, rules: Rules) -> bool:
 
 
 def answers_for_failures(course: Course, rules: Rules) -> bool:
-    """Law F6: no record with a failure is settled before somebody has answered for it, and whoever is asked is told."""
+    """Law F6: no record with a failure is settled before somebody has answered for it, and whoever is asked learns of it."""
     for turn, books in _booked(course, rules):
 
         def has_failed(record: Record, books: _Books = books) -> bool:
@@ -323,7 +323,7 @@ def runs_are_bounded(course: Course, rules: Rules) -> bool:
     for turn, books in _booked(course, rules):
         match turn.event:
             case TasksReported(window, _, attempt, Report.FAILED | Report.UNDELIVERED):
-                has_failed |= {(window, number, attempt) for number in turn.heard()}
+                has_failed |= {(window, number, attempt) for number in turn.accepted()}
             case _:
                 pass
         for each in turn.of(Start):
@@ -341,14 +341,14 @@ def runs_are_bounded(course: Course, rules: Rules) -> bool:
     return True
 
 
-def hears_what_was_asked(course: Course) -> bool:
-    """Law F8: each report that is heard answers what was asked before, and was not answered yet."""
+def accepts_what_was_asked(course: Course) -> bool:
+    """Law F8: each report that is accepted answers what was asked before, and was not answered yet."""
     asked: set[tuple[object, ...]] = set()
     for turn in course:
-        heard = answers(turn)
-        if not asked.issuperset(heard):
+        accepted = answers(turn)
+        if not asked.issuperset(accepted):
             return False
-        asked.difference_update(heard)
+        asked.difference_update(accepted)
         asked.update(_questions(turn))
     return True
 
@@ -384,19 +384,19 @@ _ASKED: Final = {
 
 
 def answers(turn: Turn) -> list[tuple[object, ...]]:
-    heard = turn.heard()
+    accepted = turn.accepted()
     match turn.event:
         case TasksReported(window, _, attempt, report):
             kind = _ASKED[report]
-            return [(kind, window, number, attempt) for number in heard]
+            return [(kind, window, number, attempt) for number in accepted]
         case TaskReplaced(window, _, attempt):
-            return [("judge", window, number, attempt) for number in heard]
+            return [("judge", window, number, attempt) for number in accepted]
         case RecordsDelivered(window):
-            return [("record", window, offset) for offset in heard]
+            return [("record", window, offset) for offset in accepted]
         case WindowArranged() | ArrangeFailed():
-            return [("arrange", window) for window in heard]
+            return [("arrange", window) for window in accepted]
         case WindowDelivered():
-            return [("window", window) for window in heard]
+            return [("window", window) for window in accepted]
         case WindowOpened():
             return []
         case _:
@@ -425,7 +425,7 @@ def ignores_no_record_that_waits(course: Course, rules: Rules) -> bool:
                 or any(books.is_open(task) for task in books.of_record((window, offset)))
             ):
                 return False
-        books.told(turn)
+        books.reported(turn)
         books.closed(turn)
     return True
 
@@ -433,9 +433,9 @@ def ignores_no_record_that_waits(course: Course, rules: Rules) -> bool:
 def adds_up(course: Course, rules: Rules) -> bool:
     """Law F10: the tally of a window is that of the reports."""
     for turn, books in _booked(course, rules):
-        told = [(each.window, each.tally) for each in turn.of(WindowSettled)]
-        told += [(each.window, each.tally) for each in turn.of(DeliverWindow)]
-        for window, tally in told:
+        tallies = [(each.window, each.tally) for each in turn.of(WindowSettled)]
+        tallies += [(each.window, each.tally) for each in turn.of(DeliverWindow)]
+        for window, tally in tallies:
             ends = Counter(books.ends.get(task) for task in books.tasks(window))
             if tally != Tally(
                 ends.total(), ends[TaskPhase.SUCCEEDED], ends[TaskPhase.FAILED], ends[TaskPhase.REPLACED]
@@ -448,7 +448,7 @@ def settles_everything(course: Course, rules: Rules) -> bool:
     """Law F13: at the end of a course in which all that was asked for was answered, all records and windows are settled."""
     books = _Books(rules)
     for turn in course:
-        books.told(turn)
+        books.reported(turn)
         books.closed(turn)
     windows = {each.window for turn in course for each in turn.of(WindowSettled)}
     opened = {(window, offset) for window, offsets in books.records.items() for offset in offsets}
@@ -459,8 +459,8 @@ def settles_everything(course: Course, rules: Rules) -> bool:
 
 
 def ignores_with_a_reason(before: object, turn: Turn, after: object) -> bool:
-    """Law F8: where nothing of an event is heard, a reason is given for all of it, and nothing changes."""
-    if turn.heard():
+    """Law F8: where nothing of an event is accepted, a reason is given for all of it, and nothing changes."""
+    if turn.accepted():
         return True
     return before == after and all(isinstance(output, Ignored) for output in turn.outputs) and bool(turn.outputs)
 

@@ -41,13 +41,13 @@ def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
     """
     where, generation = st.just(TopicPartition(topic, partition)), st.integers(0, 3)
     position, some = st.integers(0, 9), st.lists(st.integers(0, 9), max_size=5).map(tuple)
-    told = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
+    answers = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
     return st.one_of(
         st.builds(Assigned, where, generation, position),
         some.flatmap(lambda offsets: st.builds(Fetched, where, generation, st.just(offsets), _keys(len(offsets)))),
         st.builds(WorkReported, where, generation, fanout.events()),
         st.builds(WorkFailed, where, generation, _tasks()),
-        *(st.builds(kind, where, generation, position) for kind in told),
+        *(st.builds(kind, where, generation, position) for kind in answers),
         st.builds(DrainTimerFired, where, generation, st.sampled_from(Stage)),
         st.builds(Measured, where, generation, position, position),
         st.builds(Revoked, where, drain.in_flight()),

@@ -99,7 +99,7 @@ class Player:
         self.said.append(event)
         return event
 
-    def hears(self, outputs: Sequence[Output]) -> None:
+    def receives(self, outputs: Sequence[Output]) -> None:
         """Remember what is asked for, one task or record at a time."""
         for output in outputs:
             match output:
@@ -289,7 +289,7 @@ def steps(draw: DrawFn, under: Rules) -> list[FanoutStep]:
     for each in draw(courses()):
         done.append(step(state, player.says(each), under))
         state = done[-1].state
-        player.hears(done[-1].commands)
+        player.receives(done[-1].commands)
     return done
 
 

@@ -52,7 +52,7 @@ def known(state: State, key: str) -> StatusRecord | None:
     return viewed(state.read(document(RECORDS, key)))
 
 
-def has_told_the_truth(key: str, kind: type[Registered | Reused]) -> Law:
+def gives_true_answers(key: str, kind: type[Registered | Reused]) -> Law:
     def holds(state: State) -> bool:
         match state.status(f"caller {key}"):
             case Returned(Registered() | Reused() as answer) if isinstance(answer, kind):
@@ -107,8 +107,8 @@ def registration(
         budget=budget,
         always={
             AT_MOST: no_more_are_registered,
-            REGISTERED: tuple(has_told_the_truth(key, Registered) for key in keys),
-            ANSWERED: tuple(has_told_the_truth(key, Reused) for key in keys),
+            REGISTERED: tuple(gives_true_answers(key, Registered) for key in keys),
+            ANSWERED: tuple(gives_true_answers(key, Reused) for key in keys),
         },
         sometimes={
             "one answers for the other": lambda state: any(

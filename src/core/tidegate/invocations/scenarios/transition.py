@@ -122,13 +122,13 @@ def answers(state: State, process: str) -> tuple[Answered, ...]:
             return ()
 
 
-def is_told_the_truth(process: str) -> Law:
+def gets_true_answers(process: str) -> Law:
     return lambda state: (
         not answers(state, process) or laws.transition.answers_are_true(history(state), answers(state, process))
     )
 
 
-def is_told_something(process: str) -> Law:
+def gets_known_answers(process: str) -> Law:
     return lambda state: laws.transition.nothing_is_unknown(answers(state, process))
 
 
@@ -179,12 +179,12 @@ def transition(
     )
     world = world_with({RECORDS: (first,)}).write(journal(RECORDS, KEY), (seen(first),))
     always: dict[str, Law | tuple[Law, ...]] = {
-        "every answer is the truth": tuple(map(is_told_the_truth, names)),
+        "every answer is the truth": tuple(map(gets_true_answers, names)),
         "versions are consecutive": lambda state: laws.transition.versions_are_consecutive(history(state)),
         "versions are recorded": lambda state: laws.transition.versions_are_recorded(history(state)),
         "changes are legal": lambda state: laws.transition.changes_are_legal(INVOCATION, history(state)),
         "requests count once": lambda state: laws.transition.requests_count_once(history(state)),
-        "nothing is unknown": tuple(map(is_told_something, names)),
+        "nothing is unknown": tuple(map(gets_known_answers, names)),
     }
     return Scenario(
         name="transition",

@@ -104,6 +104,6 @@ SPECIMENS: Final = (
         held_back_unseen,
         attrs.evolve(PARTS, move=held_back_unseen),
         HELD_BACK,
-        "pynenc: a refusal whose edge does not exist leaves the invocation stranded, and nobody hears of it.",
+        "pynenc: a refusal whose edge does not exist leaves the invocation stranded, and nobody learns of it.",
     ),
 )

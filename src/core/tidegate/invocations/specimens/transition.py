@@ -56,7 +56,7 @@ def version_not_raised(command: Transition, verdict: Accepted) -> tuple[Update, 
 
 
 def request_id_ignored(command: Transition, record: Document | None, sent: int) -> RequestOutcome:
-    """A retry does not look for its own request id: after a lost reply it is told that its own success is illegal."""
+    """A retry does not look for its own request id: after a lost reply it learns that its own success is illegal."""
     del command, record, sent
     return NotYet()
 

@@ -7,7 +7,7 @@ from tidegate.model.patches import Patch, applied
 from tidegate.reactive.snapshot import Changed, NotComputed, Projection, SnapshotVerdict, Unchanged
 
 __all__ = [
-    "a_change_tells_all", "a_digest_notices_the_same", "a_failure_is_told", "a_patch_leads_to_what_came_after",
+    "a_change_tells_all", "a_digest_notices_the_same", "a_failure_is_reported", "a_patch_leads_to_what_came_after",
     "a_snapshot_is_its_own", "equal_documents_are_unchanged", "no_watched_change_is_lost", "nothing_is_lost_in_json",
     "only_the_same_have_no_difference", "the_server_sees_the_same", "the_unwatched_is_not_seen",
 ]  # fmt: skip
@@ -71,7 +71,7 @@ def a_digest_notices_the_same(by_snapshot: SnapshotVerdict, by_digest: SnapshotV
     return (by_snapshot == Unchanged()) == (by_digest == Unchanged())
 
 
-def a_failure_is_told(fails: bool, path: str, taken: Document | NotComputed) -> bool:
+def a_failure_is_reported(fails: bool, path: str, taken: Document | NotComputed) -> bool:
     """Law N10: where the function at a path fails, the answer names the path; otherwise there is a snapshot."""
     return isinstance(taken, NotComputed) and taken.path == path if fails else isinstance(taken, Document)
 

@@ -76,7 +76,7 @@ def windows(draw: DrawFn) -> Window:
 
 @st.composite
 def runs(draw: DrawFn, run_ids: SearchStrategy[str] = _RUN_IDS) -> AtomicServiceRun:
-    """Runs of three runners, each in some window of which it was told when it began.
+    """Runs of three runners, each in some window that it was given when it began.
 
     Args:
         draw: Hypothesis's.

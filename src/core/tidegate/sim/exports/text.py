@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.model.documents import one_line
 from tidegate.model.instants import seconds
-from tidegate.sim.rendering import is_routine, told
+from tidegate.sim.rendering import is_routine, patch_line
 from tidegate.sim.trace import Trace, TraceStep
 
 __all__ = ["cut", "text"]
@@ -40,7 +40,7 @@ def _cells(number: int, step: TraceStep) -> tuple[str, ...]:
         one_line(step.process),
         cut(one_line(step.event), _EVENT_MAX),
         one_line(step.fault),
-        told(tuple(change for change in step.patch if not is_routine(change))),
+        patch_line(tuple(change for change in step.patch if not is_routine(change))),
     )
 
 

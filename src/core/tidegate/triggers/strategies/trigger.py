@@ -13,10 +13,10 @@ from tidegate.triggers.conditions import Context, Kind, Logic, condition_id
 from tidegate.triggers.strategies.conditions import conditions, contexts, contexts_of
 from tidegate.triggers.trigger import FirstOf, FromAll, FromContext, Occurrence, Provider, Static, Trigger
 
-__all__ = ["counted", "fails", "nothing", "occurrences", "providers", "told", "triggers"]
+__all__ = ["counted", "described", "fails", "nothing", "occurrences", "providers", "triggers"]
 
 
-def told(context: Context) -> object:
+def described(context: Context) -> object:
     """Answer a dict that says what happened."""
     return {"context": str(context)}
 
@@ -39,7 +39,7 @@ def fails(contexts: object) -> object:
 _STATIC: Final = st.sampled_from((Document(), Document((("k", 1),)), Document((("k", 1.0),)))).map(Static)
 _SIMPLE: Final = st.one_of(
     _STATIC,
-    st.builds(FromContext, st.just("told"), st.sampled_from(Kind), st.just(told)),
+    st.builds(FromContext, st.just("described"), st.sampled_from(Kind), st.just(described)),
     st.sampled_from((FromAll("counted", counted), FromAll("nothing", nothing), FromAll("fails", fails))),
 )
 _PROVIDERS: Final[SearchStrategy[Provider]] = st.one_of(
