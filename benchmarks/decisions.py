@@ -140,7 +140,7 @@ def bytes_of(call: Call) -> int:
 
 
 def best_of(calls: Sequence[Call], seconds: float) -> list[float]:
-    """How many seconds each call takes: the best of rounds in turn, which take so many seconds for each call."""
+    """How many seconds each call takes: the best of rounds in turn, which take that many seconds for each call."""
     gc.collect()
     gc.freeze()
     best, spent = [timed(call, 1) for call in calls], [0.0] * len(calls)

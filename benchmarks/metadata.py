@@ -130,7 +130,7 @@ def reached(runs: Sequence[Run], size: int, zstd: Compress) -> int:
 
 
 def theirs_takes(bits: bytes, edges: Sequence[int], span: int, zstd: Compress) -> int:
-    """How many bytes their shortest encoding of the first so many offsets takes."""
+    """How many bytes their shortest encoding of the first offsets takes."""
     cut = [edge for edge in edges if edge < span]
     lengths = [stop - start for start, stop in pairwise([*cut, span])]
     bitset = int(bits[::-1] or b"0", 2).to_bytes((span + 7) // 8, "little")
@@ -144,7 +144,7 @@ def theirs_takes(bits: bytes, edges: Sequence[int], span: int, zstd: Compress) -
 
 
 def costs(window: int, spread: int) -> str:
-    """Batches of completions, each drawn from so many of the open offsets that come first."""
+    """Batches of completions, each drawn from the given number of open offsets that come first."""
     draw = Random(window + spread)  # noqa: S311  it draws a workload, no secret
     tracker = completed(delivered(OffsetTracker(), range(window)), [at for at in range(2, window) if at % 4 < 2])
     waiting = [at for at in range(1, window) if at % 4 >= 2]

@@ -24,7 +24,7 @@ table: Final = Table("Tasks triggered by changed documents")
 
 
 def order(size: int) -> Document:
-    """A document of about so many bytes: lines of texts and numbers."""
+    """A document of about this many bytes: lines of texts and numbers."""
     draw = drawn(size)
     lines = [{"name": draw.randbytes(10).hex(), "count": draw.randrange(100)} for _ in range(size // 50)]
     return Document.of({"_id": "order", "state": "open", "lines": lines, "address": {"city": "Bern", "code": 3000}})

@@ -271,7 +271,7 @@ def holding_of(_: int) -> Made[conditions.ConditionVerdict]:
     return lambda: conditions.holds(condition, context), lambda answer: answer == conditions.Holds()
 
 
-@table.case(conditions, "does one of so many hold?", CONDITIONS)
+@table.case(conditions, "does one of this many hold?", CONDITIONS)
 def holding_any(size: int) -> Made[conditions.ConditionVerdict]:
     composite, context = conditions.Composite(conditions.Logic.ANY, event_codes(size)), event(size - 1)
     return lambda: conditions.holds(composite, context), lambda answer: answer == conditions.Holds()
@@ -346,7 +346,7 @@ def keeping(_: int) -> Made[lease.Rest | lease.Renew | lease.Lapsed]:
     return lambda: lease.next_action(TERMS, tenure, NOW), lambda answer: isinstance(answer, lease.Renew)
 
 
-@table.case(claim_lock, "a lock of so many claims", CLAIMS)
+@table.case(claim_lock, "a lock of this many claims", CLAIMS)
 def queueing(size: int) -> Made[claim_lock.LockView]:
     claims = tuple(f"claim {number}" for number in range(size))
     seen = lease.observe(None, claims[0], BACK_THEN)
@@ -397,7 +397,7 @@ def takes(document: Document) -> int:
 
 
 def payload(size: int) -> Document:
-    """Two values of so many bytes together, which do not compress."""
+    """Two values of this many bytes together, which do not compress."""
     draw = drawn(size)
     return Document.of({"text": draw.randbytes(size // 4).hex(), "bytes": draw.randbytes(size // 2)})
 

@@ -232,7 +232,7 @@ HERE: Final = TopicPartition("topic", 0)
 def busy(
     size: int, where: TopicPartition = HERE
 ) -> tuple[partition.PartitionRules, partition.PartitionState, commands.Work]:
-    """A partition with so many records in one window, all of which run."""
+    """A partition with this many records in one window, all of which run."""
     processor = partition.PartitionRules(running_max=2 * size, window_max=size)
     state = processor.step(partition.Unassigned(), commands.Assigned(where, 1, 0)).state
     step = processor.step(state, commands.Fetched(where, 1, tuple(range(size))))
@@ -253,7 +253,7 @@ def fetching(size: int) -> Made[partition.PartitionStep]:
     return lambda: processor.step(state, event), lambda step: isinstance(step.commands[0], commands.Work)
 
 
-@table.case(partition, "one of so many is done", RECORDS)
+@table.case(partition, "one of this many is done", RECORDS)
 def telling(size: int) -> Made[partition.PartitionStep]:
     processor, state, work = busy(size)
     event = one_reported(work)
@@ -321,7 +321,7 @@ def delivering_again(_: int) -> Made[delivery.Payload]:
     )
 
 
-@table.case(delivery, "one of so many is delivered", PAYLOADS)
+@table.case(delivery, "one of this many is delivered", PAYLOADS)
 def acknowledging_one(size: int) -> Made[delivery.OffsetDelivery]:
     outbox, event = delivery.added(delivery.OffsetDelivery(), size), delivery.Acknowledged()
     return (

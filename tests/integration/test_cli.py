@@ -370,7 +370,7 @@ def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> No
         assert (stranger in done.stderr) == (chosen == "crash_before")
     refused = here("explore", QUICK, "--faults", "late,nothing")
     assert refused.returncode == ExitCode.USAGE
-    assert "'nothing' is no kind of fault; docs/faults.md tells of each: crash_before, " in refused.stderr
+    assert "'nothing' is not a kind of fault; docs/faults.md tells of each: crash_before, " in refused.stderr
 
 
 @pytest.mark.parametrize("how", [(), ("--runs", "20", "--seed", "1"), ("--runs", "20", "--seed", "1", "--jobs", "2")])
@@ -646,7 +646,7 @@ def test_the_diagram_is_drawn_from_the_table(here: Callable[..., Done]) -> None:
     assert found["mermaid"] == mermaid(INVOCATION)
 
 
-def test_a_reader_who_leaves_is_no_error(tmp_path: Path) -> None:
+def test_a_reader_who_leaves_is_not_an_error(tmp_path: Path) -> None:
     """`tidegate list | head -1` prints no traceback."""
     with subprocess.Popen(
         [sys.executable, "-m", "tidegate", "list"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -127,7 +127,7 @@ def test_a_failure_that_is_not_caught_is_raised_to_the_caller(drive: Drive, fail
 
 @both
 def test_what_a_program_raises_is_raised_to_the_caller(drive: Drive) -> None:
-    """A bug in a program is no reply."""
+    """A bug in a program is not a reply."""
 
     async def broken() -> object:
         await Call("it")
@@ -146,13 +146,13 @@ class NoEffect:
 
 @both
 @pytest.mark.parametrize("awaitable", [lambda: asyncio.sleep(0), NoEffect], ids=["a pause of the loop", "a generator"])
-def test_awaiting_what_is_no_effect_is_an_error(drive: Drive, awaitable: Callable[[], Any]) -> None:
+def test_awaiting_what_is_not_an_effect_is_an_error(drive: Drive, awaitable: Callable[[], Any]) -> None:
     """Programs await effects and nothing else."""
 
     async def mistaken() -> object:
         return await awaitable()
 
-    with pytest.raises(UnknownEffect, match="is no effect"):
+    with pytest.raises(UnknownEffect, match="is not an effect"):
         drive(mistaken(), lambda _: None)
 
 
@@ -163,7 +163,7 @@ def test_awaiting_a_future_is_an_error() -> None:
         await asyncio.sleep(1)
         return None
 
-    with pytest.raises(UnknownEffect, match="awaited a Future, which is no effect"):
+    with pytest.raises(UnknownEffect, match="awaited a Future, which is not an effect"):
         in_loop(mistaken(), lambda _: None)
 
 

@@ -407,7 +407,7 @@ def test_an_unreachable_broker_is_a_clear_error() -> None:
 
 @pytest.mark.parametrize("topics", ["topic", [], [""]])
 def test_topics_that_are_none_are_refused(topics: list[str]) -> None:
-    """Bad input: a string is no list of topics."""
+    """Bad input: a string is not a list of topics."""
 
     async def handle(record: object) -> None:
         raise AssertionError(record)

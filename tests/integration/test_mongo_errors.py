@@ -532,7 +532,7 @@ def test_a_client_without_acknowledgements_is_refused(mongod: MongoServer, ask: 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "$", 7], ids=repr)
 def test_a_database_needs_a_name(mongod: MongoServer, ask: Ask, name: Any) -> None:
     """One that MongoDB has."""
-    with pytest.raises(Misuse, match="is no name of a database"):
+    with pytest.raises(Misuse, match="is not a name of a database"):
         ask(mongod.uri, name)
 
 
@@ -565,7 +565,7 @@ each_way = pytest.mark.parametrize("connected", [connected_sync, connected_async
 
 @pytest.fixture(scope="module")
 def standalone() -> Iterator[int]:
-    """The port of a mongod that is no replica set."""
+    """The port of a mongod that is not a replica set."""
     keeper = Keeper()
     try:
         [port] = free_ports(1)
@@ -605,11 +605,11 @@ def test_there_is_a_deadline_unless_the_uri_sets_one(
 
 @pytest.mark.mongo
 @each_way
-def test_a_mongod_that_is_no_replica_set_is_named(standalone: int, connected: Callable[[str], bool]) -> None:
+def test_a_mongod_that_is_not_a_replica_set_is_named(standalone: int, connected: Callable[[str], bool]) -> None:
     """With what to do about it."""
     message = refusal(connected, f"mongodb://{LOOPBACK}:{standalone}")
 
-    assert f"the MongoDB at mongodb://{LOOPBACK}:{standalone} is no replica set" in message
+    assert f"the MongoDB at mongodb://{LOOPBACK}:{standalone} is not a replica set" in message
     assert "rs.initiate()" in message
 
 

@@ -178,7 +178,7 @@ def test_a_worker_has_the_seed_of_the_session(run: Run, pytester: pytest.Pyteste
 
 
 def test_random_runs_without_a_finding_pass_and_a_bound_that_stops_does_not(run: Run) -> None:
-    """Runs were asked for, so that they are no proof is known; a search that ended early is no answer."""
+    """Runs were asked for, so that they are not proof is known; a search that ended early is not an answer."""
     sampled = run("@pytest.mark.tidegate(runs=5)\n" + CAREFUL)
     stopped = run("@pytest.mark.tidegate(states_max=2)\n" + CAREFUL)
 
@@ -199,7 +199,7 @@ def test_what_is_expected_to_be_violated_passes_only_if_it_is(run: Run) -> None:
 
 
 def test_a_profile_and_an_option_are_stronger_than_the_mark(run: Run, pytester: pytest.Pytester) -> None:
-    """The option wins over the profile, the profile over the mark; a name that is none is refused at once."""
+    """The option wins over the profile, the profile over the mark; an unknown name is refused at once."""
     (pytester.path / "pyproject.toml").write_text("[tool.tidegate.profiles.ci]\nruns = 3\n")
     marked = "@pytest.mark.tidegate(runs=1)\n" + CAREFUL
 
@@ -215,7 +215,7 @@ def test_a_profile_and_an_option_are_stronger_than_the_mark(run: Run, pytester: 
 
 
 def test_the_mark_chooses_among_the_faults_of_a_scenario(run: Run) -> None:
-    """With none of them nothing strikes; a kind that is none is refused."""
+    """With none of them nothing strikes; an unknown kind is refused."""
     crashing = CAREFUL.replace("coupon(careful)", "attrs.evolve(coupon(careful), budget=1)").replace(
         "def ", "import attrs\n\ndef ", 1
     )

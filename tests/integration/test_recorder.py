@@ -298,7 +298,7 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     text = recorder.path.read_text()
     for shape in (CANARY, CANARY.encode().hex(), "1234567", "mongodb://user"):
         assert shape not in text
-    assert '"epoch_token":41' in text  # a number is no secret for being called a token
+    assert '"epoch_token":41' in text  # a number is not a secret for being called a token
     found = read(text)
     assert found.entries[0].what.startswith('find users where password = "***')
     outcome = executed(found, secretive("whatever it was"), {})

@@ -81,7 +81,7 @@ WRITTEN: Final[Mapping[str, str]] = {
     "model.values.check_types": "kinds what",
     "retries.backoff.check_delay": "what least",
 }
-"""Parameters that are no input: what a check says and allows stands in the code of its caller."""
+"""Parameters that are not input: what a check says and allows stands in the code of its caller."""
 
 
 # --- what is public -----------------------------------------------------------------------------------------------------
@@ -696,7 +696,7 @@ def too_large() -> list[None]:
         (partial(Careless, (0,)), {}, None),
     ],
 )
-def test_what_is_no_answer_is_noticed(
+def test_what_is_not_an_answer_is_noticed(
     function: Callable[..., object], args: Mapping[str, Sample], expected: str | None
 ) -> None:
     """Another's error, work without an end, memory without measure, and values that cannot be shown or hashed."""

@@ -39,7 +39,7 @@ def test_a_lease_is_what_its_record_says() -> None:
         lambda: fenced("c", "x", 0),
     ],
 )
-def test_what_is_no_record_is_misuse(wrong: Callable[[], object]) -> None:
+def test_what_is_not_a_record_is_misuse(wrong: Callable[[], object]) -> None:
     """Each in a message of its own."""
     with pytest.raises(Misuse):
         wrong()
@@ -79,7 +79,7 @@ def test_what_a_record_lacks_is_reported_with_its_id() -> None:
     """And which names there are, where one is unknown."""
     with pytest.raises(Misuse, match=r"(?s)a record has no 'fence'.*the record 'x'"):
         needed(Document.of({"_id": "x"}), FENCE)
-    with pytest.raises(Misuse, match="'lost' is none of pending, processing"):
+    with pytest.raises(Misuse, match="'lost' is not one of pending, processing"):
         one_of(TaskStatus, "lost")
 
 

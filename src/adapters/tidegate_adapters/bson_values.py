@@ -64,7 +64,7 @@ def stored(value: object, where: str = "value") -> Any:
         A value for pymongo; always data, never an operator or an expression.
 
     Raises:
-        Misuse: It is no value of tidegate, or MongoDB cannot keep it.
+        Misuse: It is not a value of tidegate, or MongoDB cannot keep it.
     """
     checked(value, where)
     return _encoded(cast("Value", value))

@@ -65,7 +65,7 @@ def run(program: Program[T], handle: Handle) -> T:
         What the program returns.
 
     Raises:
-        UnknownEffect: The program awaits something that is no effect, or that the handler does not know.
+        UnknownEffect: The program awaits something that is not an effect, or that the handler does not know.
         Failure: The program did not catch it.
     """
     try:
@@ -93,7 +93,7 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
         What the program returns.
 
     Raises:
-        UnknownEffect: The program awaits something that is no effect, or that the handler does not know.
+        UnknownEffect: The program awaits something that is not an effect, or that the handler does not know.
         Failure: The program did not catch it.
         CancelledError: The task was cancelled. What the program asked last may have been done.
     """

@@ -121,7 +121,7 @@ class Worker:
         options: More options of aiokafka's consumer, for example `session_timeout_ms`.
 
     Raises:
-        Misuse: no topic, no group, a handler that is no async function, or rules that need hooks, and none.
+        Misuse: no topic, no group, a handler that is not an async function, or rules that need hooks, and none.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Worker:
         **options: object,
     ) -> None:
         if isinstance(topics, str) or not topics or not all(topics):
-            raise Misuse(f"{topics!r} are no topics", todo="pass a list of names")
+            raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
         if not group:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
         if not callable(handle):
@@ -318,7 +318,7 @@ class Worker:
                 del self.tasks[command]
         try:
             event = event_for(command, reply)
-        except Misuse as error:  # the user's code has answered something that is no answer
+        except Misuse as error:  # the user's code has answered something that is not an answer
             log.exception("no answer to %s", command)
             event = event_for(command, error)
         if event is not None:

@@ -202,7 +202,7 @@ def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> 
     try:
         return client.get_database(database, **_HANDLE)
     except (InvalidName, TypeError):
-        raise Misuse(f"{database!r} is no name of a database", why="MongoDB has no such names") from None
+        raise Misuse(f"{database!r} is not a name of a database", why="MongoDB has no such names") from None
 
 
 # --- effect to call -----------------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
 
     Raises:
         TidegateError: The URI or an option in it cannot be used, no server answers within `CHECK_SECONDS`, it does not let us
-            in, or it is no replica set. The message names the hosts, never the user or the password.
+            in, or it is not a replica set. The message names the hosts, never the user or the password.
     """
     with _clear_errors(uri):
         client = _strictly(MongoClient[dict[str, Any]], uri)
@@ -395,7 +395,7 @@ def _patience(options: ClientOptions) -> float:
 def _check_replicated(uri: str, hello: Mapping[str, Any]) -> None:
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise TidegateError(
-            f"the MongoDB at {masked(uri)} is no replica set",
+            f"the MongoDB at {masked(uri)} is not a replica set",
             why="nothing but a replica set confirms writes by a majority, or has change streams",
             todo="start it with --replSet and run rs.initiate() once; a set of one is enough",
         )

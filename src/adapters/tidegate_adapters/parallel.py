@@ -199,7 +199,7 @@ def processes(jobs: int) -> Iterator[Executor]:
 
 
 def in_processes(order: Order, runs: range, *, jobs: int, proceed: Proceed = lambda _: True) -> Tally:
-    """Make runs in so many processes of this machine.
+    """Make runs in several processes of this machine.
 
     Args:
         order: What is run.

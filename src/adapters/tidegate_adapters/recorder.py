@@ -192,7 +192,7 @@ class Recorder:
         try:
             self._file.write(line(self._count))
             self._file.flush()
-        except (OSError, ValueError) as error:  # a Misuse is one: what was answered is no value
+        except (OSError, ValueError) as error:  # a Misuse is one: what was answered is not a value
             self._stop(error)
 
     def _stop(self, error: Exception) -> None:

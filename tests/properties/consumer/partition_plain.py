@@ -316,7 +316,7 @@ class Partition(RuleBasedStateMachine):
     # --- commands come true
 
     def drawn(self, data: st.DataObject, kind: type[W]) -> W:
-        """One of the commands, which is none any more."""
+        """One of the commands, which is then removed."""
         command = data.draw(
             st.sampled_from([command for command in self.commands if isinstance(command, kind)]), "command"
         )

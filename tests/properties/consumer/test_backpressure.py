@@ -753,14 +753,14 @@ def test_thresholds_that_would_flap_are_refused(high: int, low: int) -> None:
 
 
 @pytest.mark.parametrize("load", [-1, True, 1.5, None, "3"])
-def test_what_is_no_load_is_refused(load: int) -> None:
+def test_what_is_not_a_load_is_refused(load: int) -> None:
     """A load is a whole number of records."""
-    with pytest.raises(Misuse, match="is no load"):
+    with pytest.raises(Misuse, match="is not a load"):
         backpressure.decide(Thresholds(2, 1), Gate.OPEN, load)
 
 
 @pytest.mark.parametrize("bad", [-1, True, 1.5, None, "3"])
-def test_what_is_no_number_is_refused(bad: int) -> None:
+def test_what_is_not_a_number_is_refused(bad: int) -> None:
     """Records, bytes, microseconds, UTF-16 units and executors are whole numbers, and not negative."""
     made: list[Callable[[], object]] = [
         *(lambda signal=signal: PartitionPressure(**{signal: bad}) for signal in ("span", "size", "age", "metadata")),
@@ -794,5 +794,5 @@ def test_what_is_of_another_type_is_refused(bad: object) -> None:
 @pytest.mark.parametrize("bad", [None, 5, (1, "a"), ([],)])
 def test_partitions_that_cannot_be_sorted_are_refused(bad: Collection[Partition]) -> None:
     """Their names are of one kind, so that a plan has an order."""
-    with pytest.raises(Misuse, match=r"are no partitions|have no order"):
+    with pytest.raises(Misuse, match=r"are not partitions|have no order"):
         backpressure.plan(Flow(GateReason.BELOW_HIGH), bad, ())

@@ -138,12 +138,12 @@ def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
 )
 def test_a_wrong_answer_is_refused(task: Task, reply: object) -> None:
     """Else the partition would wait for ever for the right one: a judgement that says "succeeded", say."""
-    with pytest.raises(Misuse, match="is no answer to"):
+    with pytest.raises(Misuse, match="is not an answer to"):
         event_for(work(task), reply)
 
 
 @pytest.mark.parametrize("effect", [Now(), find_one("c", Eq(ID, "x"))])
-def test_what_is_no_command_of_a_partition_has_no_event(effect: Effect[object]) -> None:
+def test_what_is_not_a_command_of_a_partition_has_no_event(effect: Effect[object]) -> None:
     """Only commands have events."""
-    with pytest.raises(Misuse, match="no command of a partition"):
+    with pytest.raises(Misuse, match="command of a partition"):
         event_for(effect, None)

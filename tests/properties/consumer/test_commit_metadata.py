@@ -777,14 +777,14 @@ def test_verdicts_read_as_one_line() -> None:
 
 
 @pytest.mark.parametrize("bad", [None, 5, True, 1.5, b"tg1", ["tg1"]])
-def test_what_is_no_text_is_refused(bad: str) -> None:
+def test_what_is_not_text_is_refused(bad: str) -> None:
     """A text is a string; a broker that has none is asked with an empty one."""
-    with pytest.raises(Misuse, match="is no text"):
+    with pytest.raises(Misuse, match="is not text"):
         commit_metadata.decoded(bad, position=0, end=0)
 
 
 @pytest.mark.parametrize("bad", [None, -1, True, 1.5, "5"])
-def test_what_is_no_number_is_refused(bad: int) -> None:
+def test_what_is_not_a_number_is_refused(bad: int) -> None:
     """Positions, ends of logs and limits."""
     refused: list[Callable[[], object]] = [
         partial(commit_metadata.decoded, "", position=bad, end=0),

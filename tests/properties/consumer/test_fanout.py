@@ -1066,7 +1066,7 @@ def test_a_failure_is_answered_for_even_where_nothing_is_delivered() -> None:
 
 @pytest.mark.parametrize(("retries_max", "runs"), [(3, 4), (1, 2), (0, 1)])
 def test_a_task_that_is_always_tried_again_runs_once_more_than_its_retries(retries_max: int, runs: int) -> None:
-    """Drakkar's limits 3, 1 and 0: so many runs, and user code is asked after each of them, the last included."""
+    """Drakkar's limits 3, 1 and 0: that many runs, and user code is asked after each of them, the last included."""
     rules, attempt = Rules(retries_max), 0
     state, _ = state_after(rules, WindowOpened((0,)), WindowArranged(0, Tasks(((0,),))))
     followed: tuple[Output, ...] = (Start(0, (0,), 1),)
@@ -1406,10 +1406,10 @@ def test_every_event_has_an_answer_in_every_state(state: Fanout, event: FanoutEv
 SINGLE: Final = (None, True, -1, 1.5, "3", b"3", object())
 
 NUMBERS: Final = (*SINGLE, (1,))
-"""What is no number; there is no highest one."""
+"""What is not a number; there is no highest one."""
 
 JUNK: Final = (*SINGLE, 0, 10**30, [1], {1}, (1.0,), (True,), (-1,), ("1",), (10**30,), ((-1,),), (None,), iter(()))
-"""What is no tuple of offsets, numbers or tasks, and nothing else either."""
+"""What is not a tuple of offsets, numbers or tasks, and nothing else either."""
 
 Refuses = Callable[[object], object]
 
@@ -1458,7 +1458,7 @@ TAKE_MORE: Final[dict[str, Refuses]] = {
 
 
 @pytest.mark.parametrize("refuses", TAKE_NUMBERS.values(), ids=TAKE_NUMBERS)
-def test_what_is_no_number_is_refused(refuses: Refuses) -> None:
+def test_what_is_not_a_number_is_refused(refuses: Refuses) -> None:
     """At construction, or where it comes in."""
     for junk in NUMBERS:
         with pytest.raises(Misuse):
@@ -1467,7 +1467,7 @@ def test_what_is_no_number_is_refused(refuses: Refuses) -> None:
 
 @pytest.mark.parametrize("refuses", TAKE_MORE.values(), ids=TAKE_MORE)
 def test_what_is_of_another_kind_is_refused(refuses: Refuses) -> None:
-    """At construction, or where it comes in; a tuple of what is none is none."""
+    """At construction, or where it comes in; a tuple of something else is not one."""
     for junk in JUNK:
         with pytest.raises(Misuse):
             refuses(junk)
@@ -1548,7 +1548,7 @@ def test_wide_batches_are_the_same_as_their_parts(
     assert laws.is_the_same(end_of(together, [TasksReported(0, (*numbers,), 1, after)]), end_of(apart, events))
 
 
-def test_a_huge_window_of_one_message_is_no_trouble() -> None:
+def test_a_huge_window_of_one_message_is_handled() -> None:
     """Ten thousand tasks for one record, which end in one batch and one by one."""
     count = 10_000
     state, _ = state_after(NOTHING, WindowOpened((OFFSET_MAX,)), WindowArranged(0, Tasks(((OFFSET_MAX,),) * count)))

@@ -97,13 +97,13 @@ OTHERS: Final = (
 
 @pytest.mark.parametrize("event", ANSWERS)
 def test_what_was_asked_for_is_an_answer(event: FanoutEvent) -> None:
-    """All of it or some, by whom it was asked; once nobody is asked, it is none."""
+    """All of it or some, by whom it was asked; once nobody is asked, it is not an answer."""
     assert answer(ALL, event) is event
     assert answer((), event) is None
 
 
 @pytest.mark.parametrize("event", OTHERS)
-def test_what_nobody_was_asked_for_is_no_answer(event: FanoutEvent) -> None:
+def test_what_nobody_was_asked_for_is_not_an_answer(event: FanoutEvent) -> None:
     """Of another window, attempt, kind of task, or of nothing."""
     assert answer(ALL, event) is None
 

@@ -119,7 +119,7 @@ def test_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
         lambda: PartitionRules().step(Unassigned(), Revoked(TP, ((),))),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_state_or_no_event_is_misuse(make: Callable[[], object]) -> None:
+def test_what_is_not_a_state_or_an_event_is_misuse(make: Callable[[], object]) -> None:
     """It is refused where it comes in."""
     with pytest.raises(Misuse):
         make()

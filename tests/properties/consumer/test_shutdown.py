@@ -233,7 +233,7 @@ def test_a_refused_commit_ends_the_drain() -> None:
 
 
 def test_values_say_what_they_are() -> None:
-    """One line each, and what is no value is refused."""
+    """One line each, and what is not a value is refused."""
     assert [*map(str, (Leave(), StartLeaveTimer(SECOND), StopAsked(), LeaveAnswered(), LeaveTimerFired()))] == [
         "leave the group", "wait 1 s to leave the group", "asked to stop", "left the group", "time to leave is over",
     ]  # fmt: skip

@@ -906,19 +906,19 @@ def test_a_tracker_is_one_line_that_a_person_can_read() -> None:
 
 @pytest.mark.parametrize("act", [watermark.delivered, watermark.completed, watermark.undelivered])
 @pytest.mark.parametrize("bad", [-1, 2**63, True, False, 1.0, "1", None, (1,)])
-def test_what_is_no_offset_is_refused(act: Callable[[OffsetTracker, Iterable[int]], object], bad: int) -> None:
+def test_what_is_not_an_offset_is_refused(act: Callable[[OffsetTracker, Iterable[int]], object], bad: int) -> None:
     """An offset is a whole number from 0 to 2**63 - 1, alone and in a batch."""
     for batch in ((bad,), (1, bad, 2), [3, bad]):
-        with pytest.raises(Misuse, match="is no offset"):
+        with pytest.raises(Misuse, match="is not an offset"):
             act(OffsetTracker(), batch)
 
 
 @pytest.mark.parametrize("bad", [-1, 2**63 + 1, True, 1.0, "1", None])
-def test_what_is_no_position_is_refused(bad: int) -> None:
+def test_what_is_not_a_position_is_refused(bad: int) -> None:
     """A position is a whole number from 0 to 2**63, one past the highest offset."""
-    with pytest.raises(Misuse, match="is no offset"):
+    with pytest.raises(Misuse, match="is not an offset"):
         watermark.acknowledged(OffsetTracker(), bad)
-    with pytest.raises(Misuse, match="is no offset"):
+    with pytest.raises(Misuse, match="is not an offset"):
         watermark.committable(OffsetTracker(bad))
 
 
@@ -939,7 +939,7 @@ def test_what_is_no_position_is_refused(bad: int) -> None:
         [(3, 2**63 + 1)],
     ],
 )
-def test_what_is_no_word_of_a_former_owner_is_refused(bad: Iterable[Run]) -> None:
+def test_what_is_not_a_word_of_a_former_owner_is_refused(bad: Iterable[Run]) -> None:
     """Runs are pairs of ints, not empty, in order, and from the position on."""
     with pytest.raises(Misuse, match="is no"):
         restored(2, bad)
@@ -949,12 +949,12 @@ def test_a_tracker_is_restored_with_a_bounded_number_of_offsets() -> None:
     """What claims that two thousand million offsets are done is refused before it takes the memory for that."""
     with pytest.raises(Misuse, match="too much is known to be done"):
         restored(0, [(1, 2), (5, KNOWN_DONE_MAX + 5)])
-    with pytest.raises(Misuse, match="is no offset"):
+    with pytest.raises(Misuse, match="is not an offset"):
         restored(-1, [])
 
 
 @pytest.mark.parametrize("bad", [None, 5, "tracker", (0, 0, ())])
-def test_what_is_no_tracker_is_refused(bad: OffsetTracker) -> None:
+def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
     """By whatever takes one."""
     asked: list[Callable[[], object]] = [
         *(
@@ -970,7 +970,7 @@ def test_what_is_no_tracker_is_refused(bad: OffsetTracker) -> None:
         partial(watermark.duplicate_budget, OffsetTracker(), bad),
     ]
     for ask in asked:
-        with pytest.raises(Misuse, match="is no tracker"):
+        with pytest.raises(Misuse, match="is not a tracker"):
             ask()
 
 
@@ -993,8 +993,8 @@ def test_what_explains_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize("bad", [5, None, "12"])
-def test_what_is_no_batch_is_refused(bad: Iterable[int]) -> None:
-    """A batch is a collection of ints; any iterable of them will do, be it empty or read only once."""
+def test_what_is_not_a_batch_is_refused(bad: Iterable[int]) -> None:
+    """A batch is a collection of ints; any iterable of them will do, even if it is empty or can be read only once."""
     with pytest.raises(Misuse, match="is no"):
         watermark.delivered(OffsetTracker(), bad)
 

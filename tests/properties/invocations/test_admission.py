@@ -821,7 +821,7 @@ def test_calls_of_one_key_wait_for_each_other_and_others_do_not() -> None:
 
 def test_an_id_says_what_it_is_for_and_hides_the_arguments() -> None:
     """Arguments may be secret: neither the id nor the text of a call shows them."""
-    secret = call(password="hunter2")  # noqa: S106  a secret that is none
+    secret = call(password="hunter2")  # noqa: S106  not a real secret
     registration, running = (reservation_id(each, Rule(Control.ARGUMENTS), secret) for each in Purpose)
 
     assert registration is not None

@@ -74,7 +74,7 @@ def record(*claims: str, status: str = "running", runner: str | None = "r1") -> 
 
 
 def age(claim_id: str, old: Duration) -> str:
-    """A claim of another one, so many microseconds old."""
+    """A claim of another one, this many microseconds old."""
     return claimed(claim_id, NOW + -old)
 
 
@@ -205,7 +205,7 @@ def test_without_a_record_nothing_is_held() -> None:
     assert outcome(lock().run(), (Now(), NOW), (pushed(mine()), 0), (FOUND, None)) == NoRecord()
 
 
-def test_a_record_that_disappears_after_the_last_attempt_is_no_race() -> None:
+def test_a_record_that_disappears_after_the_last_attempt_is_not_a_race() -> None:
     """Then there is no record whose status could be reported."""
     assert outcome(lock(attempts=1).run(), *loses(0, YOUNG), (FOUND, None)) == NoRecord()
 

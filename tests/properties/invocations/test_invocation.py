@@ -188,14 +188,14 @@ def test_the_table_alone_says_who_is_owned(status: str, owner: str | None) -> No
 
 
 def test_a_new_invocation_does_not_run() -> None:
-    """None to running is no edge (pynenc, case 1)."""
+    """None to running is not an edge (pynenc, case 1)."""
     assert decide_transition(INVOCATION, None, "running", "r1") == NotAllowed(
         None, "running", frozenset({"registered"})
     )
 
 
 def test_a_registered_invocation_does_not_succeed() -> None:
-    """Registered to success is no edge (pynenc, case 2)."""
+    """Registered to success is not an edge (pynenc, case 2)."""
     assert isinstance(decide_transition(INVOCATION, REGISTERED, "success", "r1"), NotAllowed)
 
 
@@ -221,13 +221,13 @@ def test_anybody_recovers_a_pending_invocation() -> None:
 
 
 def test_a_running_invocation_has_its_own_recovery() -> None:
-    """Running to pending_recovery is no edge, not even for its owner (pynenc, case 6)."""
+    """Running to pending_recovery is not an edge, not even for its owner (pynenc, case 6)."""
     assert isinstance(decide_transition(INVOCATION, RUNNING, "pending_recovery", "r1"), NotAllowed)
 
 
 @pytest.mark.parametrize("target", STATUSES)
 def test_nothing_follows_success(target: str) -> None:
-    """Each of the 13 targets is no edge (pynenc, case 7)."""
+    """None of the 13 targets is an edge (pynenc, case 7)."""
     assert decide_transition(INVOCATION, SUCCESS, target, "r1") == NotAllowed("success", target, frozenset())
 
 

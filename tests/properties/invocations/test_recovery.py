@@ -382,7 +382,7 @@ def straight_to_the_queue(found: Item, known: Membership, now: Instant, patience
 
 
 def running_recovery_for_all(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """Pending is no running."""
+    """Pending is not running."""
     verdict = decide_recovery(found, known, now, patience)
     return attrs.evolve(verdict, target="running_recovery") if isinstance(verdict, Move) else verdict
 
@@ -554,7 +554,7 @@ def test_what_is_available_needs_a_message(status: str) -> None:
 
 
 def test_everything_has_an_answer() -> None:
-    """Totality: every status, and one that is none, with every owner and message, early and late."""
+    """Totality: every status, and an unknown one, with every owner and message, early and late."""
     for status in (*LASTING, *FINAL, "elsewhere"):
         for owner in (None, *GROUP.by_id, "nobody"):
             for message in MessageStatus:

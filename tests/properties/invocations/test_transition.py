@@ -169,7 +169,7 @@ def rival(target: str, runner: str | None = None, request: str = "theirs") -> Ca
 
 
 def rounds(count: int) -> Callable[[Store], None]:
-    """Other processes of the same runner make so many versions, round and round."""
+    """Other processes of the same runner make this many versions, round and round."""
 
     def made(store: Store) -> None:
         for number in range(count):
@@ -538,7 +538,7 @@ def test_an_answer_says_what_was_expected_and_what_is_there_instead() -> None:
 @pytest.mark.parametrize(("begin", "target"), [(stored, "held"), (Store, "free")])
 @pytest.mark.parametrize("reason", ["not authorised", f"{DUPLICATE_KEY} of the index on email"])
 def test_any_other_refusal_is_raised(begin: Callable[[], Store], target: str, reason: str) -> None:
-    """The world said no, definitely, to the read or to the write; a taken id in another index is no conflict."""
+    """The world said no, definitely, to the read or to the write; a taken id in another index is not a conflict."""
     for ways in ((refused(reason),), (answered, refused(reason))):
         with pytest.raises(Refused) as caught:
             run(command(target), begin(), *ways)
@@ -638,7 +638,7 @@ def test_a_wish_has_at_least_one_attempt(bad: int) -> None:
 @pytest.mark.parametrize("bad", ["", None, 1, "a..b", "$a", "x" * 1_000])
 def test_records_are_in_a_collection(bad: str) -> None:
     """A name that MongoDB would not take is refused with the command, and not when the program asks."""
-    with pytest.raises(Misuse, match="no name of a collection"):
+    with pytest.raises(Misuse, match="name of a collection"):
         Transition(bad, TABLE, KEY, "held", "r1", "mine")
 
 
@@ -650,7 +650,7 @@ def test_records_are_in_a_collection(bad: str) -> None:
         ({"owner": 7}, "7 cannot name a runner"),
         ({"version": ...}, "has no 'version'"),
         ({"version": 2.0}, r"2\.0 cannot be the version"),
-        ({"history": 7}, "no collection"),
+        ({"history": 7}, "not a collection"),
         ({"history": (7,)}, "not a version in the history"),
         ({"history": ({"version": 2, "status": "held"},)}, "has no 'request'"),
         ({"history": ({"version": 2, "status": "held", "request": None},)}, "None cannot name a request"),

@@ -669,7 +669,7 @@ def test_the_law_of_work_tells_good_from_bad(expected: bool, deeds: list[Begin |
 
 
 def test_what_becomes_of_a_command_is_an_event() -> None:
-    """A failure of any kind is no answer; nothing comes of a beginning; anything else is refused."""
+    """A failure of any kind is not an answer; nothing comes of a beginning; anything else is refused."""
     lease = Lease(1, 1, "ann", "a@0", 12)
 
     for failure in (Ambiguous("x"), NotApplied("x"), NotDurable("x"), Refused("x")):

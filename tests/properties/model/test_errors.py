@@ -38,7 +38,7 @@ def test_whatever_is_wrong_the_message_can_be_printed(value: object) -> None:
         check_name(value, "a runner")
     with pytest.raises(Misuse, match="cannot be a size"):
         check_int(value, "a size", 0)
-    with pytest.raises(Misuse, match="no name of a collection"):
+    with pytest.raises(Misuse, match="name of a collection"):
         check_collection(value)
 
 
@@ -50,7 +50,7 @@ def test_a_short_value_is_shown_whole() -> None:
 
 @pytest.mark.parametrize(("number", "fits"), [(-1, False), (0, True), (5, True), (6, False), (True, False)])
 def test_a_number_lies_between_its_bounds(number: object, fits: bool) -> None:
-    """Both bounds fit; a bool is no number."""
+    """Both bounds fit; a bool is not a number."""
     if fits:
         check_int(number, "a size", 0, 5)
         return
@@ -63,9 +63,9 @@ def test_a_number_lies_between_its_bounds(number: object, fits: bool) -> None:
 @pytest.mark.parametrize("at", [HUGE, -HUGE, NUMBER_MAX + 1, -NUMBER_MAX - 1], ids=range(4))
 def test_no_clock_shows_what_cannot_be_printed(at: int) -> None:
     """An instant prints, always: it stands in each trace."""
-    with pytest.raises(Misuse, match="no instant"):
+    with pytest.raises(Misuse, match="instant"):
         Instant(at)
-    with pytest.raises(Misuse, match="no instant"):
+    with pytest.raises(Misuse, match="instant"):
         _ = Instant(0) + at
     assert str(Instant(NUMBER_MAX)).endswith("s@store")
 

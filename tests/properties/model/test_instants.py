@@ -39,7 +39,7 @@ def test_what_is_added_is_the_difference(instant: Instant, later: int) -> None:
 @pytest.mark.parametrize("later", [None, 1.0, True, "1", Instant(1)])
 def test_only_a_duration_is_added(later: int) -> None:
     """Durations are whole microseconds."""
-    with pytest.raises(Misuse, match="is no duration"):
+    with pytest.raises(Misuse, match="is not a duration"):
         Instant(0) + later
 
 
@@ -125,7 +125,7 @@ def test_a_datetime_is_an_instant_whatever_its_zone(when: datetime) -> None:
 @pytest.mark.parametrize("at", [1.0, True, "1", None, timedelta(1)])
 def test_an_instant_is_a_whole_number_of_microseconds(at: int) -> None:
     """Floats break slot edges."""
-    with pytest.raises(Misuse, match="no instant"):
+    with pytest.raises(Misuse, match="instant"):
         Instant(at)
 
 

@@ -277,9 +277,9 @@ def test_a_patch_for_another_value_is_refused(operation: PatchOperation, value: 
 def test_a_path_is_a_json_pointer(path: str) -> None:
     """RFC 6901 section 3."""
     for operation in (Added(path, 1), Removed(path), Replaced(path, 1)):
-        with pytest.raises(Misuse, match="no JSON pointer"):
+        with pytest.raises(Misuse, match="JSON pointer"):
             applied((operation,), 1)
-        with pytest.raises(Misuse, match="no JSON pointer"):
+        with pytest.raises(Misuse, match="JSON pointer"):
             patch_to_json((operation,))
 
 
@@ -320,7 +320,7 @@ WRONG: Final[Any] = patches
     [[1], {"a": 1}, object(), 1j, {1}, 10**5_000, ([1],), nest_of(101), nest_of(100_000)],
     ids=lambda junk: type(junk).__name__,
 )
-def test_what_is_no_value_is_in_no_patch(junk: Any) -> None:
+def test_what_is_not_a_value_is_in_no_patch(junk: Any) -> None:
     """Nor is it compared, changed, or written as JSON."""
     wrong: tuple[Callable[[], object], ...] = (
         lambda: WRONG.applied((WRONG.Added("/a", junk),), Document()),

@@ -49,7 +49,7 @@ def test_a_record_that_can_be_none_is_refused(wrong: dict[str, Any]) -> None:
     ids=str,
 )
 def test_a_record_carries_bytes(wrong: dict[str, Any]) -> None:
-    """Text, lists and numbers are no keys, values, headers or times; what is carried is not shown."""
+    """Text, lists and numbers are not keys, values, headers or times; what is carried is not shown."""
     with pytest.raises(Misuse, match=r"is not|1 parts") as raised:
         attrs.evolve(Record("topic", 0, 0, b"hunter2", b"hunter2"), **wrong)
 
@@ -73,7 +73,7 @@ def test_records_are_of_the_partition_that_was_asked_for(record: Record) -> None
 
 
 def test_records_differ_in_whatever_they_may_have() -> None:
-    """With and without a key, a value, headers and a time; also bytes that are no text."""
+    """With and without a key, a value, headers and a time; also bytes that are not text."""
     found: list[Record] = []
 
     @given(strategies.records())

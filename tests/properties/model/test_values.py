@@ -33,7 +33,7 @@ def test_a_collection_is_neither_text_nor_mixed(values: object) -> None:
         check_tuple(values, str, "a name")
 
 
-def test_a_list_is_no_tuple() -> None:
+def test_a_list_is_not_a_tuple() -> None:
     """A value that holds it could change."""
     with pytest.raises(Misuse, match="a list is not a tuple, each of it a name"):
         check_tuple(["a"], str, "a name")

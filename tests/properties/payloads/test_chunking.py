@@ -459,7 +459,7 @@ BROKEN = "corrupt: 'a' is longer or shorter than its manifest says"
     ],
 )
 def test_what_is_stored_otherwise_than_declared_is_a_verdict(expected: str, stored: bytes, raw: bytes) -> None:
-    """Law CH3: a stream that is cut, goes on, is none, or is of something else, under the digest of itself."""
+    """Law CH3: a stream that is cut, goes on, is not a stream, or is of something else, under the digest of itself."""
     assert expected == joined(refers(stored, raw=raw), Chunk(stored))
 
 
@@ -476,9 +476,9 @@ def test_a_missing_chunk_is_reported() -> None:
     assert joined(manifest, stored, limit=2) == "too long: 3 bytes, and 2 are allowed"
 
 
-def test_bytes_that_are_no_text_are_a_verdict() -> None:
+def test_bytes_that_are_not_text_are_a_verdict() -> None:
     """Law CH3: of the kind that the manifest tells."""
-    assert joined(refers(b"\xff", Kind.TEXT, Codec.NONE, b"\xff"), Chunk(b"\xff")) == "corrupt: 'a' is no text"
+    assert joined(refers(b"\xff", Kind.TEXT, Codec.NONE, b"\xff"), Chunk(b"\xff")) == "corrupt: 'a' is not text"
     assert joined(refers(b"\xff", Kind.BYTES, Codec.NONE, b"\xff"), Chunk(b"\xff")) == "joined"
 
 

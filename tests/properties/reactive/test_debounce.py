@@ -143,14 +143,14 @@ def test_waits_that_mean_nothing_are_refused(quiet: Duration, wait_max: Duration
 
 
 @pytest.mark.parametrize("quiet", ["1s", None, 1.5, -1, True])
-def test_what_is_no_length_of_time_is_refused(quiet: Duration) -> None:
+def test_what_is_not_a_length_of_time_is_refused(quiet: Duration) -> None:
     """Also where the maximum is not given."""
     with pytest.raises(Misuse):
         Debounce(quiet)
 
 
 def test_changes_are_seen_on_one_clock() -> None:
-    """Two clocks are never compared, and what is no instant is no time."""
+    """Two clocks are never compared, and what is not an instant is not a time."""
     with pytest.raises(Misuse):
         due(SHORT, Instant(0, WALL), Instant(0, STORE))
     for arguments in ((None, at(0), at(0)), (SHORT, 0, at(0)), (SHORT, at(0), None)):

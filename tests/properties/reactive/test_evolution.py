@@ -199,7 +199,7 @@ EVOLUTION: Final[Any] = evolution
     ],
 )
 def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
-    """mongodash, 31: a version that is no number, a policy that is none."""
+    """mongodash, 31: a version that is not a number, a policy that is not a policy."""
     with pytest.raises(Misuse):
         construct()
 

@@ -255,7 +255,7 @@ def test_a_handler_that_fails_is_called_again_and_given_up() -> None:
 
 
 def test_a_handler_may_ask_to_be_called_later() -> None:
-    """That is no failure, and no attempt."""
+    """That is neither a failure nor an attempt."""
     store = planned()
     store.answers = [Later(5 * SECOND)]
 

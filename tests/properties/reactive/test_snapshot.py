@@ -203,7 +203,7 @@ def by_identity(before: Document | None, after: Document) -> SnapshotVerdict:
 
 
 def by_python(before: Document | None, after: Document) -> SnapshotVerdict:
-    """Planted bug: Python compares, so NaN is a change, and True for 1 is none, nor is another order of keys."""
+    """Planted bug: Python compares, so NaN is a change; True for 1 and another order of keys are not."""
 
     def plain(value: Value) -> object:
         match value:
@@ -378,7 +378,7 @@ TOTAL = Projection.of({"total": Computed(total, {"$multiply": ["$price", "$quant
 
 
 def test_a_computed_value_is_watched() -> None:
-    """mongodash: price x quantity from 10 x 2 to 5 x 4 is no change, to 5 x 5 it is one."""
+    """mongodash: price x quantity from 10 x 2 to 5 x 4 is not a change, to 5 x 5 it is one."""
     before = taken(doc(price=10, quantity=2), TOTAL)
 
     assert before == doc(total=20)

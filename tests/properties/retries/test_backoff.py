@@ -428,7 +428,7 @@ def test_verdicts_say_so_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("delay", [-1, True, 1.5, None, "1", LONGEST + 1, 10**400])
-def test_what_is_no_delay_is_refused(delay: int) -> None:
+def test_what_is_not_a_delay_is_refused(delay: int) -> None:
     """Whole microseconds from 0 to a century; negative, NaN-like and endless delays end here."""
     for build in (Fixed, Linear, Exponential, lambda each: Series((each,)), lambda each: Linear(0, each)):
         with pytest.raises(Misuse):

@@ -409,7 +409,7 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Flow) -> None:
 
 @given(claims())
 def test_a_skip_is_recorded_where_somebody_should_know(claim: AtomicServiceClaim) -> None:
-    """Three reasons leave a row of no width, the others are no news."""
+    """Three reasons leave a row of no width, the others are not news."""
     left = skipped(claim, run_id="run", now=FAR)
 
     is_recorded = isinstance(claim.verdict, (SlotWindowInvalid, ScheduledRunnerInGrace, LateStart))

@@ -20,7 +20,7 @@ def joined() -> Plain:
 
 
 def test_a_join_that_is_done_again_changes_nothing() -> None:
-    """Law MP1: also when time has passed; a record without instants is no member yet."""
+    """Law MP1: also when time has passed; a record without instants is not a member yet."""
     record = joined().read(document(MEMBERS, "a"))
     assert record is not None
     zero = Instant(0)

@@ -77,7 +77,7 @@ class Service:
 
 @attrs.frozen
 class Joins:
-    """A process joins, with a name or without, perhaps as a worker of somebody, by a list that is so many writes old."""
+    """A process joins, with a name or without, perhaps as a worker of somebody, by a list that is some writes old."""
 
     name: str | None
     runner: int | None

@@ -125,7 +125,7 @@ def forms(found: Explored, horizon: Duration) -> set[object]:
 
 
 def check_quotient(scenario: Scenario, moves: int) -> Explored:
-    """All that absolute time reaches in so many moves, and relative time without bounds, have the same forms, each once."""
+    """All that absolute time reaches in this many moves, and relative time without bounds, have the same forms, each once."""
     assert scenario.clock is not None
     horizon = scenario.clock.horizon
     assert horizon is not None
@@ -224,7 +224,7 @@ def documents_only(value: object, by: Duration, horizon: Duration) -> object:
 
 
 @pytest.mark.parametrize("bug", [aged_too_far, never_saturated, documents_only])
-def test_a_planted_bug_in_aging_is_no_quotient(bug: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_in_aging_is_not_a_quotient(bug: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Saturating too early makes what is young old; too late tells apart what nobody can; an alarm must come nearer."""
     monkeypatch.setattr(sys.modules["tidegate.sim.steppers"], "aged", bug)
     with pytest.raises(AssertionError):
@@ -278,7 +278,7 @@ def test_time_that_passes_can_break_a_law(law: str) -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_run_in_relative_time_is_replayed(law: str) -> None:
-    """The passing of time is a step like any other; where it would change nothing it is none."""
+    """The passing of time is a step like any other; where it would change nothing it is not a step."""
     trace = explore(LAWS[law](touching())).trace
     assert trace is not None
     assert replay(trace, LAWS[law](touching())) == Reproduced(len(trace.steps))
@@ -323,7 +323,7 @@ def test_rest_comes_when_time_changes_nothing_any_more() -> None:
     assert found.search.space.relative
 
 
-def test_time_cut_short_is_no_rest() -> None:
+def test_time_cut_short_is_not_a_rest() -> None:
     """Who sleeps when the clock has no moves left would wake in time, so it is not judged there."""
     cut = attrs.evolve(with_clock(touching(), 0), eventually={"it never rests": lambda _: False})
     found = explored(cut)
@@ -478,7 +478,7 @@ def test_an_instant_ages_wherever_it_is() -> None:
 
 
 @pytest.mark.parametrize("held", [[Instant(0)], {Instant(0)}, {"at": Instant(0)}], ids=["list", "set", "dict"])
-def test_an_instant_is_found_also_in_what_is_no_value(held: object) -> None:
+def test_an_instant_is_found_also_in_what_is_not_a_value(held: object) -> None:
     """What a program that is not merged was given may be a list."""
     assert holds_instant(held)
     assert not holds_instant(type(held)())

@@ -155,7 +155,7 @@ def test_a_program_that_uses_tidegate_wrongly_ends_the_search() -> None:
 
 
 class Bare:
-    """It can be awaited, and yields what is no effect."""
+    """It can be awaited, and yields what is not an effect."""
 
     def __await__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204  as strangers write it
         yield "a string"
@@ -184,12 +184,12 @@ class Unknown(Effect[None]):
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        (awaits_no_effect, "a str, which is no effect"),
+        (awaits_no_effect, "a str, which is not an effect"),
         (awaits_no_meaning, "has no outcomes"),
         (awaits_an_unknown_kind, "has no meaning in this world"),
     ],
 )
-def test_awaiting_what_is_no_effect_is_a_clear_error(program: Coded, said: str) -> None:
+def test_awaiting_what_is_not_an_effect_is_a_clear_error(program: Coded, said: str) -> None:
     """UnknownEffect, with what to do."""
     with pytest.raises(UnknownEffect, match=said) as raised:
         explore(scenario(program, 1))

@@ -129,7 +129,7 @@ def test_a_scenario_in_which_nothing_can_be_found_says_so(
 
 @pytest.mark.parametrize("require_sometimes", [False, True])
 def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, require_sometimes: bool) -> None:
-    """Something else came to rest, so it is no reason to be unsure."""
+    """Something else came to rest, so it is not a reason to be unsure."""
 
     async def sleeps() -> None:
         for _ in range(int(str(await Call("how often")))):

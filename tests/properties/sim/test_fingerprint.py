@@ -319,7 +319,7 @@ async def keeps_parts_on_the_stack() -> object:
 
 
 class Odd:
-    """It can be awaited, and is no coroutine."""
+    """It can be awaited, and is not a coroutine."""
 
     def __await__(self) -> Generator[object, object, None]:
         return cast("Generator[object, object, None]", iter((Note("odd", 1),)))
@@ -365,7 +365,7 @@ def test_these_programs_are_values(program: Coded) -> None:
 
 @pytest.mark.parametrize("program", UNMERGED, ids=by_name)
 def test_these_programs_are_not_values_and_the_report_says_where(program: Coded) -> None:
-    """Handled exceptions with a cause or a context, contexts that are no values, lists, closures, asynchronous iterators, objects."""
+    """Handled exceptions with a cause or a context, contexts that are not values, lists, closures, asynchronous iterators, objects."""
     unmerged = explore(scenario(program)).unmerged
     assert unmerged
     assert all(re.match(r"p: (test_fingerprint\.py:[0-9]+ \w+|it awaits a \w+)", where) for where in unmerged)
@@ -622,7 +622,7 @@ def test_these_are_values(value: object) -> None:
 
 
 @pytest.mark.parametrize("thing", NO_VALUES, ids=lambda thing: type(thing).__name__)
-def test_these_are_no_values(thing: object) -> None:
+def test_these_are_not_values(thing: object) -> None:
     """Not known to be immutable all the way down: it has no key, and nothing may hold it."""
     assert not is_value(thing)
     assert Canon().key(thing) is None

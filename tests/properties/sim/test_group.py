@@ -127,7 +127,7 @@ def test_a_record_counts_as_processed_once_however_often_it_is() -> None:
     assert world.read(processed(1)) == (0, 2)
 
 
-def test_what_is_no_wish_of_a_partition_has_no_meaning() -> None:
+def test_what_is_not_a_wish_of_a_partition_has_no_meaning() -> None:
     """It is an error of the scenario."""
     with pytest.raises(AssertionError):
         list(BROKER(Now(), Plain(), "x"))

@@ -166,7 +166,7 @@ def test_a_long_history_is_judged_in_no_time() -> None:
     ids=["two at once", "an end without a beginning"],
 )
 def test_a_process_does_one_thing_after_the_other(history: History) -> None:
-    """Anything else is no history."""
+    """Anything else is not a history."""
     with pytest.raises(Misuse, match="operation"):
         _ = operations(history)
 

@@ -145,7 +145,7 @@ async def once(me: str, other: str) -> str:  # noqa: ARG001
     return "done"
 
 
-def test_a_rest_at_which_nobody_waits_is_no_deadlock() -> None:
+def test_a_rest_at_which_nobody_waits_is_not_a_deadlock() -> None:
     """It breaks the law all the same."""
     report = explore(scenario(once, eventually={"a holds it": lambda state: lock_of(state, "a") == "a"}))
     assert (report.breach, report.why, report.loop) == (Breach.LIVENESS, "", 0)
@@ -176,12 +176,12 @@ def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_reported() -> Non
     assert isinstance(replay(report.trace, scenario(spins)), Reproduced)
 
 
-def test_a_cycle_that_can_be_left_is_no_livelock() -> None:
+def test_a_cycle_that_can_be_left_is_not_a_livelock() -> None:
     """Two that are polite may go round, and do not have to: strong fairness is taken for granted."""
     assert explore(scenario(polite)).verdict is Verdict.COMPLETE
 
 
-def test_a_cycle_in_which_the_law_holds_is_no_livelock() -> None:
+def test_a_cycle_in_which_the_law_holds_is_not_a_livelock() -> None:
     """Who polls for ever by design is judged by what holds all the way round."""
     free = {"both are free": lambda state: lock_of(state, "a") == lock_of(state, "b") == ""}
     assert explore(scenario(spins, eventually=free)).breach is Breach.NONE

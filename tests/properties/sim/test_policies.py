@@ -105,7 +105,7 @@ def test_without_a_change_point_lanes_run_one_after_the_other() -> None:
 
 
 def ran(pick: Pick, lengths: list[int]) -> list[int]:
-    """Who moved: lanes 0, 2, 4 have so many steps each, one after the other."""
+    """Who moved: lanes 0, 2, 4 have this many steps each, one after the other."""
     left, order = list(lengths), list[int]()
     while any(left):
         lanes = [2 * lane for lane, steps in enumerate(left) if steps]
@@ -138,7 +138,7 @@ def goes_there_and_back(order: list[int]) -> bool:
 def test_pct_finds_a_bug_of_its_depth_as_often_as_it_promises(
     depth: int, bug: Callable[[list[int]], bool], length: int, lucky_max: int
 ) -> None:
-    """At least once in n k^(d-1) runs: here two lanes of so many steps. The last promise is kept just so, and half of it is
+    """At least once in n k^(d-1) runs: here two lanes of this many steps. The last promise is kept just so, and half of it is
     accepted, for these are counts of what is drawn. Random runs find them far less often.
     """
     runs, shape = 1_000 * depth, Shape(lanes=2, steps=2 * length)

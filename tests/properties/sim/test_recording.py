@@ -126,12 +126,12 @@ HOSTILE: Final[dict[str, tuple[object, str]]] = {
         {"$value": ["model.TopicPartition", {"topic": "", "partition": -1}]},
         "cannot name a topic",
     ),
-    "a name that is none": ({"$name": [f"{__name__}.Colour", "mro"]}, "is no Colour"),
-    "a name of a class of values": ({"$name": [f"{__name__}.Pair", "left"]}, "is no Pair"),
+    "an unknown name": ({"$name": [f"{__name__}.Colour", "mro"]}, "is not a Colour"),
+    "a name of a class of values": ({"$name": [f"{__name__}.Pair", "left"]}, "is not a Pair"),
     "an unknown tag": ({"$eval": "1"}, "tags no value"),
     "an unknown failure": ({"$failure": ["SystemExit", "x"]}, "tags no value"),
-    "a failure without a reason": ({"$failure": ["Refused", 1]}, "is no text"),
-    "what is no value": ({"$other": "builtins.list"}, "is no value"),
+    "a failure without a reason": ({"$failure": ["Refused", 1]}, "is not text"),
+    "what is not a value": ({"$other": "builtins.list"}, "is not a value"),
     "a lone surrogate": ("\ud800", "lone surrogate"),
 }
 

@@ -188,7 +188,7 @@ async def raises() -> None:
 
 
 def test_the_law_that_no_program_raises_can_be_expected_to_break_by_nobody() -> None:
-    """It is no law of the scenario's own: a program that raises is an expectation not met."""
+    """It is not a law of the scenario's own: a program that raises is an expectation not met."""
     report = explore(scenario(actors=(Process("p", factory(raises), meaning=calling({"ask": (1,)})),)))
     assert (report.verdict, report.law, report.ok) == (Verdict.VIOLATED, NO_ERROR, False)
     assert attrs.evolve(report, expect=NO_ERROR).ok

@@ -30,9 +30,9 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: scenario(always={"law": all_effects}, eventually={"law": all_effects}),
         "two laws have one name",
     ),
-    "an expectation that is no law": (
+    "an expectation that is not a law": (
         lambda: scenario(always={"law": all_effects}, expect="another"),
-        "it expects to break 'another', which is no law of it",
+        "it expects to break 'another', which is not a law of it",
     ),
     "a negative budget": (lambda: scenario(budget=-1), "a budget of -1 faults"),
     "a negative budget of a kind": (lambda: scenario(budgets={Fault.LATE: -1}), "a budget of -1 late"),
@@ -71,7 +71,7 @@ def test_what_can_be_explored_is_accepted() -> None:
 
 
 def test_a_label_tells_what_was_answered_if_it_says_anything() -> None:
-    """That nothing was found is an answer, that nothing is answered is none."""
+    """That nothing was found is an answer; that nothing is answered is not."""
     found = Document.of({"_id": "x"})
     labels = [
         (Label("crashes"), "crashes"),
@@ -96,7 +96,7 @@ def test_only_a_kind_that_may_strike_less_often_than_all_has_a_budget_of_its_own
 
 
 def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
-    """A bound of one kind stays, and costs nothing where it is none any more."""
+    """A bound of one kind stays, and costs nothing where it is lifted."""
     bounded = scenario(budget=3, budgets={Fault.LATE: 2})
     allowed = [bounded.bounded(None, faults_max).allowance() for faults_max in (None, 4, 3, 2, 0)]
     whole = {FAULTS: 3, bound(Fault.LATE): 2}

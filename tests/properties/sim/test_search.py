@@ -422,12 +422,12 @@ def test_both_searches_find_the_same_where_one_is_out_to_break_them(name: str) -
 # --- planted bugs -------------------------------------------------------------------------------------------------------
 
 
-def write_is_no_look(self: Lens, cell: Cell[V], value: V) -> Lens:
+def write_is_not_a_look(self: Lens, cell: Cell[V], value: V) -> Lens:
     slot = self.packing.slot(cell)
     return Lens(self.packing, slot.put(self.state, value), self.looked, self.blind, self.wrote | slot.mask)
 
 
-def read_is_no_look(self: Lens, cell: Cell[V]) -> V:
+def read_is_not_a_look(self: Lens, cell: Cell[V]) -> V:
     return cast("V", self.packing.slot(cell).get(self.state))
 
 
@@ -459,8 +459,8 @@ def known_at_once(self: Always, states: list[int]) -> int | None:
 REAL_JUDGE, REAL_JUDGED = Between.judge, Search.judged
 
 PLANTED: Mapping[str, tuple[object, str, object]] = {
-    "a write is no look": (Lens, "write", write_is_no_look),
-    "a read is no look": (Lens, "read", read_is_no_look),
+    "a write is not a look": (Lens, "write", write_is_not_a_look),
+    "a read is not a look": (Lens, "read", read_is_not_a_look),
     "a step forgets what its law looked at": (Between, "judge", judge_and_forget),
     "a late footprint goes unnoticed": (Search, "judged", judged_without_growth),
     "a law looks at the same cells for ever": (Always, "broken_by", known_at_once),

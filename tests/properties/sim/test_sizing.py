@@ -30,7 +30,7 @@ def test_no_fewer_are_expected_than_were_seen(sizes: list[int], walk: int) -> No
 
 
 def interleaved(lengths: Sequence[int]) -> list[int]:
-    """How many states lie at each depth, of processes that have so many steps and share nothing."""
+    """How many states lie at each depth, of processes that have this many steps and share nothing."""
     layers = Counter({0: 1})
     for length in lengths:
         layers = sum(

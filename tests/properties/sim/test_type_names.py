@@ -132,5 +132,5 @@ def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
     "value", [Document.of({"wish": 1}), Eq(ID, "x"), drain.Stage.WAITING, (1, "tidegate.wishes.Fetch"), None]
 )
 def test_what_is_written_today_is_left_as_it_is(value: object) -> None:
-    """Names of today are none of then, and a text is no name."""
+    """Names of today were not names then, and a text is not a name."""
     assert upgraded(tagged(value)) == tagged(value)

@@ -97,8 +97,8 @@ READS: Mapping[Effect[object], object] = {
     find_one_and_update("rows", Eq(N, 3), Add(N, 1)): None,
     delete_one("rows", Eq(N, 3)): 0,
     insert_one("rows", A): Refused(DUPLICATE_KEY),
-    update_one("rows", Eq(ID, "a"), Push(Field[tuple[int, ...]]("n"), 1)): Refused("n is no array"),
-    find_one_and_update("rows", Eq(ID, "a"), AddToSet(Field[tuple[int, ...]]("n"), 1)): Refused("n is no array"),
+    update_one("rows", Eq(ID, "a"), Push(Field[tuple[int, ...]]("n"), 1)): Refused("n is not an array"),
+    find_one_and_update("rows", Eq(ID, "a"), AddToSet(Field[tuple[int, ...]]("n"), 1)): Refused("n is not an array"),
 }
 
 
@@ -263,7 +263,7 @@ def test_an_effect_without_a_meaning_is_unknown(effect: Effect[object]) -> None:
 
 
 def test_user_code_answers_what_the_scenario_says() -> None:
-    """Each of the values, in an unchanged world; what is no call means what it meant."""
+    """Each of the values, in an unchanged world; what is not a call means what it meant."""
     means = calling({"ask": (1, Refused("no"))})
     assert list(means(Call("ask"), WORLD, "p")) == [(WORLD, 1), (WORLD, Refused("no"))]
     assert list(means(find_one("rows", Eq(ID, "b")), WORLD, "p")) == [(WORLD, B)]
@@ -273,7 +273,7 @@ def test_user_code_answers_what_the_scenario_says() -> None:
 
 
 def test_a_journal_keeps_every_version() -> None:
-    """Of one document, whatever effect made it; what changes nothing and what happens elsewhere is no version."""
+    """Of one document, whatever effect made it; what changes nothing and what happens elsewhere is not a version."""
     means = journaled("rows", "a", lambda doc: Document.of({"n": doc[N]}))
     world: World = WORLD
     for effect in (

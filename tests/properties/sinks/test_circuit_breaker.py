@@ -87,7 +87,7 @@ def check_cb1(gate: Gate) -> None:
 
 @attrs.frozen
 class Asked:
-    """A worker asks whether it may try the sink, so many microseconds after the last thing that happened."""
+    """A worker asks whether it may try the sink, this many microseconds after the last thing that happened."""
 
     after: int
 
@@ -281,7 +281,7 @@ def test_a_circuit_opens_after_five_probes_after_30_s_and_closes() -> None:
 
 
 def outage(breaker: CircuitBreaker, payloads: int, away: int) -> tuple[int, int]:
-    """How many of the payloads are delivered and dead-lettered, of a sink that is away for so many seconds."""
+    """How many of the payloads are delivered and dead-lettered, of a sink that is away for this many seconds."""
     circuit: CircuitState = Closed()
     states: list[Payload] = [Sending()] * payloads
     for second in range(away + 120):

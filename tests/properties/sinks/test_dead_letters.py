@@ -132,7 +132,7 @@ def without_its_body(each: DeadLetter) -> bytes:
 
 
 def as_text(each: DeadLetter) -> bytes:
-    """Bytes that are no text are replaced, here and there."""
+    """Bytes that are not text are replaced, here and there."""
     text = None if each.record.key is None else {"text": each.record.key.decode("utf-8", "replace")}
     return changed(each, lambda fields: fields.update(key=text))
 
@@ -270,7 +270,7 @@ DEEP = b'{"a":' * 100_000
     ],
     ids=range(38),
 )
-def test_what_is_no_dead_letter_says_why(flaw: Flaw, data: bytes) -> None:
+def test_what_is_not_a_dead_letter_says_why(flaw: Flaw, data: bytes) -> None:
     """Corrupt, forged, deep, endless or foreign: the answer is a value, never an exception."""
     assert dead_letters.decode(data) == Undecodable(flaw)
     assert str(Undecodable(flaw)) == f"undecodable: {flaw.value}"

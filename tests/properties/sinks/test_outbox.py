@@ -74,7 +74,7 @@ def test_an_attempt_that_was_not_made_is_made_again() -> None:
 
 
 def test_values_say_what_they_are() -> None:
-    """One line each, and what is no value is refused."""
+    """One line each, and what is not a value is refused."""
     assert [
         *map(
             str, (Deliver(1, 2), WakeAt(at(3)), Submitted((1, 2), at(0)), TimerFired(at(0)), OutboxState(waiting=(1,)))

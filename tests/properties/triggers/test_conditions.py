@@ -329,7 +329,7 @@ ANY_ERROR = OnException("a")
     ],
 )
 def test_an_answer_has_its_reason(condition: Condition, context: Context, text: str) -> None:
-    """An empty list of errors matches any, but not a status that is no failure (pynenc, case 43)."""
+    """An empty list of errors matches any, but not a status that is not a failure (pynenc, case 43)."""
     assert str(holds(condition, context)) == text
 
 
@@ -494,7 +494,7 @@ def test_an_id_is_made_of_json() -> None:
 
 
 def test_a_filter_is_a_function_and_a_result_a_value() -> None:
-    """What cannot be called judges nothing, and what no document can hold was no result."""
+    """What cannot be called judges nothing, and what no document can hold was not a result."""
     not_a_function: Any = "yes"
     with pytest.raises(Misuse, match="cannot be called"):
         Judge("yes", not_a_function)

@@ -180,7 +180,7 @@ def test_a_document_that_holds_none_of_these_is_misuse() -> None:
     run = stored_run(TriggerRun(Firing("t", (Occurrence("c", EVENT, Instant(0)),)), Fired(Instant(0))))
     with pytest.raises(Misuse, match="has no 'state'"):
         loaded_run(run.without(STATE))
-    with pytest.raises(Misuse, match="'lost' is no state of a run"):
+    with pytest.raises(Misuse, match="'lost' is not a state of a run"):
         loaded_run(run.put(STATE, "lost"))
     context = Field[Document]("context")
     occurrence = stored_occurrence(Occurrence("c", EVENT, Instant(0)))

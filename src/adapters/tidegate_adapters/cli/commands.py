@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     out: TextIO = sys.stdout
     err: TextIO = sys.stderr
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that cannot be shown is no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that cannot be shown is not a reason to fail
     terminal = Terminal(out, err, os.environ)
     try:
         run = parsed(arguments, terminal)
@@ -128,7 +128,7 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|)", value)
     found = float(match[1]) * UNITS_S[match[2]] if match else 0.0
     if not found:
-        raise click.BadParameter(f"{value!r} is no time; write 500ms, 90s, 5m or 1h", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a time; write 500ms, 90s, 5m or 1h", ctx, param)
     return found
 
 
@@ -138,13 +138,15 @@ def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
         return None
     match = re.fullmatch(r"([0-9]{1,15})(B|kB|MB|GB|)", value)
     if match is None or not int(match[1]):
-        raise click.BadParameter(f"{value!r} is no size; write 500MB or 2GB", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a size; write 500MB or 2GB", ctx, param)
     return int(match[1]) * UNITS_B[match[2]]
 
 
 def seed_of_runs(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value is not None and not re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,9})?", value):
-        raise click.BadParameter(f"{value!r} is no seed; write a number, or number.run for one run of it", ctx, param)
+        raise click.BadParameter(
+            f"{value!r} is not a seed; write a number, or number.run for one run of it", ctx, param
+        )
     return value
 
 
@@ -158,7 +160,7 @@ def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> t
     for kind in chosen:
         if kind not in set(Fault):
             raise click.BadParameter(
-                f"{kind!r} is no kind of fault; docs/faults.md tells of each: {', '.join(Fault)}", ctx, param
+                f"{kind!r} is not a kind of fault; docs/faults.md tells of each: {', '.join(Fault)}", ctx, param
             )
     return chosen
 
@@ -303,7 +305,7 @@ def cli() -> None: ...
     type=click.IntRange(1),
     default=3_000_000,
     show_default=True,
-    help="Stop an exhaustive search after so many states.",
+    help="Stop an exhaustive search after this many states.",
 )
 @click.option(
     "--require-sometimes",
@@ -313,7 +315,11 @@ def cli() -> None: ...
 @click.option("--no-fusion", is_flag=True, help="Take private steps one by one, too.")
 @click.option("--no-symmetry", is_flag=True, help="Keep interchangeable processes apart.")
 @click.option(
-    "--max-depth", "depth_max", type=click.IntRange(0), metavar="N", help="And so many steps from the beginning."
+    "--max-depth",
+    "depth_max",
+    type=click.IntRange(0),
+    metavar="N",
+    help="And after this many steps from the beginning.",
 )
 @click.option(
     "--max-memory", "memory_max", callback=size, metavar="SIZE", help="And when its states take so much, such as 500MB."
@@ -467,7 +473,7 @@ def exploration(how: How) -> Exploration:
     type=click.IntRange(1),
     default=200_000,
     show_default=True,
-    help="With --continue: stop after so many states.",
+    help="With --continue: stop after this many states.",
 )
 @click.option(
     "--timeout", callback=duration, metavar="TIME", help="With --continue: stop after this time, such as 60s."

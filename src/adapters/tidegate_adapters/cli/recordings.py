@@ -45,7 +45,7 @@ def execute_again(path: Path, text: str, target: str | None, terminal: Terminal,
         is_json: Answer with one JSON object.
 
     Raises:
-        TidegateError: It is no recording, or there is no such target, or they do not fit.
+        TidegateError: It is not a recording, or there is no such target, or they do not fit.
     """
     recording = _read_at(path, text)
     if target is None:

@@ -187,7 +187,7 @@ def trace_in(path: Path, data: bytes) -> Trace:
         raise
     except (ValueError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
-        raise Misuse("this is no trace, or a damaged one", where=str(path), why=why, todo=_TRACES) from error
+        raise Misuse("this is not a trace, or a damaged one", where=str(path), why=why, todo=_TRACES) from error
 
 
 def bytes_of(path: Path) -> bytes:
@@ -198,7 +198,7 @@ def bytes_of(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise Misuse(f"cannot read {path}", why=str(error)) from error
     if not is_file:
-        raise Misuse(f"{path} is no file" if is_there else f"there is no file {path}", todo=_TRACES)
+        raise Misuse(f"{path} is not a file" if is_there else f"there is no file {path}", todo=_TRACES)
     if data.startswith(_GZIP):
         data = _unpacked(path, data)
     if len(data) > _TRACE_BYTES_MAX:

@@ -14,9 +14,9 @@ __all__ = [
 def check_numbers(batch: object, what: str, most: int) -> None:
     """Raise Misuse unless it is a tuple of integers, no bools, from 0 to `most`. It may be long, so it is not shown."""
     if type(batch) is not tuple or not {*map(type, batch)} <= {int}:
-        raise Misuse(f"these are no {what}", why="they are integers, in a tuple")
+        raise Misuse(f"these are not {what}", why="they are integers, in a tuple")
     if batch and not 0 <= min(batch) <= max(batch) <= most:
-        raise Misuse(f"these are no {what}", why=f"they are from 0 to {most}")
+        raise Misuse(f"these are not {what}", why=f"they are from 0 to {most}")
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ trigger, 1938). The distance between the two is what keeps it from flapping.
 
 Load has one unit: records that were delivered and are not settled, wherever they are: waiting, inside `arrange`, in an
 executor, in a hook, on their way to a sink; of a partition that was revoked and still drains as well. `Load` has a
-number for each place, and only their sum is judged. What was given up (behind a failed record, say) is no load: nobody
+number for each place, and only their sum is judged. What was given up (behind a failed record, say) is not load: nobody
 works on it, so it would never fall.
 
 One partition may be in trouble while the others are well, so each has limits of its own: for what stands undone from the
@@ -245,11 +245,11 @@ def decide(thresholds: Thresholds, gate: Gate, load: int) -> GateVerdict:
         Misuse: An argument is of another type, or the load is negative.
     """
     if type(load) is not int or load < 0:
-        raise Misuse(f"{shown(load)} is no load", why="it is a number of records", todo="count what is not settled")
+        raise Misuse(f"{shown(load)} is not a load", why="it is a number of records", todo="count what is not settled")
     if not isinstance(gate, Gate):
-        raise Misuse(f"{shown(gate)} is no gate", todo="begin with Gate.OPEN, go on with verdict.gate")
+        raise Misuse(f"{shown(gate)} is not a gate", todo="begin with Gate.OPEN, go on with verdict.gate")
     if not isinstance(thresholds, Thresholds):
-        raise Misuse(f"{shown(thresholds)} are no thresholds", todo="pass Thresholds(high, low)")
+        raise Misuse(f"{shown(thresholds)} are not thresholds", todo="pass Thresholds(high, low)")
     band = Band.LOW if load <= thresholds.low else Band.HIGH if load >= thresholds.high else Band.BETWEEN
     return NEXT[gate][band]
 
@@ -424,7 +424,7 @@ def plan(
         Misuse: The verdict is not one of `decide`, or the partitions are not collections of what can be sorted.
     """
     if not isinstance(verdict, Hold | Flow):
-        raise Misuse(f"{shown(verdict)} is no verdict", todo="pass what decide answers")
+        raise Misuse(f"{shown(verdict)} is not a verdict", todo="pass what decide answers")
     ours, stopped, unwanted = _names(assigned), _names(paused), _names(held)
     wanted = () if isinstance(verdict, Hold) else tuple(each for each in ours if each not in unwanted)
     polled = frozenset(wanted)
@@ -440,5 +440,5 @@ def _names(partitions: Collection[P]) -> dict[P, None]:
         return dict.fromkeys(sorted(partitions))
     except TypeError:
         raise Misuse(
-            f"{shown(partitions)} are no partitions", todo="pass a collection of their names, all of one kind"
+            f"{shown(partitions)} are not partitions", todo="pass a collection of their names, all of one kind"
         ) from None

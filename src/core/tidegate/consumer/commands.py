@@ -78,7 +78,7 @@ class _OfPosition(_OfAssignment):
 
 
 Key: TypeAlias = bytes | None
-"""The key of a record; None is no key."""
+"""The key of a record; None is not a key."""
 
 
 @final
@@ -403,7 +403,7 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
         case Release() | Interrupt() | Cancel():
             return None
         case _:
-            raise Misuse(f"a {type(command).__name__} is no command of a partition")
+            raise Misuse(f"a {type(command).__name__} is not a command of a partition")
 
 
 def _report_of(work: Work, reply: object) -> FanoutEvent:
@@ -440,7 +440,7 @@ def _report_of(work: Work, reply: object) -> FanoutEvent:
             return WindowDelivered(window)
         case _:
             raise Misuse(
-                f"a {type(reply).__name__} is no answer to {work}",
+                f"a {type(reply).__name__} is not an answer to {work}",
                 todo="answer Tasks to Arrange, a Report to Judge, None to the others, or an event of the window",
             )
 
@@ -501,6 +501,6 @@ def _check_records(offsets: tuple[int, ...], keys: tuple[Key, ...]) -> None:
     """Raise Misuse unless these are offsets, and there are as many keys, or none."""
     check_numbers(offsets, "offsets", OFFSET_MAX)
     if type(keys) is not tuple or not {*map(type, keys)} <= {bytes, NoneType}:
-        raise Misuse("these are no keys of records", why="each is bytes or None, in a tuple")
+        raise Misuse("these are not keys of records", why="each is bytes or None, in a tuple")
     if len(keys) not in {0, len(offsets)}:
         raise Misuse(f"{len(keys)} keys of {len(offsets)} records", todo="give one for each, or none at all")

@@ -406,7 +406,7 @@ def decoded(text: str, *, position: int, end: int) -> Decoded:
     """
     if not isinstance(text, str):
         raise Misuse(
-            f"{shown(text)} is no text", todo="pass the metadata as the broker gave it, and an empty text for none"
+            f"{shown(text)} is not text", todo="pass the metadata as the broker gave it, and an empty text for none"
         )
     check_int(position, "a position", 0, OFFSET_MAX + 1)
     check_int(end, "the end of a log", 0)
@@ -610,6 +610,6 @@ def _fitting(stretch: Stretch, position: int, limit: int, alphabet: Alphabet) ->
 
 def _check(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> None:
     if not isinstance(survey, Survey):
-        raise Misuse(f"{shown(survey)} is no survey", todo="pass surveyed(tracker)")
+        raise Misuse(f"{shown(survey)} is not a survey", todo="pass surveyed(tracker)")
     if not isinstance(alphabet, Alphabet):
-        raise Misuse(f"{shown(alphabet)} is no alphabet", todo="pass Alphabet.WIDE or Alphabet.ASCII")
+        raise Misuse(f"{shown(alphabet)} is not an alphabet", todo="pass Alphabet.WIDE or Alphabet.ASCII")

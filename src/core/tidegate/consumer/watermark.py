@@ -240,7 +240,7 @@ def acknowledged(tracker: OffsetTracker, position: int) -> OffsetTracker:
         The tracker after; the very same if the floor stays where it is.
 
     Raises:
-        Misuse: The position is no int, negative, or beyond `OFFSET_MAX` + 1.
+        Misuse: The position is not an int, negative, or beyond `OFFSET_MAX` + 1.
     """
     _check_position(position)
     ready = committable(tracker)
@@ -380,7 +380,7 @@ def successor(tracker: OffsetTracker, stop: int = OFFSET_MAX + 1) -> OffsetTrack
         stop: What is done is known to the next owner below this offset.
 
     Raises:
-        Misuse: `stop` is no int, negative, or beyond `OFFSET_MAX` + 1.
+        Misuse: `stop` is not an int, negative, or beyond `OFFSET_MAX` + 1.
     """
     _check_position(stop)
     position = low_watermark(tracker)
@@ -409,7 +409,7 @@ class WorkStatus:
         check_name(self.state, "a state of work")
         check_int(self.attempts, "a number of attempts", 0)
         if not isinstance(self.since, Instant):
-            raise Misuse(f"{shown(self.since)} is no instant", todo="pass when the record was delivered")
+            raise Misuse(f"{shown(self.since)} is not an instant", todo="pass when the record was delivered")
 
 
 @final
@@ -487,7 +487,7 @@ def explain(tracker: OffsetTracker, work: Mapping[int, WorkStatus], now: Instant
         raise Misuse(f"{shown(work)} is not work", todo="pass a mapping from offset to WorkStatus")
     if not isinstance(now, Instant):
         raise Misuse(
-            f"{shown(now)} is no instant", todo="pass the time, on the clock that WorkStatus.since was read on"
+            f"{shown(now)} is not an instant", todo="pass the time, on the clock that WorkStatus.since was read on"
         )
     if first is None or not tracker.pages:
         return Unblocked(position)
@@ -497,7 +497,7 @@ def explain(tracker: OffsetTracker, work: Mapping[int, WorkStatus], now: Instant
     if known is None:
         return Abandoned(first, position, after, freed)
     if not isinstance(known, WorkStatus):
-        raise Misuse(f"{shown(known)} is no work", todo="pass a mapping from offset to WorkStatus")
+        raise Misuse(f"{shown(known)} is not work", todo="pass a mapping from offset to WorkStatus")
     return Blocked(first, known, max(0, now - known.since), position, after, freed)
 
 
@@ -563,7 +563,7 @@ def _paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
             return ((offset >> _BITS, 1 << (offset & _LAST)),)
     try:
         total, ordered = sum(batch), sorted(batch)
-    except (TypeError, ArithmeticError):  # a decimal that is no number
+    except (TypeError, ArithmeticError):  # a decimal that is not a number
         raise _misuse(batch, OFFSET_MAX) from None
     # A float anywhere makes a float of the sum, and a bool is below 2: this way most batches need no look at each type.
     if type(total) is not int or (ordered and ordered[0] < 2 and bool in map(type, batch)):
@@ -594,7 +594,7 @@ def _batch(offsets: Iterable[T]) -> tuple[T, ...]:
     try:
         return tuple(offsets)
     except TypeError:
-        raise Misuse(f"{shown(offsets)} is no batch", todo="pass a tuple") from None
+        raise Misuse(f"{shown(offsets)} is not a batch", todo="pass a tuple") from None
 
 
 def _run(run: Run, after: int) -> Run:
@@ -604,14 +604,14 @@ def _run(run: Run, after: int) -> Run:
             return start, stop
         case _:
             raise Misuse(
-                f"{shown(run)} is no run of offsets behind {after}", todo="pass (first, one past the last), in order"
+                f"{shown(run)} is not a run of offsets behind {after}", todo="pass (first, one past the last), in order"
             )
 
 
 def _check(tracker: OffsetTracker) -> None:
     """Raise Misuse unless it is a tracker that begins at a position; the rest of it is our own work."""
     if type(tracker) is not OffsetTracker:
-        raise Misuse(f"{shown(tracker)} is no tracker", todo="begin with OffsetTracker(position)")
+        raise Misuse(f"{shown(tracker)} is not a tracker", todo="begin with OffsetTracker(position)")
     _check_position(tracker.floor)
 
 
@@ -623,7 +623,7 @@ def _check_position(position: int) -> None:
 
 def _misuse(offset: object, most: int) -> Misuse:
     return Misuse(
-        f"{shown(offset)} is no offset",
+        f"{shown(offset)} is not an offset",
         why=f"offsets are whole numbers from 0 to {most}",
         todo="pass the offset of a record, or the position after it, as the broker gave it",
     )

@@ -9,7 +9,7 @@ carried out by one compare-and-set on the places that it was decided on. It is a
 
 A place is held by an invocation at the version at which it was admitted. It is held
 
-    at that version           admitted, and about to be picked up (or, for registration, made: version 0 is no record yet)
+    at that version           admitted, and about to be picked up (or, for registration, made: version 0 is not a record yet)
     at a later version        while its status is one that counts: registered; or pending, running, paused
     else                      no more: it ended, went back to the queue, or was recovered, and needs a new place
 

@@ -58,7 +58,7 @@ def checked_effect(asked: object) -> Effect[object]:
     """What a program awaited, if it is an effect."""
     if not isinstance(asked, Effect):
         raise UnknownEffect(
-            f"a program awaited a {type(asked).__name__}, which is no effect",
+            f"a program awaited a {type(asked).__name__}, which is not an effect",
             why="programs await effects and nothing else: no sleep of an event loop, no future, no generator of values",
             todo="ask the world with an effect, such as find_one(...), Sleep(...) or Call(...)",
         )

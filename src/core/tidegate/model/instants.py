@@ -60,13 +60,15 @@ class Instant:
 
     def __attrs_post_init__(self) -> None:
         if type(self.at) is not int or not -NUMBER_MAX <= self.at <= NUMBER_MAX:
-            raise Misuse(f"{shown(self.at)} is no instant", why="instants are whole microseconds", todo="use instant()")
+            raise Misuse(
+                f"{shown(self.at)} is not an instant", why="instants are whole microseconds", todo="use instant()"
+            )
         if type(self.clock) is not str:
             raise Misuse(f"{shown(self.clock)} cannot name a clock")
 
     def __sub__(self, earlier: Instant) -> Duration:
         if type(earlier) is not Instant:
-            raise Misuse(f"{shown(earlier)} is no instant")
+            raise Misuse(f"{shown(earlier)} is not an instant")
         if self.clock != earlier.clock:
             raise Misuse(
                 f"cannot compare {self} with {earlier}",
@@ -77,7 +79,7 @@ class Instant:
 
     def __add__(self, later: Duration) -> Instant:
         if type(later) is not int:
-            raise Misuse(f"{shown(later)} is no duration", why="durations are whole microseconds")
+            raise Misuse(f"{shown(later)} is not a duration", why="durations are whole microseconds")
         return Instant(self.at + later, self.clock)
 
     def __str__(self) -> str:
@@ -113,7 +115,7 @@ def moment(at: Instant) -> datetime:
     try:
         return _EPOCH + timedelta(microseconds=at.at)
     except OverflowError:
-        raise Misuse(f"{at} is no datetime", why="datetimes end with the year 9999") from None
+        raise Misuse(f"{at} is not a datetime", why="datetimes end with the year 9999") from None
 
 
 def duration(length: timedelta) -> Duration:

@@ -47,7 +47,7 @@ Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
 def check_collection(name: object) -> None:
     """Raise Misuse unless `name` may name a collection."""
     if not isinstance(name, str):
-        raise Misuse(f"{shown(name)} is no name of a collection", why="it is no string")
+        raise Misuse(f"{shown(name)} is not a name of a collection", why="it is not a string")
     _check_collection_name(name)
 
 
@@ -56,10 +56,10 @@ def _check_collection_name(name: str) -> None:
     """The same for strings; remembered, because every operation is checked and names are few."""
     if not name or len(name) > _COLLECTION_LENGTH_MAX:
         raise Misuse(
-            f"{shown(name)} is no name of a collection", why=f"it takes 1 to {_COLLECTION_LENGTH_MAX} characters"
+            f"{shown(name)} is not a name of a collection", why=f"it takes 1 to {_COLLECTION_LENGTH_MAX} characters"
         )
     if "$" in name or "\0" in name or name.startswith((".", "system.")) or name.endswith(".") or ".." in name:
-        raise Misuse(f"{name!r} is no name of a collection", why="MongoDB gives it a meaning of its own")
+        raise Misuse(f"{name!r} is not a name of a collection", why="MongoDB gives it a meaning of its own")
 
 
 def _check_query(collection: object, where: object) -> None:

@@ -115,7 +115,7 @@ def _check_patch(patch: object) -> None:
 def _check_pointer(path: object) -> None:
     if not isinstance(path, str) or path[:1] not in ("", "/") or "~" in path.replace("~0", "").replace("~1", ""):
         raise Misuse(
-            f"{shown(path)} is no JSON pointer",
+            f"{shown(path)} is not a JSON pointer",
             why='RFC 6901: it is "", or each step begins with "/", and "~" is followed by 0 or 1',
         )
 
@@ -395,7 +395,7 @@ def _decoded(json: object, depth: int) -> Value:
         case float() if math.isfinite(json):
             return json
         case _:
-            raise Misuse(f"a {type(json).__name__} is no plain JSON, or not as it is written")
+            raise Misuse(f"a {type(json).__name__} is not plain JSON, or not as it is written")
 
 
 def _document(json: dict[str, object], depth: int) -> Document:

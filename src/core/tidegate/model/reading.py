@@ -48,4 +48,4 @@ def one_of(names: type[E], name: object) -> E:
         return names(name)
     except ValueError:
         known = ", ".join(str(each.value) for each in names)
-        raise Misuse(f"{shown(name)} is none of {known}", where=f"a {names.__name__}", todo=_TODO) from None
+        raise Misuse(f"{shown(name)} is not one of {known}", where=f"a {names.__name__}", todo=_TODO) from None

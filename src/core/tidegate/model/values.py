@@ -23,7 +23,7 @@ def check_type(value: object, kinds: type | tuple[type, ...], what: str) -> None
 def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> None:
     """Raise Misuse unless `values` is a collection (not a string) of instances of one of `kinds`."""
     if not isinstance(values, Collection) or isinstance(values, (str, bytes)):
-        raise Misuse(f"a {type(values).__name__} is no collection", why=f"each of it is {what}")
+        raise Misuse(f"a {type(values).__name__} is not a collection", why=f"each of it is {what}")
     for value in values:
         check_type(value, kinds, what)
 

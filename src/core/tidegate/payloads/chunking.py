@@ -492,7 +492,7 @@ def _text(raw: bytes, where: str) -> str | Corrupt:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        return Corrupt(where, "is no text")
+        return Corrupt(where, "is not text")
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def record_of(document: Document) -> PayloadRecord | Corrupt:
     """The record that a document holds, or what is wrong with it.
 
     Raises:
-        Misuse: It is no document.
+        Misuse: It is not a document.
     """
     check_type(document, Document, "a record")
     try:

@@ -1,4 +1,4 @@
-"""Tasks that follow documents: what runs when a document changes, and how is no change lost?
+"""Tasks that follow documents: what runs when a document changes, and what keeps a change from being lost?
 
 Read the modules in this order; the `__all__` of each is what it offers:
 

@@ -135,7 +135,7 @@ class Projection:
     def __attrs_post_init__(self) -> None:
         if type(self.paths) is not tuple:
             raise Misuse(
-                f"{shown(self.paths)} is no tuple of paths", todo='write Projection(("status", "address.city"))'
+                f"{shown(self.paths)} is not a tuple of paths", todo='write Projection(("status", "address.city"))'
             )
         ways = sorted(
             (*((_way(path), None) for path in self.paths), *_computed_ways(self.computed)),
@@ -170,7 +170,7 @@ class Projection:
             Misuse: Something is left out (0, false), or has another form than these.
         """
         if not isinstance(watched, Mapping):
-            raise Misuse(f"a {type(watched).__name__} is no projection", todo='write {"status": 1}')
+            raise Misuse(f"a {type(watched).__name__} is not a projection", todo='write {"status": 1}')
         for path, form in watched.items():
             if form is not True and (type(form) is not int or form != 1) and not isinstance(form, Computed):
                 raise Misuse(
@@ -246,7 +246,9 @@ class Digest:
 
     def __attrs_post_init__(self) -> None:
         if type(self.sha256) is not str or len(self.sha256) != 64 or set(self.sha256) - set("0123456789abcdef"):
-            raise Misuse(f"{shown(self.sha256)} is no digest", why="it is 64 hexadecimal digits", todo="use digest()")
+            raise Misuse(
+                f"{shown(self.sha256)} is not a digest", why="it is 64 hexadecimal digits", todo="use digest()"
+            )
 
     def __str__(self) -> str:
         return f"sha256:{self.sha256}"
@@ -541,18 +543,18 @@ def _asked(ways: tuple[tuple[_Way, Computed | None], ...], depth: int) -> Docume
 
 def _computed_ways(computed: object) -> Iterator[tuple[_Way, Computed]]:
     if type(computed) is not tuple:
-        raise Misuse(f"{shown(computed)} is no tuple of computed values", todo='write (("total", Computed(...)),)')
+        raise Misuse(f"{shown(computed)} is not a tuple of computed values", todo='write (("total", Computed(...)),)')
     for each in cast("tuple[object, ...]", computed):
         match each:
             case (str() as path, Computed() as known):
                 yield _way(path), known
             case _:
-                raise Misuse(f"{shown(each)} is no computed value", todo='write ("total", Computed(...))')
+                raise Misuse(f"{shown(each)} is not a computed value", todo='write ("total", Computed(...))')
 
 
 def _way(path: object) -> _Way:
     if not isinstance(path, str):
-        raise Misuse(f"{shown(path)} is no path", todo="write the names of the fields with dots in between")
+        raise Misuse(f"{shown(path)} is not a path", todo="write the names of the fields with dots in between")
     names = path.split(".")
     if len(names) > DEPTH_MAX:
         raise Misuse(f"a path of {len(names)} names", why=f"no document is nested deeper than {DEPTH_MAX}")

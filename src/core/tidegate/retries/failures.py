@@ -75,7 +75,7 @@ _KNOWN: Final[Mapping[type[Failure], Knowledge]] = {
 
 
 class Remedy(Enum):
-    """What may be done about a failure that is no refusal."""
+    """What may be done about a failure that is not a refusal."""
 
     SEND = "send the same again"
     ASSERT = "make sure of it, and do not redo it"

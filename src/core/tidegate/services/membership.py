@@ -32,7 +32,7 @@ Laws
     M6  What may be forgotten is gone, and while it is forgotten, one by one and in order, nobody else comes or goes.
 
 Known not to work
-    - Silence is no proof: a process that stalls is presumed dead and may go on. What it writes carries its owner and
+    - Silence is not proof: a process that stalls is presumed dead and may go on. What it writes carries its owner and
       version, so it comes to nothing.
     - A restart without a name is a newcomer, and its ghost takes a slot until it is silent. So does one with a name that
       nobody else joins under.

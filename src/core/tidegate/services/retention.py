@@ -1,6 +1,6 @@
 """Which rows of a history may go?
 
-A history grows with every run, so it is cut by age and by count. What is still under way is no history yet, and what
+A history grows with every run, so it is cut by age and by count. What is still under way is not a history yet, and what
 others refer to is protected: neither goes, whatever the age and however many there are. Protected rows do not count
 either, so that many of them do not push out the rest.
 

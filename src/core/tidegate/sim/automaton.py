@@ -268,7 +268,7 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
     """Feed a reply (None to begin) and say where the program stands then.
 
     Raises:
-        UnknownEffect: the program awaits something that is no effect.
+        UnknownEffect: the program awaits something that is not an effect.
         TidegateError: the program used tidegate wrongly.
     """
     try:

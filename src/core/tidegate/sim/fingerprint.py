@@ -4,8 +4,8 @@ Two runs of a deterministic program that agree in this behave alike from here on
 turns polling and retry loops into finite cycles. Liveness comes from the bytecode; without it, locals that are never
 read again would keep states apart (24 to 44 times more states on the array-push lock).
 
-A program is no value (`Unmergeable`, with the reason) where
-    - an exception that is no value is being handled across the await: one with a cause, a context, or state of its own;
+A program is not a value (`Unmergeable`, with the reason) where
+    - an exception that is not a value is being handled across the await: one with a cause, a context, or state of its own;
     - a frame keeps something unknown on its value stack across the await;
     - a live local is not known to be immutable: a list, a dict, an object of a class that is not frozen;
     - the chain ends in something other than a coroutine or a generator, or the code is compiled;
@@ -96,7 +96,7 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[_Key, 
             return Unmergeable(f"{name}: no known await")
         handled = _being_handled(inner) if point.handled else None
         if handled is not None and canon.key(handled) is None:
-            return Unmergeable(f"{name}: it awaits while it handles a {type(handled).__name__}, which is no value")
+            return Unmergeable(f"{name}: it awaits while it handles a {type(handled).__name__}, which is not a value")
         held = frame.f_locals
         lying = _stacked(inner, code, len(held), point) if point.hidden else ()
         stack = (
@@ -105,7 +105,7 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[_Key, 
             else tuple(("awaited",) if item is awaited else _resting(item, canon) for item in lying)
         )
         if stack is None or None in stack:
-            return Unmergeable(f"{name}: something on the value stack is no value (an await inside with?)")
+            return Unmergeable(f"{name}: something on the value stack is not a value (an await inside with?)")
         keys = [canon.key(held.get(local, _UNBOUND)) for local in point.live]
         if None in keys:
             local = point.live[keys.index(None)]

@@ -13,7 +13,7 @@ a member that was put out nothing belongs. Faults of a group:
                      and joins again then
     COMMIT_REFUSED   the broker refuses a commit for a reason of its own
 
-A dead member is put out, too; that is no fault of the group's, for its death was one.
+A dead member is put out, too; that is not a fault of the group, for its death was one.
 
 Laws
     GR1  Generations grow.

@@ -61,7 +61,7 @@ class Looks:
     changes: int = 0
 
     def meets(self, other: Looks) -> bool:
-        """Does one change what the other looks at? To look at the same is no matter."""
+        """Does one change what the other looks at? Looking at the same thing does not matter."""
         return bool(self.at & other.changes or self.changes & other.at)
 
     def add(self, other: Looks) -> bool:

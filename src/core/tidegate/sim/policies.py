@@ -115,7 +115,7 @@ class Menu:
         put("places", {decision: at for at, decision in enumerate(self.decisions)})
 
     def parted(self, drawn: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The steps that are no faults, and the faults of the kinds that were drawn."""
+        """The steps that are not faults, and the faults of the kinds that were drawn."""
         drawn &= self.kinds
         found = self.without.get(drawn)
         if found is None:

@@ -177,7 +177,7 @@ def read(text: str) -> Recording:
     """The recording in the text.
 
     Raises:
-        Misuse: It is none, one of another version, or damaged elsewhere than in its last line.
+        Misuse: It is not a recording, is one of another version, or damaged elsewhere than in its last line.
     """
     first, *rest = text.split("\n")
     head = _parsed(first, 1)
@@ -221,7 +221,7 @@ def _parsed(text: str, number: int) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise _damaged(number, str(error)) from error
     if not isinstance(found, dict):
-        raise _damaged(number, "it is no object")
+        raise _damaged(number, "it is not an object")
     return cast("dict[str, object]", found)
 
 

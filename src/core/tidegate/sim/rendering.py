@@ -47,7 +47,7 @@ def _for_ever(trace: Trace) -> str:
 
 
 def step_lines(number: int, step: TraceStep, width: int) -> list[str]:
-    """A step on a line, and on a second one what it changed; the names of processes in so wide a column."""
+    """A step on a line, and on a second one what it changed; the names of processes in a column of this width."""
     fault = f"  [{one_line(step.fault)}]" if step.fault else ""
     lines = [f"{number:>4}  {one_line(step.process):<{width}}  {one_line(step.event)}{fault}"]
     if seen := patch_line(tuple(change for change in step.patch if not is_routine(change))):

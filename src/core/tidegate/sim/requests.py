@@ -12,7 +12,7 @@
     clocks          another time                     not changed (`tidegate.sim.clocks`)
 
 Each strikes what the scenario says that it may strike. Nobody else is asked for a note or a sleep, so the network has no
-part in them; the store has one clock, a machine another. What the store is asked is no user code, so that does not raise.
+part in them; the store has one clock, a machine another. What the store is asked is not user code, so that does not raise.
 """
 
 from __future__ import annotations

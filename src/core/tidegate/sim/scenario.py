@@ -236,7 +236,7 @@ class Scenario:
             raise Misuse(f"two laws have one name: {laws}", where=f"scenario {self.name}")
         if self.expect is not None and self.expect not in laws:
             raise Misuse(
-                f"it expects to break {self.expect!r}, which is no law of it",
+                f"it expects to break {self.expect!r}, which is not a law of it",
                 where=f"scenario {self.name}",
                 todo=f"its laws are: {', '.join(laws)}",
             )

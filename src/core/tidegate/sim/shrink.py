@@ -8,7 +8,7 @@ shown has happened.
     1. whole actors are left out: a process, the network, the clock;
     2. parts of the list are left out, first halves, then quarters, down to single decisions (delta debugging);
     3. stretches of what one actor does are left out, such as a round of a loop, whoever came between;
-    4. a fault gives way to a step that is none;
+    4. a fault gives way to a step that is not a fault;
     5. a decision moves back to the one before of the same actor, for every switch between actors is one more thing to follow.
 
 A candidate is taken where it breaks the same law and is smaller: in steps, then faults, then actors, then switches. All of it
@@ -357,7 +357,7 @@ class _Shrinking:
                     yield tuple(decision for at, decision in enumerate(taken) if at not in out)
 
     def with_other_steps(self) -> Iterator[_Decisions]:
-        """A step that is no fault in place of one."""
+        """A step that is not a fault in place of one."""
         taken = self.best.taken
         for at, decision in enumerate(taken):
             if decision.fault is not None:

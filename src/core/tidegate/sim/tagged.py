@@ -53,7 +53,7 @@ Classes: TypeAlias = Mapping[str, type]
 _FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable)}
 _TAGS: Final = frozenset({"$failure", "$value", "$name", "$set", "$hidden", "$other"})
 _NAMING: Final = frozenset({"field", "name"})
-"""Fields that name what a term is about: a name is no secret, what stands under it may be."""
+"""Fields that name what a term is about: a name is not a secret, what stands under it may be."""
 _HIDDEN: Final = "$hidden"
 _DOUBLE: Final = struct.Struct(">d")
 
@@ -157,7 +157,7 @@ def untagged(plain: object, classes: Classes) -> object:
         classes: Those that may be made.
 
     Raises:
-        Misuse: It is none of a class that is known, or nothing that `tagged` writes.
+        Misuse: It is not of a known class, or not as `tagged` writes it.
     """
     return _untagged(plain, classes, 0)
 
@@ -189,7 +189,7 @@ def _untagged(plain: object, classes: Classes, depth: int) -> object:
             return plain  # documents hold 64 bits, values any
         case {"$other": str() as name}:
             raise Misuse(
-                f"a recording holds a {name}, which is no value", todo="answer frozen attrs values from user code"
+                f"a recording holds a {name}, which is not a value", todo="answer frozen attrs values from user code"
             )
         case _:
             return from_json(plain)
@@ -224,13 +224,13 @@ def _made(kind: type, fields: dict[str, object]) -> object:
 
 def _member(kind: type, name: str) -> object:
     if not issubclass(kind, Enum) or name not in kind.__members__:
-        raise Misuse(f"a recording holds {show(name)}, which is no {kind.__name__}")
+        raise Misuse(f"a recording holds {show(name)}, which is not a {kind.__name__}")
     return kind[name]
 
 
 def _string(reason: object) -> str:
     if not isinstance(reason, str):
-        raise Misuse("the reason of a failure is no text", where="a recording")
+        raise Misuse("the reason of a failure is not text", where="a recording")
     return reason
 
 

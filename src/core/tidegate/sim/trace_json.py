@@ -105,10 +105,10 @@ def decoded(json: object) -> Trace:
     """The trace that was encoded.
 
     Raises:
-        Misuse: it is no trace, or one of another version.
+        Misuse: it is not a trace, or one of another version.
     """
     if not isinstance(json, dict) or not str(json.get("schema", "")).startswith("tidegate/trace@"):
-        raise Misuse("this is no trace", todo="traces are written by tidegate explore")
+        raise Misuse("this is not a trace", todo="traces are written by tidegate explore")
     if json["schema"] != SCHEMA:
         raise Misuse(f"a trace of version {json['schema']!r}", why=f"this tidegate reads {SCHEMA!r}")
     return _trace_from(_Reading(cast("dict[str, object]", json), "it"))
@@ -119,7 +119,7 @@ class _Reading:
 
     def __init__(self, members: object, where: str) -> None:
         if not isinstance(members, dict):
-            raise Misuse("a trace is damaged", why=f"{where} is no object")
+            raise Misuse("a trace is damaged", why=f"{where} is not an object")
         self.members, self.where = cast("dict[str, object]", members), where
 
     def __contains__(self, name: str) -> bool:
@@ -136,7 +136,7 @@ class _Reading:
     def number(self, name: str, end: int) -> int:
         found = self.value(name)
         if type(found) is not int or not 0 <= found <= end:
-            raise Misuse("a trace is damaged", why=f"{name!r} of {self.where} is no number from 0 to {end}")
+            raise Misuse("a trace is damaged", why=f"{name!r} of {self.where} is not a number from 0 to {end}")
         return found
 
     def under(self, name: str) -> _Reading:
@@ -146,7 +146,7 @@ class _Reading:
     def items(self, name: str, read: Callable[[object], T], *, needed: bool = False) -> tuple[T, ...]:
         found = self.value(name) if needed else self.members.get(name, [])
         if not isinstance(found, list):
-            raise Misuse("a trace is damaged", why=f"{name!r} of {self.where} is no list")
+            raise Misuse("a trace is damaged", why=f"{name!r} of {self.where} is not a list")
         return tuple(map(read, cast("list[object]", found)))
 
     def kind(self, name: str, kinds: type[E], otherwise: E) -> E:
@@ -210,7 +210,7 @@ def _steps_from(holder: _Reading, initial: Document) -> tuple[TraceStep, ...]:
     found = tuple(_step_from(_Reading(item, f"step {number}"), number) for number, item in enumerate(steps, 1))
     for state in states_of(initial, found):
         if not isinstance(state, Document):
-            raise Misuse("a trace is damaged", why="a patch makes a state that is no object")
+            raise Misuse("a trace is damaged", why="a patch makes a state that is not an object")
     return found
 
 
@@ -253,7 +253,7 @@ def done(item: object) -> Done:
 
 def _earlier(item: object, number: int) -> int:
     if type(item) is not int or not 0 < item < number:
-        raise Misuse("a trace is damaged", why=f"a cause of step {number} is no earlier step")
+        raise Misuse("a trace is damaged", why=f"a cause of step {number} is not an earlier step")
     return item
 
 

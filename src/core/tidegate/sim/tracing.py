@@ -103,7 +103,7 @@ def trace_of(
         time: Which kind of time.
         policy: Where the decisions come from.
         seed: Of the sampled run, if it is one.
-        breach: In which way the law is broken, if it is none of the scenario's own.
+        breach: In which way the law is broken, if it is not one of the scenario's own.
         why: Who waits, or goes round for ever.
         loop: How many of the last steps repeat for ever.
         original: The way that this one was shrunk from.

@@ -217,4 +217,4 @@ def _state(doc: Document) -> RunState:
         case "fired":
             return Fired(needed(doc, _AT))
         case other:
-            raise Misuse(f"{shown(other)} is no state of a run", where=f"the document {shown(doc.held(ID))}")
+            raise Misuse(f"{shown(other)} is not a state of a run", where=f"the document {shown(doc.held(ID))}")

@@ -156,7 +156,7 @@ def test_decimals_are_below_what_their_number_is_below(held: Value, limit: int) 
     ],
 )
 def test_a_number_has_one_form(value: Value, number: object) -> None:
-    """So that equal numbers of all types have one; what is no number has none."""
+    """So that equal numbers of all types have one; what is not a number has none."""
     assert numeric(value) == number
 
 

@@ -1,4 +1,4 @@
-"""Positions, changes and commands: how they print, how they are compared, and which are none."""
+"""Positions, changes and commands: how they print, how they are compared, and what is refused."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ STREAM: Final[Any] = change_stream
     ],
 )
 def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
-    """What comes from outside is checked where it is made: ids that are no values, and other types."""
+    """What comes from outside is checked where it is made: ids that are not values, and other types."""
     with pytest.raises(Misuse):
         _ = construct()
 

@@ -264,7 +264,7 @@ def test_rules_that_mean_nothing_are_refused(broken: dict[str, Any]) -> None:
         ChangeStreamConsumer(**broken)
 
 
-def test_what_is_no_state_is_refused() -> None:
+def test_what_is_not_a_state_is_refused() -> None:
     """Nor is there an epoch before the first."""
     with pytest.raises(Misuse):
         CONSUMER.step(None, StopAsked())  # type: ignore[arg-type]

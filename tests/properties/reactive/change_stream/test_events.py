@@ -1,4 +1,4 @@
-"""What became of a command, as an event; and which events are none."""
+"""What became of a command, as an event; and what is refused as an event."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_event_says_what_became_of_a_command() -> None:
 @pytest.mark.parametrize(
     ("command", "reply"), [(Read(1, START), None), (Locate(1), None), (Save(1, 0, START), "done"), (Now(), None)]
 )
-def test_what_is_no_answer_is_refused(command: Effect[object], reply: object) -> None:
+def test_what_is_not_an_answer_is_refused(command: Effect[object], reply: object) -> None:
     """Whoever runs a consumer learns of it at once."""
     with pytest.raises(Misuse):
         _ = event_for(command, reply)
@@ -92,7 +92,7 @@ WRONG: Final[Any] = change_stream
         WRONG.TimerFired(Locate(1)),
     ],
 )
-def test_what_is_no_event_is_refused(event: Any) -> None:
+def test_what_is_not_an_event_is_refused(event: Any) -> None:
     """By the step, in every state, also where it would be ignored."""
     for state in (Following(), Consuming(1), Stopped()):
         with pytest.raises(Misuse):

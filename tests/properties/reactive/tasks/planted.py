@@ -244,7 +244,7 @@ def without_a_beginning(record: TaskRecord | None, claim: Claim, outcome: Handle
 
 
 def lost_without_a_trace(record: TaskRecord, **rest: Any) -> Any:
-    """A lease that ran out is no failure where something has changed as well."""
+    """A lease that ran out is not a failure where something has changed as well."""
     verdict = tasks.claim(record, **rest)
     if record.status is not TaskStatus.PROCESSING_DIRTY:
         return verdict

@@ -263,7 +263,7 @@ def test_what_a_handler_begins_with_need_not_run_again() -> None:
     assert over(adopted.write.record, adopted.claim, Succeeded(), at(700)).status is TaskStatus.COMPLETED
 
 
-def test_a_deferral_is_no_attempt() -> None:
+def test_a_deferral_is_not_an_attempt() -> None:
     """mongodash, 26: pending, no attempts, due when it was asked for; failures before it still count."""
     held, claim = taken(first(a=1), at(500))
     deferred = over(held, claim, Deferred(at(1_500)), at(600))

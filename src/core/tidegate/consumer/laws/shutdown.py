@@ -41,7 +41,7 @@ def leaves_nothing_behind(worker: WorkerState, in_flight: Iterable[Effect[object
 
 
 def finished_is_committed(committed: int, finished: Collection[int]) -> bool:
-    """Law SD3: as it leaves, the next record to be committed is none that it has finished.
+    """Law SD3: as it leaves, it has not finished the next record to be committed.
 
     Args:
         committed: The position of the group.

@@ -99,7 +99,7 @@ def is_only_the_count_left(state: State) -> bool:
 
 
 def is_swept(tokens: tuple[str, ...]) -> Law:
-    """Has a sweep counted for an owner that is no more?"""
+    """Has a sweep counted for an owner that is gone?"""
     return lambda state: any(
         token in counted(state) and not isinstance(state.status(token), (Asking, Returned)) for token in tokens
     )

@@ -52,7 +52,7 @@ STALE: Final = Faults.of(Fault.STALE_READ, Fault.LOST_REPLY, Fault.DUPLICATE)
 
 
 async def work(program: TransitionProgram, runner: str, life: str) -> tuple[Answered, ...]:
-    """Claim the record, run it, and say how it went; stop at the first answer that is no grant."""
+    """Claim the record, run it, and say how it went; stop at the first answer that is not a grant."""
     answered: tuple[Answered, ...] = ()
     for step in (status.PENDING, status.RUNNING, ""):
         target = step or str(await Call("user code"))

@@ -54,7 +54,7 @@ STALE: Final = (
     "pynenc-mongo clears claims that are older than five seconds by its own count, so a slow holder loses its lock."
 )
 NOT_FENCED: Final = (
-    "pynenc-mongo writes the new status without the claim in the filter, so nobody stops a holder that is none."
+    "pynenc-mongo writes the new status without the claim in the filter, so nobody stops whoever has lost the lock."
 )
 
 SPECIMENS: Final = (

@@ -43,7 +43,7 @@ def items(draw: DrawFn) -> Item:
 
 @st.composite
 def recoveries(draw: DrawFn) -> RecoveryVerdict:
-    """What is decided: a step, or why there is none, also of a record that is no invocation's."""
+    """What is decided: a step, or why there is none, also of a record that is not an invocation's."""
     return decide_recovery(
         _STRANGER if draw(_IN_TWENTY) == 1 else draw(items()),
         draw(memberships()),

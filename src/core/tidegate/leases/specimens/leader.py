@@ -200,7 +200,7 @@ SPECIMENS: Final = (
         "leader.clock_set_back",
         set_back,
         ONE,
-        "Nothing is planted: a wall clock is no measure of a lease (Kleppmann 2016). A monotonic clock is not set.",
+        "Nothing is planted: a wall clock is not a measure of a lease (Kleppmann 2016). A monotonic clock is not set.",
         of="leader",
     ),
     Specimen(

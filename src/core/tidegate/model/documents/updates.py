@@ -170,7 +170,7 @@ def _applied(term: Update, doc: Document, now: Clock) -> Document:
             if is_decimal(held):
                 raise Misuse(f"{field} holds a decimal", why="sums of decimals are MongoDB's, and not modelled here")
             if not is_number(held):
-                raise Refused(f"{field} is no number")
+                raise Refused(f"{field} is not a number")
             total: object = cast("int", held) + amount
             if isinstance(total, int) and total not in INT64:
                 raise Refused(f"{field} would not fit into 64 bits")
@@ -199,5 +199,5 @@ def _applied(term: Update, doc: Document, now: Clock) -> Document:
 def _array(doc: Document, field: Field[tuple[V, ...]]) -> tuple[V, ...]:
     held = doc.held(field) if doc.has(field) else ()
     if not isinstance(held, tuple):
-        raise Refused(f"{field} is no array")
+        raise Refused(f"{field} is not an array")
     return held

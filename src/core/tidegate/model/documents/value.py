@@ -95,7 +95,7 @@ class Document:
         exact: list[tuple[str, object]] = []
         for item in self.items:
             if type(item) is not tuple or len(item) != 2:
-                raise Misuse(f"a {type(item).__name__} is no key and value")
+                raise Misuse(f"a {type(item).__name__} is not a key and value")
             key, value = item
             if type(key) is not str or "\0" in key or not key.isascii():
                 _check_key(key)
@@ -166,9 +166,9 @@ class Document:
 
 def _check_key(key: object) -> None:
     if type(key) is not str or "\0" in key:
-        raise Misuse(f"{shown(key)} is no key of a document", why="keys are strings without NUL")
+        raise Misuse(f"{shown(key)} is not a key of a document", why="keys are strings without NUL")
     if has_lone_surrogate(key):
-        raise Misuse(f"{key!r} is no key of a document", why="a lone surrogate has no UTF-8 form")
+        raise Misuse(f"{key!r} is not a key of a document", why="a lone surrogate has no UTF-8 form")
 
 
 def _name_of(field: Field[Any]) -> str:

@@ -36,7 +36,7 @@ Caller's duties
     - `Read` reports every change of the collections that are watched: the store chooses by collection, and the pass by
       filter. It answers within a bounded time, with no change if there is none.
     - A pass succeeds only if each of its documents was looked at, and what was seen is stored. A document of which
-      something cannot be computed is no failure of a pass (`tasks`).
+      something cannot be computed is not a failure of a pass (`tasks`).
 
 Laws
     CS1  No change is lost: at any time, each change has had a pass since, or is after the stored position, or is where

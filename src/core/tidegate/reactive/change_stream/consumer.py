@@ -172,7 +172,7 @@ class ChangeStreamConsumer:
             The state after, and commands in order.
 
         Raises:
-            Misuse: It is no state or no event, or something in the event is of another type.
+            Misuse: It is not a state or not an event, or something in the event is of another type.
         """
         check_event(event)
         match state:
@@ -183,7 +183,7 @@ class ChangeStreamConsumer:
             case Stopped():
                 return Step(state)
             case _:
-                raise Misuse(f"a {type(state).__name__} is no state of a consumer")
+                raise Misuse(f"a {type(state).__name__} is not a state of a consumer")
 
     def _following(self, state: Following, event: StreamEvent) -> StreamStep:
         match event:

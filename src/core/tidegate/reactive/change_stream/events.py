@@ -160,7 +160,7 @@ def check_event(event: object) -> None:
         case TimerFired(command):
             check_type(command, Await, "a wait")
         case _:
-            raise Misuse(f"a {type(event).__name__} is no event of a consumer")
+            raise Misuse(f"a {type(event).__name__} is not an event of a consumer")
 
 
 def event_for(command: Effect[object], reply: object) -> StreamEvent | None:
@@ -171,7 +171,7 @@ def event_for(command: Effect[object], reply: object) -> StreamEvent | None:
         reply: What the world answered, a Failure included.
 
     Raises:
-        Misuse: It is no command of a consumer, or no answer to it.
+        Misuse: It is not a command of a consumer, or not an answer to it.
     """
     match command:
         case Reconcile():
@@ -194,5 +194,5 @@ def event_for(command: Effect[object], reply: object) -> StreamEvent | None:
             if reply is None or isinstance(reply, Failure):
                 return CommandDone(command) if reply is None else CommandFailed(command)
         case _:
-            raise Misuse(f"a {type(command).__name__} is no command of a consumer")
+            raise Misuse(f"a {type(command).__name__} is not a command of a consumer")
     raise Misuse(f"{command} was answered a {type(reply).__name__}", todo="answer what it asks for, or a Failure")

@@ -48,7 +48,7 @@ Laws
 
 Things that do not work
     Keeping the snapshot of a run that could not begin, for what is watched could not be computed: it fails, and when its
-    document is again what it was, that is no change, and nobody runs it.
+    document is again what it was, that is not a change, and nobody runs it.
     Completing a record at the look that sees its document leave: another look, at what has come back since, may have
     found nothing changed and written nothing. So a look only ever makes things due, and `begin` decides under the claim.
     Leaving a record alone that is processed, where nothing has changed: its run may have seen the document before that

@@ -112,7 +112,7 @@ def claim_of(record: TaskRecord) -> Claim:
     """The claim that a record is processed under.
 
     Raises:
-        Misuse: It is no record, or it is not processed.
+        Misuse: It is not a record, or it is not processed.
     """
     check_type(record, TaskRecord, "a record")
     if record.owner is None:

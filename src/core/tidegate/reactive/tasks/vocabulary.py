@@ -142,7 +142,7 @@ class Failed:
 @final
 @attrs.frozen
 class Deferred:
-    """The handler asks to be called later. That is no failure, and no attempt.
+    """The handler asks to be called later. That is neither a failure nor an attempt.
 
     So does a handler that finds another document than it was started with; the next `begin` says what becomes of it.
     """
